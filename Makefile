@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 MCORE  ?= megatron-core==0.16.1
 
-.PHONY: demo test coverage check format docs clean
+.PHONY: demo demo-inference demo-post-training test coverage check format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.train
@@ -16,6 +16,13 @@ demo: $(VENV)/.train
 	@$(BIN)/benchrun render tiny-llama --precision fp32 --num-gpus 2
 	@echo "-- training on two CPU processes (benchrun launch --wait)"
 	@$(BIN)/benchrun launch tiny-llama --precision fp32 --num-gpus 2 --wait
+
+# No speed is published for the tiny model: the exit code of that verdict is 4.
+demo-inference: $(VENV)/.dev
+	@$(BIN)/benchrun launch tiny-inference --precision fp32 --wait || test $$? -eq 4
+
+demo-post-training: $(VENV)/.dev
+	@$(BIN)/benchrun launch tiny-grpo --wait
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2
@@ -61,5 +68,5 @@ $(VENV)/.train: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,hf,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,hf,serve,rl,dev]'
 	@touch $@

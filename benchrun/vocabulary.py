@@ -88,6 +88,29 @@ def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
     return tuple(reduction for reduction in reduced if reduction.name != "num_layers")
 
 
+ROLLOUTS = ("prompts_per_step", "generations_per_prompt", "max_sequence_length", "max_response_length")
+"""Inputs of a post-training that decide how much a step generates."""
+
+
+def rollout_settings(inputs: Mapping[str, Any]) -> str:
+    """The work of a step of post-training, without how it is spread; ``inputs`` may lack what has a usual value."""
+    made = inputs["generation"]
+    stated = [f"{name} {inputs.get(name, 1)}" for name in ROLLOUTS]
+    return ", ".join([*stated, f"engine {made['engine']}", f"max_age_steps {made.get('max_age_steps', 0)}"])
+
+
+def request_load(stated: Mapping[str, Any]) -> str:
+    """The load of a server as one condition, e.g. ``input_tokens 1024, output_tokens 1024, concurrency 64``."""
+    names = ("input_tokens", "output_tokens", "shortest", "concurrency", "request_rate")
+    usual = {"shortest": 1.0, "concurrency": None, "request_rate": None}
+    values = {name: stated.get(name, usual.get(name)) for name in names}
+    return ", ".join(f"{name} {value:g}" for name, value in values.items() if value != usual.get(name, ""))
+
+
+SETTINGS = {"inference": request_load, "post-training": rollout_settings}
+"""Workload -> what it computes the condition ``settings`` with, from the keys of a recipe; trainings have none."""
+
+
 class Exit(IntEnum):
     """Exit codes of every command. Of several 2 and 3 win, then 1, then 4."""
 

@@ -32,7 +32,9 @@ from benchrun.report.model import ReportModel
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.documentation import field_docs
+from benchrun.spec.inference import InferenceSpec
 from benchrun.spec.nodes import RankRates, Rate
+from benchrun.spec.post_training import Critic, Generation, PostTrainingSpec
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
@@ -117,7 +119,10 @@ def spec_page() -> str:
         "# Specification of a run\n\n`spec.json` holds one run with nothing implicit. Every later step reads only this "
         "file.\n"
     )
-    models = (TrainingSpec, Layout, Training, Recompute, Optimizer, Fp8, Lora, Data, Synthetic, Instructions, Profile)
+    models: tuple[type[BaseModel], ...] = (
+        *(TrainingSpec, Layout, Training, Recompute, Optimizer, Fp8, Lora, Data, Synthetic, Instructions, Profile),
+        *(PostTrainingSpec, Generation, Critic, InferenceSpec),
+    )
     return "\n".join([head, *map(model_section, models)])
 
 

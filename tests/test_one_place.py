@@ -16,6 +16,10 @@ EXEMPT = {
     "benchrun/spec/migrate.py": {"hf"},
     # The worker is this framework; its dependencies carry the same name as packages.
     "benchrun/trainer/train.py": {"megatron-core"},
+    # The engine inside a post-training, not what serves.
+    "benchrun/spec/post_training.py": {"vllm"},
+    # The package trl, whose version the log has.
+    "benchrun/trainer/rl/train.py": {"trl"},
     # The package megatron-core, not the framework.
     "benchrun/launch/doctor.py": {"megatron-core"},
 }

@@ -20,6 +20,7 @@ from benchrun.app.judgement import repeats as repeats
 from benchrun.app.judgement import store_judgement as store_judgement
 from benchrun.app.listing import gpu_of as gpu_of
 from benchrun.app.listing import list_points as list_points
+from benchrun.app.log_evidence import explain_log as explain_log
 from benchrun.app.measurement import RunMeasurement as RunMeasurement
 from benchrun.app.measurement import keep as keep
 from benchrun.app.measurement import measure_run as measure_run
@@ -40,6 +41,7 @@ from benchrun.app.overview import list_recipes as list_recipes
 from benchrun.app.packs import Pack as Pack
 from benchrun.app.packs import write_pack as write_pack
 from benchrun.app.points import describe as describe
+from benchrun.app.points import profiled as profiled
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_each as resolve_each
 from benchrun.app.points import resolve_point as resolve_point
@@ -79,6 +81,7 @@ from benchrun.explain.model import Explanation as Explanation
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
 from benchrun.frameworks.logs import Tail as Tail
 from benchrun.launch.doctor import examine as examine
+from benchrun.launch.endings import symptoms as symptoms
 from benchrun.launch.launcher import Observation as Observation
 from benchrun.launch.launcher import cancel as cancel
 from benchrun.launch.launcher import missing_secrets as missing_secrets

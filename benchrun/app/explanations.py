@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.app.baselines import baseline_run
-from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, rows_of, summarise_log
+from benchrun.app.log_evidence import resolution_s, saves, steps_of
+from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, summarise_log
 from benchrun.app.traces import fingerprint_of_run, fingerprint_of_steps
 from benchrun.comparison.checks import broken
 from benchrun.comparison.conditions import conditions
@@ -19,12 +20,9 @@ from benchrun.explain.explanation import explain
 from benchrun.explain.foreign import foreign_trace, without_foreign
 from benchrun.explain.model import Against, Difference, Explanation
 from benchrun.launch.endings import recorded
-from benchrun.launch.rundir import RunDir, TolerantRun, open_run, unpacked
-from benchrun.metrics.model import Window
+from benchrun.launch.rundir import RunDir, TolerantRun, open_run
 from benchrun.metrics.registry import METRICS, OURS
-from benchrun.metrics.setting import Setting, setting_of
-from benchrun.metrics.statistics import Floats
-from benchrun.parse import Log
+from benchrun.metrics.setting import setting_of
 from benchrun.spec import artifacts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
@@ -33,7 +31,6 @@ STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "global_bat
 """What a log states about its run."""
 WORK = ("recipe", "task", "num_layers", "dimensions")
 """Conditions that a published number must share with a run."""
-SAVING = (b"saving checkpoint", b"successfully saved checkpoint", b"Saving model checkpoint", b"checkpoint saved")
 
 
 def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = None) -> Explanation:
@@ -82,7 +79,7 @@ def _side_of_log(name: str) -> Side:
     if len(logs) != 1:
         raise UserError(f"holds {len(logs)} logs", where=name, hint="name one file per run")
     summary = summarise_log(logs[0], NOTHING, files)
-    times, _ = _steps(logs[0], NOTHING, summary.window)
+    times, _ = steps_of(logs[0], NOTHING, summary.window)
     if not len(times):
         raise NoNumberError("has no measured step", where=name)
     tokens = None
@@ -104,7 +101,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
     measurement = measurement or measure_run(run)
     times = steps = np.empty(0)
     if measurement is not None:
-        times, steps = _steps(measurement.log, setting_of(spec), measurement.metrics.window)
+        times, steps = steps_of(measurement.log, setting_of(spec), measurement.metrics.window)
     if measurement is None or not len(times):
         raise NoNumberError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
     end = recorded(run)
@@ -125,22 +122,13 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
         hosts=run.document(artifacts.HOST, artifacts.HostTimes),
         fingerprint=fingerprint,
         env={**spec.env, **spec.cluster.env},
-        saves=any(word in text for log in run.logs for text in [unpacked(log)] for word in SAVING),
+        saves=saves(run.logs),
+        resolution_s=resolution_s(measurement.metrics, steps),
     )
     if traces and fingerprint and (why := foreign_trace(fingerprint, whole)):
         raise UserError(f"the trace is not of {run.run_id}: {why}", where=", ".join(map(str, traces)))
     damaged = (f"{name} is damaged and left out: {why}" for name, why in run.damaged.items())
     return without_foreign(replace(whole, notes=(*([note] if note else []), *damaged)))
-
-
-def _steps(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Floats]:
-    """Times and numbers of the measured steps."""
-    if window is None:
-        return np.empty(0), np.empty(0)
-    rows = rows_of(log, given)
-    inside = (rows.step >= window.first_step) & (rows.step <= window.last_step)
-    rows = rows.chosen(inside & ~rows.impossible & ~np.isnan(rows.step_time_s))
-    return rows.step_time_s, rows.step.astype(np.float64)
 
 
 def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, str | None]:

@@ -8,6 +8,7 @@ from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.app.measurement import setting as complete
 from benchrun.app.predictions import expected_step
+from benchrun.app.served import result_conditions
 from benchrun.comparison.choice import references_for
 from benchrun.comparison.conditions import Conditions, conditions, conditions_of_log
 from benchrun.comparison.expected import UNJUDGED, against
@@ -26,6 +27,7 @@ from benchrun.recipe import catalogue
 from benchrun.spec.artifacts import VERDICT
 from benchrun.spec.runspec import NodesSpec, RunSpec
 
+PARSE = "its numbers: benchrun parse LOG; a run that benchrun launched has a verdict"
 Numbers = Sequence[tuple[Metrics, Log]]
 """Of repeats: each one's numbers and log."""
 
@@ -146,6 +148,14 @@ def judge_log(
 
     UserError for a condition that neither states, and for a log of another model.
     """
+    served = catalogue.recipe_file(recipe)
+    if served.recipe.workload == "post-training" or log.post_training:
+        why = "no log states the prompts and responses of a step, their lengths, the engine and the age of a response"
+        raise UserError(f"a bare log of post-training has no verdict: {why}", where=log.file, hint=PARSE)
+    if served.recipe.workload != "training":
+        own, setting = result_conditions(log, served, complete(None, given))
+        metrics = measure(log, setting, planned_steps=None, warmup=warmup)
+        return verdict_on(own, [(metrics, log)], reference), metrics
     file, workload = catalogue.training_file(recipe)
     given = complete(recipe, given)
     setting = stated(log, given)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.recipe.files import COLUMNS, cluster_document, differences, is_path, listed, names, recipe_document
+from benchrun.recipe.files import (
+    COLUMNS,
+    cluster_document,
+    differences,
+    is_path,
+    listed,
+    names,
+    recipe_document,
+)
 from benchrun.vocabulary import HARD
 
 if TYPE_CHECKING:
@@ -87,7 +95,6 @@ def _rows(recipe: str) -> Rows:
 def _resolved(file: "RecipeFile") -> Rows:
     """The rows of another workload, each point resolved; what only a training has is None."""
     from benchrun.comparison.conditions import conditions
-    from benchrun.comparison.references import load_references, matching
     from benchrun.recipe.catalogue import points
     from benchrun.recipe.resolve import resolve_point
 
@@ -96,7 +103,7 @@ def _resolved(file: "RecipeFile") -> Rows:
         {name: getattr(spec, name, None) for name in COLUMNS}
         | {
             "proxy": False,
-            "reference": len(matching(conditions(spec), load_references())),
+            "reference": _references(*(getattr(conditions(spec), name) for name in HARD)),
             "conditions": spec.identity(),
         }
         for spec in specs
@@ -111,8 +118,9 @@ def _text(value: Any) -> str:
 @functools.cache
 def _references(recipe: str, task: str, *conditions: Any) -> int:
     """How many published numbers `benchrun.comparison.references.matching` finds."""
+    trained = not conditions[-1]  # another workload has settings, and its recipes no other names
     return sum(
-        publisher == recipe or (metric != "final_loss" and _same_model(publisher, recipe, task))
+        publisher == recipe or (trained and metric != "final_loss" and _same_model(publisher, recipe, task))
         for publisher, metric in _published().get((task, *map(_text, conditions)), ())
     )
 
@@ -134,7 +142,10 @@ def _same_model(one: str, other: str, task: str) -> bool:
     if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
         return False
     recipes = [recipe_document(name)[1] for name in (one, other)]
+    if any(recipe.get("workload", "training") != "training" for recipe in recipes):
+        return False
     model, whole = (recipe["model"] for recipe in recipes)
     # The size first: dimensions that one of two models leaves out are filled in by an import that takes 0.1 s.
     same_size = all(model[size] == whole[size] for size in ("hidden_size", "ffn_hidden_size", "vocab_size"))
+    same_size = same_size and ("moe" in model) == ("moe" in whole)
     return same_size and all(recipe["task"] == task for recipe in recipes) and not differences(model, whole)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from benchrun import hardware
-from benchrun.app.traces import store_fingerprint
+from benchrun.app.traces import shares, small_traces, store_fingerprint
 from benchrun.comparison.references import load_references
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError, reading, writing
 from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.launch.endings import recorded
-from benchrun.launch.keep import kept_files, kept_name
+from benchrun.launch.keep import cleaned, kept_files, kept_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import bound
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
@@ -26,7 +26,7 @@ from benchrun.metrics.setting import Setting, setting_of, stated
 from benchrun.metrics.summary import measure, summarise
 from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.parse import Log
-from benchrun.recipe.catalogue import training_file
+from benchrun.recipe.catalogue import recipe_file, training_file
 from benchrun.report.table import step_lines
 from benchrun.spec import artifacts
 
@@ -132,18 +132,20 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     if measurement:
         store_measurement(measurement)
     store_fingerprint(run)
-    path = folder / kept_name(run)
+    path, traces = folder / kept_name(run), small_traces(run)
     if path.exists():
         raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
     redacted = RunDir(path.resolve())
     with writing(path), contextlib.ExitStack() as undo:
         undo.callback(shutil.rmtree, path, ignore_errors=True)
-        for file, content in kept_files(run).items():
+        for file, content in {**kept_files(run), **traces}.items():
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             (path / file).write_bytes(content)
         again = measure_run(redacted, verdict.warmup)
         if (again and without_hosts(again.metrics)) != (measurement and without_hosts(measurement.metrics)):
             raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
+        if traces and shares(redacted) != cleaned(run, shares(run)):
+            raise UserError(f"{run.run_id} is not kept: its small traces give another fingerprint")
         if again:
             (path / artifacts.STEPS).write_text(steps_text(again.log))
         undo.pop_all()
@@ -168,7 +170,7 @@ def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int
             raise UserError(f"{name} is {value!r}: it must be a number above zero")
     if given.gpu is not None:
         given = replace(given, gpu=_gpu(given.gpu, unlisted=given.peak is not None))
-    if recipe is None:
+    if recipe is None or recipe_file(recipe).recipe.workload != "training":
         return given
     _, workload = training_file(recipe)
     seq_length, model = given.seq_length or workload.seq_length, given.model or workload.model

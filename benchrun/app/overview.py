@@ -7,7 +7,7 @@ from typing import Any
 from benchrun.app.listing import Rows, point_rows
 from benchrun.recipe.files import DEGREES
 
-LAYOUT = ("recipe", "gpu", "proxy", "seq_length", "mbs", "per_gpu", *DEGREES)
+LAYOUT = ("recipe", "gpu", "proxy", "seq_length", "mbs", "per_gpu", *DEGREES, "settings")
 """What the points of one line of a recipe have in common."""
 
 
@@ -34,7 +34,8 @@ def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None, cluster: s
 
 def list_layouts(recipes: Sequence[str], gpu: str | None = None, cluster: str | None = None) -> Rows:
     """One row a layout of each recipe: points that differ only in precision, number of GPUs or framework share it."""
-    rows = [row | {"per_gpu": _per_gpu(row)} for row in point_rows(recipes, gpu, cluster)]
+    every = point_rows(recipes, gpu, cluster)
+    rows = [row | {"per_gpu": _per_gpu(row), "settings": row.get("settings")} for row in every]
     lines = [
         {name: group[0][name] for name in LAYOUT}
         | {name: _distinct(group, name) for name in ("precision", "num_gpus", "framework", "gbs")}
@@ -56,7 +57,7 @@ def _per_gpu(row: dict[str, Any]) -> float | None:
 
 def _distinct(rows: Rows, name: str) -> list[Any]:
     values = dict.fromkeys(row[name] for row in rows)
-    return sorted(values) if name in ("num_gpus", "gbs") else list(values)
+    return sorted(values) if name in ("num_gpus", "gbs") and None not in values else list(values)
 
 
 def _grouped(rows: Rows, key: Callable[[dict[str, Any]], Any]) -> Iterable[tuple[Any, Rows]]:

@@ -10,6 +10,7 @@ from benchrun.comparison.references import load_references, matching
 from benchrun.errors import UserError, writing
 from benchrun.frameworks.registry import framework
 from benchrun.launch import rundir
+from benchrun.launch.local import seconds
 from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
@@ -19,6 +20,7 @@ from benchrun.recipe.layout import arithmetic, slow_links
 from benchrun.recipe.resolve import missing_scripts
 from benchrun.recipe.select import Request
 from benchrun.render import render
+from benchrun.spec.post_training import OF_THE_SITE
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 resolve_point = points.resolve
@@ -61,17 +63,56 @@ def resolve_each(request: Request) -> tuple[list[tuple[studies.Point, RunSpec | 
 
 def resolve_profiled(request: Request, tool: str | None = None) -> list[RunSpec]:
     """As `resolve`, with profiled steps in every run: by ``tool``, else by the recipe's, else by Kineto."""
-    specs = resolve(request if tool is None else _profiled(request, tool))
-    return specs if all(spec.profiler != "none" for spec in specs) else resolve(_profiled(request, "kineto"))
+    specs = resolve(request if tool is None else profiled(request, tool))
+    return specs if all(spec.profiler != "none" for spec in specs) else resolve(profiled(request, "kineto"))
 
 
-def _profiled(request: Request, tool: str) -> Request:
+def profiled(request: Request, tool: str) -> Request:
+    """``request`` with profiled steps by ``tool`` in every run."""
     return replace(request, overrides=(*request.overrides, f"profile.tool={tool}"))
 
 
 def warnings(spec: RunSpec) -> list[str]:
-    """Sentences about what may go wrong with ``spec``: memory, slow links; empty where nothing is known to."""
-    return [text for text in (warning(spec), slow_links(spec)) if text] if isinstance(spec, TrainingSpec) else []
+    """Sentences about what may go wrong with ``spec``: memory, slow links, a trace that tells nothing, a long load, a
+    folder that the container does not have; empty where nothing is known to.
+    """
+    if not isinstance(spec, TrainingSpec):
+        return [text for text in (_loading(spec), _unmounted(spec)) if text]
+    return [text for text in (warning(spec), slow_links(spec), _empty_trace(spec)) if text]
+
+
+def _empty_trace(spec: TrainingSpec) -> str | None:
+    """That a trace on CPUs holds no event of a GPU."""
+    if spec.gpu != "CPU" or spec.profiler == "none":
+        return None
+    return (
+        "a trace on CPUs is for a viewer (ui.perfetto.dev): fingerprint and explain read events of GPUs; on CPUs "
+        "--set training.breakdown=true separates the time of a step"
+    )
+
+
+def _loading(spec: RunSpec) -> str | None:
+    """A server that may load for longer than its job may take; None for any other run."""
+    checkpoint, timeout_s = (getattr(spec, name, None) for name in ("checkpoint", "ready_timeout_s"))
+    if checkpoint is None or timeout_s is None or seconds(spec.cluster.time_limit) > timeout_s:
+        return None
+    limit, longer = spec.cluster.time_limit, "--set cluster.time_limit=02:00:00"
+    return f"the server may load its weights for {timeout_s} s, and the job ends after {limit}: {longer}"
+
+
+def _unmounted(spec: RunSpec) -> str | None:
+    """Weights or prompts in folders that no mount of the site brings into the container; None where there are none."""
+    container = spec.cluster.container
+    if container.runtime == "none":
+        return None
+    inside = [Path(text.split(":")[1]) for text in container.mounts]
+    stated = (getattr(spec, name, None) for name in ("checkpoint", *OF_THE_SITE))
+    folders = (Path(text) for text in stated if text and text.startswith("/"))
+    lost = [str(path) for path in folders if not any(path.is_relative_to(folder) for folder in inside)]
+    if not lost:
+        return None
+    mounts = "cluster.container.mounts has no folder that holds"
+    return f"{mounts} {', '.join(dict.fromkeys(lost))}: the container may not have it"
 
 
 def describe(spec: RunSpec) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +144,9 @@ def compare(
     (log,) = chosen
     if log.recipe is None or log.log is None:
         raise UserError("a log does not name its recipe", hint="benchrun.load(path, recipe=NAME)")
-    return judge_log(log.log, log.recipe, log.setting, None, reference)[0]
+    # The recipe's model, not the one made of the log's dimensions: a log states fewer.
+    stated_here = replace(log.setting, model=None)
+    return judge_log(log.log, log.recipe, stated_here, None, reference)[0]
 
 
 def diff(a: "Run | str | Path", b: "Run | str | Path") -> Difference:

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from benchrun.app.explanations import evidence
 from benchrun.app.measurement import RunMeasurement, measure_run, result_of, rows_of
 from benchrun.app.scaling import measured_scaling
+from benchrun.app.traces import profiled
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import NoNumberError
 from benchrun.explain.evidence import Evidence
@@ -28,9 +29,8 @@ def run_data(run: RunDir, verdict: Verdict | None = None, *, drawn: bool = True)
     """
     verdict, end = verdict or run.document(VERDICT, Verdict), recorded(run)
     measurement = measure_run(run, verdict.warmup if verdict else None)
-    result = RunResult(
-        run.run_id, run.spec, measurement.metrics if measurement else None, verdict, end.ending.value if end else None
-    )
+    metrics, ending = measurement.metrics if measurement else None, end.ending.value if end else None
+    result = RunResult(run.run_id, run.spec, metrics, verdict, ending, profiled(run))
     environment = run.read_json(ENV) or {}
     if not drawn:
         return RunData(result, environment=environment)

@@ -2,16 +2,23 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchrun import paths
 from benchrun.errors import UserError
+from benchrun.launch.keep import cleaner
 from benchrun.launch.nsight import export_report
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import FINGERPRINT, PROFILE, SPEC
 from benchrun.trace.fingerprint import fingerprint
 from benchrun.trace.model import Fingerprint
-from benchrun.trace.read import read_traces
+from benchrun.trace.read import RANK, files_of, read_traces
+from benchrun.trace.thin import thinned
 from benchrun.trace.window import Choice as Choice
+
+KINETO = (".json", ".json.gz", ".json.xz", ".json.zst")
+LARGEST = 2 << 20
+"""Bytes of a trace that is kept."""
 
 
 def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fingerprint, list[Path]]:
@@ -41,6 +48,14 @@ def fingerprint_of_run(run: RunDir) -> Fingerprint | None:
     return fingerprint_of_steps([run.path / PROFILE])
 
 
+def profiled(run: RunDir) -> Fingerprint | None:
+    """As `fingerprint_of_run`; None where its traces cannot be read."""
+    try:
+        return fingerprint_of_run(run)
+    except UserError:
+        return None
+
+
 def fingerprint_of_steps(traces: Sequence[Path]) -> Fingerprint:
     """Of whole steps where the traces mark them, else from the first event of a GPU to the last."""
     try:
@@ -59,6 +74,38 @@ def store_fingerprint(run: RunDir) -> None:
         return
     if result is not None:
         (run.path / FINGERPRINT).write_text(result.model_dump_json(indent=2, by_alias=True) + "\n")
+
+
+def small_traces(run: RunDir) -> dict[str, bytes]:
+    """The Kineto traces of ``run`` by name, with what their fingerprints need, and without names of the site.
+
+    Empty where one is still larger than `LARGEST` or is of Nsight Systems: the fingerprint stands for all of them; and
+    on CPUs, which have no fingerprint.
+    """
+    if not (run.path / PROFILE).is_dir() or run.read_json(FINGERPRINT) is None:
+        return {}
+    files = files_of([run.path / PROFILE])
+    if not all(file.name.endswith(KINETO) for file in files):
+        return {}
+    # A name that torch's handler for TensorBoard gives holds that of the host.
+    ranks = [int(match[1]) if (match := RANK.search(file.name)) else index for index, file in enumerate(files)]
+    if len(set(ranks)) < len(ranks):
+        ranks = [*range(len(files))]
+    packed = {
+        f"{PROFILE}/rank{rank}.json.xz": thinned(file, cleaner(run)) for rank, file in zip(ranks, files, strict=True)
+    }
+    return packed if all(len(content) <= LARGEST for content in packed.values()) else {}
+
+
+def shares(run: RunDir) -> dict[str, Any] | None:
+    """The fingerprint of ``run`` without names of files and hosts; None where it has none."""
+    of_run = fingerprint_of_run(run)
+    return without_names(of_run) if of_run else None
+
+
+def without_names(result: Fingerprint) -> dict[str, Any]:
+    """Every number of a fingerprint; a kept one has other names of files and hosts."""
+    return result.model_dump(exclude={"ranks": {"__all__": {"file", "host"}}, "stragglers": {"__all__": {"host"}}})
 
 
 def _stored(file: Path) -> Fingerprint | None:

@@ -7,6 +7,7 @@ from what they measured (`study.search`).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from benchrun import hardware
 from benchrun.app.points import resolve_point
 from benchrun.app.studies import run_study, study_result
 from benchrun.errors import UserError
@@ -15,11 +16,11 @@ from benchrun.recipe.schema import Study, SuiteRun
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import Expanded, Point
 from benchrun.spec.runspec import TrainingSpec
-from benchrun.study.layouts import Candidate, ranked
+from benchrun.study.layouts import STAND_IN, Candidate, ranked
 from benchrun.study.plan import Plan, PlannedPoint
 from benchrun.study.result import StudyResult
 from benchrun.study.schedule import State
-from benchrun.study.search import Job, Search, Trial
+from benchrun.study.search import COMMON, UNKNOWN, Job, Search, Trial
 from benchrun.study.tuned import Tuned, tuned
 
 Tell = Callable[[str], None]
@@ -34,6 +35,11 @@ class Tuning:
     """Of the study that holds the jobs."""
     candidates: tuple[Candidate, ...]
     search: Search
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether the machine's speed is not known, so that another's stands for it."""
+        return self.candidates[0].prediction.load.gpu is STAND_IN
 
     def planned(self, jobs: Sequence[Job]) -> Plan:
         """The study of ``jobs``."""
@@ -58,7 +64,8 @@ def plan_tuning(
         raise UserError(f"{spec.recipe} is no training: it has no layout to search")
     candidates = tuple(ranked(spec, varied, calibration))
     loads = [each.prediction.load for each in candidates]
-    search = Search(loads, [each.prediction.median for each in candidates], search_steps)
+    common = UNKNOWN if hardware.gpu(spec.gpu) is None else COMMON
+    search = Search(loads, [each.prediction.median for each in candidates], search_steps, common=common)
     return Tuning(request, f"{spec.recipe}-tune-{spec.identity()[:8]}", candidates, search)
 
 

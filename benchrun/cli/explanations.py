@@ -1,17 +1,21 @@
 """Verbs that explain runs: explain, diff."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchrun import app
-from benchrun.cli.options import baseline_option, json_option, print_json
+from benchrun.cli.options import baseline_option, context_options, flags, json_option, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
 
+if TYPE_CHECKING:
+    from benchrun.app import Explanation
+
 
 @click.command("explain")
-@click.argument("run")
+@click.argument("run", metavar="RUN|LOG")
 @baseline_option
 @click.option(
     "--trace",
@@ -21,22 +25,46 @@ from benchrun.vocabulary import Exit, worst
     metavar="FILE",
     help="A trace of the run, or a directory with one per rank; default: those in the run's folder `profile`.",
 )
+@context_options
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
 @json_option
-def explain(run: str, baseline: str | None, traces: tuple[Path, ...], form: str, as_json: bool) -> None:
+def explain(run: str, baseline: str | None, traces: tuple[Path, ...], form: str, as_json: bool, **context: Any) -> Exit:
     """Why a step of RUN takes as long as it does: from the GPU's peak to the measured step, causes, advice.
 
     A cause is a fault where other ranks, steps or nodes, the ceilings or the hardware table show that the same work can
     be faster, and else a choice of recipe and layout. It uses what is there: the log, the samples of the GPUs, the
     ceilings, the profiled step, the times of ranks and hosts, traces; the last lines say what would make it sharper.
+
+    Of a LOG alone, of any framework, it uses what the log states, and the options for what it does not state. Exit code
+    4 where the log has a fatal problem or ends early.
     """
-    result = app.explain_run(app.open_run(run), traces, baseline)
+    unreliable = None
+    if Path(run).is_file():
+        result, unreliable = _of_log(Path(run), baseline, traces, context)
+    else:
+        if given := [name for name, value in context.items() if value is not None]:
+            raise UserError(f"{flags(given)}: for a log alone, a run states it", hint=f"benchrun explain {run}")
+        result = app.explain_run(app.open_run(run), traces, baseline)
     if as_json:
         print_json(result.model_dump(mode="json"))
-        return
-    from benchrun.report.explanation import explanation_text
+    else:
+        from benchrun.report.explanation import explanation_text
 
-    click.echo(explanation_text(result, page=form == "markdown"), nl=False)
+        click.echo(explanation_text(result, page=form == "markdown"), nl=False)
+    if unreliable is None:
+        return Exit.OK
+    say(f"{run}: no number to rely on, {unreliable}")
+    return Exit.INCONCLUSIVE
+
+
+def _of_log(
+    log: Path, baseline: str | None, traces: tuple[Path, ...], context: dict[str, Any]
+) -> "tuple[Explanation, str | None]":
+    """The explanation of a log alone."""
+    if baseline:
+        raise UserError("a log alone is compared by diff", hint=f"benchrun diff {log} {baseline}")
+    recipe, framework, warmup = (context.pop(name) for name in ("recipe", "framework", "warmup"))
+    return app.explain_log(log, app.Setting(**context), recipe, framework, warmup, traces)
 
 
 @click.command("diff")

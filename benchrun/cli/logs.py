@@ -96,9 +96,10 @@ def parse(
 
 def _exit_code(summary: "Summary") -> Exit:
     """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
-    if not summary.num_steps:
+    empty = not summary.num_steps and not summary.results
+    if empty:
         say(f"{summary.file}: no step of any known framework ({', '.join(sorted(app.DIALECTS))})")
-    unreliable = not summary.num_steps or summary.complete is False or summary.fatal
+    unreliable = empty or summary.complete is False or summary.fatal
     return Exit.INCONCLUSIVE if unreliable else Exit.OK
 
 

@@ -52,9 +52,10 @@ def nodes(
         say(f"\nThe job runs on. Come back with: benchrun nodes --run {run.run_id}")
         return Exit.INTERRUPTED
     end = app.record_end(state)
+    reason = None
     if end.ending.value != "completed":
-        say(f"the job ended as {end.ending.value}: {'; '.join(end.evidence)}")
-    return _print(run, as_json)
+        reason = f"the job {end.ending.value}: {'; '.join(app.symptoms(end) or end.evidence)}"
+    return _print(run, reason, as_json)
 
 
 def _print_script(spec: "NodesSpec", as_json: bool) -> Exit:
@@ -68,15 +69,16 @@ def _print_script(spec: "NodesSpec", as_json: bool) -> Exit:
     return Exit.OK
 
 
-def _print(run: "RunDir", as_json: bool) -> Exit:
+def _print(run: "RunDir", reason: str | None, as_json: bool) -> Exit:
+    """``reason``: why the job did not end well."""
     from benchrun.report.fleet import fleet_view
 
     fleet = app.fleet_of(run)
     app.store_fleet(run, fleet)
     if as_json:
-        print_json({"run_id": run.run_id, **fleet.model_dump(mode="json")})
+        print_json({"run_id": run.run_id, "reason": reason, **fleet.model_dump(mode="json")})
     else:
-        click.echo(fleet_view(fleet), nl=False)
+        click.echo(fleet_view(fleet, reason), nl=False)
         say(f"files in {run.path}")
     if fleet.outliers or fleet.slow_pairs:
         return Exit.SLOW

@@ -22,6 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 R = TypeVar("R")
 
+PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Of logs: more than what can be launched."""
 SHOWN = 5
@@ -81,25 +82,29 @@ _SETTING = (
     ("--seq-length", click.IntRange(min=1), "Tokens per sample"),
     ("--gbs", click.IntRange(min=1), "Samples per step"),
 )
-log_options = all_of(
+_of_work = (
     click.option(
         "--recipe",
         help="Recipe of a log's job; parse needs it if the log does not state the model.",
     ),
     *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING),
-    click.option(
-        "--peak-tflops",
-        "peak",
-        type=click.FloatRange(min=0, min_open=True),
-        help="Dense peak of the GPU at the run's precision, if the GPU is not listed.",
-    ),
+)
+_of_rows = (
     click.option("--framework", help="Framework of a log; recognised if not given."),
     click.option(
         "--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop first; default: 5 or a tenth."
     ),
-    json_option,
 )
-"""The options of verbs on logs. Those of _SETTING are fields of `app.Setting`."""
+_peak = click.option(
+    "--peak-tflops",
+    "peak",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Dense peak of the GPU at the run's precision, if the GPU is not listed.",
+)
+context_options = all_of(*_of_work, *_of_rows)
+"""What a log may not state. The options of _SETTING are fields of `app.Setting`."""
+log_options = all_of(*_of_work, _peak, *_of_rows, json_option)
+"""The options of verbs on logs."""
 
 
 def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = str) -> tuple[list[R], Exit]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import all_of, point_options, say
+from benchrun.cli.options import PROFILERS, all_of, point_options, say
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ def _print_script(spec: "RunSpec") -> None:
     from benchrun.spec.artifacts import JOB  # pydantic, which a listing does without
 
     click.echo(app.render(spec)[JOB], nl=False)
-
-
-PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,10 @@ def predict(
     rows like those of published_scaling.csv instead of a recipe, and prints them with predicted_s, low_s and high_s.
     """
     if table is not None:
+        given = {"a recipe": point["recipe"], "--num-gpus": num_gpus, "--scaling": scaling, "--plot": plot}
+        given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
+        if ignored := [name for name, value in given.items() if value]:
+            raise UserError(f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}")
         app.predicted_table(table, sys.stdout, say)
         return Exit.OK
     if point["recipe"] is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
-from benchrun.cli.options import choice_options, json_option, print_json, say
+from benchrun.cli.options import PROFILERS, choice_options, json_option, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.command("study")
 @click.argument("recipe", metavar="FILE")
 @choice_options
+@click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones, in every run.")
 @click.option("--repeats", type=click.IntRange(min=1), help="Runs of each point; by default as the file states.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Runs at a time.  [default: 4; with --tune: 1]")
 @click.option(
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 @click.option("--steps", type=click.IntRange(min=7), default=12, show_default=True, help="Of the jobs of --tune.")
 @json_option
 def study(
+    profile: str | None,
     repeats: int | None,
     concurrency: int | None,
     retries: int,
@@ -67,11 +69,14 @@ def study(
     With --tune RECIPE, every legal layout that fits into memory is ranked by its prediction, and the best ones are
     tried by short jobs until no other is likely to be faster.
     """
+    request = app.Request(**point)
     if tune:
-        return _tune(app.Request(**point), vary, steps, concurrency, dry_run or report, as_json)
+        if profile:
+            raise UserError("--tune profiles nothing", hint="benchrun profile RECIPE with the layout that it finds")
+        return _tune(request, vary, steps, concurrency, dry_run or report, as_json)
     if price_per_gpu_hour is not None and not math.isfinite(price_per_gpu_hour):
         raise UserError(f"--price-per-gpu-hour {price_per_gpu_hour} is no price")
-    planned = app.plan_study(app.Request(**point), repeats)
+    planned = app.plan_study(app.profiled(request, profile) if profile else request, repeats)
     if not (dry_run or report):
         try:
             app.run_study(planned, concurrency or 4, retries, reuse, say)
@@ -106,6 +111,8 @@ def _tune(
 ) -> int:
     """Search the fastest layout of a point, or only print what was found so far."""
     tuning = app.plan_tuning(request, dict(_values(text) for text in vary), steps)
+    if tuning.stands_in:
+        say("The speed of this machine is not known: only the order of the predictions means something")
     if not look:
         try:
             app.tune(tuning, concurrency or 1, say)

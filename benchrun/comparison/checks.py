@@ -9,7 +9,7 @@ from benchrun.comparison.choice import usable
 from benchrun.comparison.conditions import LOSS, SOFT, Conditions, Difference, differences
 from benchrun.comparison.references import Reference
 from benchrun.metrics.model import Metrics, ProblemEntry
-from benchrun.metrics.registry import METRICS, Basis
+from benchrun.metrics.registry import METRICS, OURS, Basis
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS
 from benchrun.model import Frozen
 
@@ -24,6 +24,9 @@ Name = Literal[
     "as_expected",
     "slower_than_expected",
 ]
+
+LEARNED = {"final_loss": "loss", "final_reward": "reward"}
+"""Metrics of what a run has learned, and their words: they show whether it computed the right thing."""
 
 FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
 """Fatal to a verdict, beside what is fatal in any log."""
@@ -41,8 +44,8 @@ class Check(Frozen):
     reference: Reference
     ratio: float
     """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
-    band: tuple[float, float]
-    """Ratios that pass."""
+    band: tuple[float, float | None]
+    """Ratios that pass; the upper one is None where the source states a floor (more than ...)."""
     differs: tuple[Difference, ...] = ()
     """Conditions that differ and are allowed to."""
     verdict: Name
@@ -70,7 +73,7 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
         low, middle, high, unsure = min(middles), statistics.median(middles), max(middles), False
     if any(run.only_average for run in metrics):
         high = math.inf  # however often it is repeated
-    band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    band = best.band
     return Check(
         metric=best.metric,
         value=best.value / middle if best.better == "lower" else best.value * middle,
@@ -84,12 +87,13 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
     )
 
 
-def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) -> Name:
-    if any(low < edge < high for edge in band):
+def _in_band(low: float, middle: float, high: float, band: tuple[float, float | None]) -> Name:
+    slowest, fastest = band[0], math.inf if band[1] is None else band[1]
+    if any(low < edge < high for edge in (slowest, fastest)):
         return "inconclusive"
-    if middle < band[0]:
+    if middle < slowest:
         return "slow"
-    return "faster_than_expected" if middle > band[1] else "pass"
+    return "faster_than_expected" if middle > fastest else "pass"
 
 
 def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, float, float]:
@@ -113,21 +117,21 @@ def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, 
 
 
 def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
-    """Our final loss beside a known one; None where none is known."""
+    """Our final loss beside a known one, of a post-training the final reward; None where none is known."""
     if own.seed is None or own.lr is None:
         return None  # a bare log: another seed gives another loss
-    entries = [e for e in references if e.metric == "final_loss" and not differences(e.key, own, (*LOSS, *SOFT))]
-    losses = [run.final_loss for run in metrics if run.final_loss is not None]
-    if not entries or not losses:
+    entries = [e for e in references if e.metric in LEARNED and not differences(e.key, own, (*LOSS, *SOFT))]
+    best = max(entries, key=lambda entry: entry.source.date, default=None)
+    reached = [value for run in metrics if best and (value := METRICS[best.metric].read(run, OURS)) is not None]
+    if best is None or not reached:
         return None
-    best = max(entries, key=lambda entry: entry.source.date)
-    ratios = [loss / best.value for loss in losses]
+    ratios = [value / best.value for value in reached]
     band = (1 - best.tolerance_low, 1 + best.tolerance_high)
     return Check(
-        metric="final_loss",
-        value=statistics.median(losses),
-        low=min(losses),
-        high=max(losses),
+        metric=best.metric,
+        value=statistics.median(reached),
+        low=min(reached),
+        high=max(reached),
         reference=best,
         ratio=statistics.median(ratios),
         band=band,
@@ -147,6 +151,8 @@ def _broken(run: Metrics) -> str | None:
     fatal = run.fatal or next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
     if run.num_steps == 0 and not run.results:
         return "the log holds no step"
+    if fatal and run.results:
+        return f"{fatal.kind}: {fatal.detail}"
     if run.complete is False:
         # A row may stand for several steps, and a log may begin after a checkpoint.
         made = max(run.num_steps, run.window.last_step if run.window else 0)
@@ -189,7 +195,7 @@ def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check])
         "loss_rose": any(run.loss_rose for run in metrics) and "the loss rose",
     }
     # A verdict on a loss alone has no limits of step times.
-    timed = metrics if any(check.metric != "final_loss" for check in checks) else ()
+    timed = metrics if any(check.metric not in LEARNED for check in checks) else ()
     rows = min((run.window.rows for run in timed if run.window and not run.only_average), default=MIN_INTERVAL_ROWS)
     drifts = [run.steadiness.drift_pct for run in timed if run.steadiness and run.steadiness.drifted]
     texts |= {

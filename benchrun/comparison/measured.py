@@ -18,8 +18,9 @@ from benchrun.comparison.references import Reference, Source
 from benchrun.errors import UserError
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
-from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, STEPS, Ceilings
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.artifacts import CEILINGS, ENV, FINGERPRINT, METRICS, SPEC, STEPS, Ceilings
+from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.trace.model import Fingerprint
 
 T = TypeVar("T")
 COMPARED_ROWS = 4096
@@ -41,6 +42,12 @@ class MeasuredRun:
     """Its files: a directory, or a part of the packed file."""
     log: Log | None = None
     """Of a run that is no kept one: its log, which has the rows of steps.jsonl."""
+
+    @functools.cached_property
+    def fingerprint(self) -> Fingerprint | None:
+        """Of a profiled run."""
+        there = self.folder.joinpath(FINGERPRINT).is_file()
+        return _document(self.folder, FINGERPRINT, Fingerprint.model_validate_json) if there else None
 
     @property
     def launched(self) -> str:
@@ -82,15 +89,24 @@ class MeasuredRun:
 
 @functools.cache
 def load_measured(folder: Path | None = None) -> tuple[MeasuredRun, ...]:
-    """Every run kept in ``folder`` (benchrun's own by default), oldest first. UserError names a damaged file."""
+    """Every training run kept in ``folder`` (benchrun's own by default), oldest first. UserError: a file is damaged.
+
+    Kept runs of other workloads stand in reports; nothing is compared with them.
+    """
     folder = folder or paths.measured()
     folders = [path for path in folder.iterdir() if path.joinpath(SPEC).is_file()] if folder.is_dir() else []
-    return tuple(sorted(map(_read, folders), key=lambda run: (run.launched, run.name)))
+    runs = [run for run in map(_read, folders) if run]
+    return tuple(sorted(runs, key=lambda run: (run.launched, run.name)))
 
 
-def _read(folder: Path) -> MeasuredRun:
-    """The run of one directory, which may stand in an archive: only is_file, joinpath and read_bytes are used."""
-    spec = _document(folder, SPEC, TrainingSpec.model_validate_json)
+def _read(folder: Path) -> MeasuredRun | None:
+    """The run of one directory, which may stand in an archive: only is_file, joinpath and read_bytes are used.
+
+    None for a run of another workload than training.
+    """
+    spec = _document(folder, SPEC, RunSpec.model_validate_json)
+    if not isinstance(spec, TrainingSpec):
+        return None
     metrics = _document(folder, METRICS, Metrics.model_validate_json)
     env = _document(folder, ENV, json.loads)
     has_ceilings = folder.joinpath(CEILINGS).is_file()

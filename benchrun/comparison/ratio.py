@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from benchrun.metrics.model import Metrics
+from benchrun.metrics.registry import METRICS, OURS
 from benchrun.model import Frozen
 
 
@@ -40,15 +41,20 @@ def _speed(runs: Sequence[Metrics]) -> tuple[float, tuple[float, float] | None] 
 
     Of repeats that is their range, of a single run the confidence interval of its median step time.
     """
-    rates = [rate for run in runs if (rate := run.tokens_per_s_per_gpu.median)]
+    rates = [rate for run in runs if (rate := _rate(run))]
     if not rates:
         return None
     middle = statistics.median(rates)
     if len(rates) > 1:
         return middle, (math.log(middle / min(rates)), math.log(max(rates) / middle))
-    run = next(run for run in runs if run.tokens_per_s_per_gpu.median)
+    run = next(run for run in runs if _rate(run))
     step, interval = run.step_time_s, run.step_time_interval_s
     if step is None or interval is None or run.only_average or interval.low <= 0:
         return middle, None
     slower, faster = math.log(interval.high / step.median), math.log(step.median / interval.low)
     return middle, (max(slower, 0.0), max(faster, 0.0))
+
+
+def _rate(run: Metrics) -> float | None:
+    """Trained tokens/s/GPU; of a server the generated ones."""
+    return run.tokens_per_s_per_gpu.median or METRICS["output_tokens_per_s_per_gpu"].read(run, OURS)

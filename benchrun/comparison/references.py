@@ -19,7 +19,16 @@ from benchrun.recipe.schema import TrainingRecipe
 from benchrun.vocabulary import Better
 
 Flag = Literal[
-    "rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured", "baseline"
+    "rounded",
+    "floor",
+    "revised",
+    "proxy",
+    "misprint",
+    "side_misprint",
+    "inferred",
+    "third_party",
+    "measured",
+    "baseline",
 ]
 Convention = Literal["full", "causal", "causal_two_thirds", "packed", "lora_packed", "own"]
 """See results/reference/README.md."""
@@ -73,6 +82,11 @@ class Reference(Frozen):
     flags: tuple[Flag, ...] = ()
     """Why to read it with care; see results/reference/README.md."""
     notes: str | None = None
+
+    @property
+    def band(self) -> tuple[float, float | None]:
+        """The ratios to the value that pass. Beside a floor nothing is too fast: then the upper one is None."""
+        return 1 - self.tolerance_low, None if "floor" in self.flags else 1 + self.tolerance_high
 
     @property
     def unit(self) -> str:
@@ -147,7 +161,9 @@ def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference
     """
     wanted = besides_recipe(own)
     same = (entry for entry in references if besides_recipe(entry.key) == wanted)
-    return [e for e in same if e.key.recipe == own.recipe or (e.metric != "final_loss" and same_work(e.key, own))]
+    return [
+        e for e in same if e.key.recipe == own.recipe or (not e.metric.startswith("final_") and same_work(e.key, own))
+    ]
 
 
 def same_work(a: Conditions, b: Conditions) -> bool:

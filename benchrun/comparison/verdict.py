@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchrun.comparison.checks import (
+    LEARNED,
     Check,
     Label,
     Name,
@@ -21,6 +22,7 @@ from benchrun.comparison.references import Reference, matching
 from benchrun.metrics.model import Metrics
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
+from benchrun.trace.model import Fingerprint
 from benchrun.vocabulary import Exit
 
 _Fields = dict[str, Any]  # of a Verdict
@@ -70,6 +72,8 @@ class RunResult:
     verdict: Verdict | None
     ending: str | None = None
     """None where it is not recorded."""
+    fingerprint: Fingerprint | None = None
+    """Of a profiled run."""
 
     @property
     def numbers(self) -> Metrics | None:
@@ -121,14 +125,16 @@ def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[R
     speed = speed_check(best, own, metrics) if best else None
     checks: _Fields = {"checks": tuple(check for check in (speed, loss) if check)}
     if loss and loss.verdict != "pass":
-        reason = f"the final loss is {loss.value:.4f}, not {loss.reference.value:.4f}: this run computed something else"
+        reached = f"{loss.value:.4f}, not {loss.reference.value:.4f}"
+        reason = f"the final {LEARNED[loss.metric]} is {reached}: this run computed something else"
         return {"verdict": "invalid_run", "reason": reason, **checks}
     if speed:
         reason = _speed_reason(speed, len(metrics)) + _as_fast_as(speed, own, metrics, fitting)
         because = choice(speed.reference, fitting, own, by_name=by_name)
         return {"verdict": speed.verdict, "reason": reason, "chosen_because": because, **checks}
     if loss and not beyond:
-        reason = f"the final loss agrees; no speed is published for {own.recipe} on {own.num_gpus} x {own.gpu}"
+        where = f"{own.recipe} on {own.num_gpus} x {own.gpu}"
+        reason = f"the final {LEARNED[loss.metric]} agrees; no speed is published for {where}"
         return {"verdict": "pass", "reason": reason, **checks}
     nearest = _without_reference(own, references)
     if not beyond:
@@ -159,7 +165,7 @@ def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fie
 
 
 def _stated(value: object) -> str:
-    return "not stated" if value is None else str(value)
+    return "not stated" if value in (None, "") else str(value)
 
 
 def _speed_reason(check: Check, runs: int) -> str:
@@ -173,8 +179,10 @@ def _speed_reason(check: Check, runs: int) -> str:
         if runs > 1:  # more of them would lie as far apart
             return f"{relation}, but only some of the {runs} runs are within the limits: find out why they differ"
         return f"{relation}, but the step time varies too much: launch with --repeats 3, or set more training.steps"
-    limit = f"up to {100 * (1 - check.band[0]):.0f} % slower or {100 * (check.band[1] - 1):.0f} % faster passes"
-    return f"{relation} ({limit})"
+    slower, fastest = f"up to {100 * (1 - check.band[0]):.0f} % slower", check.band[1]
+    if fastest is None:
+        return f"{relation} ({slower} passes; the source states more than this, so nothing is too fast)"
+    return f"{relation} ({slower} or {100 * (fastest - 1):.0f} % faster passes)"
 
 
 def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:

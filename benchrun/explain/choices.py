@@ -8,7 +8,7 @@ from benchrun.explain.advice import choice
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause, Name, Part
 from benchrun.explain.waits import late_rank
-from benchrun.frameworks.registry import framework
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.spec.artifacts import RANKS
 
 WHOLE: tuple[Name, ...] = ("bubble", "recompute", "exposed_tp", "exposed_cp", "exposed_ep", "exposed_dp", "host")
@@ -22,7 +22,12 @@ ALONE = 0.8
 """Share of the clock's peak that large products reach alone: 0.8 in FP8 and 0.87 in BF16 in the kept runs."""
 
 
-SMALL, LEAST = "products bound by memory", "memory-bound kernels at the memory's speed"
+OFFLOADED = (
+    "keep the activations on the GPU (training.offload_activations=false) if they fit, with a smaller micro-batch or "
+    "recomputation; else check the link to the host: nvidia-smi -q, CPU binding, pinned memory"
+)
+"""Advice where most of it is copies of activations to host memory and back."""
+COPIES, SMALL, LEAST = "copies", "products bound by memory", "memory-bound kernels at the memory's speed"
 BEYOND = "memory-bound kernels beyond it"
 """Parts of the waterfall."""
 
@@ -40,12 +45,12 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
 
 
 def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
-    """Memory-bound kernels beyond those of fused ones, and products that are too small."""
+    """Memory-bound kernels beyond those of fused ones, products that are too small, and copies that nothing hides."""
     seconds = {part.part: part.seconds for part in parts}
     small, least = seconds.get(SMALL, 0.0), seconds.get(LEAST, 0.0)
     spent = least + seconds.get(BEYOND, 0.0)
-    training = run.spec.training
-    local = training.transformer_impl == "local" or framework(run.spec.framework).memory.fully_sharded
+    training, own = run.spec.training, FRAMEWORKS.get(run.spec.framework)
+    local = training.transformer_impl == "local" or (own is not None and own.memory.fully_sharded)
     most = MOST_FUSED if training.fused_kernels and not local else FUSED
     saved = spent - FUSED * least if least and spent > most * least else 0.0
     words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []
@@ -54,8 +59,15 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
             f"norms, activations, casts and the optimizer take {spent / least:.1f} times what the memory needs, "
             f"about {FUSED:.0f} where all are fused"
         )
+    copies, offloaded = seconds.get(COPIES, 0.0), training.offload_activations
+    if copies:
+        words.insert(0, f"nothing but copies{' of offloaded activations' if offloaded else ''} runs for {copies:.3g} s")
+    elif saved and offloaded:
+        words.append("the copies of offloaded activations are among them, and a trace would separate them")
     if words:
-        yield choice("memory_bound", small + saved, "; ".join(words))
+        cause = choice("memory_bound", small + saved + copies, "; ".join(words))
+        mostly_copies = copies > small + saved if copies else bool(saved)
+        yield cause.model_copy(update={"advice": OFFLOADED}) if offloaded and mostly_copies else cause
 
 
 def _of_attention(parts: list[Part]) -> Iterator[Cause]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchrun.explain.clocks import Clock, clocks
+from benchrun.explain.work import NOTHING_KNOWN, Work, work
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.statistics import Floats
@@ -48,16 +49,27 @@ class Evidence:
     """The log mentions that checkpoints are written."""
     notes: tuple[str, ...] = ()
     """Why a source cannot be used."""
+    resolution_s: float = 0.0
+    """Of the clock of the steps: times that differ by no more may be the same."""
+    log_alone: bool = False
+    """A log of a run whose directory is not known: ``spec`` holds what the log states."""
+    work_known: bool = True
+    """False for a log without its model, batch or precision: ``spec`` lacks them."""
 
     @property
     def own_worker(self) -> bool:
         """Whether benchrun's own code trained: it can measure ceilings and a breakdown."""
-        return FRAMEWORKS[self.spec.framework].own_worker
+        return not self.log_alone and FRAMEWORKS[self.spec.framework].own_worker
 
     @property
     def on_gpu(self) -> bool:
         """Whether the run used GPUs."""
         return self.spec.gpu != "CPU"
+
+    @cached_property
+    def least(self) -> Work:
+        """How long the work of a step takes at the least."""
+        return work(self.spec, self.ceilings) if self.work_known else NOTHING_KNOWN
 
     @cached_property
     def step_s(self) -> float:
@@ -66,8 +78,9 @@ class Evidence:
 
     @cached_property
     def typical_s(self) -> float:
-        """Step without the slow ones: the median, where that is shorter than the mean."""
-        return min(float(np.median(self.times)), self.step_s)
+        """Step without the slow ones: the median, where that is shorter than the mean by more than the clock shows."""
+        middle = float(np.median(self.times))
+        return middle if middle < self.step_s - self.resolution_s else self.step_s
 
     @property
     def clock(self) -> Clock | None:
@@ -97,6 +110,11 @@ class Evidence:
             return None
         each = [rank.collective_time_s for rank in self.ranks.ranks] if self.ranks else []
         return max((median(times) for times in each if times), default=None)
+
+    @property
+    def cores_counted(self) -> bool:
+        """Whether the waits of the ranks for a core were recorded in each step."""
+        return self.hosts is not None and all(rank.queued_s for rank in self.hosts.ranks)
 
     def host_s(self, name: str) -> dict[int, float]:
         """A time of host.json by rank: the median over the measured steps; empty where it was not recorded."""

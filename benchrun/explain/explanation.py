@@ -80,8 +80,8 @@ def missing(run: Evidence) -> Iterator[str]:
     """What would make an explanation sharper, one sentence each."""
     if run.breakdown is None and run.fingerprint is None and run.own_worker:
         yield "a profiled step (training.breakdown=true) would separate kernels, communication and idle time"
-    if run.spec.training.offload_activations and run.breakdown is None and run.fingerprint is None:
-        yield "activations go to host memory and back (training.offload_activations), which only a profile separates"
+    if run.spec.training.offload_activations and run.fingerprint is None:
+        yield "activations go to host memory and back (training.offload_activations), which only a trace separates"
     if run.on_gpu and run.ceilings is None and run.own_worker:
         yield "ceilings (training.ceilings=true) would separate slow products from slow hardware"
     if run.on_gpu and run.samples is None:

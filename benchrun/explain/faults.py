@@ -1,7 +1,6 @@
 """Faults: other ranks or steps of the run, the ceilings or the hardware table show that the same work can be faster."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -11,9 +10,8 @@ from benchrun.explain.buckets import Buckets
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.links import slow_links
 from benchrun.explain.model import Cause, Name, Part
+from benchrun.explain.pauses import slow_steps
 from benchrun.explain.speed import held_back
-from benchrun.explain.work import work
-from benchrun.metrics.statistics import Floats, robust_deviation
 from benchrun.spec.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
 
 MIN_WAIT_S = 0.002
@@ -21,16 +19,11 @@ MIN_WAIT_S = 0.002
 IDLE_SHARE = 0.1
 """Of a profiled step: a GPU that is longer without a kernel has a host that is too slow. Kept runs are below 8 %."""
 LAYER_S = 0.001
-"""Of a layer's products at the peak, all passes: with less, a host that launches some hundred kernels is late."""
+"""Of a layer's products at the peak, all passes, for each expert: with less, a host that launches some hundred kernels
+is late."""
 QUEUE_SHARE = 0.1
 """Of the step that the threads of ranks which are bound to cores wait for one."""
 HALF, MOST = 0.5, 0.8
-OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
-"""A step is slow beyond the noise if it is above the typical one by these deviations and this share of it."""
-FEWEST = 2
-"""Slow steps that are no accident."""
-PAUSE = 5
-"""Times the typical step: a single step that takes so much longer had a pause."""
 
 
 def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
@@ -46,7 +39,7 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
     slower = list(held_back(run, parts))
     yield from slower
     yield from _of_products(run, parts, sum(cause.seconds for cause in slower))
-    yield from _of_steps(run)
+    yield from slow_steps(run)
 
 
 def _of_late(run: Evidence, late: waits.Late) -> Cause:
@@ -152,13 +145,20 @@ def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Itera
 
 
 def _of_small_kernels(run: Evidence) -> bool:
-    """Whether the recipe launches many small kernels, between which even a healthy host keeps a GPU waiting."""
-    spec = run.spec
+    """Whether the recipe launches many small kernels, between which even a healthy host keeps a GPU waiting.
+
+    A layer of experts launches kernels for each that a rank has, and Sinkhorn's algorithm asks the GPU after each round
+    whether it has converged.
+    """
+    spec, experts = run.spec, run.spec.model.moe
+    if experts and experts.balance == "sinkhorn":
+        return True
     if spec.task == "lora":  # adapters: kept runs of healthy nodes have no kernel in 7 to 34 % of the step
         return True
-    least = work(spec, run.ceilings).matmul_s
+    least = run.least.matmul_s
     layers = max(spec.model.num_layers // spec.layout.pp, 1)
-    return least is not None and least < LAYER_S * layers * spec.num_microbatches
+    own = max(experts.num_experts // spec.layout.ep, 1) if experts else 1
+    return least is not None and least < LAYER_S * layers * own * spec.num_microbatches
 
 
 def _of_products(run: Evidence, parts: list[Part], slower_s: float) -> Iterator[Cause]:
@@ -172,36 +172,3 @@ def _of_products(run: Evidence, parts: list[Part], slower_s: float) -> Iterator[
         if part.part == "matmul in training below that alone" and run.on_gpu and part.seconds > slower_s:
             evidence = f"the same products alone, on all ranks at once, took {part.seconds:.3g} s less ({CEILINGS})"
             yield fault("matmul", part.seconds - slower_s, evidence)
-
-
-def _of_steps(run: Evidence) -> Iterator[Cause]:
-    """Steps far above the others: what all steps would save, were they as the typical one."""
-    typical = float(np.median(run.times))
-    excess = run.times - typical
-    limit = max(OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical)
-    slow = (excess > limit) & ~_queued(run, excess)
-    if slow.sum() >= FEWEST or excess[slow].max(initial=0.0) > PAUSE * typical:
-        numbers = ", ".join(str(int(step)) for step in run.steps[slow][:5])
-        longest = f"the longest took {run.times.max():.3g} s"
-        evidence = f"{slow.sum()} of {len(excess)} steps are slow (steps {numbers}), {longest}"
-        yield _of_pauses(run, float(np.sum(excess[slow])) / len(excess), evidence)
-    elif run.steadiness and run.steadiness.period and run.steadiness.periodic_excess_s:
-        seconds = run.steadiness.periodic_excess_s / run.steadiness.period
-        yield _of_pauses(run, seconds, run.steadiness.detail)
-
-
-def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
-    garbage = waits.garbage(run)
-    if garbage is not None and garbage.seconds > HALF * seconds:
-        return fault("host", seconds, f"{evidence}; {garbage.evidence}")
-    return fault("checkpoint" if run.saves else "jitter", seconds, evidence)
-
-
-def _queued(run: Evidence, excess: Floats) -> Any:
-    """The steps whose excess is for the most part the wait of some rank for a core of its node, which others use."""
-    waited = np.zeros(len(run.times))
-    for rank in run.hosts.ranks if run.hosts else ():
-        numbered = dict(enumerate(rank.queued_s, run.hosts.first_step if run.hosts else 1))
-        usual = float(np.median(rank.queued_s)) if rank.queued_s else 0.0
-        waited = np.maximum(waited, [numbered.get(int(step), usual) - usual for step in run.steps])
-    return waited > HALF * excess

@@ -46,7 +46,8 @@ def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:
         profiled.idle_s,
     )
     sent = (profiled.communication_s, profiled.hidden_s, *profiled.communication_of_ranks_s)
-    if not all(map(math.isfinite, (profiled.step_s, *parts, *sent))):
+    of_hosts = (*profiled.data_of_ranks_s, *profiled.queued_of_ranks_s)
+    if not all(map(math.isfinite, (profiled.step_s, *parts, *sent, *of_hosts))):
         return "it holds a value that is not finite"
     if why := _other_step(profiled.step_s, run):
         return why

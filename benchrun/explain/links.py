@@ -9,7 +9,6 @@ from benchrun.explain.advice import fault
 from benchrun.explain.buckets import Buckets
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause
-from benchrun.explain.work import work
 from benchrun.spec.artifacts import BREAKDOWN, CEILINGS
 
 SLOW = 0.4
@@ -105,7 +104,7 @@ def _of_profile(run: Evidence) -> Iterator[Rate]:
     """All communication of a profiled step against what its groups send; waiting for a slow rank does not count."""
     if run.breakdown is None or run.spec.layout.pp > 1 or run.spec.model.moe or run.spec.task == "lora":
         return
-    least, profiled = work(run.spec, run.ceilings), run.breakdown
+    least, profiled = run.least, run.breakdown
     sent = sum(least.bytes_sent.values())
     own = link(run, max(least.bytes_sent, key=lambda group: least.bytes_sent[group], default=""))
     late = waits.late_rank(run)
@@ -129,6 +128,6 @@ def _exposed(run: Evidence, divided: Buckets | None) -> float:
         return divided.communication
     if run.collective_s is not None:
         return run.collective_s
-    sent = work(run.spec, run.ceilings).bytes_sent
+    sent = run.least.bytes_sent
     rate = min((each.bus_gb_per_s for each in run.ceilings.collectives), default=0.0) if run.ceilings else 0.0
     return min(sum(sent.values()) / (rate * 1e9), run.typical_s) if rate else 0.0

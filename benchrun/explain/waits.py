@@ -18,7 +18,7 @@ NOISE = 1.5
 MUCH, NEARLY_ALL = 0.3, 0.9
 """Of the step and of the steps: a rank that is so far behind is slow, also where other processes take its core."""
 ONE_STEP = 0.15
-"""Of the step that a GPU's rank must be behind in a single profiled one."""
+"""Of the step that a GPU's rank must be behind in a single profiled one, or wait for data."""
 CORES_DIFFER = 0.1
 """Of the step of a run on CPUs: cores that other processes and hyper-threads share differ by as much."""
 
@@ -124,16 +124,21 @@ def _late_in_trace(run: Evidence) -> Late | None:
 
 
 def _late_in_profile(run: Evidence) -> Late | None:
-    """The rank that waited much less than the others in the one profiled step; stages wait for each other by design."""
-    if run.breakdown is None or run.spec.layout.pp > 1 or not run.on_gpu:
-        return None  # other processes take a core from one rank for a step
-    measured = run.typical_s / run.breakdown.step_s
-    waited = [seconds * measured for seconds in run.breakdown.communication_of_ranks_s]
-    if len(waited) < 2:
+    """The rank that waited much less than the others in the one profiled step; stages wait for each other by design.
+
+    On CPUs other processes take a core from one rank for a step: without that, and only where it was counted.
+    """
+    if run.breakdown is None or run.spec.layout.pp > 1:
+        return None
+    waited, taken = run.breakdown.communication_of_ranks_s, run.breakdown.queued_of_ranks_s
+    if len(waited) < 2 or (not run.on_gpu and len(taken) != len(waited)):
         return None
     rank = min(range(len(waited)), key=lambda each: waited[each])
     seconds = beyond_others(dict(enumerate(-each for each in waited)), rank)
-    if seconds < ONE_STEP * run.typical_s:
+    if not run.on_gpu:
+        seconds -= max(beyond_others(dict(enumerate(taken)), rank), 0.0)
+    seconds *= run.typical_s / run.breakdown.step_s
+    if seconds < (ONE_STEP if run.on_gpu else MUCH) * run.typical_s:
         return None
     evidence = f"rank {rank} waits {seconds:.3g} s less for the others than they do ({BREAKDOWN}, one step)"
     return Late(rank, None, seconds, evidence)
@@ -150,7 +155,18 @@ def data_wait(run: Evidence) -> Wait | None:
     if by_rank := run.host_s("data_s"):
         rank = max(by_rank, key=lambda each: by_rank[each])
         return Wait(by_rank[rank], f"rank {rank} waits {by_rank[rank]:.3g} s in a step for its loader ({HOST})")
-    return _idle_of_trace(run, lambda causes: causes.data, "the launching thread sits in the loader", most=True)
+    words = "the launching thread sits in the loader"
+    return _idle_of_trace(run, lambda causes: causes.data, words, most=True) or _data_in_profile(run)
+
+
+def _data_in_profile(run: Evidence) -> Wait | None:
+    """The same in the one profiled step, where it is more than a single delay."""
+    waited = run.breakdown.data_of_ranks_s if run.breakdown else ()
+    if not run.breakdown or max(waited, default=0.0) < ONE_STEP * run.breakdown.step_s:
+        return None
+    rank = max(range(len(waited)), key=lambda each: waited[each])
+    seconds = waited[rank] * run.typical_s / run.breakdown.step_s
+    return Wait(seconds, f"rank {rank} waits {seconds:.3g} s for its loader ({BREAKDOWN}, one step)")
 
 
 def garbage(run: Evidence) -> Wait | None:

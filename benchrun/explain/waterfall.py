@@ -1,12 +1,13 @@
 """From the GPU's peak to the measured step: parts that add up to it."""
 
 from collections.abc import Iterator
+from statistics import mean
 
 from benchrun.explain import waits
 from benchrun.explain.buckets import Buckets, buckets
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import UNSEPARATED, Name, Part
-from benchrun.explain.work import Work, weights_of_groups, work
+from benchrun.explain.work import Work, weights_of_groups
 from benchrun.metrics.bound import Bound
 from benchrun.spec.artifacts import CEILINGS, RANKS, TELEMETRY_SUMMARY
 
@@ -42,7 +43,7 @@ class Ledger:
 
 def waterfall(run: Evidence) -> list[Part]:
     """The parts of the mean step, in the order of the contract; they add up to it."""
-    least, divided = work(run.spec, run.ceilings), buckets(run)
+    least, divided = run.least, buckets(run)
     parts = list(_profiled(run, least, divided) if divided else _of_log(run, least))
     slower = run.step_s - run.typical_s
     if slower > 0:
@@ -64,13 +65,21 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     attention.rest("attention below the peak", "attention", source)
     yield from attention.parts
     memory = Ledger(divided.memory_bound)
-    memory.take("memory-bound kernels at the memory's speed", least.memory_s, None, CEILINGS)
+    memory.take("memory-bound kernels at the memory's speed", least.memory_s, None, _memory_of(run))
     memory.rest("memory-bound kernels beyond it", "memory_bound", source)
     yield from memory.parts
+    if divided.copies:
+        words = "the trace: nothing else runs meanwhile"
+        yield Part(part="copies", seconds=divided.copies, cause="memory_bound", evidence=words)
     yield from _waiting(run, least, divided)
     if divided.other:
         differs = "the measured step is longer than the profiled one"
         yield Part(part="not in the profiled step", seconds=divided.other, cause="unknown", evidence=differs)
+
+
+def _memory_of(run: Evidence) -> str:
+    """Where the speed of the memory is from."""
+    return CEILINGS if run.ceilings else LAW
 
 
 def _plain_attention(run: Evidence, least: Work, divided: Buckets) -> float:
@@ -157,7 +166,9 @@ def _idle(run: Evidence, idle: Ledger, source: str) -> Iterator[Part]:
             idle.take(words, wait.seconds, cause, wait.evidence)
     if late := waits.late_rank(run):  # a mean over the ranks has only its share of what one rank loses
         idle.take(f"rank {late.rank} stands still", late.seconds / run.spec.num_gpus, "slow_rank", late.evidence)
-    idle.rest("no kernel: the host", "host", source)
+    cores = run.breakdown.queued_of_ranks_s if run.breakdown and run.hosts is None else ()
+    waited = f"; its threads waited {mean(cores):.3g} s for a core" if cores and not run.on_gpu else ""
+    idle.rest("no kernel: the host", "host", f"{source}{waited}")
     yield from idle.parts
 
 
@@ -181,7 +192,7 @@ def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
         step.take(*_alone(run.bound, peak, lost))
     step.take("products, computed again", (peak + lost) * least.recomputed, "recompute", LAW)
     step.take("attention at the GPU's peak", least.attention_s, None, LAW)
-    step.take("memory-bound kernels at the memory's speed", least.memory_s, None, CEILINGS)
+    step.take("memory-bound kernels at the memory's speed", least.memory_s, None, _memory_of(run))
     bubble = run.typical_s * least.bubble / (1 + least.bubble)
     if run.collective_s is not None:
         sent = Ledger(min(step.left, run.collective_s))

@@ -41,6 +41,10 @@ class Work:
     """Idle time of a pipeline over its computing time."""
 
 
+NOTHING_KNOWN = Work(None, 0.0, None, 0.0, None, {}, 0.0, 0.0, 0.0, 0.0)
+"""Of a log that does not state what its steps compute."""
+
+
 def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
     """The least that a step of this run takes."""
     ops, gpu, count = _operators(spec), hardware.gpu(spec.gpu), spec.num_microbatches

@@ -21,7 +21,7 @@ DEGREES = ("tp", "pp", "cp", "vp", "ep", "etp")
 WORKER_OPTIONS = (
     *("optimizer", "cuda_graphs", "transformer_impl", "fused_kernels", "moe_grouped_gemm", "moe_permute_fusion"),
     *("cp_comm", "recompute.modules", "fp8.dot_product_attention", "fp8.store_activation_input"),
-    *("fp8.tp_only_amax_reduction", "offload_activations"),
+    *("fp8.tp_only_amax_reduction", "fp8.fast_gradients", "offload_activations", "swiglu", "late_loss_scale"),
 )
 """Fields of ``training`` that only some frameworks apply."""
 SLURM_VARIABLES = (
@@ -65,6 +65,8 @@ class MemoryFacts:
 
     fully_sharded: bool = False
     """transformers with FSDP over all ranks: trained weights in FP32, no fused kernels."""
+    torch_fsdp: bool = False
+    """FSDP is torch's: the output layer is gathered like a layer, and each GPU has FP8 copies of all weights."""
     planned_by_xla: bool = False
     """XLA plans the memory of a step: no placeholders of gradients, no temporary copies in Adam."""
     micro_batches: bool = True
@@ -114,6 +116,12 @@ class Framework:
     """Other fields that it ignores, with the reason; they must have their default."""
     own_worker: ClassVar[bool] = False
     """Whether this package trains: a run has a copy of it, and can measure ceilings and a breakdown."""
+    serves: ClassVar[bool] = False
+    """Whether a job starts it as a server (macro ``server``), and its client (``command``) when it is ready."""
+    random_weights: ClassVar[bool] = False
+    """Whether it serves a model without a checkpoint: the job writes one, and removes it at its end."""
+    prepares: ClassVar[bool] = False
+    """Whether the macro ``prepare`` has a command that runs once before."""
     profilers: ClassVar[Mapping[str, Unmeasured]] = {}
     """The tools that can profile its steps."""
 
@@ -127,6 +135,9 @@ class Framework:
     """Slurm's variables that its ranks need inside a container."""
     numactl: ClassVar[bool] = True
     """Whether its image has numactl."""
+    own_steps: ClassVar[Literal["ranks", "nodes"] | None] = None
+    """Whether the macro ``steps`` of its template starts Slurm's steps, of ranks or of one task a node; None: one step
+    of all ranks."""
     program: ClassVar[str | None] = None
     """Arguments with which Python starts it, where this needs no template of its own."""
     scripts: ClassVar[str | None] = None
@@ -140,6 +151,11 @@ class Framework:
     """Folder of its templates, which can import the shared ones."""
     files: ClassVar[tuple[str, ...]] = ()
     """Files beside the job script that it reads; each is rendered from frameworks/NAME.j2."""
+
+    @property
+    def ships(self) -> bool:
+        """Whether a run has a copy of this package, which its job imports."""
+        return self.own_worker or self.random_weights
 
     @property
     def template(self) -> str:

@@ -11,6 +11,7 @@ CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
     "fp8": lambda spec: spec.precision == "fp8",
     "pp": lambda spec: spec.layout.pp > 1,
     "tp or cp": lambda spec: spec.layout.tp > 1 or spec.layout.cp > 1,
+    "fsdp": lambda spec: spec.layout.fsdp > 1,
     "cuda_graphs": lambda spec: spec.training.cuda_graphs != "none",
     "tp_comm_overlap": lambda spec: spec.training.tp_comm_overlap,
 }

@@ -28,8 +28,10 @@ class MaxText(Jax):
     profilers = dict.fromkeys(("nsys", "xplane"), Unmeasured())
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """Limits of JAX's own profiler, which process 0 starts, or every process."""
+        """FP8 in one micro-batch, which train.py asserts; JAX's profiler, which one process starts, or every one."""
         yield from super().refusals(spec)
+        if spec.precision == "fp8" and (count := spec.num_microbatches) > 1:
+            yield f"maxtext accumulates no gradients in FP8: gbs must be mbs * dp, one micro-batch and not {count}"
         ranks = spec.profile.ranks
         if spec.profiler == "xplane" and ranks != (0,) and len({*ranks}) != spec.num_gpus:
             yield f"maxtext records rank 0 or all with xplane: profile.ranks must be [0], or name every rank: {ranks}"

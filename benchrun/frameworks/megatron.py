@@ -29,6 +29,8 @@ class Megatron(Framework):
             yield "benchrun supports adapters on neither latent attention nor Mamba-2 layers: take another model"
         if model.mamba and spec.layout.vp > 1:
             yield f"megatron.core has no virtual stages for Mamba-2 layers: vp ({spec.layout.vp}) must be 1"
+        if (every := model.no_rope_every) and model.num_layers % every:
+            yield f"megatron.core repeats no_rope_every: num_layers ({model.num_layers}) must be a multiple of {every}"
         if fp8_weights and not training.distributed_optimizer and spec.task != "lora":
             yield "fp8.param_gather needs distributed_optimizer: change one of the two"
         if "optimizer" not in self.options or optimizer == Optimizer():

@@ -259,10 +259,12 @@ def _fp8(spec: TrainingSpec) -> Values:
 def _fusion(spec: TrainingSpec) -> Values:
     """NeMo's and Megatron-Bridge's own LoRA recipes fuse no loss; NeMo 24.05 (core 0.7) has no such kernel."""
     te, fused = spec.transformer_engine, spec.transformer_engine and spec.training.fused_kernels
-    without_loss = spec.task == "lora" or (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05")
+    adapters = spec.task == "lora" and spec.framework != WORKER
+    without_loss = adapters or (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05")
     return Values(
         bias_activation_fusion=fused and _bias_activation_fusion(spec),
-        bias_dropout_fusion=fused,
+        # Its kernel adds no bias of grouped experts: megatron-core raises.
+        bias_dropout_fusion=fused and not (spec.model.moe and spec.model.bias and spec.training.moe_grouped_gemm),
         masked_softmax_fusion=spec.framework != WORKER,
         apply_rope_fusion=fused and spec.model.position_embedding == "rope" and not _rotates_in_parts(spec.model),
         persist_layer_norm=te,
@@ -303,7 +305,7 @@ def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
         adam_beta2=beta2,
         bf16=spec.precision != "fp32",
         params_dtype=dtype,
-        use_distributed_optimizer=training.distributed_optimizer,
+        use_distributed_optimizer=training.distributed_optimizer and not shards_by_torch(spec),
         use_precision_aware_optimizer=aware,
         main_grads_dtype=DTYPES["fp32" if training.grad_reduce_in_fp32 else "bf16"] if aware else None,
         main_params_dtype=DTYPES[states.main_params] if aware else None,
@@ -316,14 +318,24 @@ def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
 
 
 def _data_parallel(spec: TrainingSpec) -> Values:
-    """Interleaved stages gather weights together, when the schedule starts them, not layer by layer."""
-    training, interleaved = spec.training, spec.layout.vp > 1
+    """Interleaved stages gather weights together, when the schedule starts them, not layer by layer.
+
+    The worker's FSDP is torch's, which overlaps its communication by itself and needs no distributed optimizer.
+    """
+    training, interleaved, torchs = spec.training, spec.layout.vp > 1, shards_by_torch(spec)
     return Values(
-        use_distributed_optimizer=training.distributed_optimizer,
-        **_fields(training, "grad_reduce_in_fp32", "overlap_grad_reduce", "overlap_param_gather"),
+        use_distributed_optimizer=training.distributed_optimizer and not torchs,
+        grad_reduce_in_fp32=training.grad_reduce_in_fp32,
+        overlap_grad_reduce=training.overlap_grad_reduce and not torchs,
+        overlap_param_gather=training.overlap_param_gather and not torchs,
         align_param_gather=interleaved and (training.overlap_param_gather or spec.framework in DRIVERS),
         fp8_param_gather=spec.precision == "fp8" and training.fp8.param_gather,
     )
+
+
+def shards_by_torch(spec: TrainingSpec) -> bool:
+    """Whether torch's FSDP2 cuts the weights over the ranks, not megatron-core's own FSDP."""
+    return spec.framework == WORKER and spec.layout.fsdp > 1
 
 
 def _worker(spec: TrainingSpec) -> Values:

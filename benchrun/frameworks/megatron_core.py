@@ -12,7 +12,13 @@ from benchrun.model.adapters import MEGATRON_LINEARS
 from benchrun.model.features import TRANSFORMER
 from benchrun.model.layers import layer_counts
 from benchrun.spec.runspec import TrainingSpec
-from benchrun.spec.training import FP32_AT_A_TIME
+from benchrun.spec.training import FP32_AT_A_TIME, Training
+
+WITHOUT_FSDP = (
+    *("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "grad_reduce_in_fp32"),
+    *("cuda_graphs", "offload_activations", "late_loss_scale"),
+)
+"""Fields of ``training`` that must have their default beside FSDP."""
 
 
 class MegatronCore(Megatron):
@@ -20,22 +26,30 @@ class MegatronCore(Megatron):
 
     name = "megatron-core"
     precisions = frozenset({"fp32", "bf16", "fp8", "nvfp4"})
-    # Sinks and YaRN outside of latent attention are transformer-engine's alone; Mamba-2 needs mamba-ssm.
-    features = TRANSFORMER - {"sinks", "yarn", "clamped", "expert_biases"}
+    features = TRANSFORMER  # Mamba-2 needs mamba-ssm, which runs on GPUs alone
     stages = True
     needs_gpu = False
-    fsdp = False
     options = WORKER_OPTIONS
     own_worker = True
     profilers = PROFILERS
-    memory = MemoryFacts(moments_at_a_time=FP32_AT_A_TIME, unfused_gates=True)
+    memory = MemoryFacts(moments_at_a_time=FP32_AT_A_TIME, unfused_gates=True, torch_fsdp=True)
     program = "-m benchrun.trainer --spec spec.json"
     step_lines = ("elapsed time per iteration (",)
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
         yield from super().refusals(spec)
-        for refused in (_without_transformer_engine, _recompute, _attention, _fp8, _offload, _lora):
+        for refused in (
+            _without_transformer_engine,
+            _recompute,
+            _attention,
+            _biases,
+            _fp8,
+            _kernels,
+            _fsdp,
+            _offload,
+            _lora,
+        ):
             yield from refused(spec)
         training = spec.training
         for name in ("moe_grouped_gemm", "moe_permute_fusion"):
@@ -96,6 +110,8 @@ def _attention(spec: TrainingSpec) -> Iterator[str]:
         yield f"benchrun supports the worker's multi-token prediction without context parallelism: cp ({layout.cp})"
     if model.window and layout.cp > 1 and spec.gpu != "CPU":
         yield f"transformer-engine has no sliding windows over context-parallel ranks: cp ({layout.cp}) must be 1"
+    if model.attention_sinks and layout.cp > 1 and spec.gpu != "CPU":
+        yield f"benchrun supports attention sinks on GPUs without context parallelism: cp ({layout.cp}) must be 1"
     if comm == "p2p":
         return
     if layout.cp == 1 or spec.gpu == "CPU":
@@ -104,6 +120,12 @@ def _attention(spec: TrainingSpec) -> Iterator[str]:
         for name, count in (("heads", model.num_attention_heads), ("query groups", model.num_query_groups)):
             if count // layout.tp % layout.cp:
                 yield f"cp_comm a2a distributes {name}: {count} / tp {layout.tp} must be a multiple of cp {layout.cp}"
+
+
+def _biases(spec: TrainingSpec) -> Iterator[str]:
+    if spec.model.moe and spec.model.bias and spec.layout.tp > 1:
+        # Seen in 0.16.1: the gradient norm is another than without tensor parallelism.
+        yield f"benchrun supports the worker's experts with biases without tp: tp ({spec.layout.tp}) must be 1"
 
 
 def _fp8(spec: TrainingSpec) -> Iterator[str]:
@@ -120,9 +142,56 @@ def _fp8(spec: TrainingSpec) -> Iterator[str]:
     tokens = spec.mbs * spec.seq_length // layout.cp // (layout.tp if layout.sequence_parallel else 1)
     if tokens % 16:
         yield f"mbs * seq_length / cp (/ tp with sequence_parallel) = {tokens} must be a multiple of 16 in fp8"
+    if fp8.fast_gradients and fp8.recipe != "delayed":
+        yield f"fp8.fast_gradients is for delayed scaling, not for {fp8.recipe}: it must be false"
     if fp8.tp_only_amax_reduction and training.optimizer.precision_aware and fp8.param_gather:
         # Adam then finds the largest value of its own shard only, and nothing else shares it.
         yield "fp8.tp_only_amax_reduction with optimizer.precision_aware would leave ranks with different FP8 weights"
+
+
+def _kernels(spec: TrainingSpec) -> Iterator[str]:
+    """Fused kernels that the run does not have, or that do not do what it needs."""
+    training, model = spec.training, spec.model
+    if spec.gpu == "CPU" and (training.swiglu != "torch" or training.late_loss_scale):
+        yield "swiglu transformer_engine and late_loss_scale are of transformer-engine's kernels: they need a GPU"
+    if training.swiglu != "torch":
+        if model.activation != "swiglu" or model.bias or not training.fused_kernels:
+            yield "swiglu transformer_engine is for swiglu without bias, and fused_kernels: it must be torch"
+        if training.offload_activations or (spec.precision == "fp8" and training.fp8.store_activation_input):
+            yield "swiglu transformer_engine neither offloads its input nor stores it in FP8: it must be torch"
+    if training.late_loss_scale and (model.mtp_layers or not training.fused_kernels):
+        yield "late_loss_scale needs fused_kernels, and one loss a token: it excludes multi-token prediction"
+
+
+def _fsdp(spec: TrainingSpec) -> Iterator[str]:
+    """What Megatron-LM refuses beside torch's FSDP2, and what was not tried with it."""
+    layout, training = spec.layout, spec.training
+    if layout.fsdp == 1:
+        return
+    fsdp = f"fsdp ({layout.fsdp})"
+    if layout.fsdp != (ranks := spec.dp * layout.cp):
+        yield f"the worker shards over all data-parallel ranks: {fsdp} must be 1 or dp * cp ({ranks})"
+    if layout.ep > 1:
+        yield f"torch's FSDP excludes expert parallelism: ep ({layout.ep}) or {fsdp} must be 1"
+    yield from _fsdp_weights(spec, fsdp)
+    if training.optimizer.precision_aware:
+        yield f"optimizer.precision_aware needs megatron.core's distributed optimizer: it excludes {fsdp}"
+    for name in WITHOUT_FSDP:
+        if getattr(training, name) != (usual := Training.model_fields[name].default):
+            yield f"{name} has no effect with {fsdp}, or excludes it: it must be {str(usual).lower()}"
+
+
+def _fsdp_weights(spec: TrainingSpec, fsdp: str) -> Iterator[str]:
+    """Weights that FSDP cannot cut or gather."""
+    gpu, built = hardware.own(spec.cluster), 2 * spec.model.params_total / spec.layout.tp / 2**30
+    if gpu and built > 0.9 * gpu.memory_gib:
+        yield f"the worker builds all weights ({built:.0f} GiB) on each GPU before it cuts them: use tp beside {fsdp}"
+    if spec.model.tied_embeddings:
+        yield f"megatron.core gathers embedding and output layer apart: a model that ties them excludes {fsdp}"
+    if spec.task == "lora":
+        yield f"benchrun does not support the worker's adapters under FSDP: {fsdp} must be 1"
+    if spec.precision == "fp8" and spec.training.fp8.param_gather:
+        yield f"{fsdp} gathers BF16 weights: fp8.param_gather must be false"
 
 
 def _offload(spec: TrainingSpec) -> Iterator[str]:
@@ -149,9 +218,7 @@ def _lora(spec: TrainingSpec) -> Iterator[str]:
             yield f"the worker's adapters have data and context parallelism alone: {name} ({size}) must be 1"
     if spec.model.moe is not None:
         yield "the worker has no adapters for experts: take a model without"
-    if training.recompute.granularity == "full":
-        yield "full recompute has no gradient to begin with where the first layer's input is frozen: take selective"
-    if training.cuda_graphs != "none" or training.offload_activations:
-        yield "benchrun supports the worker's adapters without cuda_graphs and offload_activations"
+    if training.offload_activations:
+        yield "benchrun supports the worker's adapters without offload_activations"
     if unknown := [name for name in training.lora.target_modules if name not in MEGATRON_LINEARS]:
         yield f"lora.target_modules could be {', '.join(MEGATRON_LINEARS)}, not {', '.join(unknown)}"

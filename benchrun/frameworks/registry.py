@@ -10,8 +10,15 @@ from benchrun.frameworks.megatron import MegatronLM
 from benchrun.frameworks.megatron_core import MegatronCore
 from benchrun.frameworks.nemo import MegatronBridge, NeMo2
 from benchrun.frameworks.nemo1 import NeMo1
+from benchrun.frameworks.nemo_aligner import NemoAligner
+from benchrun.frameworks.nemo_rl import NemoRL
 from benchrun.frameworks.nodecheck import NodeCheck
 from benchrun.frameworks.paxml import PaXML
+from benchrun.frameworks.sglang import Sglang
+from benchrun.frameworks.transformers_serve import TransformersServe
+from benchrun.frameworks.trl import Trl
+from benchrun.frameworks.trtllm import TensorRT
+from benchrun.frameworks.vllm import Vllm
 
 FRAMEWORKS: dict[str, Framework] = {}
 CHECKS: dict[str, Framework] = {NodeCheck.name: NodeCheck()}
@@ -23,7 +30,11 @@ def register(framework: Framework) -> None:
     FRAMEWORKS[framework.name] = framework
 
 
-for _kind in (MegatronCore, MegatronLM, NeMo1, NeMo2, MegatronBridge, HuggingFace, MaxText, PaXML):
+for _kind in (
+    *(MegatronCore, MegatronLM, NeMo1, NeMo2, MegatronBridge, HuggingFace, MaxText, PaXML),
+    *(Vllm, Sglang, TensorRT, TransformersServe),
+    *(NemoRL, NemoAligner, Trl),
+):
     register(_kind())
 
 

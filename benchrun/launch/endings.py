@@ -42,6 +42,11 @@ SILENT_S = 600
 """A job that reaches its time limit after this long without a line in its log was hung."""
 
 
+def symptoms(end: EndingRecord) -> list[str]:
+    """The lines of its evidence that are of the log, the first one first: what went wrong, beside how the job ended."""
+    return [line for line in end.evidence if not _STATED.fullmatch(line)]
+
+
 def recorded(run: RunDir) -> End | None:
     """The ending in ending.json; None where the file is missing or damaged, or holds a guess (lost)."""
     end = run.read(ENDING, End)

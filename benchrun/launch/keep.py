@@ -33,20 +33,20 @@ PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(PUBLIC['folders'])})\b)[A-Za-z_
 ADDRESS = re.compile(r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b")
 """A private IP address."""
 MAIL = re.compile(r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
+RANK_ALONE = re.compile(r"(?:.*/)?rank[-_.]?\d+(?:\.[a-z]+)+")
+"""A trace whose name states its rank and nothing else."""
 HIDDEN = "SITE"
 """Replaces text that identifies the site."""
 
 
 def kept_files(run: RunDir) -> dict[str, bytes]:
     """The published files of ``run`` by name: its documents, its logs, its telemetry."""
-    hosts, words, image = _hosts(run), site_words(run.spec), run.spec.image
-
-    def clean(text: str) -> str:
-        return scrubbed(text.replace(image, public_image(image)) if image else text, hosts, words)
-
+    hosts, clean = _hosts(run), cleaner(run)
     documents = {name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None}
     documents[SPEC] = public_spec(run.spec).model_dump(mode="json")
     documents[ENV] = public_env(run.read_json(ENV) or {})
+    if artifacts.FINGERPRINT in documents:
+        documents[artifacts.FINGERPRINT] = _by_rank(documents[artifacts.FINGERPRINT])
     files = {name: json.dumps(_each_text(document, clean), indent=2) + "\n" for name, document in documents.items()}
     packed = {log.name.removesuffix(XZ): unpacked(log).decode(errors="surrogateescape") for log in run.logs}
     packed |= {f"{TELEMETRY}/{_alias(hosts, host)}.csv": text for host, text in run.telemetry().items()}
@@ -54,6 +54,33 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
         **{name: text.encode() for name, text in files.items()},
         **{name + XZ: lzma.compress(clean(text).encode(errors="surrogateescape")) for name, text in packed.items()},
     }
+
+
+def _by_rank(document: dict[str, Any]) -> dict[str, Any]:
+    """A fingerprint whose traces are called by their ranks: torch's handler for TensorBoard names them by the host."""
+    ranks = document.get("ranks") or []
+    named = [{**rank, "file": f"rank{rank.get('rank')}.json"} if "file" in rank else rank for rank in ranks]
+    return {
+        **document,
+        "ranks": [
+            own if RANK_ALONE.fullmatch(str(own.get("file"))) else new for own, new in zip(ranks, named, strict=True)
+        ],
+    }
+
+
+def cleaned(run: RunDir, document: Any) -> Any:
+    """A document of ``run`` without the names and paths of the site."""
+    return _each_text(document, cleaner(run))
+
+
+def cleaner(run: RunDir) -> Callable[[str], str]:
+    """A function that returns a text of ``run`` without the names and paths of the site."""
+    hosts, words, image = _hosts(run), site_words(run.spec), run.spec.image
+
+    def clean(text: str) -> str:
+        return scrubbed(text.replace(image, public_image(image)) if image else text, hosts, words)
+
+    return clean
 
 
 def scripts(run: RunDir) -> dict[str, bytes]:
@@ -109,6 +136,8 @@ def _hosts(run: RunDir) -> list[str]:
     hosts = [node.get("host") for node in nodes if isinstance(node, dict)]
     times = run.read(artifacts.RANKS, artifacts.RankTimes)
     hosts += [rank.host for rank in times.ranks] if times else []
+    traced = (run.read_json(artifacts.FINGERPRINT) or {}).get("ranks") or []
+    hosts += [rank.get("host") for rank in traced if isinstance(rank, dict)]
     named = [*hosts, *run.telemetry(), done.host if done else None, env.get("submit_host")]
     return list(dict.fromkeys(host for host in named if isinstance(host, str) and host not in ("", "localhost")))
 

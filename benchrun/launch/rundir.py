@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from benchrun import paths
 from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
-from benchrun.spec.artifacts import DONE, EVENTS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
+from benchrun.spec.artifacts import DONE, EVENTS, SERVER_LOG, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
 
 M = TypeVar("M", bound=BaseModel)
@@ -68,8 +68,8 @@ class RunDir:
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """The existing ones of the job's stdout and stderr; compressed in a kept run."""
-        names = [name + packed for name in (STDOUT, STDERR) for packed in ("", XZ)]
+        """The existing ones of the job's stdout, its stderr and a server's log; compressed in a kept run."""
+        names = [name + packed for name in (STDOUT, STDERR, SERVER_LOG) for packed in ("", XZ)]
         return tuple(path for name in names if (path := self.path / name).is_file())
 
     def telemetry(self) -> dict[str, str]:
@@ -284,7 +284,7 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
         (path / name).write_text(text)
         if name.endswith(".sh"):
             (path / name).chmod(0o755)
-    if framework(spec.framework).own_worker or spec.reads_files:
+    if framework(spec.framework).ships or spec.reads_files:
         # The run has its own copy of the worker: later edits do not reach it, and nodes need only the shared directory.
         ignore = shutil.ignore_patterns("__pycache__", "_data", "*.pyc")
         shutil.copytree(paths.PACKAGE, path / WORKER / "benchrun", ignore=ignore)

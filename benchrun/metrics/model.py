@@ -118,6 +118,14 @@ class Measurement(Frozen):
     """Largest memory of one rank, where its log states it: allocated on a GPU, resident on a CPU."""
     results: dict[str, float] = Field(default_factory=dict)
     """Named results that the log states beside its steps."""
+    first_reward: float | None = None
+    """Mean reward of the first tenth of the steps, of a post-training."""
+    final_reward: float | None = None
+    """The same of the last tenth."""
+    quantities: dict[str, Spread] = Field(default_factory=dict)
+    """What else the steps measure, over the window: seconds and tokens/s/GPU of the stages of a step, rewards."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """What the log states of the requests of a benchmark of a server: concurrency, rate, lengths."""
     problems: tuple[ProblemEntry, ...]
     fatal: ProblemEntry | None = None
     """The first problem that makes the numbers invalid."""
@@ -130,7 +138,8 @@ class Measurement(Frozen):
     @property
     def metrics(self) -> dict[str, float | None]:
         """Every metric of the registry, by name: the value that is compared, tabled and plotted."""
-        return {entry.key: entry.read(self, OURS) for entry in tabled()}
+        values = {entry.key: (entry, entry.read(self, OURS)) for entry in tabled(served=True)}
+        return {key: value for key, (entry, value) in values.items() if value is not None or not entry.served}
 
     @model_validator(mode="before")
     @classmethod
@@ -153,7 +162,12 @@ class Metrics(Measurement):
 
     @property
     def loss_rose(self) -> str | None:
-        """A sentence about a run that diverged: its speed counts, but experts and clocks may have done other work."""
+        """A sentence about a run that diverged: its speed counts, but experts and clocks may have done other work.
+
+        None of a post-training, whose loss does not fall as it learns.
+        """
+        if self.final_reward is not None:
+            return None
         if not self.first_loss or self.final_loss is None or self.final_loss <= ROSE * self.first_loss:
             return None
         return f"the loss rose from {self.first_loss:.4g} to {self.final_loss:.4g}"
@@ -177,6 +191,8 @@ class Summary(Measurement):
     """How the model was split: tp, pp, cp, vp, ep."""
     model: dict[str, Any] | None
     """The dimensions, where the log states them all."""
+    post_training: bool = False
+    """A step makes responses and trains on them: neither batch nor model would give rates."""
 
     @model_serializer(mode="wrap")
     def _contract_first(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:

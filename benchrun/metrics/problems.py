@@ -13,6 +13,7 @@ CRASH = "rank_crash"
 """No problem once the last planned step was seen: programs fail while they shut down."""
 FATAL = {
     **dict.fromkeys(("nan_loss", "xid", "ecc", "early_end", "second_training"), ()),
+    **dict.fromkeys(("failed_requests", "contradictory_result"), ()),
     # Fatal even where steps follow, unless a restart repeated the work.
     **dict.fromkeys(("cuda_oom", "host_oom", "cuda_error", "nccl_error", "nccl_timeout", "hang"), ("restart",)),
     # Fatal unless steps follow: of a second attempt or of a requeued job.

@@ -52,6 +52,8 @@ class Metric:
     """Whether runs have a column of it."""
     comparable: bool = True
     """Whether one run's speed is compared with a reference in it."""
+    served: bool = False
+    """Whether only runs of servers have it: other runs have no column of it."""
     counts_flops: bool = False
     """Whether it needs a count of FLOPs, and so a convention."""
 
@@ -87,9 +89,9 @@ def metric(name: str) -> Metric:
     return METRICS[name]
 
 
-def tabled() -> Iterator[Metric]:
-    """The metrics that runs have a column of, in the order of registration."""
-    return (entry for entry in METRICS.values() if entry.tabled)
+def tabled(*, served: bool = False) -> Iterator[Metric]:
+    """The metrics that runs have a column of, in the order of registration; with those of servers where ``served``."""
+    return (entry for entry in METRICS.values() if entry.tabled and (served or not entry.served))
 
 
 def entry(name: str, unit: str, better: Better, *shown: Any, **flags: Any) -> Callable[[Read], Read]:
@@ -160,6 +162,86 @@ def _final_loss(run: "Measurement", _: Basis) -> float | None:
     return run.final_loss
 
 
+@entry("final_reward", "reward", "higher", tabled=False, comparable=False)
+def _final_reward(run: "Measurement", _: Basis) -> float | None:
+    """Mean reward of the last tenth of the steps."""
+    return run.final_reward
+
+
 @entry("fsdp_over_3d", "x", "higher", tabled=False, comparable=False)
 def _of_two_runs(*_: object) -> None:
     """Tokens per second and GPU with FSDP / the same with tensor and pipeline parallelism, of two runs."""
+
+
+@entry("trtllm_over_nemo", "x", "higher", tabled=False, comparable=False)
+def _of_two_engines(*_: object) -> None:
+    """Tokens per second and GPU with TensorRT-LLM's generation / the same with NeMo's own, of two runs."""
+
+
+def _quantity(name: str, how: str) -> Read:
+    """The function that reads the median of a quantity of the steps."""
+
+    def read(run: "Measurement", _: Basis) -> float | None:
+        return run.quantities[name].median if name in run.quantities else None
+
+    read.__doc__ = f"Median over the window of {how}."
+    return read
+
+
+STAGES = {
+    "generation": "making the responses; of an asynchronous run only the part that training waits for",
+    "training": "updating the policy, and the critic where the framework's timer has it",
+    "logprob": "the probabilities of the responses under the policy and the reference, where the log has both",
+    "weight_sync": "giving the new weights to the engine that generates, as far as the framework's timer counts it",
+}
+"""Stages of a step of post-training, and what each does. Some are parts of others: they are never added up."""
+for _stage, _what in STAGES.items():
+    register(Metric(f"{_stage}_s", "s", "lower", _quantity(f"{_stage}_s", f"the seconds of {_what}"), tabled=False))
+for _stage in ("generation", "training", "logprob"):
+    _how = "the step's tokens, prompts and responses, per second of this stage and per GPU that works in it"
+    _name = f"{_stage}_tokens_per_s_per_gpu"
+    register(Metric(_name, "tokens/s/GPU", "higher", _quantity(_name, _how), format=",.0f", tabled=False))
+register(Metric("reward", "reward", "higher", _quantity("reward", "the mean reward"), tabled=False, comparable=False))
+
+
+def _served(name: str, unit: str, better: Better, title: str, result: str = "", **flags: Any) -> None:
+    """Register the ``result`` of a benchmark of a server, by default the one called ``name``."""
+
+    def read(run: "Measurement", _: Basis) -> float | None:
+        return None if run.fatal else run.results.get(result or name)
+
+    statistic, _, what = name.partition("_")
+    read.__doc__ = f"{title}, as the client of the benchmark computes it" + (
+        f": its {statistic} over the requests." if what.endswith("_ms") else "."
+    )
+    register(Metric(name, unit, better, read, title, served=True, **flags))
+
+
+@entry("output_tokens_per_s_per_gpu", "output tokens/s/GPU", "higher", "output tokens/s/GPU", ",.0f", served=True)
+def _output_rate(run: "Measurement", _: Basis) -> float | None:
+    """Generated tokens of all answered requests / duration of the benchmark / GPUs."""
+    return _per_gpu(run, "output_tokens_per_s")
+
+
+@entry("total_tokens_per_s_per_gpu", "tokens/s/GPU", "higher", "in+out tokens/s/GPU", ",.0f", served=True)
+def _total_rate(run: "Measurement", _: Basis) -> float | None:
+    """Prompt and generated tokens of all answered requests / duration of the benchmark / GPUs."""
+    return _per_gpu(run, "total_tokens_per_s")
+
+
+def _per_gpu(run: "Measurement", name: str) -> float | None:
+    rate, num_gpus = run.results.get(name), run.num_gpus
+    if run.fatal:
+        return None
+    return rate / num_gpus if rate is not None and num_gpus else run.results.get(f"{name}_per_gpu")
+
+
+_served("output_tokens_per_s_per_user", "tokens/s/user", "higher", "tokens/s/user", format=".3g", comparable=False)
+_served(
+    *("answered_requests_per_s", "requests/s", "higher", "requests/s", "requests_per_s"), format=".3g", comparable=False
+)
+_served("goodput_requests_per_s", "requests/s", "higher", "goodput requests/s", format=".3g", comparable=False)
+for _latency in ("ttft", "tpot", "itl", "e2el"):
+    for _statistic in ("mean", "median", "p99"):
+        _title = f"{_statistic} {_latency.upper()} ms"
+        _served(f"{_statistic}_{_latency}_ms", "ms", "lower", _title, format=".4g", comparable=False)

@@ -37,6 +37,8 @@ class Measured(NamedTuple):
     mfu: Floats
     """As reported."""
     impossible: Flags
+    other_work: Flags
+    """The time has other work in it; in a log whose every step is such a one they count."""
 
     def chosen(self, rows: Flags) -> "Measured":
         """Some of the rows."""
@@ -47,6 +49,11 @@ class Measured(NamedTuple):
         for index in np.flatnonzero(self.impossible)[:MOST]:
             detail = f"step {self.step[index]}: {self.step_time_s[index]:.4g} s is impossibly fast; left out"
             yield Problem("impossible_step", int(self.line[index]), detail)
+        others = np.flatnonzero(self.other_work)
+        if len(others):
+            named = ", ".join(map(str, self.step[others[:MOST]])) + (", ..." if len(others) > MOST else "")
+            detail = f"{len(others)} steps hold a validation or a checkpoint too, and are left out: {named}"
+            yield Problem("other_work", int(self.line[others[0]]), detail)
 
 
 def measured(log: Log, setting: Setting) -> Measured:
@@ -59,6 +66,10 @@ def measured(log: Log, setting: Setting) -> Measured:
         tokens = setting.seq_length * batch / setting.num_gpus
         time = np.where(np.isnan(time), tokens / rate, time)
         rate = np.where(np.isnan(tokens), rate, tokens / time)
+    step, line, interval = columns.columns("step", "line", "interval")
+    if setting.num_gpus and (counted := log.quantities.get("tokens")):
+        read = np.array([counted.get(number, np.nan) for number in step.tolist()])
+        rate = np.where(np.isnan(rate), read / time / setting.num_gpus, rate)
     above = rate > _peak_rate(setting)
     impossible = above if above.sum() <= MOST_TOO_FAST * len(above) else np.zeros(len(above), bool)
     if not log.varying_length:
@@ -66,8 +77,8 @@ def measured(log: Log, setting: Setting) -> Measured:
         speed = 1 / time if not np.isnan(time).all() else rate
         fast = _far_above_median(speed, batch)
         impossible |= fast if fast.sum() <= MOST_IMPOSSIBLE * len(fast) else False
-    step, line, interval = columns.columns("step", "line", "interval")
-    return Measured(step, line, interval, time, rate, tflops, mfu, impossible)
+    other = np.isin(step, list(log.other_work))
+    return Measured(step, line, interval, time, rate, tflops, mfu, impossible, other & ~other.all())
 
 
 def _peak_rate(setting: Setting) -> float:

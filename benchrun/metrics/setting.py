@@ -37,6 +37,8 @@ class Setting:
     """Peaks of a GPU that the table does not list."""
     peak: float | None = None
     """Dense peak at ``precision`` in TFLOPS, as the caller states it."""
+    num_prompts: int | None = None
+    """Requests that a benchmark of a server was to send."""
 
     def flops_per_token(self) -> FlopsPerToken | None:
         """FLOPs per token of training; None where model or sequence length are not known."""
@@ -56,7 +58,9 @@ def setting_of(spec: RunSpec) -> Setting:
     """The setting that a run was launched with; without a training there is no model."""
     unlisted = hardware.own(spec.cluster) if spec.cluster.hardware else None
     if not isinstance(spec, TrainingSpec):
-        return Setting(num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision, hardware=unlisted)
+        sent = getattr(spec, "num_prompts", None)
+        setting = Setting(num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision, hardware=unlisted)
+        return replace(setting, num_prompts=sent)
     of_run = (spec.seq_length, spec.gbs, spec.num_gpus, spec.gpu, spec.precision, spec.model, spec.task)
     return Setting(*of_run, hardware=unlisted)
 
@@ -75,9 +79,10 @@ def stated(log: Log, given: Setting) -> Setting:
         "precision": facts.precision,
         "task": facts.task if facts.task in get_args(Task) else None,
         "model": _model(shape(facts, given.model), given),
-        "fixed_length": False if facts.variable_length else None,
+        "fixed_length": False if facts.variable_length or log.post_training else None,
     }
-    return replace(given, **{key: value for key, value in values.items() if value is not None})  # type: ignore[arg-type]
+    completed = replace(given, **{key: value for key, value in values.items() if value is not None})  # type: ignore[arg-type]
+    return replace(completed, model=None) if log.post_training else completed
 
 
 def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:

@@ -20,8 +20,9 @@ from benchrun.metrics.model import (
 )
 from benchrun.metrics.problems import constant_loss, contradictions, fatal_problem, updates
 from benchrun.metrics.rows import Measured, measured
+from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
 from benchrun.metrics.setting import Setting, stated
-from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, confidence_interval, spread, warmup_rows
+from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
@@ -54,7 +55,7 @@ def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = No
     setting, facts, steps = stated(log, given or Setting()), log.facts, log.distinct.column("step")
     return Summary(
         **dict(_measurement(log, setting, log.planned_steps, warmup)),
-        **_fields(log, "file", "segments"),
+        **_fields(log, "file", "segments", "post_training"),
         **_fields(facts, "run_time_s", "framework_version"),
         first_step=int(steps[0]) if len(steps) else None,
         last_step=int(steps[-1]) if len(steps) else None,
@@ -75,7 +76,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     values = measured(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
-    inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible)
+    inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible & ~values.other_work)
     timed = inside.chosen(~np.isnan(inside.step_time_s))
     steps, spans = timed.step if len(timed.step) else inside.step, timed.step_time_s * timed.interval
     coarse = log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
@@ -90,6 +91,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     speeds: dict[str, Any] = {
         **times,
         "window": Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None,
+        "quantities": _quantities(log, steps),
         "other_windows": _other_windows(values),
         "tokens_per_s_per_gpu": tokens,
         "tflops_per_gpu": tflops,
@@ -107,14 +109,18 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     losses = log.distinct.column("loss")
     ends = losses[losses != NO_VALUE][[0, -1]].tolist() if (losses != NO_VALUE).any() else [math.nan, math.nan]
     first_loss, final_loss = (loss if math.isfinite(loss) else None for loss in ends)
-    problems = (*log.problems, *values.problems(), *constant_loss(log), *notes)
+    served = [*result_problems(log, setting.num_prompts)]
+    problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)
+    complete = log.complete(planned_steps) if planned_steps is not None or log.results else None
     return Measurement(
         **_fields(setting, *NAMED),
-        **_fields(log, "framework", "only_average", "whole_seconds", "results", "profiled_after"),
-        complete=log.complete(planned_steps) if planned_steps is not None or log.results else None,
+        **_fields(log, "framework", "only_average", "whole_seconds", "profiled_after"),
+        results=counts(log) if served and fatal else log.results,
+        settings=stated_settings(log),
+        complete=answered(log, served) if log.served else complete,
         planned_steps=planned_steps,
         num_steps=count,
         steps_timed=steps_timed,
@@ -125,6 +131,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         reported_convention=identify(reported.median, rate, setting.model, setting.seq_length),
         mfu_reported=_middles(inside.mfu, inside.interval),
         peak_memory_gib=log.facts.peak_memory_gib,
+        **_rewards(log),
         first_loss=first_loss,
         final_loss=final_loss,
         problems=tuple(map(_entry, problems)),
@@ -158,6 +165,23 @@ def _times(log: Log, timed: Measured, *, coarse: bool) -> tuple[dict[str, Any], 
         "step_time_interval_s": confidence_interval(smooth) if enough else None,
         "steadiness": steadiness(last, steps=steps, resolution_s=resolution_s),
     }, []
+
+
+def _rewards(log: Log) -> dict[str, Any]:
+    """Mean reward of the first and the last tenth of the steps; empty without rewards."""
+    rewards = [reward for _, reward in sorted(log.quantities.get("reward", {}).items()) if math.isfinite(reward)]
+    if not rewards:
+        return {}
+    tenth = math.ceil(len(rewards) / 10)
+    return {"first_reward": math.fsum(rewards[:tenth]) / tenth, "final_reward": math.fsum(rewards[-tenth:]) / tenth}
+
+
+def _quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
+    """The spread of each quantity over these steps."""
+    inside = {
+        name: [by_step[step] for step in steps.tolist() if step in by_step] for name, by_step in log.quantities.items()
+    }
+    return {name: spread(each) for name, each in inside.items() if each}
 
 
 def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:

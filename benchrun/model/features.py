@@ -20,6 +20,7 @@ FEATURES: dict[str, str] = {
     "shared_experts": "shared experts (moe.shared_ffn_hidden_size)",
     "latent_experts": "experts in a latent space (moe.latent_size)",
     "sigmoid": "a router with a sigmoid (moe.sigmoid)",
+    "sinkhorn": "tokens assigned by Sinkhorn's algorithm (moe.balance sinkhorn)",
     "router": "a router with groups of experts, a bias, a factor or another loss (moe.num_groups, expert_bias, "
     "scaling_factor, balance, probs_on_input)",
 }
@@ -52,9 +53,10 @@ def features(model: ModelShape) -> list[str]:
             "shared_experts": moe.shared_ffn_hidden_size is not None,
             "latent_experts": moe.latent_size is not None,
             "sigmoid": moe.sigmoid,
+            "sinkhorn": moe.balance == "sinkhorn",
             "router": moe.expert_bias
             or moe.probs_on_input
-            or moe.balance != "aux_loss"
+            or moe.balance not in ("aux_loss", "sinkhorn")
             or not (moe.num_groups is moe.scaling_factor is None),
         }
     return [name for name in FEATURES if present.get(name)]

@@ -1,9 +1,9 @@
 """How a model is spread over GPUs, and the base class of this and of every other model."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 
 class Frozen(BaseModel):
@@ -37,6 +37,13 @@ class Layout(Frozen):
     stages: Annotated[str, Field(pattern=r"^[EtmL|()*0-9]+$")] | None = None
     """The layers of each (virtual) stage, where they are not split evenly, as Megatron-LM writes them: E the embedding,
     t a layer, m a multi-token prediction, L the output layer; ``(tt|)*30`` repeats."""
+
+    @field_validator("tp", "pp", "cp", "vp", "ep", "etp", "fsdp", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        if isinstance(value, bool):  # pydantic reads true as 1: fsdp true would switch it off
+            raise ValueError("input should be a number of ranks")
+        return value
 
     @property
     def stage_list(self) -> list[str]:

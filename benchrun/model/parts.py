@@ -40,8 +40,9 @@ class Moe(Frozen):
     """Only with ``num_groups``."""
     scaling_factor: PositiveFloat | None = None
     """Factor on the weights of the chosen experts; null: 1."""
-    balance: Literal["aux_loss", "seq_aux_loss", "none"] = "aux_loss"
-    """Load-balancing loss: over a batch, over each sequence, or none."""
+    balance: Literal["aux_loss", "seq_aux_loss", "none", "sinkhorn"] = "aux_loss"
+    """Load-balancing loss: over a batch, over each sequence, or none. ``sinkhorn`` has none: its algorithm assigns each
+    token of a rank to one expert, so that all get about as many (as in BASE layers), and weighs by a sigmoid."""
     probs_on_input: bool = False
     """The router's weight scales what enters an expert, not what leaves it; only with one expert per token."""
 

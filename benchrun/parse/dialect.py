@@ -200,7 +200,8 @@ class Dialect(Traits):
     def __init__(self) -> None:
         self.rows = Rows()
         self.facts = Facts()
-        self.results = {}
+        self.results, self.served = {}, []
+        self.quantities, self.other_work = {}, {}
 
     def continued(self) -> "Dialect":
         """The reader of the run's next file: the facts still hold."""

@@ -1,5 +1,6 @@
 """Files -> Logs: one run's log, the logs of any number of runs, or a log that is still being written."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,17 @@ from benchrun.parse.lines import LONGEST_LINE
 from benchrun.parse.reader import Reader
 from benchrun.parse.records import Log
 from benchrun.parse.rows import Rows, Step
+from benchrun.parse.serving import LARGEST_DOCUMENT, cut_off, documents
 
 NAMED = 4
 """Paths that the name of a run lists."""
 LOOKS = (1 << 20, 1 << 25)
 """How many bytes of the end of a log are searched for a step, one after the other until there is one."""
 LONGEST_STEP_LINE = 1 << 14
+_GPUS = re.compile(r"_gpus_([1-9]\d{0,5})(?!\d)")
+"""In the name of a result file, as srt-slurm and InferenceMAX write it."""
+_DOCUMENT = re.compile(rb"\s*(\[\s*)?\{\s*\"|Metric,avg")
+"""How a JSON object begins, an array of them, or a table of genai-perf; a line of a log may begin with a bracket."""
 
 
 def parse_log(*paths: str | Path, framework: str | None = None) -> Log:
@@ -33,6 +39,11 @@ def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], l
 
     The logs of a run directory are one run; ``grouping`` decides about the others.
     """
+    logs, left_out = _grouped(paths, framework)
+    return [each for log in logs for each in _each_result(log)], left_out
+
+
+def _grouped(paths: Sequence[Path], framework: str | None) -> tuple[list[Log], list[Path]]:
     sources = logs_in(paths)
     if len(sources) == 1 or {source.run for source in sources} == {paths[0]}:
         return [parse_log(*paths, framework=framework)], []
@@ -44,12 +55,18 @@ def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], l
         else:
             reader = _read([source.file], framework)
             parts.append(Part(source, reader.log(_name([source.file])), reader.stated()))
-    if not runs and not any(len(part.log.steps) for part in parts):
+    results = [part for part in parts if part.log.served]
+    if len(results) > 1 or (results and (runs or any(len(part.log.steps) for part in parts))):
+        parts = [part for part in parts if not part.log.served]  # each result is one of its own
+    else:
+        results = []
+    if not runs and not results and not any(len(part.log.steps) for part in parts):
         return [_log_of(parts, _name(paths), framework)], []
     groups, left_out = grouped(parts)
-    alone = len(groups) + len(runs) == 1
+    alone = len(groups) + len(runs) + len(results) == 1
     logs = [_log_of(group, _name(paths) if alone else None, framework) for group in groups]
     logs += [_read(files, framework).log(_name(paths) if alone else str(run)) for run, files in runs.items()]
+    logs += [part.log for part in results]
     return logs, [part.source.file for part in left_out]
 
 
@@ -76,12 +93,48 @@ def _read(files: Sequence[Path], framework: str | None) -> Reader:
     for file in files:
         reader.begin(unpacked_name(file) if len(files) > 1 else None)
         try:
-            for chunk in chunks(file):
-                reader.feed(chunk)
+            _feed(reader, file, framework)
         except Truncated as error:
             reader.note("truncated_file", error.message)
         reader.end()
     return reader
+
+
+def _feed(reader: Reader, file: Path, framework: str | None) -> None:
+    """Give a file to ``reader``: whole where it is a document of results, else as it comes."""
+    stream, head = chunks(file), b""
+    for chunk in stream:
+        head += chunk
+        if len(head.split(None, 1)) > 1 or len(head) > LONGEST_STEP_LINE:
+            break
+    if _DOCUMENT.match(head):
+        for chunk in stream:
+            head += chunk
+            if len(head) > LARGEST_DOCUMENT:
+                break
+        served = [each for each in documents(head) if framework in (None, each.framework)]
+        if served:
+            reader.take(served, str(file))
+            if cut_off(head):
+                reader.note("truncated_file", "a result ends in the middle, and is left out")
+            return
+    reader.feed(head)
+    for chunk in stream:
+        reader.feed(chunk)
+
+
+def _each_result(log: Log) -> list[Log]:
+    """A log with several results of benchmarks as one log for each."""
+    several = len(log.served) > 1
+    logs = []
+    for number, served in enumerate(log.served or ()):
+        name = f"{log.file} (result {number + 1} of {len(log.served)})" if several else log.file
+        facts = replace(log.facts) if not several else served.facts
+        if facts.num_gpus is None and (match := _GPUS.search(log.file)):
+            facts.num_gpus = int(match[1])
+        values, ended = served.values, served.closed
+        logs.append(replace(log, file=name, facts=facts, results=values, served=[served], ended=ended))
+    return logs or [log]
 
 
 class Tail:

@@ -20,6 +20,7 @@ from benchrun.parse.forms import Forms
 from benchrun.parse.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.records import Facts, Log, Problem, Traits
 from benchrun.parse.rows import TYPES, Rows
+from benchrun.parse.serving import Served
 
 UNKNOWN = "unknown"
 """The framework of a log without a step."""
@@ -85,6 +86,13 @@ class Reader:
     def note(self, kind: str, detail: str) -> None:
         """Add a problem with the file itself."""
         self._problems.append(Problem(kind, None, detail, source=self._source))
+
+    def take(self, served: Sequence[Served], file: str) -> None:
+        """End the file, which is a document of results."""
+        last = served[-1]
+        self._finished.append(
+            Log(file, last.framework, facts=last.facts, results=last.values, served=[*served], ended=last.closed)
+        )
 
     def end(self) -> None:
         """End the file: the rest is its last line, whole or cut."""
@@ -245,18 +253,19 @@ def _merged(name: str, logs: Sequence[Log]) -> Log:
         for log in logs
         for problem in log.problems
     )
-    seen = [log for log in logs if len(log.steps) or log.results]
+    seen = [log for log in logs if len(log.steps) or log.results or log.served]
     if not seen:
         return replace(logs[0], file=name, problems=problems)
     longest = max(seen, key=lambda log: len(log.steps))
     same = [log for log in seen if log.framework == longest.framework]
     results = {name: result for log in same for name, result in log.results.items()}
-    ended = any(log.ended for log in same)
+    served, ended = [each for log in same for each in log.served], any(log.ended for log in same)
     facts = Facts()
     for log in reversed(same):
         facts.fill(log.facts)
     rows = functools.reduce(_filled, (log.steps for log in same)) if len(longest.steps) else longest.steps
-    return replace(longest, file=name, steps=rows, facts=facts, problems=problems, results=results, ended=ended)
+    merged = {"problems": problems, "results": results, "served": served, "ended": ended}
+    return replace(longest, file=name, steps=rows, facts=facts, **merged)  # type: ignore[arg-type]
 
 
 def _filled(earlier: Rows, later: Rows) -> Rows:

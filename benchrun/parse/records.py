@@ -1,9 +1,12 @@
 """The content of a log as plain records, the same for every dialect; None is what a log does not print."""
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from benchrun.parse.rows import Rows
+
+if TYPE_CHECKING:
+    from benchrun.parse.serving import Served
 
 
 class Problem(NamedTuple):
@@ -104,12 +107,20 @@ class Traits:
     """Steps without a row mean nothing: a bar is not drawn for each."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
+    post_training: bool = False
+    """A step makes responses and trains on them: its batch does not give its tokens, nor a model its FLOPs."""
     printed_conventions: tuple[str, ...] = ()
     """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     results: dict[str, float] = field(default_factory=dict)
     """Named results beside the steps."""
+    quantities: dict[str, dict[int, float]] = field(default_factory=dict)
+    """What else a step measures: quantity -> number of the step -> value."""
+    other_work: dict[int, str] = field(default_factory=dict)
+    """Number of a step -> what its time contains that is no part of a step: a validation, a checkpoint."""
     ended: bool = False
     """The log says that all work is done."""
+    served: "list[Served]" = field(default_factory=list)
+    """Results of benchmarks of a server, in order; `results` are those of the last one."""
 
 
 @dataclass(eq=False)
@@ -131,7 +142,7 @@ class Log(Traits):
     def complete(self, planned_steps: int | None) -> bool:
         """Whether the log contains the last of ``planned_steps``; without steps, whether it has all results."""
         if not len(self.steps):
-            return self.ended and bool(self.results)
+            return self.served[-1].whole is not False if self.served else self.ended and bool(self.results)
         return planned_steps is not None and self.steps_made >= planned_steps
 
     @property

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,9 @@ def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Fac
         "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
         "products.16": (f"products.{arch}.16", *speed),
         "cast": (f"cast.{number}",),
+        "tp.low": (f"tp.low.{number}",),
         "attention": (f"attention.{arch}", f"stack.{stack}.attention", f"task.{stack}.{task}.attention"),
-        "narrow.side": ("narrow.side", f"stack.{stack}.narrow"),
+        "narrow.side": (f"narrow.side.{BITS.get(number, 16)}", f"stack.{stack}.narrow"),
         "recompute.share": ("recompute.share", f"stack.{stack}.recompute"),
         "dp.exposed": (f"dp.exposed.{8 if number in BITS else 16}", f"stack.{stack}.dp"),
         "optimizer.bytes": ("optimizer.bytes", f"stack.{stack}.optimizer"),
@@ -88,11 +90,14 @@ class Chosen:
 
         return value
 
-    def moved(self, base: Callable[[str], Value], index: int, by: float) -> Callable[[str], Value]:
-        """The constants of ``base`` with the logarithm of one of ``names`` larger by ``by``."""
+    def moved(self, logs: NDArray[np.float64], indices: NDArray[Any], by: float) -> Callable[[str], Value]:
+        """The constants with the logarithm of one of ``indices`` larger by ``by``: a row of workloads for each."""
+        base = self.of(logs)
+        values: dict[str, Value] = {}
 
         def value(name: str) -> Value:
-            exponents = self._exponents[name][:, index]
-            return base(name) * np.exp(by * exponents) if exponents.any() else base(name)
+            if name not in values:
+                values[name] = base(name) * np.exp(by * self._exponents[name][:, indices].T)
+            return values[name]
 
         return value

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from benchrun.predict import constants, tuning
 from benchrun.predict.choice import Chosen
 from benchrun.predict.kinship import Array, Kinship, combined, noise, shared
-from benchrun.predict.physics import seconds, total
+from benchrun.predict.physics import seconds
 from benchrun.predict.residuals import NORMAL, kind
 from benchrun.predict.runs import Measured, profiled
-from benchrun.predict.work import Work, work
+from benchrun.predict.work import Value, Work, work
 from benchrun.predict.workload import Workload
 
 PART_NOISE = 0.03
@@ -46,12 +46,19 @@ class Table:
         self.free = np.flatnonzero(self.spread > 0)
         self._parts = [(i, name, value) for i, run in enumerate(runs) for name, value in _profiled(run).items()]
         self._noise = self._part_noise(step_s)
+        names = sorted({name for _, name, _ in self._parts})
+        self._profiles = {name: self._places(name) for name in names}
 
     def _part_noise(self, step_s: Sequence[float]) -> Array:
         """Standard deviations of the logarithms of profiled parts; runs alike repeat one measurement."""
         alike = [(self.loads[i].model.name, self.loads[i].number, name) for i, name, _ in self._parts]
         short = np.array([SHORT * step_s[i] / value for i, _, value in self._parts])
         return np.asarray(np.hypot(PART_NOISE, short) * np.sqrt([alike.count(each) for each in alike]))
+
+    def _places(self, name: str) -> tuple[list[int], list[int]]:
+        """Where the profiled parts ``name`` stand among all parts, and the rows that they belong to."""
+        pairs = [(column, i) for column, (i, each, _) in enumerate(self._parts) if each == name]
+        return [column for column, _ in pairs], [i for _, i in pairs]
 
     def covariance(self, spread: Mapping[str, float], doubt: Array | None = None) -> Array:
         """Of the logarithms of all rows around the physics."""
@@ -66,17 +73,26 @@ class Table:
         """Logarithms of the physics, of the rows and then of the profiled parts."""
         return self._logarithms(self.parts(logs))
 
-    def _logarithms(self, parts: Mapping[str, Array]) -> Array:
-        profiled = [np.log(sum(parts[part][i] for part in name.split("+"))) for i, name, _ in self._parts]
-        return np.concatenate([np.log(total(dict(parts))), profiled])
+    def _logarithms(self, parts: Mapping[str, Value]) -> Array:
+        whole = sum(parts.values())
+        profiled = np.empty((*np.shape(whole)[:-1], len(self._parts)))
+        for name, (columns, at) in self._profiles.items():
+            profiled[..., columns] = sum(parts[part] + 0.0 * whole for part in name.split("+"))[..., at]
+        return np.asarray(np.log(np.concatenate([whole, profiled], axis=-1)))
 
     def slopes(self, logs: Array, at: Array) -> Array:
         """Derivatives of `predicted` by the free constants."""
-        result, base = np.zeros((len(at), len(self.free))), self._chosen.of(logs)
-        for column, index in enumerate(self.free):
-            moved = seconds(self._work, self._chosen.moved(base, int(index), SMALL))
-            result[:, column] = (self._logarithms(moved) - at) / SMALL
-        return result
+        moved = seconds(self._work, self._chosen.moved(logs, self.free, SMALL))
+        return np.asarray((self._logarithms(moved) - at).T / SMALL)
+
+    def components(self, logs: Array, rows: Index, least: float) -> list[tuple[str, float]]:
+        """Of parts above ``least`` of the profiled steps of ``rows``: their name and the miss of the physics."""
+        predicted, inside = self.predicted(logs)[len(self.logs) :], set(rows.tolist())
+        return [
+            (name, abs(float(np.exp(predicted[n])) / value - 1))
+            for n, (i, name, value) in enumerate(self._parts)
+            if i in inside and value > least * np.exp(self.logs[i])
+        ]
 
     def fitted(
         self, spread: Mapping[str, float], rows: Index, doubt: Array | None = None, start: Array | None = None

@@ -5,8 +5,8 @@ With ``--write`` constants.csv and calibration.csv are written. Rows: published.
 
 import csv
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +20,13 @@ from benchrun.predict.prediction import Calibration, predict
 from benchrun.predict.software import MEGATRON
 from benchrun.predict.workload import Workload
 
-PUBLISHED = Path(__file__).with_name("published.csv")
 SINGLE_NODE = Path(__file__).with_name("single_node.csv")
 """Layouts of small models on one node (VIA-Research/vTrain data/ground_truth_single.csv@f8dda8473a48)."""
 EVERY, KNOWN = 6, 2
 """Every n-th row of single_node.csv is fitted on; the misses of every n-th are known to predictions."""
-FOLDS = 20
+FOLDS = {"rows left out": 10, "series left out": 20}
+LONG, FAR = 0.05, 0.15
+"""Share of a step from which a part is long, and a miss that is far."""
 
 
 def say(text: str) -> None:
@@ -38,7 +39,7 @@ def table() -> Table:
     """Published rows and kept runs."""
     loads: list[Workload] = []
     step_s: list[float] = []
-    with PUBLISHED.open(newline="") as file, SINGLE_NODE.open(newline="") as layouts:
+    with rows.PUBLISHED.open(newline="") as file, SINGLE_NODE.open(newline="") as layouts:
         for row in (*csv.DictReader(file), *list(csv.DictReader(layouts))[::EVERY]):
             try:
                 load, observed = rows.workload(row), rows.observed(row)
@@ -90,21 +91,34 @@ def line(name: str, data: Table, at: Index, median: Array, half: Array) -> str:
     covered = np.abs(median[at] - data.logs[at]) < half[at]
     return (
         f"{name:58} {len(at):4} rows  {100 * np.median(errors):5.1f} / {100 * np.quantile(errors, 0.9):5.1f} %   "
+        f"mean {100 * errors.mean():4.1f} %   "
         f"coverage {100 * covered.mean():3.0f} %  half-width {100 * np.median(np.expm1(half[at])):5.1f} %"
     )
 
 
-def left_out(data: Table, labels: Iterable[object]) -> tuple[Array, Array]:
-    """Medians and half-widths of every row, from fits without the rows of its fold; labels stay together."""
+@dataclass(frozen=True)
+class LeftOut:
+    """Every row of a table, from fits without the rows of its fold."""
+
+    median: Array
+    half: Array
+    components: list[tuple[str, float]]
+    """The long parts of profiled steps: their name, and by how much the physics alone misses them."""
+
+
+def left_out(data: Table, labels: Iterable[object], count: int) -> LeftOut:
+    """The rows of ``data`` in ``count`` folds; those of one label stay together."""
     names = [str(label) for label in labels]
     order = np.random.default_rng(0).permutation(sorted(set(names)))
-    fold = {name: index % FOLDS for index, name in enumerate(order)}
+    fold = {name: index % count for index, name in enumerate(order)}
     folds = np.array([fold[name] for name in names])
-    median, half = np.zeros(len(names)), np.zeros(len(names))
-    for each in range(FOLDS):
+    median, half, components = np.zeros(len(names)), np.zeros(len(names)), []
+    for each in range(count):
         test, train = np.flatnonzero(folds == each), np.flatnonzero(folds != each)
-        median[test], half[test] = transferred(data, train, test)
-    return median, half
+        logs, doubt, spread = everything_from(data, train)
+        median[test], half[test] = data.conditional(spread, logs, train, test, doubt)
+        components += data.components(logs, test, LONG)
+    return LeftOut(median, half, components)
 
 
 def transferred(data: Table, train: Index, test: Index) -> tuple[Array, Array]:
@@ -126,9 +140,10 @@ def report(data: Table) -> None:
     """Print the cross-validation."""
     kinds = groups(data.loads)
     for title, labels in (("rows left out", range(len(data.loads))), ("series left out", map(series, data.loads))):
-        median, half = left_out(data, labels)
+        left = left_out(data, labels, FOLDS[title])
         for name, at in kinds.items():
-            say(line(f"{title}: {name}", data, at, median, half))
+            say(line(f"{title}: {name}", data, at, left.median, left.half))
+        say(of_components(left.components))
     own, dense = kinds["own runs"], kinds["dense NeMo pretraining"]
     size = np.array([load.num_gpus for load in data.loads])
     hopper = np.array([load.gpu.arch == "Hopper" for load in data.loads])
@@ -143,11 +158,12 @@ def report(data: Table) -> None:
         median[test], half[test] = transferred(data, train, test)
         say(line(name, data, test, median, half))
     say(strong_scaling(data))
-    korthikanti = np.array([i for i, load in enumerate(data.loads) if load.source == "korthikanti"])
-    median, half = left_out(data, range(len(size)))
-    errors = np.abs(np.exp(median - data.logs) - 1)[korthikanti]
+    korthikanti = np.flatnonzero([load.source == "korthikanti" for load in data.loads])
+    median, half = np.zeros(len(size)), np.zeros(len(size))
+    for row in korthikanti:
+        median[[row]], half[[row]] = transferred(data, np.delete(np.arange(len(size)), row), np.array([row]))
+    say(line("A100 rows of Korthikanti, each left out", data, korthikanti, median, half))
     say(ranking(data))
-    say(f"A100 rows of Korthikanti, each left out: mean {100 * errors.mean():.1f} %")
 
 
 def known_rows(data: Table, logs: Array, doubt: Array) -> Kinship:
@@ -162,8 +178,7 @@ def known_rows(data: Table, logs: Array, doubt: Array) -> Kinship:
 def ranking(data: Table) -> str:
     """How well layouts of one model on one node are ranked that predictions do not know."""
     logs, doubt, spread = everything_from(data, np.arange(len(data.loads)))
-    values = {**dict(zip(data.names, np.exp(logs), strict=True)), **spread}
-    calibration = Calibration(values, known_rows(data, logs, doubt))
+    calibration = Calibration(stated(data, logs, spread), known_rows(data, logs, doubt))
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     with SINGLE_NODE.open(newline="") as file:
         for row in list(csv.DictReader(file))[1::KNOWN]:
@@ -182,6 +197,19 @@ def ranking(data: Table) -> str:
         f"{np.median(ranks):.2f}; the chosen one slower than the best by {100 * np.median(losses):.1f} / "
         f"{100 * np.quantile(losses, 0.9):.1f} %"
     )
+
+
+def of_components(misses: Sequence[tuple[str, float]]) -> str:
+    """How far the parts of profiled steps lie from the physics, where they are long."""
+    by_name: dict[str, list[float]] = {}
+    for name, miss in misses:
+        by_name.setdefault(name, []).append(miss)
+    texts = (
+        f"{name} {100 * np.median(each):.0f} / {100 * np.quantile(each, 0.9):.0f} %, "
+        f"{sum(miss > FAR for miss in each)} of {len(each)} beyond {FAR:.0%}"
+        for name, each in by_name.items()
+    )
+    return f"parts above {LONG:.0%} of a profiled step, their runs left out: " + "; ".join(texts)
 
 
 def strong_scaling(data: Table) -> str:
@@ -207,15 +235,18 @@ def strong_scaling(data: Table) -> str:
     return line("strong scaling, anchored on one small run", data, np.array(tested, dtype=int), median, half)
 
 
+def stated(data: Table, logs: Array, spread: Mapping[str, float]) -> dict[str, float]:
+    """Every constant of constants.csv: those of the physics and the deviations."""
+    values = dict(zip(data.names, np.exp(logs), strict=True))
+    deviations = {f"alike.{name}": value for name, value in spread.items() if f"alike.{name}" in values}
+    return values | deviations | {name: value for name, value in spread.items() if name.startswith("interval.")}
+
+
 def write(data: Table) -> None:
     """Fit on everything and store constants and residuals."""
     every = np.arange(len(data.loads))
     logs, doubt, spread = everything_from(data, every)
-    values = dict(zip(data.names, np.exp(logs), strict=True))
-    deviations = {f"alike.{name}": value for name, value in spread.items() if f"alike.{name}" in values}
-    constants.written(
-        values | deviations | {name: value for name, value in spread.items() if name.startswith("interval.")}
-    )
+    constants.written(stated(data, logs, spread))
     residuals.store(known_rows(data, logs, doubt))
 
 

@@ -40,7 +40,9 @@ def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     updated = of("optimizer.bytes") * work.optimizer + of("optimizer.gradients") * work.gradients
     parts["optimizer"] = updated * _slower(work, of)
     doublings = np.log2(work.nodes)
-    parts["host"] = parts["host"] + of("host.step") + of("host.step.layer") * work.layers + of("host.nodes") * doublings
+    copied = work.microbatches * work.offloaded / of("offload.rate")
+    per_step = of("host.step") + of("host.step.layer") * work.layers + of("host.nodes") * doublings
+    parts["host"] = parts["host"] + copied + per_step
     parts["jitter"] = of("jitter.nodes") * doublings * sum(parts.values())
     return parts
 
@@ -50,7 +52,8 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     efficiency = of("products")
     repeated = 1 - work.repeated * (1 - of("recompute.share"))
     sizes = work.products + of("grouped.tokens") * work.grouped + of("narrow.side") * work.narrow
-    matmul = repeated * sizes / efficiency + work.calls * np.where(work.low > 0, of("call.8"), of("call.16"))
+    scans = work.scans / of("scan")
+    matmul = repeated * sizes / efficiency + scans + work.calls * np.where(work.low > 0, of("call.8"), of("call.16"))
     heads = 1 + of("attention.wide") * work.wide_heads + of("attention.narrow") * work.narrow_heads
     attention = work.attention * (1 + of("attention.length") / work.attention_length) * heads / of("attention")
     progress = np.exp(-of("experts.progress") * work.years)
@@ -71,6 +74,8 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     ep = sent * progress
     gpu = matmul + attention + memory + tp + ring + ep
     floor: Value = np.where(work.moe > 0, of("host.experts") * progress, of("host.layer"))
+    floor = floor * np.where(work.low > 0, of("host.low"), 1.0) + work.hooked * of("host.hooks")
+    floor = floor * np.where(work.graphed > 0, of("host.graphs"), 1.0)
     host = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
     return {
         "matmul": matmul,
@@ -92,7 +97,8 @@ def _data_parallel(work: Work, of: Callable[[str], Value], microbatch: Value) ->
     """Gradients are reduced behind the last backward pass, weights gathered behind the first forward pass."""
     slower = 1 + of("dp.scale") * np.log2(np.maximum(1, work.dp_nodes))
     near, far = work.dp_nvlink / of("link.nvlink"), slower * work.dp_nic / of("link.nic")
-    exposed = np.minimum(1, of("dp.exposed")) * near + np.minimum(1, of("dp.nic")) * far
+    # Near ranks wait for one another too: the share may be above 1.
+    exposed = of("dp.exposed") * near + np.minimum(1, of("dp.nic")) * far
     half = (near + far - exposed) / 2  # hidden behind the last backward pass, and as much behind the first forward pass
     beyond = np.maximum(0, half - microbatch * 2 / 3) + np.maximum(0, half - microbatch / 3)
     shards = work.fsdp_nvlink / of("link.nvlink") + slower * work.fsdp_nic / of("link.nic")

@@ -107,12 +107,12 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
     for number, row in enumerate(reader, start=2):
         numbers: tuple[Any, ...] = ("", "", "")
         try:
-            completed, remark = rows.with_sequence_length(row)
-            one = predict(rows.workload(completed), calibration)
+            complete, remarks = rows.completed(row)
+            one = predict(rows.workload(complete), calibration)
             if not all(map(math.isfinite, (one.median, one.low, one.high))):
                 raise UserError("nothing finite can be predicted from it")
             numbers = tuple(f"{value:.6g}" for value in (one.median, one.low, one.high))
-            if remark:
+            for remark in remarks:
                 say(f"line {number}: {remark}")
         except (UserError, ValueError, TypeError, ArithmeticError) as error:
             failed += 1

@@ -14,7 +14,6 @@ import numpy as np
 
 from benchrun.predict import constants
 from benchrun.predict.kinship import Array, Kinship, coded, covariance, noise
-from benchrun.predict.software import MEGATRON
 from benchrun.predict.workload import Workload
 
 FILE = Path(__file__).with_name("calibration.csv")
@@ -47,10 +46,10 @@ def correction(load: Workload, rows: Kinship, values: Mapping[str, float]) -> Co
 
 
 def kind(load: Workload) -> str:
-    """Rows whose intervals are widened alike: dense models under Megatron, under other software, experts."""
+    """Rows whose intervals are widened alike: experts; dense models of a software that constants.csv names; others."""
     if load.model.shape.moe:
         return "moe"
-    return "megatron" if load.stack == MEGATRON else "other"
+    return load.stack if f"interval.{load.stack}" in constants.table() else "other"
 
 
 @functools.cache

@@ -1,13 +1,18 @@
 """Rows of a table like the published ones -> workloads, and the step times they state."""
 
+import csv
+import functools
 import re
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 from benchrun import hardware, paths
 from benchrun.errors import UserError, closest
 from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
 from benchrun.predict import software
+from benchrun.predict.work import HEAD_WIDTH
 from benchrun.predict.workload import Architecture, Number, Recomputed, Workload, architectures
 from benchrun.recipe.files import names, recipe_document
 from benchrun.vocabulary import Task
@@ -19,13 +24,18 @@ NUMBERS: dict[str, Number] = {
     "FP8-CS": "fp8_current", "FP8_CS": "fp8_current",
     "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "FP8_MX": "mxfp8", "NVFP4": "nvfp4",
 }  # fmt: skip
-COUNTS = ("num_gpus", "seq_len", "tp", "pp", "cp", "vp", "ep", "fsdp_shard")
+COUNTS = ("num_gpus", "seq_len", "tp", "pp", "cp", "vp", "ep", "fsdp_shard", "layers")
 """Columns of whole numbers."""
-RECIPES = {"pretrain": "", "sft": "-sft", "lora": "-lora"}
+RECIPES: Mapping[Task, str] = {"pretrain": "", "sft": "-sft", "lora": "-lora"}
 """Task -> how the names of its recipes end, after that of the model."""
+PUBLISHED = Path(__file__).with_name("published.csv")
+VOCABULARY = 51200
+"""Of GPTs whose tables state none."""
 LARGEST = 1e9
 """No column holds more."""
 Row = Mapping[str, str | None]
+OTHER_WORK = re.compile(r"(?<![a-z])(?:ppo|grpo|dpo|rl|rlhf|inference|serving|offline)(?![a-z])", re.I)
+"""Tasks without a training step."""
 SINGLE_NODE = {"gpu": "A100-80", "precision": "FP16", "source_id": "vtrain-single"}
 """What a table of layouts on one node (VIA-Research/vTrain data/ground_truth_single.csv) does not state."""
 
@@ -52,6 +62,9 @@ def workload(row: Row) -> Workload:
         return number
 
     notes, task = row.get("notes") or "", row.get("task") or "pretrain"
+    if OTHER_WORK.search(task):
+        raise UserError(f"task is {task[:40]}: only a training step can be predicted")
+    layers = int(whole("layers", 0))
     gpu = _gpu(row.get("gpu") or "", notes)
     num_gpus, seq_length = int(whole("num_gpus")), int(whole("seq_len"))
     tp, pp, cp = (int(whole(column, 1)) for column in ("tp", "pp", "cp"))
@@ -69,7 +82,7 @@ def workload(row: Row) -> Workload:
     if stack == software.MEGATRON_2022 and "sp" not in (row.get("recompute") or ""):
         layout = layout.model_copy(update={"sequence_parallel": False})
     return Workload(
-        model=_architecture(row, stack),
+        model=_architecture(row, layers),
         gpu=gpu,
         num_gpus=num_gpus,
         layout=layout,
@@ -87,16 +100,53 @@ def workload(row: Row) -> Workload:
     )
 
 
-def with_sequence_length(row: Row) -> tuple[Row, str | None]:
-    """The row with its recipe's sequence length where ``seq_len`` is empty, and a sentence that says so.
+def completed(row: Row) -> tuple[Row, list[str]]:
+    """The row with what it leaves open and others tell, and a sentence for each value that was filled in."""
+    filled, remarks = dict(row), []
+    name = row.get("model") or ""
+    if not (row.get("seq_len") or "").strip() and (usual := _usual_length(name, row.get("task") or "pretrain")):
+        filled["seq_len"] = str(usual[0])
+        remarks.append(f"seq_len is empty: {usual[0]}, as {usual[1]}")
+    if name not in architectures() and _gpt(row) is None and (width := _likely_width(row)):
+        filled |= {"hidden": str(width), "heads": str(width // HEAD_WIDTH)}
+        remarks.append(f"no model is called '{name}': a GPT of its parameters and layers, {width} wide, stands for it")
+    return filled, remarks
 
-    Unchanged where it is stated, and where no shipped recipe trains this model for this task.
+
+def _usual_length(model: str, task: str) -> tuple[int, str] | None:
+    """Tokens of a sequence where a table does not state them, and whose they are; None where nobody tells.
+
+    Those of the recipe of this model and task; else the most frequent ones of published rows, of the same task if any.
     """
-    name = (row.get("model") or "") + RECIPES.get(row.get("task") or "pretrain", "?")
-    if (row.get("seq_len") or "").strip() or name not in names(paths.RECIPES):
-        return row, None
-    length = recipe_document(name)[1]["seq_length"]
-    return {**row, "seq_len": str(length)}, f"seq_len is empty: {length}, as recipe {name} has it"
+    recipe = model + RECIPES[_task(task)]
+    if recipe in names(paths.RECIPES):
+        return int(recipe_document(recipe)[1]["seq_length"]), f"recipe {recipe} has it"
+    lengths = [(kind, length) for name, kind, length in _published_lengths() if name == model]
+    alike = [length for kind, length in lengths if kind == _task(task)] or [length for _, length in lengths]
+    if not alike:
+        return None
+    return Counter(alike).most_common(1)[0][0], f"most published rows of {model} have it"
+
+
+@functools.cache
+def _published_lengths() -> list[tuple[str, Task, int]]:
+    """Model, task and sequence length of the published rows."""
+    with PUBLISHED.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["seq_len"]]
+    return [(row["model"], _task(row["task"] or "pretrain"), int(float(row["seq_len"]))) for row in rows]
+
+
+def _likely_width(row: Row) -> int | None:
+    """The width of a GPT with a row's parameters and layers; None where it does not state both, or has experts."""
+    try:
+        params, layers = 1e9 * float(row.get("params_b") or ""), int(float(row.get("layers") or ""))
+        experts = int(float(row.get("ep") or 1)) > 1
+    except ValueError:
+        return None
+    if not (0 < params < LARGEST * 1e9 and 0 < layers < LARGEST) or experts:
+        return None
+    width = ((VOCABULARY**2 + 48 * layers * params) ** 0.5 - VOCABULARY) / (24 * layers)  # 12 l h^2 + v h = params
+    return max(1, int(width / HEAD_WIDTH + 0.5)) * HEAD_WIDTH
 
 
 def observed(row: Row) -> float | None:
@@ -124,19 +174,18 @@ def _stack(row: Row, task: str) -> str:
     return stated or (software.MEGATRON_2022 if old else software.MEGATRON)
 
 
-def _architecture(row: Row, stack: str) -> Architecture:
-    name, notes = row.get("model") or "", row.get("notes") or ""
+def _architecture(row: Row, layers: int) -> Architecture:
+    """The model of a row, with its own number of layers where it is a proxy; a published table says so in its notes."""
+    name, proxy = row.get("model") or "", "proxy" in (row.get("notes") or "") or not row.get("source_id")
     models = architectures()
     if name not in models and (shape := _gpt(row)):
         return Architecture(f"gpt of width {shape.hidden_size}", shape)
     if name not in models:
         raise UserError(f"no model is called '{name}'", hint=closest(name, models))
     model = models[name]
-    layers = int(float(row.get("layers") or 0))
-    if layers and "proxy" in notes and layers != model.shape.num_layers:
+    if layers and proxy and layers != model.shape.num_layers:
         shape = model.shape.model_copy(update={"num_layers": layers})
-        dense = round(model.dense_layers * layers / model.shape.num_layers)
-        return Architecture(model.name, shape, model.shared_ffn, dense, model.attention_params)
+        return Architecture(model.name, shape)
     return model
 
 
@@ -156,7 +205,7 @@ def _gpt(row: Row) -> ModelShape | None:
         num_attention_heads=heads,
         num_query_groups=heads,
         kv_channels=hidden // heads,
-        vocab_size=51200,
+        vocab_size=VOCABULARY,
         max_position_embeddings=2**20,
         activation="gelu",
         normalization="LayerNorm",

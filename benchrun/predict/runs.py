@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchrun import hardware
 from benchrun.errors import UserError
+from benchrun.memory import GIB, estimate
 from benchrun.predict import software
 from benchrun.predict.workload import Architecture, Number, Workload, architectures
 from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
@@ -29,9 +30,9 @@ class Measured:
     ceilings: Ceilings | None
 
 
-def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
-    """What ``spec`` trains. UserError for a GPU that is not in the hardware table."""
-    gpu = hardware.gpu(spec.gpu)
+def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.Gpu | None = None) -> Workload:
+    """What ``spec`` trains. UserError for a GPU that is not in the hardware table, unless another stands for it."""
+    gpu = hardware.gpu(spec.gpu) or stand_in
     if gpu is None:
         raise UserError(f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}")
     published = software.publisher(spec.source or "") or ""
@@ -59,8 +60,20 @@ def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
         tp_overlap=spec.training.tp_comm_overlap,
         gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
         state_bytes=_state_bytes(spec),
+        hooked=spec.task == "lora" and software.hooks_adapters(spec.framework),
+        graphed=spec.training.cuda_graphs != "none",
+        offloaded_bytes=_offloaded_bytes(spec),
         node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
     )
+
+
+def _offloaded_bytes(spec: TrainingSpec) -> float:
+    """Bytes of a micro-batch's activations that leave the GPU."""
+    if not spec.training.offload_activations:
+        return 0.0
+    training = spec.training.model_copy(update={"offload_activations": False})
+    resident = estimate(spec).activations
+    return max(0.0, estimate(spec.model_copy(update={"training": training})).activations - resident) * GIB
 
 
 def _state_bytes(spec: TrainingSpec) -> int:

@@ -5,7 +5,7 @@ import functools
 from pathlib import Path
 from typing import Literal
 
-Where = Literal["source", "task", "framework", "repository", "current_scaling", "not_fitted"]
+Where = Literal["source", "task", "framework", "repository", "current_scaling", "hooked_adapters", "not_fitted"]
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
 """Megatron-core with transformer-engine, and Megatron-LM before both; the first where software.csv is silent."""
 FULLY_SHARDED = ("jax-maxtext", "jax-paxml", "transformers")
@@ -45,6 +45,11 @@ def is_fitted(framework: str) -> bool:
     Not to those of frameworks that are compared on proxies of two to four layers, whose step the host decides.
     """
     return ("not_fitted", framework) not in _table()
+
+
+def hooks_adapters(framework: str) -> bool:
+    """Whether adapters of ``framework`` are hooks in Python, which the host runs for each micro-batch."""
+    return ("hooked_adapters", framework) in _table()
 
 
 def scales_currently(source: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from benchrun.predict.kinship import MOE, Array, Kinship, combined, covariance, noise, noises, scales, shared
+from benchrun.predict.kinship import MOE, Array, Kinship, combined, noise, noises, scales, shared
 from benchrun.predict.residuals import LEVEL, NORMAL
 
 STEPS, LEAST = 30, 0.003
@@ -60,7 +60,7 @@ def widened(
     The rows are left out with all that follows, the constants too; the interval is the one that a prediction states,
     which takes the constants for known.
     """
-    plain = covariance(spread, rows, rows) + np.diag(noise(spread, rows))
+    plain = combined(spread, shared(rows, rows), rows, rows) + np.diag(noise(spread, rows))
     stated, inverse = np.linalg.inv(plain), np.linalg.inv(plain + slopes @ slopes.T)
     misses = inverse @ rows.residuals
     alone = np.abs(misses / np.diag(inverse)) * np.sqrt(np.diag(stated))

@@ -3,14 +3,15 @@
 Where no other unit is stated, a number is that of one transformer layer and one micro-batch, forward and backward.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from benchrun.model import communication
 from benchrun.model.communication import Collective, Sizes
-from benchrun.model.operators import Operators, Product, operators
+from benchrun.model.layers import layer_counts
+from benchrun.model.operators import Operators, operators
 from benchrun.model.products import OUTPUT
 from benchrun.predict.software import MEGATRON_2022
 from benchrun.predict.workload import Workload
@@ -41,6 +42,8 @@ class Work:
     """Matrix products started."""
     logits: Value
     """Seconds of the output layer at the BF16 peak, per micro-batch."""
+    scans: Value
+    """Seconds of the scans of Mamba-2 layers at the BF16 peak."""
     attention: Value
     """Seconds of causal scores and values at the BF16 peak."""
     attention_length: Value
@@ -68,7 +71,8 @@ class Work:
     tp: Value
     """Seconds of tensor-parallel collectives at the link's peak."""
     tp_calls: Value
-    """Tensor-parallel collectives, in those of four ranks: a ring of more takes longer to start."""
+    """Tensor-parallel collectives, in those of four ranks: a ring of more takes longer to start. More than four that
+    overlap with products are no ring."""
     cp: Value
     """Seconds of the context-parallel ring at the link's peak."""
     cp_calls: Value
@@ -107,6 +111,12 @@ class Work:
     """1 where tensor-parallel communication overlaps with nothing, else 0."""
     repeated: Value
     """Share of the products that is recomputation."""
+    offloaded: Value
+    """Bytes of activations that a micro-batch keeps in the host's memory."""
+    hooked: Value
+    """1 where hooks of the worker compute adapters, else 0."""
+    graphed: Value
+    """1 where CUDA graphs start the kernels of a layer, else 0."""
     moe: Value
     """1 in a mixture of experts, else 0."""
     years: Value
@@ -140,9 +150,9 @@ def work(load: Workload) -> Work:
     )
     peak = gpu.peak_bf16_tflops * 1e12
     peak_of_products = (low_peak.get(load.number) or gpu.peak_bf16_tflops) * 1e12
-    bandwidth, layers = gpu.memory_gb_per_s * 1e9, shape.num_layers / layout.pp
+    bandwidth, layers = gpu.memory_gb_per_s * 1e9, _layers(load) / layout.pp
     again = 1 if load.recompute == "full" else 0
-    blocks = _block(load, listed)
+    blocks = listed.block
     flops = {each: (len(each.passes) + again) * each.flops / layers for each in blocks}
     experts = [each for each in blocks if each.expert]
     moved = _moved(load, listed, again)
@@ -150,17 +160,19 @@ def work(load: Workload) -> Work:
     weights = sum(each.layers / layers * each.matrices * each.weights for each in blocks if not each.expert)
     elements = sum(each.layers / layers * each.rows * (each.k + each.n) for each in blocks) if low else 0.0
     scores = listed.attention.heads * tokens * load.seq_length
+    head = (listed.attention.kv_channels + listed.attention.value_channels) / 2
     first, last = _ends(load)
     return Work(
-        products=(sum(flops.values()) + (3 + again) * listed.scan_flops / layers) / peak_of_products,
+        products=sum(flops.values()) / peak_of_products,
+        scans=(3 + again) * listed.scan_flops / layers / peak,
         grouped=sum(flops[each] / max(1.0, each.m) for each in experts) / peak_of_products,
         narrow=sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks) / peak_of_products,
         calls=sum((len(each.passes) + again) * each.layers / layers for each in blocks),
         logits=sum(len(each.passes) * each.flops for each in listed.products if each.name in OUTPUT) * layout.pp / peak,
         attention=(3 + again) / 2 * listed.attention.flops / layers / peak,
         attention_length=load.seq_length / layout.cp,
-        wide_heads=max(0.0, shape.kv_channels / HEAD_WIDTH - 1),
-        narrow_heads=max(0.0, HEAD_WIDTH / shape.kv_channels - 1),
+        wide_heads=max(0.0, head / HEAD_WIDTH - 1),
+        narrow_heads=max(0.0, HEAD_WIDTH / head - 1),
         memory=moved["rest"] / layers / bandwidth,
         permuted=moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,
         unfused=moved["unfused"] / layers / bandwidth,
@@ -182,33 +194,13 @@ def work(load: Workload) -> Work:
         low=float(low),
         plain=float(not load.tp_overlap),
         repeated=again / (3.0 + again),
+        offloaded=load.offloaded_bytes,
+        hooked=float(load.hooked),
+        graphed=float(load.graphed),
         moe=float(shape.moe is not None),
         years=load.release - MIDDLE if load.release and shape.moe else 0.0,
         legacy=float(legacy),
     )
-
-
-def _block(load: Workload, listed: Operators) -> list[Product]:
-    """The products of the layers, with what `Architecture` adds to the operator list."""
-    model, shape, tp = load.model, load.model.shape, load.layout.tp
-    blocks = list(listed.block)
-    layers = blocks[0].layers
-    if model.attention_params:
-        listed_params = sum(each.weights * tp for each in blocks[:2])
-        ratio = model.attention_params / listed_params
-        blocks[:2] = [replace(each, layers=each.layers * ratio) for each in blocks[:2]]
-    if shape.moe is None:
-        return blocks
-    sparse = 1 - model.dense_layers / shape.num_layers
-    blocks[2:] = [replace(each, layers=each.layers * sparse) for each in blocks[2:]]
-    widths = ((model.shared_ffn, sparse), (shape.ffn_hidden_size, 1 - sparse))
-    for width, share in widths:
-        if width and share:
-            tokens, gates = blocks[0].rows, 2 if shape.gated else 1
-            inner, passes = width / tp, blocks[0].passes
-            blocks.append(Product("fc1", tokens, (inner,) * gates, shape.hidden_size, layers * share, passes=passes))
-            blocks.append(Product("fc2", tokens, (shape.hidden_size,), inner, layers * share, passes=passes))
-    return blocks
 
 
 def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
@@ -224,16 +216,25 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
     return bytes_of
 
 
+def _layers(load: Workload) -> float:
+    """Layers of attention and an MLP: two of a hybrid's count as one, a multi-token prediction as another."""
+    return layer_counts(load.model.shape).halves / 2
+
+
 def _ends(load: Workload) -> tuple[float, float]:
     """Layers of the fullest stage, and of the last."""
-    layers, layout = load.model.shape.num_layers, load.layout
+    shape, layout = load.model.shape, load.layout
+    layers, size = shape.num_layers, 0.5 if shape.mamba else 1.0
+    predicted = _layers(load) - layers * size
     if layout.pp == 1:
-        return float(layers), float(layers)
+        return _layers(load), _layers(load)
     chunks = layout.pp * layout.vp
     if layers % chunks and (layers + 2) % chunks == 0:  # embedding and output layer count as one layer each
-        return (layers + 2) / layout.pp, (layers + 2) / layout.pp - 1
-    fullest = -(-layers // layout.pp)
-    return float(fullest), float(layers - (layout.pp - 1) * fullest) if layers % layout.pp else float(fullest)
+        fullest, last = (layers + 2) / layout.pp, (layers + 2) / layout.pp - 1
+    else:
+        fullest = -(-layers // layout.pp)
+        last = layers - (layout.pp - 1) * fullest if layers % layout.pp else fullest
+    return fullest * size, last * size + predicted
 
 
 def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict[str, float]:
@@ -273,9 +274,10 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
         ((1 + again) * each.forward + each.backward) * (2 if each.name == "all_reduce" else 1)
         for each in groups.get("tp", [])
     )
+    ring = (1 + layout.tp) / 5
     return {
         "tp": bytes_of("tp") / layers / (nvlink if layout.tp <= domain else min(nvlink, domain * nic)),
-        "tp_calls": times_of_tp / layers * (1 + layout.tp) / 5,
+        "tp_calls": times_of_tp / layers * (min(1.0, ring) if load.tp_overlap else ring),
         "cp": bytes_of("cp") / layers / (nvlink if inner <= domain else nic),
         "cp_calls": float(layout.cp - 1),
         "ep_nvlink": exchange * near / nvlink,

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchrun import paths
 from benchrun.hardware import Gpu
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
 from benchrun.predict.software import MEGATRON
+from benchrun.recipe.yamlfile import load
 from benchrun.vocabulary import Task
 
 Number = Literal["fp32", "bf16", "fp16", "fp8", "fp8_current", "mxfp8", "nvfp4"]
@@ -20,17 +22,11 @@ _MODELS = Path(__file__).with_name("models.csv")
 
 @dataclass(frozen=True)
 class Architecture:
-    """A model's shape, with what `ModelShape` cannot say about a mixture of experts or other kinds of attention."""
+    """A model."""
 
     name: str
     """Models of one family have the same products, up to the number of layers."""
     shape: ModelShape
-    shared_ffn: int = 0
-    """Width of the MLP that every token uses beside its experts."""
-    dense_layers: int = 0
-    """Layers of a mixture of experts that have a plain MLP of ``shape.ffn_hidden_size`` instead."""
-    attention_params: float | None = None
-    """Weights of a layer's projections, where they are not those of queries, keys, values and output."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +60,12 @@ class Workload:
     """Bytes of a gradient as ranks reduce it."""
     state_bytes: float = 12
     """What Adam keeps of a parameter."""
+    offloaded_bytes: float = 0
+    """Activations of a micro-batch that wait in the host's memory for the backward pass."""
+    hooked: bool = False
+    """Adapters are hooks in Python."""
+    graphed: bool = False
+    """CUDA graphs start the kernels of a layer; published rows do not state it."""
     node: int = 0
     """GPUs of a node, where they are not the usual number."""
 
@@ -95,12 +97,23 @@ class Workload:
 
 @functools.cache
 def architectures() -> dict[str, Architecture]:
-    """The models that published rows name."""
+    """The models that published rows name: of this suite's recipes, or with dimensions of their own; all its others."""
     with _MODELS.open(newline="") as file:
-        return {row["model"]: _architecture(row) for row in csv.DictReader(file)}
+        rows = list(csv.DictReader(file))
+    named = {row["model"]: _architecture(row) for row in rows}
+    files = {Path(row["source"]).stem: named[row["model"]] for row in rows if not row["layers"]}
+    others = {path.stem: path for path in sorted(paths.MODELS.glob("*.yaml")) if path.stem not in {*named, *files}}
+    return {**files, **{name: Architecture(name, _shape(path)) for name, path in others.items()}, **named}
+
+
+def _shape(path: Path) -> ModelShape:
+    return ModelShape.model_validate(dict(load(path)))
 
 
 def _architecture(row: dict[str, str]) -> Architecture:
+    if not row["layers"]:
+        return Architecture(row["family"], _shape(paths.MODELS / Path(row["source"]).name))
+
     def number(column: str) -> int:
         return int(row[column] or 0)
 
@@ -125,5 +138,4 @@ def _architecture(row: dict[str, str]) -> Architecture:
             "moe": moe,
         }
     )
-    projections = float(row["attention_params"]) if row["attention_params"] else None
-    return Architecture(row["family"], shape, number("shared_ffn"), number("dense_layers"), projections)
+    return Architecture(row["family"], shape)

@@ -50,7 +50,11 @@ def _workload(spec: RunSpec, framework: Framework) -> Iterator[str]:
         others = _others(lambda other: precision in other.precisions)
         yield f"benchrun supports {name} in {_or(framework.precisions)}, not in {precision}{others}"
     if spec.gpu == "CPU" and framework.needs_gpu:
-        yield f"{name} needs GPUs: take {_or(names(lambda other: not other.needs_gpu))} on a CPU"
+
+        def on_a_cpu(other: Framework) -> bool:
+            return not other.needs_gpu and other.workload == spec.workload
+
+        yield f"{name} needs GPUs: take {_or(names(on_a_cpu))} on a CPU"
     if framework.needs_slurm and spec.cluster.scheduler != "slurm":
         yield f"{name} reads its ranks from Slurm's variables: cluster.scheduler must be slurm"
 
@@ -61,10 +65,10 @@ def _layout(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
         if degree not in framework.degrees and getattr(layout, degree) > 1:
             yield f"benchrun supports {name} without {degree}: {degree} ({getattr(layout, degree)}) must be 1"
     if layout.fsdp > 1 and not framework.fsdp:
-        others = _others(lambda other: other.fsdp)
+        others = _others(lambda other: other.fsdp and other.workload == spec.workload)
         yield f"benchrun supports {name} without FSDP: fsdp ({layout.fsdp}) must be 1{others}"
     if layout.stages and not framework.stages:
-        others = _others(lambda other: other.stages)
+        others = _others(lambda other: other.stages and other.workload == spec.workload)
         yield f"benchrun supports {name} with layers spread evenly over stages: layout.stages must be null{others}"
     if spec.training.tp_comm_overlap:
         if not framework.userbuffers:

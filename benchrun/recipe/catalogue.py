@@ -74,6 +74,11 @@ def recipe_file(name: str) -> RecipeFile:
 _checked: dict[str, tuple[Document, Recipe]] = {}
 
 
+def trainings() -> list[str]:
+    """The shipped recipes of trainings."""
+    return [name for name in names(paths.RECIPES) if recipe_document(name)[1].get("workload", "training") == "training"]
+
+
 def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
     """Load and check the recipe of a training. UserError for one of another workload."""
     file = recipe_file(name)

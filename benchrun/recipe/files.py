@@ -14,7 +14,7 @@ from typing import Any
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.vocabulary import ABSENT, Reduced, flat, reductions
+from benchrun.vocabulary import ABSENT, HARD, SETTINGS, Reduced, flat, reductions
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 COLUMNS = (
@@ -85,8 +85,12 @@ def default_cluster(gpu: str) -> str:
 
 
 def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
-    """One row per point of a training's recipe, in its order, with the values of `resolve_point`."""
+    """One row per point of a shipped recipe, in its order, with the values of `resolve_point`."""
     name, recipe = recipe_document(recipe_name)
+    workload = recipe.get("workload", "training")
+    if workload != "training":
+        yield from (_listed_rollouts if workload == "post-training" else _listed_settings)(name, recipe)
+        return
     model = recipe["model"]
     for group in recipe["points"]:
         reduced = _reduced(model, group)
@@ -116,6 +120,61 @@ def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
             }
 
 
+def _listed_rollouts(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of a post-training: the GPUs of generation and critic are no part of its layout."""
+    for group in recipe["points"]:
+        for framework in group.get("framework") or list(recipe["frameworks"]):
+            entry = recipe["frameworks"][framework] or {}
+            inputs = {**recipe, **entry, **group}
+            for key in ("generation", "layout"):
+                inputs[key] = {**recipe.get(key, {}), **entry.get(key, {}), **group.get(key, {})}
+            for gpu, precision, num_gpus in product(*map(_list, (group["gpu"], group["precision"], group["num_gpus"]))):
+                degrees = {degree: inputs["layout"].get(degree, 1) for degree in DEGREES}
+                beside = inputs.get("critic", {}).get("num_gpus", 0) + inputs["generation"].get("num_gpus", 0)
+                yield {
+                    **dict.fromkeys((*HARD, *COLUMNS)),
+                    **{
+                        "recipe": name,
+                        "task": recipe["task"],
+                        "framework": framework,
+                        "gpu": gpu,
+                        "precision": precision,
+                    },
+                    **{"num_gpus": num_gpus, "proxy": False, "mbs": inputs.get("mbs", 1), "gbs": inputs["gbs"]},
+                    **{"settings": SETTINGS["post-training"](inputs), **degrees},
+                    "dimensions": (),
+                    "dp": (num_gpus - beside) // (degrees["tp"] * degrees["pp"] * degrees["cp"]),
+                    "image": _site_image(gpu, framework, entry.get("image")) or entry.get("image"),
+                }
+
+
+def _listed_settings(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of another workload: conditions that only trainings have are None, its own are in ``settings``."""
+    for group in recipe["points"]:
+        reduced = _reduced(recipe["model"], group)
+        frameworks = group.get("framework") or list(recipe["frameworks"])
+        keys = map(_list, (group["gpu"], group["precision"], frameworks, group["num_gpus"]))
+        for gpu, precision, framework, num_gpus in product(*keys):
+            entry = recipe["frameworks"][framework] or {}
+            stated = {**recipe, **entry, **group}
+            image = entry.get("image")
+            yield {
+                "recipe": name,
+                "task": recipe["task"],
+                "framework": framework,
+                "gpu": gpu,
+                "precision": precision,
+                "num_gpus": num_gpus,
+                "num_layers": group.get("model", {}).get("num_layers") or recipe["model"]["num_layers"],
+                "dimensions": tuple(each for each in reduced if each.name != "num_layers"),
+                "settings": SETTINGS[recipe["workload"]](stated),
+                "proxy": bool(reduced),
+                **dict.fromkeys(("seq_length", "mbs", "gbs", "cp", "vp")),
+                **{degree: stated.get(degree, 1) for degree in ("tp", "pp", "ep", "dp")},
+                "image": _site_image(gpu, framework, image) or image,
+            }
+
+
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
@@ -130,7 +189,8 @@ def differences(model: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[Red
 
 
 def _reduced(model: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Reduced, ...]:
-    sizes = {**model, **group.get("model", {}), "num_layers": group.get("num_layers") or model["num_layers"]}
+    sizes = {**model, **group.get("model", {})}
+    sizes["num_layers"] = group.get("num_layers") or sizes["num_layers"]
     if model.get("moe"):
         sizes["moe"] = {**model["moe"], **sizes["moe"]}
     return differences(sizes, model)

@@ -157,10 +157,11 @@ def _experts(spec: TrainingSpec) -> Iterator[str]:
         return
     if moe.topk > moe.num_experts:
         yield f"topk ({moe.topk}) must be at most num_experts ({moe.num_experts})"
-    if moe.topk == 1 and not moe.sigmoid:
+    if moe.topk == 1 and not moe.sigmoid and moe.balance != "sinkhorn":
         # The softmax over one chosen expert is 1: megatron.core raises, and the router would learn nothing.
         yield "topk (1) must be 2 or more: the softmax is over the chosen experts, and one alone always gets weight 1"
     yield from _router(moe)
+    yield from _sinkhorn(moe)
     yield from _divides("num_experts", moe.num_experts, "ep", layout.ep)
     yield from _divides("moe.ffn_hidden_size", moe.ffn_hidden_size, "etp", layout.etp)
     if layout.tp > 1 and not layout.sequence_parallel:
@@ -187,6 +188,22 @@ def _router(moe: Moe) -> Iterator[str]:
     if moe.topk_groups > moe.num_groups or moe.topk > reachable:
         what = f"topk_groups ({moe.topk_groups}) of num_groups ({moe.num_groups}) have {reachable} experts"
         yield f"moe.{what}: they must be at least topk ({moe.topk}), and topk_groups at most num_groups"
+
+
+def _sinkhorn(moe: Moe) -> Iterator[str]:
+    """What megatron.core raises for beside Sinkhorn's algorithm, or does not read then."""
+    if moe.balance != "sinkhorn":
+        return
+    if moe.aux_loss_coeff:
+        yield f"moe.balance sinkhorn has no loss: moe.aux_loss_coeff ({moe.aux_loss_coeff:g}) must be 0"
+    if moe.topk > 1:
+        yield f"moe.balance sinkhorn gives each token one expert, as in BASE layers: topk ({moe.topk}) must be 1"
+    if moe.force_balance:
+        yield "moe.balance sinkhorn evens out the loads: moe.force_balance must be false"
+    for name in ("capacity_factor", "sigmoid", "expert_bias", "num_groups", "scaling_factor"):
+        if (value := getattr(moe, name)) not in (None, False):
+            legal = "false" if value is True else "null"
+            yield f"moe.balance sinkhorn does not use moe.{name} ({str(value).lower()}): it must be {legal}"
 
 
 def _training(spec: TrainingSpec) -> Iterator[str]:

@@ -15,10 +15,11 @@ from pydantic_core import PydanticCustomError
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
+from benchrun.spec import inference as inference  # registers its workload
 from benchrun.spec.cluster import EnvName, Line, Listed, Text
 from benchrun.spec.runspec import WORKLOADS
 from benchrun.spec.training import Data
-from benchrun.vocabulary import Precision, Task
+from benchrun.vocabulary import Precision, Task, flat
 
 UNKNOWN_NAME = "unknown_name"
 """Error type of a validator whose context holds the legal names."""
@@ -76,7 +77,7 @@ class PointGroup(Frozen, extra="allow"):
 
     def sizes(self, num_gpus: int, recipe: "Recipe") -> dict[str, Any]:
         """The inputs that tell this group from others of the same GPU, precision, number of GPUs and framework."""
-        return dict(self.model_extra or {})
+        return flat(self.model_extra or {})
 
     def scales_to(self, num_gpus: int) -> bool:
         """Whether the group holds for a number of GPUs that it does not list."""

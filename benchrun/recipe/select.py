@@ -51,7 +51,8 @@ def select(file: RecipeFile, request: Request) -> Point:
     _complete(file.name, left, wanted)
     values = dict(override.split("=", 1) for override in request.overrides if "=" in override)
     sizes = [point.group.sizes(point.num_gpus, file.recipe) for point in left]
-    named = (size for size in sizes if all(values.get(key, str(value)) == str(value) for key, value in size.items()))
+    stated = {key: value.strip("\"'").lower() for key, value in values.items() if any(key in size for size in sizes)}
+    named = (size for size in sizes if all(str(size.get(key)).lower() == value for key, value in stated.items()))
     wanted_sizes = next(named, sizes[0])
     same = [point for point, size in zip(left, sizes, strict=True) if size == wanted_sizes]
     if len(same) > 1:

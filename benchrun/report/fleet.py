@@ -6,8 +6,8 @@ from benchrun.report.table import Table, plain
 COLUMNS = ("measured", "of", "compared", "median", "lowest", "outlier below", "unit")
 
 
-def fleet_view(fleet: Fleet) -> str:
-    """What was measured, who is slow, and what to do."""
+def fleet_view(fleet: Fleet, reason: str | None = None) -> str:
+    """What was measured, who is slow, and what to do; first the ``reason`` why the job did not end well."""
     rows = [
         [
             f"{row.test} ({row.work})",
@@ -20,7 +20,10 @@ def fleet_view(fleet: Fleet) -> str:
         ]
         for row in fleet.tests
     ]
-    lines = [f"{len(fleet.nodes)} node{'s' if len(fleet.nodes) != 1 else ''} measured\n\n"]
+    if reason and not fleet.nodes:
+        return f"NO RESULT: {reason}\n"
+    lines = [f"{reason}\n"] if reason else []
+    lines += [f"{len(fleet.nodes)} node{'s' if len(fleet.nodes) != 1 else ''} measured\n\n"]
     lines += [plain(Table(COLUMNS, rows)), "\n"] if rows else []
     lines += [f"OUTLIER    {finding.sentence}\n" for finding in fleet.outliers]
     lines += [f"SLOW PAIR  {finding.sentence}\n" for finding in fleet.slow_pairs]

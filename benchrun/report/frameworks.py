@@ -1,6 +1,6 @@
 """Frameworks side by side: runs of one point, launched with different frameworks on the same GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -10,12 +10,28 @@ from benchrun.report.repeats import median_of
 from benchrun.report.runs import proxy, short_layout
 from benchrun.report.table import Table
 from benchrun.spec.runspec import TrainingSpec
+from benchrun.trace.model import Fingerprint
 
 TITLES = (
     *("recipe", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "framework", "runs", "step_time_s"),
     *("speed", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "memory_gib", "tokens_per_joule", "loss"),
+    *("profiled_step", "longer_than_the_fastest"),
 )
-"""``speed`` is relative to the fastest framework of the point; ``memory_gib`` is the most that a GPU had in use."""
+"""``speed`` is relative to the fastest framework of the point; ``memory_gib`` is the most that a GPU had in use.
+
+``profiled_step`` has the seconds of each part of a profiled step, and ``longer_than_the_fastest`` those parts that take
+longer than in the fastest framework that has them, the longest first.
+"""
+PARTS = {
+    "matmul": "matmul_s",
+    "attention": "attention_s",
+    "other kernels": "other_s",
+    "communication": "communication_s",
+    "nothing": "idle_s",
+}
+"""The parts of a step -> fields of a breakdown: kernels, communication that none hides, no kernel at all."""
+SMALLEST = 0.01
+"""A part that takes longer by less than this share of the fastest framework's step is no explanation."""
 POINT = TITLES.index("framework")
 """Columns before this one name the point."""
 
@@ -25,28 +41,56 @@ class Measured(NamedTuple):
 
     spec: TrainingSpec
     metrics: Metrics
+    fingerprint: Fingerprint | None = None
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds of each part of a profiled step, by the worker's own profile or the run's traces; empty without."""
+        step = self.metrics.breakdown or (self.fingerprint.breakdown if self.fingerprint else None)
+        return {name: getattr(step, field) for name, field in PARTS.items()} if step else {}
 
 
 def rows_of(results: Sequence[RunResult]) -> list[Measured]:
     """The valid trainings among ``results``."""
-    valid = ((result.spec, result.numbers) for result in results)
-    return [Measured(spec, metrics) for spec, metrics in valid if metrics and isinstance(spec, TrainingSpec)]
+    valid = ((result.spec, result.numbers, result.fingerprint) for result in results)
+    return [
+        Measured(spec, metrics, trace) for spec, metrics, trace in valid if metrics and isinstance(spec, TrainingSpec)
+    ]
 
 
 def side_by_side(runs: Sequence[Measured]) -> Table:
     """One row per framework of every point that at least two frameworks ran, the fastest first; medians of repeats."""
-    points: dict[tuple[Any, ...], dict[str, list[Metrics]]] = {}
-    for spec, metrics in runs:
-        if metrics.step_time_s:
-            points.setdefault(_point(spec), {}).setdefault(spec.framework, []).append(metrics)
+    points: dict[tuple[Any, ...], dict[str, list[Measured]]] = {}
+    for run in runs:
+        if run.metrics.step_time_s:
+            points.setdefault(_point(run.spec), {}).setdefault(run.spec.framework, []).append(run)
     rows: list[list[Any]] = []
     for point, by_framework in points.items():
-        times = {framework: median_of("step_time_s", each) or 0.0 for framework, each in by_framework.items()}
-        fastest = min(times.values())
+        metrics = {framework: [run.metrics for run in each] for framework, each in by_framework.items()}
+        times = {framework: median_of("step_time_s", each) or 0.0 for framework, each in metrics.items()}
         if len(times) > 1:
             ordered = sorted(times.items(), key=lambda item: item[1])
-            rows += [[*point, name, *_row(by_framework[name], time, fastest)] for name, time in ordered]
+            parts = [next((run.parts for run in by_framework[name] if run.parts), {}) for name, _ in ordered]
+            cells = ((metrics[name], time, ordered[0][1]) for name, time in ordered)
+            rows += [
+                [*point, name, *_row(*each), *why]
+                for (name, _), each, why in zip(ordered, cells, _reasons(parts), strict=True)
+            ]
     return Table(TITLES, rows)
+
+
+def _reasons(parts: Sequence[Mapping[str, float]]) -> Iterator[tuple[str | None, str | None]]:
+    """The last two cells of each framework, the fastest first; None where it has no profiled step."""
+    first: Mapping[str, float] = next(filter(None, parts), {})
+    for each in parts:
+        longer = {name: each[name] - first[name] for name in each if each is not first}
+        least = SMALLEST * sum(first.values())
+        shown = sorted((item for item in longer.items() if item[1] >= least), key=lambda item: -item[1])
+        yield _seconds(each.items()), _seconds(shown)
+
+
+def _seconds(parts: Iterable[tuple[str, float]]) -> str | None:
+    return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in parts if seconds) or None
 
 
 def losses(runs: Sequence[tuple[TrainingSpec, Sequence[float]]]) -> Table:

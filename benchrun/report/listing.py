@@ -56,12 +56,16 @@ def _with_origin(table: Table, rows: Rows) -> Table:
 def layouts_table(rows: Rows) -> Table:
     """One line a layout; the name of the recipe only where there are several."""
     several = len({row["recipe"] for row in rows}) > 1
-    titles = ("GPU", "PRECISION", "GPUS", "LAYOUT", "MBS", "BATCH", "SEQUENCE", "PUBLISHED", "FRAMEWORKS")
+    trained, other = any(row["per_gpu"] for row in rows), any(row.get("settings") for row in rows)
+    work = (*(("MBS", "BATCH", "SEQUENCE") if trained else ()), *(("SETTINGS",) if other else ()))
+    titles = ("GPU", "PRECISION", "GPUS", "LAYOUT", *work, "PUBLISHED", "FRAMEWORKS")
     lines = [
         (
             *((row["recipe"],) if several else ()),
-            *(row["gpu"], " ".join(sorted(row["precision"])), span(row["num_gpus"]), layout(row), row["mbs"]),
-            *(_batch(row), row["seq_length"], row["published"] or None, " ".join(row["framework"])),
+            *(row["gpu"], " ".join(sorted(row["precision"])), span(row["num_gpus"]), layout(row)),
+            *((row["mbs"], _batch(row), row["seq_length"]) if trained else ()),
+            *((row["settings"] or None,) if other else ()),
+            *(row["published"] or None, " ".join(row["framework"])),
         )
         for row in rows
     ]
@@ -82,6 +86,8 @@ def layout(row: dict[str, Any]) -> str:
 
 
 def _batch(row: dict[str, Any]) -> str | None:
+    if row["gbs"] == [None]:
+        return None
     if len(row["gbs"]) == 1 or row["per_gpu"] is None:
         return str(row["gbs"][0])
     return f"{row['per_gpu']:g}/GPU"

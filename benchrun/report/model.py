@@ -13,7 +13,7 @@ from benchrun.report.frameworks import Measured, rows_of, side_by_side
 from benchrun.report.published import Pair, pairs
 from benchrun.report.readable import readable
 from benchrun.report.runs import identified, ratio_line
-from benchrun.report.scaling import fsdp_over_3d
+from benchrun.report.scaling import ratios
 from benchrun.report.section import launched, run_section
 from benchrun.report.sections import point_labels, sections
 from benchrun.report.table import Table
@@ -70,7 +70,7 @@ def report_model(
         points=identified(results),
         readable=readable(results),
         frameworks=frameworks,
-        ratios=tuple(map(ratio_line, fsdp_over_3d(results, references))),
+        ratios=tuple(map(ratio_line, ratios(results, references))),
         curves=tuple(curves),
         published=tuple(beside),
         sections=tuple(sections(ordered, frameworks, beside, curves, history)),

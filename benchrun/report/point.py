@@ -37,7 +37,9 @@ def point_view(
 def _work(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     """The model, the batch and what a step computes."""
     if not isinstance(spec, TrainingSpec):
-        yield "settings", spec.settings
+        what, *where = spec.summary[1:]
+        yield "settings", what
+        yield from (("", line) for line in where)
         return
     model, flops = spec.model, document["flops_per_token"]
     groups = "latent attention" if model.mla else f"{model.num_query_groups} groups"
@@ -143,7 +145,8 @@ def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         yield "image", spec.container_image
     if warning := document["launch_warning"]:
         yield "  note", warning
-    yield "run", f"{spec.planned_steps} steps; identity {spec.identity()}"
+    steps = f"{spec.planned_steps} steps; " if spec.planned_steps else ""  # a benchmark of a server has none
+    yield "run", f"{steps}identity {spec.identity()}"
 
 
 def launch_line(spec: RunSpec, cluster: str | None, overrides: Sequence[str]) -> str:

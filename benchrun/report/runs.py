@@ -10,10 +10,10 @@ from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import RunResult
 from benchrun.explain.difference import NOT_COMPARED, flat
-from benchrun.metrics.registry import tabled
+from benchrun.metrics.registry import Metric, tabled
 from benchrun.metrics.statistics import spread_percent as spread_percent
 from benchrun.report.repeats import median_of, valid_values
-from benchrun.report.scaling import Ratio, fsdp_over_3d
+from benchrun.report.scaling import Ratio, ratios
 from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -28,9 +28,15 @@ SPREAD = "step_time_s"
 def table(results: Sequence[RunResult]) -> Table:
     """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
     points = grouped(results, lambda result: result.spec.repeat_key())
-    metrics = (metric.key for metric in tabled())
+    columns = _columns(results)
+    metrics = (metric.key for metric in columns)
     titles = ("recipe", *STATED, "layout", "cluster", "runs", *metrics, "verdict", "limits", "spread_pct")
-    return Table(titles, list(map(_row, points)))
+    return Table(titles, [_row(point, columns) for point in points])
+
+
+def _columns(results: Sequence[RunResult]) -> tuple[Metric, ...]:
+    """The metrics that have a column: those of servers only where a run is of one."""
+    return tuple(tabled(served=any(result.numbers and result.numbers.settings for result in results)))
 
 
 def identified(results: Sequence[RunResult]) -> Table:
@@ -74,13 +80,13 @@ def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     return brief if len(set(brief)) == len(brief) else full
 
 
-def _row(repeats: Sequence[RunResult]) -> list[Any]:
+def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
     spec, measured = repeats[0].spec, [result.numbers for result in repeats if result.numbers]
     labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
     return [
         *(proxy(spec), *(getattr(spec, name, None) for name in STATED)),
         *(short_layout(spec), spec.cluster.name, len(repeats)),
-        *(median_of(metric.key, measured) for metric in tabled()),
+        *(median_of(metric.key, measured) for metric in columns),
         *(
             _distinct(result.judgement for result in repeats),
             _distinct(labels),
@@ -90,8 +96,8 @@ def _row(repeats: Sequence[RunResult]) -> list[Any]:
 
 
 def runs_page(results: Sequence[RunResult]) -> str:
-    """The table in Markdown, and a line for each ratio of FSDP to 3D parallelism."""
-    lines = map(ratio_line, fsdp_over_3d(results, load_references()))
+    """The table in Markdown, and a line for each ratio of two kinds of runs."""
+    lines = map(ratio_line, ratios(results, load_references()))
     return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines) if results else "no runs\n"
 
 
@@ -100,6 +106,8 @@ def ratio_line(ratio: Ratio) -> str:
     spec, published = ratio.spec, ratio.published
     what = f"{spec.recipe}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}"
     beside = f"published: {reference_line(published)}" if published else "no ratio was published"
+    if ratio.metric == "trtllm_over_nemo":
+        return f"TensorRT-LLM's generation made the run {ratio.value:.2f} times as fast as NeMo's ({what}); {beside}"
     return f"FSDP reached {ratio.value:.2f} of the speed of 3D parallelism ({what}); {beside}"
 
 

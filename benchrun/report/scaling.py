@@ -1,4 +1,4 @@
-"""Speed against one condition: curves over the number of GPUs, and FSDP over 3D parallelism."""
+"""Speed against one condition: curves over the number of GPUs, FSDP over 3D parallelism, one engine over another."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,8 @@ from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import Reference
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.post_training import PostTrainingSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,20 @@ BOTH_SIDES = attrgetter("framework", "image", "reduced", "cluster.name")
 
 @dataclass(frozen=True)
 class Ratio:
-    """Speed with FSDP over speed without, of one workload."""
+    """Speed of one kind of run over that of another, of one workload."""
 
-    spec: TrainingSpec
+    spec: RunSpec
     """Of one of the runs."""
     value: float
     published: Reference | None
+    metric: str = "fsdp_over_3d"
+    """Name of the ratio among the metrics."""
+
+
+def ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+    """Every ratio of two kinds of runs that is published for some workload."""
+    yield from fsdp_over_3d(results, references)
+    yield from trtllm_over_nemo(results, references)
 
 
 def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
@@ -103,3 +112,27 @@ def _fastest(runs: Iterable[RunResult]) -> float | None:
 def _published(spec: TrainingSpec, references: Sequence[Reference]) -> Reference | None:
     ratios = () if spec.reduced else (entry for entry in references if entry.metric == "fsdp_over_3d")
     return next((entry for entry in ratios if PUBLISHED(entry.key) == PUBLISHED(spec)), None)
+
+
+GENERATED = attrgetter("recipe", "gpu", "num_gpus", "precision", "gbs")
+"""What a published ratio of two engines shares with the runs."""
+
+
+def trtllm_over_nemo(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+    """One ratio for each post-training measured with both engines; the rest of the work agrees."""
+    for runs in grouped((each for each in results if isinstance(each.spec, PostTrainingSpec)), _besides_engine):
+        fast, slow = (_fastest(run for run in runs if _engine(run) == name) for name in ("tensorrt-llm", "nemo"))
+        if fast and slow:
+            entries = (entry for entry in references if entry.metric == "trtllm_over_nemo")
+            same = (entry for entry in entries if GENERATED(entry.key) == GENERATED(runs[0].spec))
+            yield Ratio(runs[0].spec, fast / slow, next(same, None), "trtllm_over_nemo")
+
+
+def _engine(run: RunResult) -> str:
+    spec: Any = run.spec
+    return str(spec.generation.engine)
+
+
+def _besides_engine(run: RunResult) -> tuple[Any, ...]:
+    spec: Any = run.spec
+    return GENERATED(spec), spec.settings.replace(_engine(run), ""), spec.framework, spec.image, spec.cluster.name

@@ -1,32 +1,33 @@
 """A study as a table, and the sentences that its numbers support."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchrun.report.table import Table, as_csv, markdown, markdown_text, plain
-from benchrun.study.result import TABLED, PointResult, StudyResult
+from benchrun.study.result import SERVED, TABLED, PointResult, StudyResult
 from benchrun.study.schedule import State
 
-NAMES = {metric.key: metric for metric in TABLED}
+NAMES = {metric.key: metric for metric in (*TABLED, *SERVED)}
 
 
 def study_table(study: StudyResult) -> Table:
     """One row per point: its factors, what it measured, its ratio to the baseline."""
     ratio = ("ratio", "ratio_low", "ratio_high")
     hours = ("gpu_hours_limit", "gpu_hours_used")
-    titles = ("point", *study.columns, "state", "runs", *NAMES, *ratio, *hours, "note")
-    return Table(titles, [_row(number, point, study) for number, point in enumerate(study.points, 1)])
+    names = [name for name in NAMES if any(name in point.metrics for point in study.points)]
+    titles = ("point", *study.columns, "state", "runs", *names, *ratio, *hours, "note")
+    return Table(titles, [_row(number, point, study, names) for number, point in enumerate(study.points, 1)])
 
 
-def _row(number: int, point: PointResult, study: StudyResult) -> list[Any]:
+def _row(number: int, point: PointResult, study: StudyResult, names: Sequence[str]) -> list[Any]:
     ratio = point.ratio
     return [
         number,
         *(setting(point.settings[column]) if column in point.settings else None for column in study.columns),
         point.state.value,
         point.measured,
-        *(point.metrics[name] for name in NAMES),
+        *(point.metrics.get(name) for name in names),
         *((ratio.value, ratio.low, ratio.high) if ratio else (None, None, None)),
         point.hours.limit * study.repeats if point.hours else None,
         point.gpu_hours_used,
@@ -37,13 +38,13 @@ def _row(number: int, point: PointResult, study: StudyResult) -> list[Any]:
 def measured_table(study: StudyResult) -> Table:
     """For readers: factors, what was measured and the ratio with its interval, without the state of the runs."""
     factors = [name for name in study.columns if any(name in point.settings for point in study.points)]
-    metrics = [name for name in NAMES if any(point.metrics[name] is not None for point in study.points)]
+    metrics = [name for name in NAMES if any(point.metrics.get(name) is not None for point in study.points)]
     titles = (*factors, "runs", *(NAMES[name].title or name for name in metrics), "ratio (95 % interval)")
     rows = [
         (
             *(setting(point.settings[name]) if name in point.settings else "" for name in factors),
             point.measured,
-            *(NAMES[name].text(point.metrics[name], "") for name in metrics),
+            *(NAMES[name].text(point.metrics.get(name), "") for name in metrics),
             _interval(point),
         )
         for point in study.points

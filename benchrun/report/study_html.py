@@ -7,6 +7,7 @@ from benchrun.report.data import Section
 from benchrun.report.figure import Figure, Series
 from benchrun.report.html import page
 from benchrun.report.model import ReportModel
+from benchrun.report.pareto import pareto_figures
 from benchrun.report.study import NAMES, filled, planned_line, point_text, remarks, sentences, study_table
 from benchrun.report.table import Table
 from benchrun.study.result import StudyResult
@@ -27,7 +28,8 @@ def study_section(study: StudyResult) -> Section:
 
 
 def study_figures(study: StudyResult) -> Iterator[Figure]:
-    """Bars of the ratio, the speed and the memory of each measured point."""
+    """Bars of the ratio, the speed and the memory of each measured point; of loads of a server their Pareto front."""
+    yield from pareto_figures(study)
     points = [point for point in study.points if point.measured]
     ratios = [(point, point.ratio) for point in points if point.ratio]
     if ratios:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from benchrun.errors import UserError
+from benchrun.report.pareto import loads, plot_pareto
 from benchrun.report.study import point_text
 from benchrun.study.result import PointResult, StudyResult
 
@@ -10,12 +11,17 @@ from benchrun.study.result import PointResult, StudyResult
 def plot_study(study: StudyResult, path: Path) -> None:
     """Write bars of tokens/s/GPU and of the peak memory to ``path``, in the format that its name ends in.
 
+    Of loads of a server throughput against the speed for a user.
+
     UserError where no point was measured or the file cannot be written.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("matplotlib is not installed", hint="pip install '.[plot]'") from None
+    if loads(study):
+        plot_pareto(study, path)
+        return
     points = [point for point in study.points if point.metrics["tokens_per_s_per_gpu"] is not None]
     if not points:
         raise UserError(f"no point of {study.study} was measured", hint=f"benchrun study {study.study}")

@@ -13,6 +13,7 @@ from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.report.runs import check_rows, layout, proxy, reference_line
+from benchrun.report.serving import serving_rows
 from benchrun.report.table import Table, aligned, markdown, markdown_text
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -49,7 +50,8 @@ def summary_view(summary: Summary) -> Text:
     planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
     end = "complete" if summary.complete else "NOT complete" if planned else "the log states no planned end"
     steps = f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {end}"
-    rows.append(("steps", steps if summary.num_steps else "none"))
+    if summary.num_steps or not summary.results:
+        rows.append(("steps", steps if summary.num_steps else "none"))
     if summary.segments > 1:
         rows.append(("restarts", str(summary.segments - 1)))
     rows += _measured_rows(summary) if summary.num_steps else _result_rows(summary)
@@ -76,6 +78,9 @@ def _conditions(summary: Summary) -> str:
 
 def _more_rows(summary: Summary) -> Rows:
     """Options that would give what is missing; none where nothing is, or the log has no steps."""
+    if summary.post_training:
+        counted = "tokens" in summary.quantities and summary.num_gpus is None
+        return [("  for tokens/s/GPU", "add --num-gpus")] if counted else []
     batch = {"seq-length": summary.seq_length, "gbs": summary.global_batch_size, "num-gpus": summary.num_gpus}
     rates = {"step time": summary.step_time_s, "tokens/s/GPU": summary.tokens_per_s_per_gpu.median}
     needed = {
@@ -95,7 +100,7 @@ def _more_rows(summary: Summary) -> Rows:
 def metrics_rows(metrics: Metrics) -> Rows:
     """Name and value of everything a run measured."""
     rows = _measured_rows(metrics)
-    if not metrics.mfu and metrics.step_time_s:
+    if not metrics.mfu and metrics.step_time_s and metrics.final_reward is None:  # no FLOPs are those of its steps
         unlisted = f"no peak is listed for {metrics.gpu} at {metrics.precision}"
         rows.append(("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are unknown'}"))
     rows += _telemetry_rows(metrics.telemetry)
@@ -138,12 +143,28 @@ def _measured_rows(measured: Measurement) -> Rows:
     for entry in METRICS.values():
         if entry.name in DETAILS:
             rows += DETAILS[entry.name](measured)
-        elif entry.tabled and (value := entry.read(measured, OURS)) is not None:
+        elif entry.tabled and not entry.served and (value := entry.read(measured, OURS)) is not None:
             rows.append((entry.title or entry.key, entry.text(value)))
+    return rows + _quantity_rows(measured)
+
+
+def _quantity_rows(measured: Measurement) -> Rows:
+    """The median of each quantity of the steps, with its share of the step where it is a part of it."""
+    rows, step = [], measured.step_time_s
+    for name, spread in measured.quantities.items():
+        if name == "reward":  # it has a row of its own
+            continue
+        words = f"{_short(spread.median)} (p5 {_short(spread.p5)}, p95 {_short(spread.p95)})"
+        if step and name.endswith("_s"):
+            words += f", {100 * spread.median / step.median:.0f} % of the step"
+        rows.append((name, words))
     return rows
 
 
 def _result_rows(measured: Measurement) -> Rows:
+    """Named results; of a benchmark of a server by request, rate and latency."""
+    if measured.settings or "completed" in measured.results:
+        return [*serving_rows(measured)]
     return [(name, _short(value)) for name, value in measured.results.items()]
 
 
@@ -194,6 +215,13 @@ def _loss_rows(measured: Measurement) -> Rows:
     return [] if first is None or final is None else [("loss", f"{first:.4f} -> {final:.4f}")]
 
 
+def _reward_rows(measured: Measurement) -> Rows:
+    first, final = measured.first_reward, measured.final_reward
+    if first is None or final is None:
+        return []
+    return [("reward", f"{_short(first)} -> {_short(final)}, means of the first and the last tenth of the steps")]
+
+
 DETAILS: dict[str, Callable[[Measurement], Rows]] = {
     "step_time_s": _step_time_rows,
     "tokens_per_s_per_gpu": _tokens_rows,
@@ -202,6 +230,7 @@ DETAILS: dict[str, Callable[[Measurement], Rows]] = {
     "tokens_per_joule": lambda _: [],  # in the row of the GPUs' energy
     "rank_spread_percent": lambda _: [],  # in the row of the ranks
     "final_loss": _loss_rows,
+    "final_reward": _reward_rows,
 }
 """Metrics that take more than their value."""
 

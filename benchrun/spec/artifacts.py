@@ -37,6 +37,11 @@ EVENTS = _file("events.jsonl", "what the launcher did and saw, one JSON object p
 # Written by the job.
 STDOUT = _file("stdout.log", "what the job printed")
 STDERR = _file("stderr.log", "its errors and warnings")
+SERVER_LOG = _file("server.log", "what a server of a benchmark printed")
+CRITIC_LOG = _file("critic.log", "what the critic and the reward model of PPO printed")
+SERVER_STOP = _file("server.stop", "exists once the server is to end")
+RESULT = _file("result.json", "what the client of a server measured, in the form that it writes")
+CHECKPOINT = _file("checkpoint", "a folder: the random weights that a server loads where no checkpoint is stated")
 PROBE = _file("probe", "a folder: HOST.json, hardware and driver of each node")
 TELEMETRY = _file("telemetry", "a folder: HOST.csv, clocks, power and temperature of each GPU, once per second")
 DATA = _file("data.json", "what datagen wrote about the data set")
@@ -253,6 +258,11 @@ class Breakdown(File):
     """Communication that overlaps with other kernels."""
     communication_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
     """``communication_s`` of each rank: one that the others wait for has less than they. Older runs have none."""
+    data_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
+    """For how long each rank waited for its data loader in that step. Older runs have none."""
+    queued_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
+    """For how long the threads of each rank waited for a core in that step; empty where the system does not count it,
+    and in older runs."""
 
     @property
     def sentence(self) -> str:

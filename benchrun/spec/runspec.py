@@ -5,6 +5,7 @@ others are computed from them.
 """
 
 import hashlib
+import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -293,6 +294,8 @@ class TrainingSpec(TrainingInputs, RunSpec):
             f"precision {self.precision}": self.precision in LOW,
             "training.optimizer.precision_aware": self.training.optimizer.precision_aware,
             "training.cuda_graphs": self.training.cuda_graphs != "none",
+            "training.swiglu": self.training.swiglu != "torch",
+            "training.late_loss_scale": self.training.late_loss_scale,
             "training.tp_comm_overlap": self.training.tp_comm_overlap,
             "training.cp_comm": self.training.cp_comm != "p2p",
         }
@@ -337,12 +340,22 @@ class NodesSpec(NodesInputs, RunSpec):
     """Kind of work."""
 
 
-WORKLOADS: dict[str, type[RunSpec]] = {"training": TrainingSpec, "nodes": NodesSpec}
-"""The class of each workload's runs."""
+WORKLOADS: dict[str, type[RunSpec] | str] = {
+    "training": TrainingSpec,
+    "nodes": NodesSpec,
+    "inference": "benchrun.spec.inference:InferenceSpec",
+    "post-training": "benchrun.spec.post_training:PostTrainingSpec",
+}
+"""The class of each workload's runs; of one in another module ``module:class``, which is imported when it is needed."""
 
 
 def workload(name: Any) -> type[RunSpec]:
     """The class of the runs of one workload. UserError with the closest names where there is none."""
     if not isinstance(name, str) or name not in WORKLOADS:
         raise UserError(f"no workload is called '{name}'", hint=closest(str(name), WORKLOADS))
-    return WORKLOADS[name]
+    listed = WORKLOADS[name]
+    if isinstance(listed, str):
+        module, _, attribute = listed.partition(":")
+        imported: type[RunSpec] = getattr(importlib.import_module(module), attribute)
+        return imported
+    return listed

@@ -47,6 +47,8 @@ class Fp8(Frozen):
     """Attention in FP8 too, not only the linear layers."""
     store_activation_input: bool = False
     """The input of SwiGLU is stored in FP8 for the backward pass: a quarter less activations per layer."""
+    fast_gradients: bool = False
+    """The products of gradients are summed like the forward pass's, in fewer bits (delayed scaling)."""
     tp_only_amax_reduction: bool = False
     """The largest values are shared by the ranks that split a tensor (tp, cp), not by the data-parallel ones."""
 
@@ -122,6 +124,10 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     """Layers of the worker on a GPU: transformer-engine's, or megatron.core's own, as on a CPU."""
     fused_kernels: bool = True
     """With transformer-engine one kernel for each of: an activation with its bias, RoPE, the loss, the router."""
+    swiglu: Literal["torch", "transformer_engine"] = "torch"
+    """Whose fused kernel computes SwiGLU in dense layers: one that torch compiles, or transformer-engine's."""
+    late_loss_scale: bool = False
+    """The loss's scale is applied after the output layer's products of gradients, not to the gradient of all logits."""
     moe_grouped_gemm: bool = True
     """With transformer-engine the experts of a rank are multiplied together, not one by one (NeMo 1: never)."""
     moe_permute_fusion: bool = True

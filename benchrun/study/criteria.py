@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from benchrun.comparison.checks import Check, broken
+from benchrun.comparison.checks import LEARNED, Check, broken
 from benchrun.comparison.ratio import ratio
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.launch.endings import Ending
@@ -226,7 +226,7 @@ def _below_reference(one: Evidence, most: float) -> _Answer:
     """How much slower than its reference the point is; negative where it is faster."""
     if one.verdict is None or not one.valid:
         return UNMEASURED
-    check = next((check for check in one.verdict.checks if check.metric != "final_loss"), None)
+    check = next((check for check in one.verdict.checks if check.metric not in LEARNED), None)
     if check is None:
         return _Answer(None, None, f"no reference number: {one.verdict.reason}")
     below = 100 * (1 - check.ratio)

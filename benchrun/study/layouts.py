@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
 from benchrun.predict import runs
@@ -13,6 +14,13 @@ from benchrun.spec.runspec import TrainingSpec
 
 SIZES = ("tp", "pp", "vp", "cp", "ep", "mbs")
 """What a search may vary."""
+
+
+STAND_IN = hardware.Gpu(
+    gpu="a processor of unknown speed", arch="Hopper", memory_gib=64, peak_bf16_tflops=0.2, peak_fp8_tflops=None,
+    gpus_per_node=8, memory_gb_per_s=10, nvlink_gb_per_s=2, nic_gb_per_s=1, nvlink_domain=8, source="a laptop's order",
+)  # fmt: skip
+"""Only the order of its layouts means something; the first jobs tell its speed."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +51,11 @@ def ranked(
 ) -> list[Candidate]:
     """Every legal layout of ``spec`` that may fit into memory, the one predicted to be fastest first.
 
-    ``varied``: the values of some `SIZES`; of the others every possible one. UserError where no layout is legal, and
-    for a GPU whose speed is not known.
+    ``varied``: the values of some `SIZES`; of the others every possible one. A GPU or CPU whose speed is not known is
+    taken for `STAND_IN`. UserError where no layout is legal.
     """
-    candidates = [Candidate(each, predict(runs.workload(each), calibration)) for each in legal(spec, varied or {})]
+    loads = ((each, runs.workload(each, stand_in=STAND_IN)) for each in legal(spec, varied or {}))
+    candidates = [Candidate(each, predict(load, calibration)) for each, load in loads]
     if not candidates:
         raise UserError(f"no layout of {spec.recipe} on {spec.num_gpus} GPUs is legal and fits into memory")
     return sorted(candidates, key=lambda each: each.prediction.median)

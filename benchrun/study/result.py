@@ -18,6 +18,12 @@ from benchrun.study.state import Slot
 
 TABLED = tuple(METRICS[name] for name in ("step_time_s", "tokens_per_s_per_gpu", "mfu_percent", "peak_memory_gib"))
 """Metrics of a point, medians over its repeats."""
+_SHOWN = (
+    *("output_tokens_per_s_per_gpu", "total_tokens_per_s_per_gpu", "output_tokens_per_s_per_user"),
+    *("goodput_requests_per_s", "mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms"),
+)
+SERVED = tuple(METRICS[name] for name in _SHOWN)
+"""Those of a point that serves."""
 
 
 class PointResult(Frozen):
@@ -143,7 +149,7 @@ def _point(
         runs=tuple(each.run_id for each in launched),
         measured=len(own),
         hours=hours.get(key),
-        metrics={metric.key: _median(own, metric) for metric in TABLED},
+        metrics={metric.key: _median(own, metric) for metric in TABLED} | _of_servers(own),
         ratio=ratio(own, numbers.get(other.key, ())) if compared and other else None,
     )
 
@@ -167,6 +173,11 @@ def _reason(runs: Sequence[RunResult]) -> str | None:
 
 def _listed(metrics: Metrics | None) -> list[Metrics]:
     return [metrics] if metrics else []
+
+
+def _of_servers(runs: Sequence[Metrics]) -> dict[str, float | None]:
+    """What only servers measure; empty for trainings."""
+    return {metric.key: value for metric in SERVED if (value := _median(runs, metric)) is not None}
 
 
 def _median(runs: Sequence[Metrics], metric: Metric) -> float | None:

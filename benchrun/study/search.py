@@ -18,6 +18,8 @@ from benchrun.predict.workload import Workload
 COMMON, ALIKE, OWN, NOISE = 0.3, 0.06, 0.02, 0.004
 """Standard deviations of the logarithm of measured over predicted: of all layouts together, of those alike, of each
 alone, and of a measurement over the first number of steps."""
+UNKNOWN = 3.0
+"""The first of them for a machine of unknown speed."""
 FEWEST = 3
 """Layouts to measure before chances count: one measurement cannot tell a slow layout from a slow machine."""
 CHANCE = 0.1
@@ -58,6 +60,8 @@ class Search:
     """How long a job takes before its first step."""
     share: float = 0.25
     """Of the device time of trying every layout over ``steps`` steps that the search may take."""
+    common: float = COMMON
+    """Standard deviation of what all predictions miss together; larger where the machine's speed is not known."""
     gain: float = 0.01
     """A smaller improvement is not worth a job."""
 
@@ -98,9 +102,9 @@ class Search:
         at = list(measured)
         spots = places(self.loads)
         squares = ((spots[:, None, :] - spots[None, :, :]) ** 2).sum(axis=2)
-        whole = COMMON**2 + ALIKE**2 * np.exp(-squares / 2) + OWN**2 * np.eye(len(predicted))
+        whole = self.common**2 + ALIKE**2 * np.exp(-squares / 2) + OWN**2 * np.eye(len(predicted))
         if not at:
-            return predicted, np.sqrt(np.diag(whole) - COMMON**2)
+            return predicted, np.sqrt(np.diag(whole) - self.common**2)
         misses = np.log([measured[layout] for layout in at]) - np.log(predicted[at])
         weights = np.linalg.solve(whole[np.ix_(at, at)] + NOISE**2 * np.eye(len(at)), whole[at])
         variance = np.diag(whole) - (weights * whole[at]).sum(axis=0)

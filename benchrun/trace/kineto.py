@@ -100,7 +100,7 @@ class _Reader:
                 event = whole
             category, name = event.get("cat") or "", event.get("name") or ""
             if (need := needed.get((category, name))) is None:
-                need = needed[category, name] = _is_needed(category, name)
+                need = needed[category, name] = is_needed(category, name)
                 self.host_events |= category in CALLS
             if need:
                 self._add(event, category, name)
@@ -205,7 +205,7 @@ def _documents(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _is_needed(category: str, name: str) -> bool:
+def is_needed(category: str, name: str) -> bool:
     """True if a fingerprint needs the events of this category and name."""
     if category in CALLS:
         return not QUERY.search(name)

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from benchrun.model import Frozen
+from benchrun.spec.artifacts import Breakdown
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -139,3 +140,21 @@ class Fingerprint(Frozen):
     products: list[ProductRow]
     notes: list[str]
     """What the trace cannot show."""
+
+    @property
+    def breakdown(self) -> Breakdown | None:
+        """The same of one step, the mean over ranks; None where no steps are marked."""
+        if not (self.steps and self.ranks and self.window_s):
+            return None
+        step = self.window_s / self.steps
+        shares = [
+            (
+                *(rank.classes.matmul, rank.classes.attention),
+                max(0.0, rank.compute - rank.classes.matmul - rank.classes.attention) + rank.copies,
+                *(rank.exposed_comm, rank.idle, rank.hidden_comm),
+            )
+            for rank in self.ranks
+        ]
+        names = ("matmul_s", "attention_s", "other_s", "communication_s", "idle_s", "hidden_s")
+        means = (step * sum(each) / len(shares) for each in zip(*shares, strict=True))
+        return Breakdown(step_s=step, **dict(zip(names, means, strict=True)))

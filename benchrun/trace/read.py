@@ -18,7 +18,7 @@ Export = Callable[[Path, Path], None]
 REPORT = ".nsys-rep"
 SUFFIXES = (".json", ".sqlite", REPORT)
 PACKED = (".gz", ".xz", ".zst")
-_RANK = re.compile(r"rank[-_.]?(\d+)", re.I)
+RANK = re.compile(r"rank[-_.]?(\d+)", re.I)
 _HOST = re.compile(r"^(?P<host>[\w.-]+)_\d+\.\d+(\.\d+)?\.pt\.trace\.json")
 """The name that torch.profiler's handler for TensorBoard gives: host, process, time."""
 
@@ -80,7 +80,7 @@ def _read(path: Path, export: Export) -> Iterator[RankTrace]:
 
 def _named(trace: RankTrace, path: Path, *, alone: bool) -> RankTrace:
     """The trace with the rank and host that the file's name states, where the file itself does not."""
-    rank, host = _RANK.search(path.name), _HOST.match(path.name)
+    rank, host = RANK.search(path.name), _HOST.match(path.name)
     return replace(
         trace,
         rank=int(rank[1]) if trace.rank is None and rank and alone else trace.rank,

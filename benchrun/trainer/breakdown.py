@@ -11,6 +11,7 @@ import torch
 from benchrun.spec.artifacts import BREAKDOWN, Breakdown
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import log, ranks
+from benchrun.trainer.host import HostClock, queued, scheduled
 
 KINDS = {
     # The first match counts. Kernels of NCCL, transformer-engine, cuDNN, cuBLAS and CUTLASS, and torch's on CPUs.
@@ -21,10 +22,12 @@ KINDS = {
 }
 FIRST = ("matmul", "attention", "other", "communication")
 """Priority where kernels overlap: any other kernel hides communication."""
+NOT_COUNTED = -1.0
+"""In place of the wait for a core, where the system does not count it."""
 
 
-def measure(spec: TrainingSpec, step: Callable[[], Any]) -> None:
-    """Profile ``step`` if ``training.breakdown`` is set. Every rank calls this."""
+def measure(spec: TrainingSpec, step: Callable[[], Any], host: HostClock) -> None:
+    """Profile ``step`` if ``training.breakdown`` is set. Every rank calls this; ``host`` times its loader."""
     if not spec.training.breakdown:
         return
     gpu = spec.gpu != "CPU"
@@ -32,32 +35,48 @@ def measure(spec: TrainingSpec, step: Callable[[], Any]) -> None:
     device = torch.autograd.DeviceType.CUDA if gpu else torch.autograd.DeviceType.CPU
     ranks.synchronised()
     with torch.profiler.profile(activities=[activity]) as profiler:
+        waited_s, before = host.waited_for_data_s, scheduled()
         started = time.perf_counter()
         step()
         seconds = ranks.synchronised() - started
+        waited_s = host.waited_for_data_s - waited_s
+        queued_s = queued(before, scheduled()) if before else NOT_COUNTED
     kernels = [
         (kind(event.name), event.time_range.start, event.time_range.end)
         for event in profiler.events()
         if event.device_type == device and is_kernel(event.name, annotation=event.is_user_annotation, gpu=gpu)
     ]
-    parts = split(kernels)
-    values = [1e6 * seconds, *parts.values(), float(bool(kernels))]
+    parts = {"step_s": seconds, **{name: value / 1e6 for name, value in split(kernels).items()}}
+    of_ranks = _gathered([*parts.values(), waited_s, queued_s, float(bool(kernels))], gpu=gpu)
+    if torch.distributed.get_rank() != 0:
+        return
+    *by_part, waited, queues, saw_kernels = zip(*of_ranks, strict=True)
+    if not all(saw_kernels):  # the whole step would count as idle
+        log.say("benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters")
+        return
+    of_parts = dict(zip(parts, by_part, strict=True))
+    means = {name: round(mean(values), 6) for name, values in of_parts.items()}
+    busy = sum(means[f"{name}_s"] for name in FIRST)
+    document = Breakdown(
+        **means,
+        idle_s=round(max(means["step_s"] - busy, 0.0), 6),
+        communication_of_ranks_s=_rounded(of_parts["communication_s"]),
+        data_of_ranks_s=_rounded(waited),
+        queued_of_ranks_s=_rounded(queues) if NOT_COUNTED not in queues else (),
+    )
+    log.keep("breakdown", BREAKDOWN, document)
+
+
+def _gathered(values: list[float], *, gpu: bool) -> list[list[float]]:
+    """``values`` of every rank, in order. NCCL gathers what is on GPUs, gloo what is not."""
     own = torch.tensor(values, dtype=torch.float64, device="cuda" if gpu else "cpu")
     gathered = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather(gathered, own)
-    if torch.distributed.get_rank() != 0:
-        return
-    of_ranks = [each.tolist() for each in gathered]
-    *means, share_of_ranks = (mean(column) for column in zip(*of_ranks, strict=True))
-    if share_of_ranks < 1:  # the whole step would count as idle
-        log.say("benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters")
-        return
-    seconds_of = {name: round(value / 1e6, 6) for name, value in zip(("step_s", *parts), means, strict=True)}
-    busy = sum(seconds_of[f"{name}_s"] for name in FIRST)
-    seconds_of["idle_s"] = round(max(seconds_of["step_s"] - busy, 0.0), 6)
-    place = 1 + FIRST.index("communication")
-    waited = tuple(round(each[place] / 1e6, 6) for each in of_ranks)
-    log.keep("breakdown", BREAKDOWN, Breakdown(**seconds_of, communication_of_ranks_s=waited))
+    return [each.tolist() for each in gathered]
+
+
+def _rounded(seconds: Iterable[float]) -> tuple[float, ...]:
+    return tuple(round(value, 6) for value in seconds)
 
 
 def is_kernel(name: str, *, annotation: bool, gpu: bool) -> bool:

@@ -7,6 +7,7 @@ from megatron.core import parallel_state
 from megatron.core.activations import squared_relu
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
 from megatron.core.extensions.transformer_engine import HAVE_TE, fused_topk_with_score_function
+from megatron.core.fusions.fused_bias_geglu import quick_gelu
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import (
     get_gpt_decoder_block_spec,
@@ -25,8 +26,12 @@ from benchrun.spec.megatron import TUPLE, Megatron, is_torch_type
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
 from benchrun.trainer import lora, offload, weights
-from benchrun.trainer.layers import Attention, Norm
+from benchrun.trainer.fsdp import FullySharded
+from benchrun.trainer.kernels import LateScale
+from benchrun.trainer.layers import Attention, Norm, own_expert_outputs
 
+YARN = "yarn_"
+"""The arguments of lengthened rotary positions begin with this."""
 BLACKWELL = (10, 0)
 """CUDA's compute capability."""
 
@@ -69,19 +74,25 @@ def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     values = {name: core.communication[name] for name in of_stages}
     for group in (*of_layers, core.fusion, core.recompute, core.worker):
         values |= group or {}
-    values.pop("qk_l2_norm", None)  # of the layers, not of the configuration
+    if "qk_l2_norm" not in TransformerConfig.__dataclass_fields__:  # only of the layers before megatron-core 0.19
+        values.pop("qk_l2_norm", None)
     if spec.model.mla:
         values |= {name: core.gpt[name] for name in ("rotary_base", "rotary_percent")}
     if values.get("moe_router_fusion"):
         values["moe_router_fusion"] = fused_topk_with_score_function is not None
     kind = MLATransformerConfig if spec.model.mla else TransformerConfig
-    return kind(**{name: _argument(name, value) for name, value in values.items()})
+    config = kind(**{name: _argument(name, value) for name, value in values.items()})
+    for name, value in core.gpt.items():
+        if name.startswith(YARN):  # GPTModel reads these from the configuration, which has no fields for them
+            setattr(config, name, value)
+    return config
 
 
 def _argument(name: str, value: Any) -> Any:
     """torch's type or function where ``value`` is its name; a list for a tuple, because megatron.core changes some."""
     if name == "activation_func":
-        return squared_relu if value == "squared_relu" else getattr(torch.nn.functional, value)
+        own = {"squared_relu": squared_relu, "quick_gelu": quick_gelu}
+        return own.get(value) or getattr(torch.nn.functional, value)
     if is_torch_type(name):
         return getattr(torch, value)
     if name == TUPLE:
@@ -94,18 +105,30 @@ def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     chunks: list[Any] = [_chunk(spec, config, stage if spec.layout.vp > 1 else None) for stage in range(spec.layout.vp)]
     if weights.layout_independent(spec):
         weights.initialise(spec, chunks)
-    if spec.task == "lora":
-        for chunk in chunks:
-            lora.install(spec, chunk)
-    if spec.training.offload_activations and not spec.transformer_engine:
-        offload.install(chunks[0].decoder.layers, gpu=spec.gpu != "CPU")
+    _change(spec, chunks)
     if spec.gpu != "CPU":
         chunks = [chunk.cuda() for chunk in chunks]
     if spec.precision != "fp32":
         chunks = [Float16Module(config, chunk) for chunk in chunks]
+    if spec.layout.fsdp > 1:
+        return [FullySharded(config, configuration(spec).ddp, chunk) for chunk in chunks]
     ddp = DistributedDataParallelConfig(**configuration(spec).ddp)
     # Only the first chunk's backward ends the step: bucketing the others would delay their communication.
     return [DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0]) for chunk in chunks]
+
+
+def _change(spec: TrainingSpec, chunks: list[Any]) -> None:
+    """Change the modules of ``chunks`` as ``spec`` asks: adapters, a late scale of the loss, offloading."""
+    if spec.task == "lora":
+        for chunk in chunks:
+            lora.install(spec, chunk)
+    if spec.training.late_loss_scale and chunks[-1].post_process:
+        LateScale().install(chunks[-1].output_layer)
+    if not spec.transformer_engine and spec.model.moe and spec.model.bias:
+        for chunk in chunks:
+            own_expert_outputs(chunk)
+    if spec.training.offload_activations and not spec.transformer_engine:
+        offload.install(chunks[0].decoder.layers, gpu=spec.gpu != "CPU")
 
 
 def _chunk(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> GPTModel:
@@ -120,7 +143,7 @@ def _chunk(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) 
         pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage),
         post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage),
         vp_stage=vp_stage,
-        **{name: value for name, value in gpt.items() if name not in around_the_model},
+        **{name: value for name, value in gpt.items() if name not in around_the_model and not name.startswith(YARN)},
     )
 
 

@@ -46,6 +46,8 @@ class StepClock:
 
     def __init__(self, spec: TrainingSpec, *, streams: bool = False) -> None:
         self._gpu, self._measures = spec.gpu != "CPU", separable(spec)
+        self._alone = spec.num_gpus == 1
+        """One rank waits for no other one: whatever its streams wait for is its own."""
         self._streams = streams and self._gpu
         self._stream = torch.cuda.current_stream() if self._gpu else None
         self._replaced: list[tuple[Any, str, Any]] = []
@@ -61,7 +63,7 @@ class StepClock:
         self._rows: deque[tuple[int, float, float]] = deque(maxlen=KEPT_STEPS)
 
     def __enter__(self) -> "StepClock":
-        if self._measures:
+        if self._measures and not self._alone:
             group, work = torch.distributed.ProcessGroup, torch.distributed.Work
             places = [(group, name) for name in vars(group) if COLLECTIVES.match(name)]
             places += [(work, "wait"), (functional, "wait_tensor")]

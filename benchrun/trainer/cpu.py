@@ -10,6 +10,7 @@ import torch
 from megatron.core.tensor_parallel import random
 from megatron.core.transformer import multi_latent_attention
 from megatron.core.transformer.moe import moe_utils, token_dispatcher
+from torch.distributed import DeviceMesh
 from torch.overrides import TorchFunctionMode
 
 CPU = torch.device("cpu")
@@ -26,6 +27,8 @@ def install() -> None:
     torch.cuda.set_rng_state = lambda state, *_: torch.set_rng_state(state)
     for name in ("Stream", "Event", "current_stream", "stream"):
         setattr(torch.cuda, name, nothing)
+    from_group = DeviceMesh.from_group
+    DeviceMesh.from_group = lambda group, _, **mesh: from_group(group, "cpu", **mesh)
     torch.distributed.all_gather = _all_gather
     torch.distributed.reduce_scatter = _reduce_scatter
     # Places of megatron.core that need CUDA without naming it as a device.

@@ -1,5 +1,6 @@
 """What is really in use, read from the model and the optimizer after the first step."""
 
+import inspect
 import sys
 from collections import Counter
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 from megatron.core.optimizer import clip_grads
 from megatron.core.transformer.transformer_block import TransformerBlock
 
-from benchrun.trainer import te
+from benchrun.trainer import kernels, te
 from benchrun.trainer.build import parts
 
 # Attributes of megatron.core's layers that recompute -> the names in a recipe.
@@ -30,8 +31,10 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
     fp8 = [m for m in modules if getattr(m, "fp8", False) and any(True for _ in m.parameters(recurse=False))]
     recipes = [module.fp8_meta["recipe"] for module in fp8]
     kinds = {type(module).__name__ for module in modules}
+    hooks = [hook for module in modules for hook in module._forward_pre_hooks.values()]
     first = parts(optimizer)[0]
     return {
+        "sharded_weights": sum(hasattr(parameter, "to_local") for parameter in parameters),
         "weights": Counter(_kind(parameter) for parameter in parameters),
         "trained_parameters": sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
         "gradients": sorted({_kind(p.main_grad) for p in parameters if hasattr(p, "main_grad")}),
@@ -47,12 +50,16 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
         "optimizer_states": _states(first),
         "gradient_norm": clip_grads.l2_norm_impl.__name__,
         "output_layer_gradient": _output_layer_gradient(modules),
+        "swiglu": kernels.swiglu_in_use(),
+        "late_loss_scale": any(isinstance(getattr(hook, "__self__", None), kernels.LateScale) for hook in hooks),
         "graphed_modules": sum(hasattr(module, "cudagraph_manager") for module in modules),
     }
 
 
 def _kind(parameter: torch.Tensor) -> str:
     """bfloat16, float32, or the class of a quantised tensor: Float8Tensor, Float8BlockwiseQTensor."""
+    if hasattr(parameter, "to_local"):  # this rank's part of a weight under FSDP
+        parameter = parameter.to_local()
     for tensor in (parameter, parameter.data):
         if type(tensor).__name__ not in ("Parameter", "Tensor"):
             return type(tensor).__name__
@@ -83,7 +90,8 @@ def _output_layer_gradient(modules: list[Any]) -> str:
     fused = any(getattr(getattr(m, "config", None), "gradient_accumulation_fusion", False) for m in modules)
     if module is None or not fused:
         return "autograd"
-    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is te.add_weight_gradient else "APEX"
+    add = inspect.unwrap(module.wgrad_gemm_accum_fp32)
+    return "torch.addmm" if add is te.add_weight_gradient else "APEX"
 
 
 def _states(optimizer: Any) -> dict[str, str]:

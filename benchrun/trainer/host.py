@@ -9,6 +9,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,8 @@ class HostClock:
         """Seconds by step; the last entry is of the step that runs."""
         self._before: dict[str, Scheduled] = {}
         self._collecting = 0.0
+        self.waited_for_data_s = 0.0
+        """Since the start, profiled steps included."""
         gc.callbacks.append(self._collected)
 
     def timed(self, micro_batches: Iterable[Any]) -> Iterator[Any]:
@@ -43,22 +46,31 @@ class HostClock:
         for number in range(self._steps * self._per_step):
             if number // self._per_step == len(self._data):
                 self._begin_step()
-            started = time.perf_counter()
-            batch = next(batches)
-            self._data[number // self._per_step] += time.perf_counter() - started
+            batch, waited_s = self._waited(partial(next, batches))
+            self._data[number // self._per_step] += waited_s
             yield batch
         self._end()
-        yield from batches  # the profiled step
+        ended = object()
+        while (batch := self._waited(partial(next, batches, ended))[0]) is not ended:  # the profiled steps
+            yield batch
 
     def fetch(self, micro_batches: Callable[[], Any]) -> Any:
         """What ``micro_batches`` returns: those of one step, all at once."""
-        if len(self._data) == self._steps:
-            return micro_batches()
-        self._begin_step()
-        started = time.perf_counter()
-        fetched = micro_batches()
-        self._data[-1] += time.perf_counter() - started
+        measured = len(self._data) < self._steps
+        if measured:
+            self._begin_step()
+        fetched, waited_s = self._waited(micro_batches)
+        if measured:
+            self._data[-1] += waited_s
         return fetched
+
+    def _waited(self, fetch: Callable[[], Any]) -> tuple[Any, float]:
+        """What ``fetch`` returns, and how long that took in s."""
+        started = time.perf_counter()
+        fetched = fetch()
+        waited_s = time.perf_counter() - started
+        self.waited_for_data_s += waited_s
+        return fetched, waited_s
 
     def keep(self) -> None:
         """Write host.json. Every rank calls this after the last step."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
+from megatron.core.tensor_parallel.layers import set_tensor_model_parallel_attributes
 from torch import Tensor
 
 
@@ -54,11 +55,16 @@ class Attention(torch.nn.Module):
         every = config.window_attn_skip_freq
         windowed = config.window_size is not None and (every is None or layer_number % every != 0)
         self.window = config.window_size[0] + 1 if windowed else None
+        self.softmax_offset = None
+        if config.softmax_type == "learnable":
+            heads = config.num_attention_heads // config.tensor_model_parallel_size
+            self.softmax_offset = torch.nn.Parameter(torch.zeros(heads, dtype=config.params_dtype))
+            set_tensor_model_parallel_attributes(self.softmax_offset, is_parallel=True, dim=0, stride=1)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
         """From [sequence, batch, heads, width] (fewer heads in key and value) to [sequence, batch, heads * width]."""
         mask = None
-        if self.cp > 1 or self.window is not None:
+        if self.cp > 1 or self.window is not None or self.softmax_offset is not None:
             of_queries, of_keys = self._positions(query.shape[0])
             if self.cp > 1:
                 group = parallel_state.get_context_parallel_group()
@@ -67,16 +73,38 @@ class Attention(torch.nn.Module):
             back = of_queries[:, None] - of_keys[None, :]
             mask = ((back >= 0) & (back < (self.window or back.numel()))).to(query.device)
         q, k, v = (x.permute(1, 2, 0, 3) for x in (query, key, value))
+        if self.softmax_offset is not None:
+            assert mask is not None
+            k, v, mask = self._with_sink(k, v, mask)
         out = torch.nn.functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=mask is None, scale=self.scale, enable_gqa=q.shape[1] != k.shape[1]
         )
         return out.permute(2, 0, 1, 3).reshape(query.shape[0], query.shape[1], -1)
+
+    def _with_sink(self, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """With one more key, whose score is the head's sink and whose value is zero: it only takes attention away."""
+        assert self.softmax_offset is not None
+        shape, open_ = (1, len(self.softmax_offset), mask.shape[0], 1), torch.zeros_like(mask, dtype=key.dtype)
+        scores = open_.masked_fill(~mask, float("-inf")).expand(*shape[:3], -1)
+        sink = self.softmax_offset.to(key.dtype).view(1, -1, 1, 1).expand(shape)
+        key, value = (torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value))
+        return key, value, torch.cat([scores, sink], -1)
 
     def _positions(self, here: int) -> tuple[Tensor, Tensor]:
         """Positions in the sequence of this rank's ``here`` queries, and of all keys."""
         every = [chunk_positions(here * self.cp, self.cp, rank) for rank in range(self.cp)]
         rank = parallel_state.get_context_parallel_group().rank() if self.cp > 1 else 0
         return every[rank], torch.cat(every)
+
+
+def own_expert_outputs(chunk: Any) -> None:
+    """Let the experts of ``chunk`` add their biases: megatron.core adds them in place, to a view that forbids it.
+
+    The view is that of a reduction over a single rank, so several ranks an expert have none.
+    """
+    for name, module in chunk.named_modules():
+        if ".local_experts." in name and name.endswith("linear_fc2"):
+            module.register_forward_hook(lambda _, __, output: (output[0].clone(), output[1]))
 
 
 def chunk_positions(seq_length: int, cp: int, rank: int) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from benchrun.model import Frozen
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 
 def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) -> str:
@@ -77,16 +77,17 @@ def say(text: str) -> None:
 
 
 def keep(name: str, file: str, result: Frozen) -> None:
-    """Write a result into its file and into a line of the log."""
+    """Write a result into its file, and into a line of the log without values of each rank, of which there are many."""
     Path(file).write_text(result.model_dump_json(indent=2) + "\n")
-    say(f"benchrun {name}: {result.model_dump_json(exclude={'schema_version'})}")
+    left_out = {"schema_version", *(field for field in type(result).model_fields if "_of_ranks_" in field)}
+    say(f"benchrun {name}: {result.model_dump_json(exclude=left_out)}")
 
 
-def usage(spec: TrainingSpec) -> str:
+def usage(spec: RunSpec) -> str:
     """Peak memory of this rank, and the UTC time of the last step, by which telemetry finds the measured steps."""
     ended = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if spec.gpu != "CPU":
         used = {"peak_memory_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2)}
     else:
         used = {"peak_rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)}
-    return f"benchrun done: {json.dumps({'steps': spec.training.steps, **used, 'ended': ended})}"
+    return f"benchrun done: {json.dumps({'steps': spec.planned_steps, **used, 'ended': ended})}"

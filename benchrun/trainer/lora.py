@@ -34,12 +34,28 @@ def install(spec: TrainingSpec, chunk: Any) -> None:
     """Freeze the weights of ``chunk`` (a GPTModel) and give its chosen linear layers adapters."""
     for parameter in chunk.parameters():
         parameter.requires_grad_(False)
+    if needs_gradient(spec):
+        chunk.embedding.register_forward_hook(_with_gradient)
     targets = spec.training.lora.target_modules or MEGATRON_LINEARS
     for layer in chunk.decoder.layers:
         for owner in (layer.self_attention, layer.mlp):
             for name in MEGATRON_LINEARS:
                 if name in targets and hasattr(owner, name):
                     _adapt(spec, getattr(owner, name), f"decoder.layers.{layer.layer_number - 1}.{name}.adapter")
+
+
+def needs_gradient(spec: TrainingSpec) -> bool:
+    """Whether the input of the first layer must have a gradient, although nothing before it is trained.
+
+    megatron.core captures the backward pass of a layer from the gradients of its inputs, and a layer that is computed
+    again has a backward pass only where one of its inputs has a gradient.
+    """
+    return spec.training.cuda_graphs != "none" or spec.training.recompute.granularity == "full"
+
+
+def _with_gradient(module: Any, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+    """The output of a frozen module as the start of a backward pass."""
+    return output.requires_grad_()
 
 
 def _adapt(spec: TrainingSpec, module: Any, name: str) -> None:

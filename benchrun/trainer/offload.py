@@ -14,6 +14,8 @@ from torch import Tensor
 
 SMALLEST = 2**20
 """Bytes; a smaller tensor stays on the GPU."""
+_wait_event = torch.cuda.Stream.wait_event
+"""The method itself: `trainer.clock` measures the one of the class as a wait for other ranks, and a copy is none."""
 
 
 def install(layers: Sequence[Any], *, gpu: bool) -> None:
@@ -136,4 +138,4 @@ class _Copies:
     def wait(self, event: Any) -> None:
         """Let later work wait for ``event``."""
         if event is not None:
-            torch.cuda.current_stream().wait_event(event)
+            _wait_event(torch.cuda.current_stream(), event)

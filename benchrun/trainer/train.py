@@ -12,7 +12,7 @@ from megatron.core.distributed import finalize_model_grads
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from benchrun.spec.runspec import TrainingSpec
-from benchrun.trainer import breakdown, build, ceiling, cpu, log, profiling, ranks, te, weights
+from benchrun.trainer import breakdown, build, ceiling, cpu, kernels, log, profiling, ranks, te, weights
 from benchrun.trainer.clock import StepClock
 from benchrun.trainer.data import at_positions, dataset, loader
 from benchrun.trainer.facts import in_use
@@ -42,6 +42,7 @@ def train(spec: TrainingSpec) -> None:
     data_group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     ceiling.measure(spec, {"dp": data_group, "tp": parallel_state.get_tensor_model_parallel_group()})
 
+    kernels.install(spec)
     if training.tp_comm_overlap:
         te.start_userbuffers(spec)
     config = build.transformer_config(spec)
@@ -52,7 +53,7 @@ def train(spec: TrainingSpec) -> None:
     config.finalize_model_grads_func = finalize_model_grads
     # Megatron-LM's defaults (megatron/training/training.py), with --align-param-gather for interleaved stages: reduce
     # gradients only in the last micro-batch, and gather weights as the stages reach them.
-    if training.overlap_grad_reduce:
+    if core.ddp["overlap_grad_reduce"]:
         config.no_sync_func = _one_or_all([chunk.no_sync for chunk in model])
         config.grad_sync_func = _one_or_all([chunk.start_grad_sync for chunk in model])
     if core.ddp["align_param_gather"]:
@@ -74,7 +75,7 @@ def train(spec: TrainingSpec) -> None:
         decoder_seq_length=spec.seq_length,
         forward_only=False,
     )
-    _loop(spec, model, optimizer, scheduler, gradients)
+    _loop(spec, model, optimizer, scheduler, gradients, host)
     host.keep()
 
 
@@ -83,7 +84,14 @@ def _one_or_all(items: list[Any]) -> Any:
     return items if len(items) > 1 else items[0]
 
 
-def _loop(spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, gradients: Callable[[], Any]) -> None:
+def _loop(
+    spec: TrainingSpec,
+    model: list[Any],
+    optimizer: Any,
+    scheduler: Any,
+    gradients: Callable[[], Any],
+    host: HostClock,
+) -> None:
     printer = torch.distributed.get_rank() == torch.distributed.get_world_size() - 1
     for chunk in model:
         chunk.train()
@@ -120,7 +128,7 @@ def _loop(spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, 
         log.say(log.usage(spec))
     clock.keep(parallel_state.get_pipeline_model_parallel_rank())
     profiling.profile(spec, lambda: _mean_loss(step()[0]))
-    breakdown.measure(spec, step)
+    breakdown.measure(spec, step, host)
 
 
 def _forward_step(position_ids: Any, iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:

@@ -21,10 +21,15 @@ def layout_independent(spec: TrainingSpec) -> bool:
 
 @torch.no_grad()
 def initialise(spec: TrainingSpec, chunks: list[Any]) -> None:
-    """Overwrite every matrix in this rank's model chunks. Norms and biases keep their ones and zeros."""
+    """Overwrite every matrix in this rank's model chunks; norms and biases keep their ones and zeros.
+
+    Sinks and the router's biases, which megatron.core draws at random, get zeros.
+    """
     for chunk in chunks:
         for name, parameter in chunk.named_parameters():
-            if parameter.dim() > 1:
+            if name.endswith(("softmax_offset", "router.bias")):
+                parameter.zero_()
+            elif parameter.dim() > 1:
                 value = _weight(spec, chunk, name, parameter).to(parameter.dtype)
                 parameter.copy_(value.to(parameter.device))
                 if hasattr(parameter, "_high_precision_init_val"):

@@ -77,7 +77,7 @@ def _tables(
         "whole": _speeds([pair for pair in beside if not pair[0][0].spec.proxy]),
         "proxies": _speeds([pair for pair in beside if pair[0][0].spec.proxy]),
         "differs": Table(DIFFERS, [_differs(group, near) for group, near in beside], NOTHING),
-        "frameworks": side_by_side([Measured(run.spec, run.metrics) for run in runs]),
+        "frameworks": side_by_side([Measured(run.spec, run.metrics, run.fingerprint) for run in runs]),
         "losses": losses([(run.spec, run.losses) for run in runs]),
         "waterfalls": _waterfalls(report),
         **{name: Table(TITLES[name], list(each)) for name, each in rows.items()},

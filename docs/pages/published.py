@@ -15,6 +15,9 @@ NOTHING = "-"
 
 COLUMNS = ("GPU", "precision", "sequence", "GPUs", "numbers", "best", "tokens/s/GPU", "flags", "source")
 
+RATIOS = {"fsdp_over_3d": ", FSDP over 3D parallelism", "trtllm_over_nemo": ", generation by TensorRT-LLM over NeMo's"}
+"""Metrics of two runs, and what they compare."""
+
 
 def page(entries: Sequence[Reference]) -> str:
     """The whole page."""
@@ -26,16 +29,16 @@ def page(entries: Sequence[Reference]) -> str:
     return "".join(parts)
 
 
-def _group(entry: Reference) -> tuple[str, str, int, bool]:
+def _group(entry: Reference) -> tuple[str, str, int, bool, str]:
     """What the entries of a row share; a ratio is no speed, and has a line of its own."""
     key = entry.key
-    return key.gpu, key.precision or NOTHING, key.seq_length or 0, entry.metric == "fsdp_over_3d"
+    return key.gpu, key.precision or NOTHING, key.seq_length or 0, entry.metric in RATIOS, key.settings
 
 
 def _row(entries: Sequence[Reference]) -> list[Any]:
     """One GPU, precision and sequence length, and its best number."""
     key = entries[0].key
-    conditions = [key.gpu, key.precision, key.seq_length or None, _scales(entries), len(entries)]
+    conditions = [key.gpu, key.precision, key.seq_length or key.settings or None, _scales(entries), len(entries)]
     whole = [entry for entry in entries if not {"misprint", "revised", "proxy"} & set(entry.flags)]
     best = max(whole, key=_rank, default=None)
     if best is None:
@@ -55,8 +58,7 @@ def _published(entry: Reference) -> str:
     """The number as printed, and its scale."""
     gpus = f" on {entry.key.num_gpus}" if entry.key.num_gpus else ""
     batch = f", GBS {entry.key.gbs}" if entry.key.gbs else ""
-    what = ", FSDP over 3D parallelism" if entry.metric == "fsdp_over_3d" else ""
-    return f"{entry.value:g} {entry.unit}{what}{gpus}{batch}"
+    return f"{entry.value:g} {entry.unit}{RATIOS.get(entry.metric, '')}{gpus}{batch}"
 
 
 def _scales(entries: Sequence[Reference]) -> str:

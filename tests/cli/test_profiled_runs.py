@@ -53,7 +53,12 @@ def test_profiled_steps_are_in_no_number(profiled: tuple[CompletedProcess, Path]
     metrics = json.loads((run / "metrics.json").read_text())
     assert (metrics["num_steps"], metrics["planned_steps"], metrics["profiled_after"]) == (STEPS, STEPS, STEPS)
     assert metrics["complete"] is True and metrics["fatal"] is None
-    assert metrics["breakdown"]["step_s"] > 0  # after the profiled steps, by a profiler of its own
+    profiled_step = metrics["breakdown"]
+    assert profiled_step["step_s"] > 0  # after the profiled steps, by a profiler of its own
+    assert len(profiled_step["communication_of_ranks_s"]) == len(profiled_step["data_of_ranks_s"]) == 2
+    assert max(profiled_step["data_of_ranks_s"]) < profiled_step["step_s"]
+    assert len(profiled_step["queued_of_ranks_s"]) == 2
+    assert "of_ranks" not in (run / "stdout.log").read_text().split("benchrun breakdown:")[1]
     assert f"the steps after {STEPS}, which are left out" in result.stdout
     spec = json.loads((run / "spec.json").read_text())
     assert (spec["profile"]["tool"], spec["profiled_steps"]) == ("kineto", [STEPS + 2, STEPS + 3])
@@ -80,7 +85,8 @@ def test_the_measured_steps_compute_the_same_as_without_a_profile(
 def test_the_verb_profile_records_a_fine_tune_of_transformers(tmp_path: Path) -> None:
     pytest.importorskip("peft", reason="training needs pip install '.[hf]'")
     point = ("tiny-llama-lora", "--precision", "fp32", "--num-gpus", "2", "--framework", "hf")
-    result, run = launch(tmp_path, "profile", *point, "--set", "profile.ranks=[0, 1]")
+    asked = ("--set", "profile.ranks=[0, 1]", "--set", "training.breakdown=true")
+    result, run = launch(tmp_path, "profile", *point, *asked)
     assert result.returncode in (0, 4), result.stderr
     assert sorted(file.name for file in (run / "profile").iterdir()) == ["rank0.json.gz", "rank1.json.gz"]
     for rank in range(2):
@@ -90,6 +96,10 @@ def test_the_verb_profile_records_a_fine_tune_of_transformers(tmp_path: Path) ->
         assert len({name for name in names if name.startswith("ProfilerStep#")}) == 3
     metrics = json.loads((run / "metrics.json").read_text())
     assert (metrics["num_steps"], metrics["complete"], metrics["fatal"]) == (STEPS, True, None)
+    explained = document("explain", run, "--json")
+    parts = {part["part"]: part["seconds"] for part in explained["waterfall"]}
+    assert sum(parts.values()) == pytest.approx(explained["step_time_s"], rel=1e-3)
+    assert not [part for part in parts if part.startswith("not separated")]
 
 
 @pytest.mark.parametrize(

@@ -191,3 +191,14 @@ def test_a_few_timed_rows_are_named(tmp_path: Path) -> None:
     rows = [line(n).replace(f"/{STEPS:8d}", f"/{8:8d}") for n in range(1, 9)]
     found = judged(tmp_path, rows)
     assert (found.verdict, codes(found)) == ("pass", ["few_steps"])
+
+
+@pytest.mark.parametrize(("time_s", "verdict"), [(23.0, "pass"), (35.0, "pass"), (40.0, "slow")])
+def test_nothing_is_too_fast_beside_a_floor(tmp_path: Path, time_s: float, verdict: str) -> None:
+    """More than 15,000 tokens/s are published for the node: 34.95 s for 128 sequences of 4096 tokens."""
+    rows = [line(n, time_s) for n in range(1, STEPS + 1)]
+    found = judged(tmp_path, rows, "llama2-70b-sft", gpu="H200", precision="fp8", seq_length=4096)
+    check = found.checks[0]
+    assert (found.verdict, check.reference.flags) == (verdict, ("rounded", "floor", "inferred"))
+    assert check.band == (0.95, None)
+    assert Verdict.model_validate_json(found.model_dump_json()) == found

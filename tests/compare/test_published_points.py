@@ -88,7 +88,8 @@ class TestEveryPoint:
 
     def test_thirty_percent_faster_needs_a_look(self, recipe: str) -> None:
         for entry in of(recipe):
-            assert verdict(entry, published_time(entry) / 1.3).verdict == "faster_than_expected", entry.id
+            faster = "pass" if "floor" in entry.flags else "faster_than_expected"
+            assert verdict(entry, published_time(entry) / 1.3).verdict == faster, entry.id
 
     def test_another_sequence_length_is_not_comparable_and_named(self, recipe: str) -> None:
         for entry in of(recipe):

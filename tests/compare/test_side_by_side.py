@@ -1,9 +1,12 @@
 """Frameworks side by side: points that several frameworks ran, from the kept runs."""
 
-from benchrun.comparison.measured import load_measured
-from benchrun.report.frameworks import POINT, TITLES, Measured, losses, side_by_side
+import pytest
 
-KEPT = [Measured(run.spec, run.metrics) for run in load_measured()]
+from benchrun.comparison.measured import load_measured
+from benchrun.report.frameworks import PARTS, POINT, TITLES, Measured, losses, side_by_side
+from benchrun.spec.artifacts import Breakdown
+
+KEPT = [Measured(run.spec, run.metrics, run.fingerprint) for run in load_measured()]
 
 
 def test_every_point_has_several_frameworks_and_the_fastest_comes_first() -> None:
@@ -30,6 +33,38 @@ def test_the_worker_is_the_fastest_at_every_point_that_it_ran() -> None:
     ran = {tuple(row[:POINT]) for row in table.rows if row[POINT] == "megatron-core"}
     assert ran
     assert {row[POINT] for row in table.rows if row[speed] == 1 and tuple(row[:POINT]) in ran} == {"megatron-core"}
+
+
+def test_a_profiled_step_says_which_part_takes_longer() -> None:
+    spec = next(run.spec for run in KEPT if run.spec.framework == "megatron-core")
+    other = spec.model_copy(update={"framework": "megatron-lm"})
+    metrics = next(run.metrics for run in KEPT if run.spec is spec)
+    assert metrics.step_time_s
+    longer = metrics.step_time_s.model_copy(update={"median": 2 * metrics.step_time_s.median})
+    fast = Breakdown(step_s=1, matmul_s=0.5, attention_s=0.1, other_s=0.2, communication_s=0, idle_s=0.2, hidden_s=0)
+    slow = fast.model_copy(update={"other_s": 0.3, "idle_s": 0.25, "matmul_s": 0.501, "step_s": 1.151})
+    timed = [
+        Measured(spec, metrics.model_copy(update={"breakdown": fast})),
+        Measured(other, metrics.model_copy(update={"step_time_s": longer, "breakdown": slow})),
+        Measured(other.model_copy(update={"framework": "nemo2"}), metrics.model_copy(update={"breakdown": None})),
+    ]
+    rows = {row[POINT]: row[-2:] for row in side_by_side(timed).rows}
+    assert rows["megatron-core"] == [
+        "matmul 0.5 s, attention 0.1 s, other kernels 0.2 s, nothing 0.2 s",
+        None,
+    ]
+    assert rows["megatron-lm"][1] == "other kernels 0.1 s, nothing 0.05 s"
+    assert rows["nemo2"] == [None, None]
+
+
+def test_the_traces_of_other_frameworks_give_the_same_parts() -> None:
+    traced = [run for run in KEPT if run.fingerprint and run.fingerprint.steps]
+    assert {run.spec.framework for run in traced} >= {"megatron-core", "megatron-bridge"}
+    for run in traced:
+        assert run.fingerprint
+        parts = run.fingerprint.breakdown
+        assert parts and parts.idle_s + parts.matmul_s < parts.step_s
+        assert sum(getattr(parts, field) for field in PARTS.values()) == pytest.approx(parts.step_s, rel=0.02)
 
 
 def test_the_frameworks_have_the_same_losses_on_the_same_tokens() -> None:

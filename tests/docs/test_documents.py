@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")]
 TRACES = ROOT / "tests/trace/traces"
+SERVED = ROOT / "tests/logs/serving"
 KEPT = "llama3.1-8b-3d2e1113-20261123T032821Z-6cac"
 """A run of results/measured whose trace is kept too."""
 LOG = next((ROOT / "results/measured").glob("llama3.1-8b-*")) / "stdout.log.xz"
@@ -41,12 +42,17 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     program, *words = shlex.split(call)
     names = {"slurm-1234.out": str(LOG), "RUN": run, "OTHER": run}
     names |= {"traces/": str(TRACES / "h200_llama_tp2_pp2_bf16")}
+    names |= {"result.json": str(SERVED / "inferencemax-kimi.json")}
+    names |= {"result.jsonl": str(SERVED / "sglang-deepseek-offline.jsonl")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for _, name in EXAMPLES}
     names |= {PACK: str(folder / PACK)}
     names |= {"PROFILED_RUN": str(folder / "profiled")}
     if words[:2] == ["explain", "RUN"] and "traces/" in words:  # a trace of another run is refused
-        names |= {"RUN": str(ROOT / "results/measured" / KEPT), "traces/": str(ROOT / f"results/traces/{KEPT}.json.xz")}
+        names |= {
+            "RUN": str(ROOT / "results/measured" / KEPT),
+            "traces/": str(ROOT / "results/measured" / KEPT / "profile"),
+        }
     words = [names.get(word, word) for word in words]
     if words[:2] == ["site", "init"]:
         words += ["--output", str(folder / "new.yaml")]

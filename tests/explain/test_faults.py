@@ -10,6 +10,7 @@ from known import TENSOR, explained, first, hosts, kept, known, spread
 from benchrun.explain.evidence import Evidence
 from benchrun.metrics.steadiness import steadiness
 from benchrun.metrics.telemetry import Sampled
+from benchrun.model.parts import Moe
 from benchrun.spec.artifacts import Breakdown
 
 
@@ -150,6 +151,17 @@ def test_a_host_that_is_late_with_many_small_kernels_is_the_recipes_choice() -> 
     spec = run.spec.model_copy(update={"seq_length": 256})
     causes = explained(known(step_s=5.4, spec=spec, breakdown=profile(run, idle_s=1.2, step_s=5.4))).causes
     assert [cause.kind for cause in causes if cause.cause == "host"] == ["choice"]
+
+
+@pytest.mark.parametrize(
+    ("experts", "balance", "kind"), [(2, "aux_loss", "fault"), (2, "sinkhorn", "choice"), (128, "aux_loss", "choice")]
+)
+def test_many_experts_and_sinkhorns_algorithm_keep_a_healthy_host_busy(experts: int, balance: str, kind: str) -> None:
+    run = kept()
+    moe = Moe(num_experts=experts, topk=1, ffn_hidden_size=run.spec.model.ffn_hidden_size, balance=balance)
+    spec = run.spec.model_copy(update={"model": run.spec.model.model_copy(update={"moe": moe})})
+    causes = explained(known(step_s=5.4, spec=spec, breakdown=profile(run, idle_s=1.2, step_s=5.4))).causes
+    assert [cause.kind for cause in causes if cause.cause == "host"] == [kind]
 
 
 def test_slow_links_are_named_by_the_ceilings() -> None:

@@ -22,8 +22,9 @@ STEP_S = 4.28
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A copy of a kept run on one H100, with breakdown and fingerprint."""
-    return Path(shutil.copytree(paths.MEASURED / ONE_GPU, tmp_path / ONE_GPU))
+    """A copy of a kept run on one H100, with breakdown and fingerprint, without its trace."""
+    without = shutil.ignore_patterns("profile")
+    return Path(shutil.copytree(paths.MEASURED / ONE_GPU, tmp_path / ONE_GPU, ignore=without))
 
 
 def notes(found: dict[str, Any], word: str) -> list[str]:

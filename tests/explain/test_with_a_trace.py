@@ -1,9 +1,11 @@
 """What a trace of the run adds: kernels without a breakdown, causes of idle time, the rank that the others wait for."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from known import TENSOR, explained, first, kept, known
+from test_faults import profile
 
 from benchrun.explain.buckets import buckets
 from benchrun.trace.model import Classes, CollectiveTime, Fingerprint, IdleByCause, RankTime, StragglerTime
@@ -103,8 +105,37 @@ def test_slow_transfers_of_large_messages_are_slow_links(rate: float, size: int,
 
 
 def test_a_profiled_step_wins_over_a_trace_which_slows_the_host_more() -> None:
-    run = known(fingerprint=trace(rank(0, compute=0.6, host=0.3)))
-    assert buckets(run) == buckets(kept())
+    run, alone = known(fingerprint=trace(rank(0, compute=0.6, host=0.3))), buckets(kept())
+    assert 0 <= buckets(run).idle - alone.idle <= alone.other < 0.001 * run.step_s
+    assert buckets(run).matmul == alone.matmul
+
+
+def test_a_trace_shows_what_takes_longer_in_the_measured_steps_than_in_the_profiled_one() -> None:
+    profiled = kept().breakdown
+    traced = trace(rank(0, compute=0.85, host=0.1), rank(1, compute=0.85, host=0.1))
+    run = known(step_s=profiled.step_s + 0.2, fingerprint=traced)
+    assert buckets(replace(run, fingerprint=None)).other == pytest.approx(0.2)
+    assert buckets(run).other == pytest.approx(0)
+    assert buckets(run).idle > profiled.idle_s + 0.1
+
+
+@pytest.mark.parametrize("profiled", [True, False])
+def test_copies_of_offloaded_activations_are_no_unfused_kernels(profiled: bool) -> None:
+    spec = kept().spec
+    spec = spec.model_copy(update={"training": spec.training.model_copy(update={"offload_activations": True})})
+    copying = rank(0, compute=0.45, exposed=0.5).model_copy(update={"exposed_comm": 0.0, "copies": 0.5})
+    step_s = kept().breakdown.step_s
+    known_of_a_step = profile(kept(), matmul_s=0.2 * step_s, attention_s=0.05 * step_s, other_s=0.7 * step_s)
+    known_of_a_step = known_of_a_step.model_copy(update={"communication_s": 0.0, "idle_s": 0.05 * step_s})
+    breakdown = known_of_a_step if profiled else None
+    run = known(spec=spec, breakdown=breakdown, fingerprint=trace(copying, step_s=step_s), step_s=step_s)
+    found = explained(run)
+    copies = {part.part: part.seconds for part in found.waterfall}["copies"]
+    assert copies == pytest.approx(0.5 * step_s, rel=0.01)
+    (cause,) = (cause for cause in found.causes if cause.cause == "memory_bound")
+    assert cause.kind == "choice"
+    assert cause.seconds >= copies - 1e-6
+    assert "offload_activations" in cause.advice
 
 
 def test_on_a_cpu_the_profiler_slows_all_kinds_of_work() -> None:

@@ -13,8 +13,10 @@ import standins
 if sys.version_info < (3, 12):  # which it asks for, for this alone
     typing.override = lambda function: function
 standins.stand_in_for(
-    *("transformers", "datasets", "omegaconf", "hydra", "wandb", "modelopt", "nvidia_resiliency_ext", "peft"),
-    *("megatron.bridge.training.pretrain", "megatron.bridge.training.gpt_step"),
+    *("transformers", "datasets", "omegaconf", "hydra", "wandb", "modelopt", "peft"),
+    *("megatron.bridge.training.pretrain", "megatron.bridge.training.gpt_step", "megatron.bridge.models.conversion"),
+    "megatron.energon",
+    "megatron.core.transformer.moe.ops.paged_stash",  # needs Triton
 )
 standins.bare(sys.argv[1], "megatron.bridge", "megatron.bridge.models", "megatron.bridge.training")
 
@@ -54,9 +56,10 @@ def made(driver: str) -> dict[str, Any]:
     try:
         exec(compile(driver, "train_megatron_bridge.py", "exec"), names)
         names["pretrain"] = lambda config, step: trained.append(config)
-        names["main"]()
-        # What the real pretrain does first; it ends with ConfigContainer.validate.
-        runtime_config_update(trained[0])
+        with standins.conversations():
+            names["main"]()
+            # What the real pretrain does first; it ends with ConfigContainer.validate.
+            runtime_config_update(trained[0])
         with loops.run_directory():
             recorded = profiled(trained[0])
         return {name: standins.plain(getattr(trained[0], name)) for name in GROUPS} | {"profiled": recorded}

@@ -99,7 +99,7 @@ def made(driver: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "driver"}
     try:
         exec(compile(driver, "train_nemo2.py", "exec"), names)
-        with loops.run_directory():
+        with loops.run_directory(), standins.conversations():
             names["main"]()
             recorded = profiled(trained[0].trainer.callbacks, trained[0].trainer.max_steps)
         trainer, optimizer = trained[0].trainer, trained[0].optim

@@ -24,6 +24,7 @@ MOE = (*SPREAD, "layout.ep=8", "layout.etp=4")
 AWARE = "training.optimizer={precision_aware: true, exp_avg: bf16, exp_avg_sq: bf16}"
 PROFILED = {"nsys": ("profile.tool=nsys", "profile.steps=2"), "kineto": ("profile.tool=kineto", "profile.steps=2")}
 FULL = "training.recompute={granularity: full, method: block, num_layers: 2}"
+EVERY_LAYER = "training.recompute={granularity: full, method: uniform, num_layers: 1}"
 CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "llama": ("llama", "pretrain", (*SPREAD, "layout.vp=5", "training.tp_comm_overlap=true")),
     "llama, context parallel": ("llama", "pretrain", (*SPREAD, "layout.cp=2", "training.lr_warmup_steps=77")),
@@ -37,11 +38,17 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
 MORE: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "llama, precision-aware": ("llama", "pretrain", (*SPREAD, AWARE)),
     "llama, FSDP": ("llama", "pretrain", ("layout.fsdp=512", FULL)),
+    "gpt3, FSDP": ("gpt3", "pretrain", ("layout.fsdp=512", EVERY_LAYER)),
     "llama, sft": ("llama", "sft", SPREAD),
     "llama, lora": ("llama", "lora", SPREAD),
     "mixtral, forced": ("mixtral", "pretrain", MOE),
 }
 """What NeMo 2 and Megatron-Bridge can run besides."""
+PACKED: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "llama, sft, packed": ("llama", "sft", (*SPREAD, "data.kind=synthetic")),
+    "llama, lora, packed": ("llama", "lora", (*SPREAD, "data.kind=synthetic")),
+}
+"""Conversations, in the releases whose names the templates have."""
 EVEN = ("layout.stages=null", "model.num_layers=64")
 
 
@@ -176,12 +183,24 @@ RELEASES = {
     "nemo1 24.09": nemo1("24.09", "2.0.0", "0.9.0"),
     "nemo1 24.12": nemo1("24.12", "2.1.0", "0.10.0"),
     "nemo2 25.07": Release(
-        *("nemo2", ("nemo-toolkit==2.4.0", "megatron-core==0.13.0"), "ask_nemo2.py", NEMO2, of_nemo2, CASES | MORE),
+        *(
+            "nemo2",
+            ("nemo-toolkit==2.4.0", "megatron-core==0.13.0"),
+            "ask_nemo2.py",
+            NEMO2,
+            of_nemo2,
+            CASES | MORE | PACKED,
+        ),
         today=of_today("deepseek", "qwen", even=True),
     ),
     # Its pin of megatron-core is a commit before 0.17.0; PyPI has no 0.2.2.
     "megatron-bridge 26.04": Release(
         *("megatron-bridge", ("megatron-bridge==0.4.1", "megatron-core==0.17.0"), "ask_bridge.py", BRIDGE, of_bridge),
+        *(CASES | MORE | PACKED, ("image=nvcr.io/nvidia/nemo:26.04.01",), "3.12", of_today(*OF_TODAY)),
+    ),
+    # It has other names for packed conversations, and no image here.
+    "megatron-bridge 0.6.2": Release(
+        *("megatron-bridge", ("megatron-bridge==0.6.2", "megatron-core==0.19.2"), "ask_bridge.py", BRIDGE, of_bridge),
         *(CASES | MORE, ("image=nvcr.io/nvidia/nemo:26.04.01",), "3.12", of_today(*OF_TODAY)),
     ),
 }

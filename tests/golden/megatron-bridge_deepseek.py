@@ -5,7 +5,6 @@ import sys
 from functools import partial
 
 import torch
-from megatron.bridge.data.datasets.packed_sequence import PackedSequenceSpecs
 from megatron.bridge.models.mla_provider import MLAModelProvider
 from megatron.bridge.peft.lora import LoRA
 from megatron.bridge.training import config as bridge

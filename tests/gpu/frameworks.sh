@@ -2,10 +2,11 @@
 # Adds other frameworks, at the releases named here, to a PACK for measure.sh: source trees, the Python packages that a
 # node with torch, transformers, jax and pack.sh's wheels still lacks, and stubs for packages that training never enters.
 #
-#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge, or megatron-bridge-0.2.2 in its place
+#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge maxtext, or megatron-bridge-0.2.2 for another one
 #
-# MEGATRON_LM, NEMO and MEGATRON_BRIDGE name git clones of github.com/NVIDIA/Megatron-LM, NVIDIA/NeMo and
-# NVIDIA-NeMo/Megatron-Bridge that have the tags. PYTHON312 names a Python 3.12 with headers, for megatron-core's C++ helper.
+# MEGATRON_LM, NEMO, MEGATRON_BRIDGE and MAXTEXT name git clones of github.com/NVIDIA/Megatron-LM, NVIDIA/NeMo,
+# NVIDIA-NeMo/Megatron-Bridge and AI-Hypercomputer/maxtext that have the revisions. PYTHON312 names a Python 3.12 with
+# headers, for megatron-core's C++ helper.
 set -euo pipefail
 
 pack=$(mkdir -p "${1:?usage: frameworks.sh PACK NAME...}/frameworks" && cd "$1" && pwd)
@@ -78,6 +79,15 @@ add() {
       ;;
     megatron-bridge) bridge "$to" v0.4.1 d7288711ba278d160d2a5a22c099915c9fe1395c ;;
     megatron-bridge-0.2.2) bridge "$to" v0.2.2 cba6b0ed0f1ee2694ae9f7059f6d4b8a7cc995fb ;;
+    maxtext) # of the image jax:25.01-maxtext-py3; JAX, flax and optax are the node's
+      tree "${MAXTEXT:?}" 8dd66612 "$to/source" MaxText ':!MaxText/test_assets'
+      cp -r "$here/maxtext" "$to/jax2026"
+      packages "$to/site" aqtp==0.9.0
+      stubs "$to/stubs" orbax grain tensorflow tensorboardX google requests urllib3 cloud_accelerator_diagnostics \
+        cloud_tpu_diagnostics ml_goodput_measurement jetstream tensorflow_datasets tensorflow_text transformers datasets \
+        sentencepiece tiktoken ml_collections
+      echo source:stubs:site:jax2026 >"$to/pythonpath"
+      ;;
     *) echo "frameworks.sh: no framework $1" >&2 && exit 2 ;;
   esac
   find "$to" -name '*.pyc' -delete

@@ -6,7 +6,9 @@
 #   measure.sh PACK OUT tune:RECIPE
 #
 # PACK as pack.sh and frameworks.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file. A study runs with STUDY_STEPS
-# (11) steps on the node's kind of GPU, reuses the runs of the studies before it, and leaves its page in OUT/NAME.md.
+# (11) steps on the node's kind of GPU and with STUDY_OPTIONS (--profile kineto --set training.breakdown=true), reuses the
+# runs of the studies before it, and leaves its page in OUT/NAME.md. Traces of studies come back in parts of 15 MiB:
+# cat OUT/traces.tar.* | tar x.
 # tune:RECIPE searches the fastest layout on all GPUs (TUNE holds more options, as --vary mbs=1,2), leaves it in
 # OUT/RECIPE.json, and then tries every other layout in the time that is left: the search against the sweep.
 # The SUITE nodes is a check of this node, alone before all others.
@@ -16,7 +18,7 @@
 # The last thing printed is the table. Exit code as of benchrun compare.
 set -euo pipefail
 
-[ $# -ge 3 ] || { sed -n '2,17p' "$0" && exit 2; }
+[ $# -ge 3 ] || { sed -n '2,19p' "$0" && exit 2; }
 pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
 suites=()
 for suite in "${@:3}"; do # a file is named from here, not from where it is launched
@@ -34,6 +36,11 @@ pack_up() { # whatever happened: the runs without the copies of the worker, and 
   cd "$home"
   find results slurm/log -type f -not -path '*/worker/*' -not -path '*/profile/*' -not -path 'results/data/*' -size -16M -print0 |
     tar --null -T - -cJf "$out/runs.tar.xz"
+  case "${STUDY_OPTIONS:-}" in *--profile*)
+    find results/runs -path '*/profile/*' -name '*.gz' -size -15M -print0 |
+      tar --null -T - -c | split -b 15M - "$out/traces.tar."
+    ;;
+  esac
 }
 
 rm -rf "${home:?}"/{src,site,frameworks,results}
@@ -73,6 +80,8 @@ for suite in "${suites[@]}"; do
   name=${suite#study:} left=$((deadline - SECONDS))
   if [ "$suite" = "$name" ] || [ $left -le 0 ]; then continue; fi
   study=(python3 -m benchrun study "$name" --gpu "$gpu" "${site[@]}" --set "training.steps=${STUDY_STEPS:-11}")
+  read -ra more <<<"${STUDY_OPTIONS:-}"
+  study+=("${more[@]}")
   echo "measure: study $name after $SECONDS s"
   timeout "$left" "${study[@]}" --concurrency "$gpus" --reuse || echo "measure: study $name is not complete" >&2
   "${study[@]}" --report --format markdown >"$out/$name.md" || true

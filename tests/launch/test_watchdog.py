@@ -16,7 +16,7 @@ from test_local_family import DEAF, left, printed, ranks
 
 from benchrun import paths
 from benchrun.frameworks.logs import DIALECTS, parse_log
-from benchrun.frameworks.registry import names
+from benchrun.frameworks.registry import framework, names
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, observe
 from benchrun.launch.rundir import RunDir
@@ -34,16 +34,16 @@ LEFT_OUT = ("04-", "05-", "18-", "19-", "20-", "21-")
 
 
 @functools.cache
-def job(framework: Any) -> Any:
+def job(name: Any) -> Any:
     """The script of the first point that runs in this framework."""
-    files = (catalogue.recipe_file(name) for name in catalogue.names(paths.RECIPES))
+    files = (catalogue.recipe_file(name) for name in catalogue.trainings())
     points = ((file, point) for file in files for point in catalogue.points(file.recipe))
-    return next(render(resolve_point(*each))["job.sh"] for each in points if each[1].framework == framework)
+    return next(render(resolve_point(*each))["job.sh"] for each in points if each[1].framework == name)
 
 
-def words(framework: str) -> list[bytes]:
+def words(name: str) -> list[bytes]:
     """What the script's watchdog looks for."""
-    (line,) = (line for line in job(framework).splitlines() if "grep -acF" in line)
+    (line,) = (line for line in job(name).splitlines() if "grep -acF" in line)
     arguments = shlex.split(line[line.index("grep -acF") :].rstrip(")"))
     return [words.encode() for option, words in itertools.pairwise(arguments) if option == "-e"]
 
@@ -56,10 +56,14 @@ def logs() -> list[Path]:
     return found
 
 
+STEPPING = [name for name in FRAMEWORKS if framework(name).workload == "training"]
+"""Frameworks that train, whose jobs have a watchdog."""
+
+
 def test_every_framework_that_launches_has_a_dialect_and_words() -> None:
-    assert set(FRAMEWORKS) <= set(DIALECTS)
-    for framework in FRAMEWORKS:
-        assert set(words(framework)) <= set(DIALECTS[framework].step_needles) | {b"elapsed time per iteration ("}
+    assert set(STEPPING) <= set(DIALECTS)
+    for name in STEPPING:
+        assert set(words(name)) <= set(DIALECTS[name].step_needles) | {b"elapsed time per iteration ("}
 
 
 @pytest.mark.parametrize("path", logs(), ids=lambda path: path.parent.name[:20] + path.name[:20])
@@ -73,7 +77,7 @@ def test_the_watchdog_sees_each_step_that_the_dialect_reads(path: Path) -> None:
 
 def test_the_log_of_each_framework_is_among_them() -> None:
     read = {parse_log(path).framework for path in logs()}
-    assert set(FRAMEWORKS) - read == {"paxml"}  # no log of it is public
+    assert set(STEPPING) - read == {"paxml"}  # no log of it is public
     assert words("paxml") == [b"steps/sec"]
 
 

@@ -95,6 +95,17 @@ def test_fsdp_cuts_all_states_and_gathers_two_layers() -> None:
     assert whole.gathered == 0 < cut.gathered < whole.weights / 8
 
 
+def test_fsdp_of_the_worker_gathers_the_output_layer_and_keeps_fp8_copies() -> None:
+    sharded = ("layout.fsdp=8", "training.fp8.param_gather=false")
+    bf16 = memory("llama3.1-8b", "H200", "bf16", 8, *sharded, framework="megatron-core")
+    fp8 = memory("llama3.1-8b", "H200", "fp8", 8, *sharded, framework="megatron-core")
+    layer, output = 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336) / 2**30, 128256 * 4096 / 2**30
+    assert bf16.gathered == pytest.approx(layer * 2 + output * 4, rel=0.01)
+    assert fp8.weights - bf16.weights == pytest.approx(32 * layer * 2, rel=0.01)
+    assert bf16.placeholders == fp8.placeholders == 0
+    assert bf16.states == pytest.approx(8.03 * 1e9 / 2**30 * 16 / 8, rel=0.01)
+
+
 def test_frozen_weights_have_neither_gradients_nor_optimizer_states() -> None:
     trained = memory("llama3-8b-sft", "H100", "bf16", 8)
     frozen = memory("llama3-8b-lora", "H100", "bf16", 8)

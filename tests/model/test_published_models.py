@@ -105,6 +105,47 @@ def test_flops_per_token_are_those_behind_published_tflops(
     assert counted / 1e9 == pytest.approx(gflop, rel=HALF_PERCENT), source
 
 
+DENSE = ("llama3.2-1b", "llama3.2-3b", "llama3.1-8b", "qwen2.5-7b", "qwen2.5-32b", "qwen3-8b", "qwen3-32b")
+"""No FLOPs are printed for these, so they follow from the card's parameters."""
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_flops_of_a_dense_model_follow_from_its_parameters(name: str) -> None:
+    """Six for each parameter but those of the input embedding, and both products of attention, three times."""
+    shape = model(name)
+    embedding = 0 if shape.tied_embeddings else shape.vocab_size * shape.hidden_size
+    attention = 12 * 4096 * shape.num_layers * shape.num_attention_heads * shape.kv_channels
+    by_hand = 6 * (shape.params_total - embedding) + attention
+    assert flops_per_token(shape, 4096).full == pytest.approx(by_hand, rel=HALF_PERCENT)
+
+
+DERIVED = {"gpt-moe-53b"}
+"""Models that nobody has published."""
+OLDER = {"gpt3-175b", "gpt3-20b", "gpt3-5b", "grok1-314b", "llama2-7b", "llama2-13b", "llama2-70b", "llama3-8b"}
+OLDER |= {
+    "llama3-70b",
+    "llama3.1-70b",
+    "llama3.1-405b",
+    "mistral-7b",
+    "mixtral-8x22b",
+    "nemotron4-15b",
+    "nemotron4-340b",
+}
+"""Held to the TFLOPS that were published with their speed (tests/compare/test_references.py)."""
+
+
+def test_every_model_is_held_to_something_published() -> None:
+    held = {case.model for case in PARAMETERS} | {name for name, *_ in FLOPS}
+    assert {path.stem for path in (paths.RECIPES / "models").glob("*.yaml")} == held | OLDER | DERIVED
+
+
+def test_experts_change_the_parameters_of_a_derived_model_and_not_its_work() -> None:
+    dense, experts = model("gpt3-5b", bias=False), model("gpt-moe-53b")
+    router = 24 * 4096 * 16
+    assert experts.params_total == dense.params_total + 15 * 24 * 2 * 4096 * 16384 + router
+    assert experts.params_active == dense.params_total + router
+
+
 def test_a_window_counts_what_it_sees() -> None:
     """Of 4 positions, a window of 2 sees 1 + 2 + 2 + 2 of the 1 + 2 + 3 + 4 that causal attention sees, up to the
     diagonal, which the halves of a square count half."""

@@ -8,6 +8,7 @@ import pytest
 from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.metrics.summary import summarise
 from benchrun.parse.records import Log
+from benchrun.parse.serving import Console
 
 MEGATRON_2020 = (
     " iteration        7/     100 | elapsed time per iteration (ms): 1234.5 | learning rate: 1.000E-04 |"
@@ -102,6 +103,40 @@ TIMER = (
     "[2024-04-04 09:10:13,619] [INFO] [timer.py:264:stop] epoch=0/micro_step=10/global_step=10,"
     " RunningAvgSamplesPerSec=15.1, CurrSamplesPerSec=16.0, MemAllocated=4.4GB, MaxMemAllocated=5.0GB"
 )
+VERL = (
+    "(TaskRunner pid=2664304) step:2 - global_seqlen/mean:186078.625 - actor/pg_loss:-0.013 - actor/grad_norm:0.227"
+    " - critic/rewards/mean:0.252 - response_length/mean:198.214 - timing_s/gen:44.684 - timing_s/old_log_prob:25.728"
+    " - timing_s/ref:25.321 - timing_s/update_actor:75.544 - timing_s/step:172.797 - timing_per_token_ms/gen:0.044"
+    " - perf/total_num_tokens:1488629.000 - perf/time_per_step:172.797 - perf/throughput:1076.864"
+)
+VERL_2024 = (
+    "\x1b[36m(main_task pid=54569)\x1b[0m step:1 - timing/gen:20.434 - timing/ref:5.367 - timing/values:5.704"
+    " - critic/kl:0.000 - timing/adv:0.058 - timing/update_critic:16.075 - critic/lr(1e-4):0.100"
+    " - timing/update_actor:20.659 - actor/pg_loss:-0.016 - actor/grad_norm:1.917 - prompt_length/mean:105.523"
+    " - prompt_length/max:199.000 - prompt_length/min:67.000"
+)
+NEMO_RL = (
+    "========================= Step 4/29687 =========================\n"
+    "  • Loss: 0.0502\n  • Avg Reward: 0.0879\n  • Mean Generation Length: 314.4863\n\n"
+    "⏱️  Timing:\n  • Total step time: 10.82s"
+)
+ALIGNER = (
+    "PPO Global Step:  20%|##        | 3/15 [06:19<25:13, 126.12s/it, rollout_time=98.5, prepare_for_inference=4.25,"
+    " generate=71, logprobs=6.5, train_time=21.5, train_rollout_size=512, train_rewards=-0.512]"
+)
+ALIGNER_DLLOGGER = (
+    'DLLL {"timestamp": "1727486904.6", "type": "LOG", "step": 2, "data": {"timers/rollout_time": 98.53,'
+    ' "timers/generate": 71.25, "timers/train_time": 21.41}}'
+)
+OPENRLHF = (
+    "INFO 08-13 19:25:45 ppo_trainer.py:547] ✨ Global step 3: {'policy_loss': -0.015, 'actor_grad_norm': 0.25,"
+    " 'reward': 0.5, 'timing/make_experience': 4.5, 'timing/ppo_train': 12.25, 'timing/broadcast': 1.5,"
+    " 'timing/generation': 23.0, 'timing/step_total': 41.25}"
+)
+TRL = (
+    'benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, "versions": {"trl": "1.16.0"}}\n'
+    'benchrun step: {"step": 3, "step_time_s": 1.25, "generation_s": 0.9, "reward": 0.4, "policy_loss": 0.015}'
+)
 
 # line, framework, step, step time in s, tokens/s/GPU, TFLOPS, loss, global batch, planned steps
 LINES = {
@@ -130,6 +165,13 @@ LINES = {
     "ms-swift": (SWIFT, "hf", 3, 62 / 3, None, None, 1.595, None, 6),
     "deepspeed-pipe": (PIPE, "deepspeed", 1, 15.988, None, None, 12.4023, None, None),
     "deepspeed-experts": (PIPE_EXPERTS, "deepspeed", 40, 0.912, None, None, 6.125, None, None),
+    "verl": (VERL, "verl", 2, 172.797, 1076.864, None, -0.013, None, None),
+    "verl-2024": (VERL_2024, "verl", 1, 68.297, None, None, -0.016, None, None),
+    "nemo-rl": (NEMO_RL, "nemo-rl", 4, 10.82, None, None, 0.0502, None, 29687),
+    "nemo-aligner": (ALIGNER, "nemo-aligner", 3, 120.0, None, None, None, None, 15),
+    "nemo-aligner-dllogger": (ALIGNER_DLLOGGER, "nemo-aligner", 3, 119.94, None, None, None, None, None),
+    "openrlhf": (OPENRLHF, "openrlhf", 3, 41.25, None, None, -0.015, None, None),
+    "trl": (TRL, "trl", 3, 1.25, None, None, 0.015, None, 30),
     "deepspeed-timer": (TIMER, "deepspeed", 10, 2.0, None, None, None, 32, None),
 }
 EACH = pytest.mark.parametrize("name", LINES)
@@ -154,7 +196,9 @@ def test_a_line_as_it_is_printed(tmp_path: Path, name: str) -> None:
 
 
 def test_every_dialect_has_a_line_here() -> None:
-    assert {line[1] for line in LINES.values()} == set(DIALECTS) - {"megatron-core"}  # the worker: tests/trainer
+    clients = {name for name, dialect in DIALECTS.items() if issubclass(dialect, Console)}  # tests/inference
+    elsewhere = {"megatron-core", *clients}  # the worker: tests/trainer
+    assert {line[1] for line in LINES.values()} == set(DIALECTS) - elsewhere
 
 
 @EACH

@@ -17,8 +17,8 @@ from benchrun.predict.prediction import predict, scaled
 from benchrun.predict.work import work
 from benchrun.predict.workload import Number, Workload, architectures
 
-DENSE = ("llama3-8b", "llama3-70b", "llama3.1-405b", "nemotron4-15b", "nemotron4-340b", "gpt3-175b")
-EXPERTS = ("mixtral-8x7b", "grok1-314b", "qwen3-30b-a3b", "deepseek-v3-671b")
+DENSE = ("llama3-8b", "llama3-70b", "llama3.1-405b", "nemotron4-340b", "gpt3-175b", "nemotronh-56b")
+EXPERTS = ("mixtral-8x7b", "grok1-314b", "qwen3-30b-a3b", "deepseek-v3-671b", "gpt-oss-120b", "nemotron-3-super")
 SPEEDS = ("peak_bf16_tflops", "peak_fp8_tflops", "memory_gb_per_s", "nvlink_gb_per_s", "nic_gb_per_s")
 NUMBERS: tuple[Number, ...] = ("bf16", "fp8", "fp8_current")
 two, four, eight = (st.sampled_from([2**n for n in range(limit + 1)]) for limit in (1, 2, 3))
@@ -87,6 +87,24 @@ def test_more_work_never_shortens_a_step(load: Workload) -> None:
     deep = replace(load, model=deeper)
     once, twice = (total(seconds(work(each), chosen(each, constants.fitted()))) for each in (load, deep))
     assert twice >= once * (1 - 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(loads())
+def test_recomputing_and_offloading_never_shorten_the_physics_of_a_step(load: Workload) -> None:
+    once = total(seconds(work(load), chosen(load, constants.fitted())))
+    for more in (replace(load, recompute="full"), replace(load, offloaded_bytes=1e9)):
+        assert total(seconds(work(more), chosen(more, constants.fitted()))) >= once * (1 - 1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(loads(), st.sampled_from(["tp_overlap", "hooked"]))
+def test_hidden_communication_and_fewer_hooks_never_slow_a_step(load: Workload, what: str) -> None:
+    one, other = (
+        total(seconds(work(each), chosen(each, constants.fitted())))
+        for each in (replace(load, **{what: True}), replace(load, **{what: False}))
+    )
+    assert one <= other * (1 + 1e-9) if what == "tp_overlap" else one >= other * (1 - 1e-9)
 
 
 def test_no_measured_step_is_near_its_flops_at_the_peak() -> None:

@@ -2,9 +2,11 @@
 
 import csv
 import io
+from pathlib import Path
 
 import pytest
 
+from benchrun.cli import main
 from benchrun.predict.prediction import predicted_rows
 
 GOOD = {
@@ -46,13 +48,81 @@ def test_an_empty_sequence_length_is_the_recipes(task: str, length: str) -> None
     assert [length in reason and reason.startswith("line 2: ") for reason in reasons] == [True]
 
 
-def test_without_a_recipe_the_sequence_length_is_needed() -> None:
-    rows, reasons = table({**GOOD, "model": "mpt-7b", "seq_len": ""})
+def test_without_a_recipe_it_is_that_of_published_rows() -> None:
+    rows, reasons = table({**GOOD, "model": "mpt-7b", "seq_len": ""}, {**GOOD, "model": "mpt-7b", "seq_len": "2048"})
+    assert rows[0]["predicted_s"] == rows[1]["predicted_s"] != ""
+    assert len(reasons) == 1 and "2048" in reasons[0]
+
+
+def test_where_nobody_tells_the_sequence_length_is_needed() -> None:
+    rows, reasons = table({**GOOD, "model": "nobody", "seq_len": ""})
     assert rows[0]["predicted_s"] == ""
-    assert reasons == ["line 2: seq_len is empty"]
+    assert len(reasons) == 1
+
+
+def test_an_unknown_model_is_a_gpt_of_its_parameters_and_layers() -> None:
+    columns = [*GOOD, "params_b", "layers"]
+    text, out, reasons = io.StringIO(), io.StringIO(), list[str]()
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    sizes = [("gpt3-175b", "", ""), ("nobody", "175", "96"), ("nobody", "175", ""), ("nobody", "350", "96")]
+    rows = [dict(zip(("model", "params_b", "layers"), size, strict=True)) for size in sizes]
+    writer.writerows({**GOOD, "num_gpus": "64", "tp": "8", "pp": "8", **row} for row in rows)
+    assert predicted_rows(io.StringIO(text.getvalue()), out, reasons.append) == 1
+    known, alike, unknown, larger = (row["predicted_s"] for row in csv.DictReader(io.StringIO(out.getvalue())))
+    assert float(alike) == pytest.approx(float(known), rel=0.15)
+    assert unknown == ""
+    assert float(larger) > 1.7 * float(alike)
 
 
 @pytest.mark.parametrize(("column", "value"), [("tp", "3"), ("tp", "16"), ("tp", "1.5"), ("seq_len", "100.5")])
 def test_a_layout_that_divides_nothing_is_not_predicted(column: str, value: str) -> None:
     rows, _ = table({**GOOD, column: value})
     assert rows[0]["predicted_s"] == ""
+
+
+def single(**changes: str) -> tuple[dict[str, str], list[str]]:
+    columns = [*GOOD, "task", "layers", "notes", "source_id"]
+    text, out, reasons = io.StringIO(), io.StringIO(), list[str]()
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerow({**GOOD, **changes})
+    predicted_rows(io.StringIO(text.getvalue()), out, reasons.append)
+    return next(csv.DictReader(io.StringIO(out.getvalue()))), reasons
+
+
+@pytest.mark.parametrize("layers", ["0", "-4", "1.5", "1e30", "nan", "x"])
+def test_layers_are_a_whole_number(layers: str) -> None:
+    row, reasons = single(layers=layers)
+    assert (row["predicted_s"], len(reasons)) == ("", 1)
+    assert "layers" in reasons[0]
+
+
+def test_fewer_layers_take_less_time() -> None:
+    whole, half = (float(single(layers=layers)[0]["predicted_s"]) for layers in ("32", "16"))
+    assert 0.4 * whole < half < 0.7 * whole
+    published, noted = ({"layers": "16", "source_id": "dgxc", "notes": notes} for notes in ("", "proxy"))
+    assert float(single(**published)[0]["predicted_s"]) > 1.4 * float(single(**noted)[0]["predicted_s"])
+
+
+@pytest.mark.parametrize("task", ["grpo", "llama-ppo", "inference", "offline"])
+def test_only_a_training_step_is_predicted(task: str) -> None:
+    row, reasons = single(task=task)
+    assert (row["predicted_s"], len(reasons)) == ("", 1)
+
+
+@pytest.mark.parametrize("model", ["deepseek-v3", "qwen3-32b", "llama3.2-1b", "nemotron-h-56b"])
+def test_a_model_of_the_suite_is_known_by_its_own_name(model: str) -> None:
+    row, reasons = single(model=model, num_gpus="64")
+    assert float(row["low_s"]) <= float(row["predicted_s"]) <= float(row["high_s"])
+    assert not reasons
+
+
+@pytest.mark.parametrize("other", [["llama3.1-8b"], ["--num-gpus", "8"], ["--calibrate", "run"], ["--gpu", "H100"]])
+def test_a_table_goes_with_no_option_that_it_would_ignore(other: list[str], tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text(",".join(GOOD) + "\n")
+    for given, code in (([], 0), (other, 2)):
+        with pytest.raises(SystemExit) as ended:
+            main(["predict", "--csv", str(table), *given])
+        assert ended.value.code == code

@@ -18,7 +18,7 @@ from benchrun.recipe.yamlfile import load
 from benchrun.vocabulary import dimensions
 
 ASKED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
-RECIPES = catalogue.names(paths.RECIPES)
+RECIPES = catalogue.trainings()
 LARGE = [name for name in RECIPES if not name.startswith("tiny-")]
 # Parameters of the models, as NeMo's configurations and the published model cards have them.
 PARAMETERS = {
@@ -41,6 +41,7 @@ PARAMETERS = {
     "nemotron4-340b": 341_029_195_776,
     # Held to what their makers published in tests/model/test_published_models.py.
     "deepseek-v3": 682_636_472_320,
+    "gpt-moe-53b": 53_370_298_368,
     "gpt-oss-120b": 116_829_152_064,
     "gpt-oss-20b": 20_914_756_416,
     "kimi-k2": 1_026_408_209_408,
@@ -85,6 +86,8 @@ def test_every_point_resolves_and_its_numbers_fit_together(name: str) -> None:
         assert (spec.num_nodes - 1) * spec.cluster.gpus_per_node < spec.num_gpus
         whole = file.recipe.model
         assert spec.proxy == (spec.model.params_total < whole.params_total)
+        counts = [each for each in spec.reduced if each.name.endswith(("num_layers", "num_experts", "vocab_size"))]
+        assert all(each.size <= each.whole for each in counts), "a proxy with more than the model has"
         assert (spec.model.hidden_size, spec.model.ffn_hidden_size) == (whole.hidden_size, whole.ffn_hidden_size)
         assert (spec.source is None) != (spec.derived is None) or point.gpu == "CPU"
 

@@ -58,4 +58,4 @@ def test_a_name_that_is_none_is_refused_with_the_closest() -> None:
 
 def test_names_are_those_for_which_a_condition_holds() -> None:
     assert names() == sorted(FRAMEWORKS)
-    assert names(lambda each: each.own_worker) == ["hf", "megatron-core"]
+    assert names(lambda each: each.own_worker) == ["hf", "megatron-core", "trl"]

@@ -75,7 +75,7 @@ def test_what_a_framework_can_run_is_not_refused(
 @pytest.mark.parametrize(
     ("framework", "overrides", "model", "said"),
     [
-        ("megatron-core", (FSDP,), DENSE, "benchrun supports megatron-core without FSDP: fsdp (64) must be 1"),
+        ("megatron-core", ("layout.fsdp=8",), DENSE, "fsdp (8) must be 1 or dp * cp (64)"),
         ("hf", (*TP, "training.tp_comm_overlap=true"), DENSE, "hf has no userbuffers"),
         ("megatron-lm", (FSDP,), DENSE, "benchrun supports megatron-lm without FSDP"),
         ("megatron-lm", ("training.tp_comm_overlap=true",), DENSE, "tp_comm_overlap needs tp (1) > 1"),
@@ -118,6 +118,14 @@ def test_what_it_cannot_run_is_refused_with_the_reason(
     with pytest.raises(UserError) as error:
         resolved(tmp_path, framework, *overrides, model=model)
     assert said in str(error.value)
+
+
+def test_maxtext_takes_micro_batches_in_bf16_alone(tmp_path: Path) -> None:
+    """Both of its releases assert one micro-batch in FP8."""
+    assert resolved(tmp_path, "maxtext", FSDP, "mbs=1").num_microbatches == 2
+    assert resolved(tmp_path, "maxtext", FSDP, precision="fp8").num_microbatches == 1
+    with pytest.raises(UserError, match="accumulates no gradients in FP8"):
+        resolved(tmp_path, "maxtext", FSDP, "mbs=1", precision="fp8")
 
 
 @pytest.mark.parametrize(("framework", "task"), [("nemo1", "lora"), ("nemo1", "sft"), ("maxtext", "sft")])

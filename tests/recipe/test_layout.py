@@ -17,6 +17,8 @@ from benchrun.recipe.select import Request, select
 LLAMA = ("llama3.1-8b", "H100", "bf16", 64)
 LLAMA_405B = ("llama3.1-405b", "H100", "bf16", 1024)
 MIXTRAL = ("mixtral-8x7b", "H100", "bf16", 64)
+SINKHORN = ("gpt-moe-53b", "H100", "bf16", 64)
+LLAMA_4 = ("llama4-scout", "H100", "bf16", 1)
 MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
 
 
@@ -51,6 +53,13 @@ MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
         (MIXTRAL, ["model.moe.topk=9"], ["topk (9) must be at most num_experts (8)"]),
         (MIXTRAL, ["gbs=288"], ["gbs (288) must be a multiple of mbs * dp * pp (1 * 16 * 4 = 64)", "256 or 320"]),
         (MIXTRAL, ["layout.pp=16", "layout.vp=1"], ["ep * etp * pp", "ep could be 4"]),
+        (SINKHORN, ["model.moe.aux_loss_coeff=0.01"], ["has no loss", "aux_loss_coeff (0.01) must be 0"]),
+        (SINKHORN, ["model.moe.topk=2"], ["one expert, as in BASE layers", "topk (2) must be 1"]),
+        (SINKHORN, ["model.moe.force_balance=true"], ["force_balance must be false"]),
+        (SINKHORN, ["model.moe.capacity_factor=1"], ["moe.capacity_factor (1.0): it must be null"]),
+        (SINKHORN, ["model.moe.sigmoid=true"], ["moe.sigmoid (true): it must be false"]),
+        (SINKHORN, ["model.moe.balance=none"], ["topk (1) must be 2 or more"]),
+        (LLAMA_4, ["model.num_layers=6"], ["num_layers (6) must be a multiple of 4"]),
         (MAXTEXT, ["layout.fsdp=96"], ["must be a multiple of fsdp (96)", "64 or 128"]),
         (MAXTEXT, ["layout.pp=4"], ["fsdp (128) excludes a pipeline"]),
         (LLAMA, ["layout.account_for_embedding_and_loss=true"], ["pp is 1, so it must be false"]),
@@ -129,7 +138,6 @@ class TestFp8:
         return str(error.value)
 
     def test_a_cpu_has_none(self, tmp_path: Path) -> None:
-        from benchrun import paths
 
         path = tmp_path / "mine.yaml"
         text = (paths.RECIPES / "tiny-llama.yaml").read_text()
@@ -152,8 +160,26 @@ class TestSlowLinks:
         assert "tp 4 spans nodes of 2" in slow_links(resolve(Request(*point, overrides=off)))
         assert slow_links(resolve(Request(*point))) is None
 
-    @pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
+    @pytest.mark.parametrize("name", catalogue.trainings())
     def test_no_shipped_point_has_it(self, name: str) -> None:
         joined = {"H100": 8, "H200": 8, "GH200": 1, "B200": 8, "B300": 8, "GB200": 72, "GB300": 72, "CPU": 8}
         wide = [row for row in listed(name) if row["tp"] > joined[row["gpu"]]]
         assert wide == []
+
+
+@pytest.mark.parametrize("degree", ["tp", "pp", "cp", "vp", "ep", "etp", "fsdp"])
+def test_a_degree_is_a_number(degree: str) -> None:
+    name, gpu, precision, num_gpus = LLAMA
+    with pytest.raises(UserError, match="number of ranks"):
+        resolve(Request(name, gpu=gpu, precision=precision, num_gpus=num_gpus, overrides=(f"layout.{degree}=true",)))
+
+
+def test_only_frameworks_of_the_same_workload_are_advised() -> None:
+    name, gpu, precision, num_gpus = LLAMA
+    request = Request(
+        name, gpu=gpu, precision=precision, num_gpus=num_gpus, framework="megatron-lm", overrides=("layout.fsdp=8",)
+    )
+    with pytest.raises(UserError) as raised:
+        resolve(request)
+    assert "megatron-core" in str(raised.value)
+    assert not any(other in str(raised.value) for other in ("vllm", "nemo-rl", "trtllm"))

@@ -58,7 +58,8 @@ def test_profiled_steps_follow_the_measured_ones(name: str, tool: str, profiled:
 
 
 def test_every_framework_has_a_profiler_and_without_one_nothing_changes() -> None:
-    assert [name for name, each in FRAMEWORKS.items() if not each.profilers] == []
+    trained = {name: each for name, each in FRAMEWORKS.items() if each.workload == "training"}
+    assert [name for name, each in trained.items() if not each.profilers] == []
     for name in POINTS:
         plain = point(name, "profile.steps=7", "profile.ranks=[0, 1]")
         assert (plain.profiler, plain.profiled_steps) == ("none", None)

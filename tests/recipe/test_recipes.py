@@ -48,6 +48,8 @@ def test_every_shipped_cluster_and_suite_is_legal() -> None:
             spec = resolved(point)
             # Nemotron-4 340B was published on as few as 128 GPUs, which it fills; Mixtral fills 8 H200 on purpose, and
             # one layer of Llama 3.1 405B an H100.
+            if spec.workload != "training":
+                continue
             assert warning(spec) is None or spec.recipe in ("nemotron4-340b", "mixtral-8x7b", "llama3.1-405b")
 
 

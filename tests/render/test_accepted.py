@@ -184,7 +184,7 @@ def test_megatron_lm_has_a_flag_for_each_of_deepseeks_parts(tmp_path: Path) -> N
     [
         ("deepseek", "nemo1", "multi-head latent attention"),
         ("hybrid", "megatron-lm", "Mamba-2"),
-        ("gpt-oss", "megatron-core", "attention sinks"),
+        ("hybrid", "megatron-core", "Mamba-2"),
         ("llama4", "nemo2", "layers without rotary positions"),
         ("qwen", "maxtext", "norms of queries and keys"),
     ],

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import paths
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
 from benchrun.render import render
 
 # Every --flag that megatron/training/arguments.py adds at the tag core_v0.13.0.
 FLAGS = set((Path(__file__).parent / "megatron_lm_core_v0.13.0_flags.txt").read_text().split())
-FILES = [catalogue.recipe_file(name) for name in catalogue.names(paths.RECIPES)]
+FILES = [catalogue.recipe_file(name) for name in catalogue.trainings()]
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if "megatron-lm" in f.recipe.frameworks], ids=lambda file: file.name)

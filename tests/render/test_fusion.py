@@ -93,7 +93,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
     def values(kind: Any, framework: Any, *more: Any) -> Any:
         run = spec(tmp_path, kind, framework, *MORE.get(kind, SPREAD), *more, precision="bf16")
         if framework == "megatron-core":
-            monkeypatch.setattr(worker, "TransformerConfig", dict)  # as on a GPU: here its kernels are missing
+            fields = {"__dataclass_fields__": worker.TransformerConfig.__dataclass_fields__}
+            stand_in = type("Keywords", (dict,), fields)  # as on a GPU: here its kernels are missing
+            monkeypatch.setattr(worker, "TransformerConfig", stand_in)
             return worker.transformer_config(run)
         files = render(run)
         if framework == "megatron-lm":

@@ -47,6 +47,6 @@ def scaling_study(kept: list[RunData]) -> ReportModel:
 @pytest.fixture(scope="session")
 def study_page(kept: list[RunData]) -> str:
     """The page of a study whose runs are kept."""
-    study = kept_study("num-workers", load_measured())
+    study, _ = kept_study("num-workers", load_measured())
     names = {name for point in study.points for name in point.runs}
     return study_html(study, app.report_on([run for run in kept if run.result.run_id in names]))

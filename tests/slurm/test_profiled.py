@@ -71,5 +71,6 @@ def test_a_rank_without_nsys_ends_the_job_before_it_trains(user: Any) -> None:
     words = [f"--set={text}" for text in sets]
     run = user.call("launch", *point, "--cluster", "slurm-cpu", "--profile", "nsys", *words).stdout.strip()
     row = user.wait(run, 120)
-    assert (row["state"], row["exit_code"]) == ("failed", 127), row
+    # A rank that starts late is ended by the failure of the first one: 143.
+    assert row["state"] == "failed" and row["exit_code"] in (127, 143), row
     assert "finds no nsys on its PATH" in (user.runs / run / "stderr.log").read_text()

@@ -160,3 +160,16 @@ def test_measured_layouts_of_one_node() -> None:
     assert median(losses) <= 0.02
     assert np.quantile(losses, 0.9) <= 0.1
     assert median(shares) <= 0.3
+
+
+def test_a_machine_of_unknown_speed_is_searched_too() -> None:
+    tuning = app.plan_tuning(app.Request("tiny-llama", num_gpus=2, precision="fp32"), {"mbs": [1, 2]}, 8)
+    assert tuning.stands_in
+    # A thousand times as slow as predicted: the first measurements correct the others as a whole.
+    trials: list[Trial] = []
+    while jobs := tuning.search.next(trials):
+        times = [1000 * tuning.search.predicted_s[job.layout] for job in jobs]
+        trials += [Trial(job.layout, job.steps, 60.0, step_s) for job, step_s in zip(jobs, times, strict=True)]
+    assert tuning.search.best(trials) == 0
+    medians, _ = tuning.search.expected(trials)
+    np.testing.assert_allclose(medians, 1000 * np.array(tuning.search.predicted_s), rtol=0.1)

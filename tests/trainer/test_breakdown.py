@@ -1,5 +1,6 @@
 """Where a step's time goes: kernels by name, overlaps counted once. tests/cli/test_whole_way.py profiles a step."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from benchrun.recipe.select import Request  # noqa: E402
 from benchrun.trainer import breakdown  # noqa: E402
 from benchrun.trainer.breakdown import is_kernel, kind, split  # noqa: E402
 from benchrun.trainer.data import order  # noqa: E402
+from benchrun.trainer.host import HostClock  # noqa: E402
 
 NAMES = {
     # As profilers name them: H200, torch 2.11, cuDNN 9, transformer-engine 2.11, NCCL 2.28; and torch on a CPU.
@@ -90,10 +92,13 @@ def test_a_profiler_that_saw_no_kernel_leaves_no_breakdown(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.profiler, "profile", BlindProfiler)
+    spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=("training.breakdown=true",)))
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    host = HostClock(spec)
     try:
-        breakdown.measure(resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=("training.breakdown=true",))), int)
+        breakdown.measure(spec, int, host)
     finally:
+        gc.callbacks.remove(host._collected)
         torch.distributed.destroy_process_group()
     assert list(tmp_path.iterdir()) == []
     assert "no breakdown, the profiler saw no kernel" in capsys.readouterr().out

@@ -53,7 +53,8 @@ def test_a_group_is_cut_into_pieces_that_keep_its_order_and_its_rates(monkeypatc
 @pytest.fixture
 def configured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Recipe -> arguments of TransformerConfig in BF16 on eight GPUs; without GPUs the class itself refuses some."""
-    monkeypatch.setattr(build, "TransformerConfig", dict)
+    fields = {"__dataclass_fields__": build.TransformerConfig.__dataclass_fields__}
+    monkeypatch.setattr(build, "TransformerConfig", type("Keywords", (dict,), fields))
 
     def arguments(recipe: str, *overrides: str) -> dict[str, Any]:
         values: dict[str, Any] = build.transformer_config(

@@ -57,6 +57,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 MOMENTS: dict[str, Any] = {"precision_aware": True, "exp_avg": "bf16", "exp_avg_sq": "bf16"}
+ALONE: dict[str, Any] = {"distributed_optimizer": False, "overlap_param_gather": False}
 PRECISIONS: tuple[Precision, ...] = ("bf16", "fp8")
 Wanted = tuple[str, Precision, dict[str, Any], dict[str, Any]]
 """Family, precision, training, layout."""
@@ -78,12 +79,25 @@ RUNS: dict[str, Wanted] = {
     "graphs-fp8": ("llama", "fp8", {"cuda_graphs": "layers"}, {}),
     "again-fp8": ("llama", "fp8", {"recompute": {"granularity": "selective", "modules": ["mlp"]}}, {}),
     "all-again-fp8": ("llama", "fp8", {"recompute": {"granularity": "full", "method": "uniform", "num_layers": 1}}, {}),
+    "swiglu-bf16": ("llama", "bf16", {"swiglu": "transformer_engine"}, {}),
+    "swiglu-fp8": ("llama", "fp8", {"swiglu": "transformer_engine"}, {}),
+    "late-bf16": ("llama", "bf16", {"late_loss_scale": True}, {}),
+    "late-fp8": ("gpt3", "fp8", {"late_loss_scale": True}, {}),
+    "fast-fp8": ("llama", "fp8", {"fp8": {"fast_gradients": True}}, {}),
+    "lora-bf16": ("lora", "bf16", ALONE, {}),
+    "lora-fp8": ("lora", "fp8", ALONE, {}),
+    "lora-graphs-bf16": ("lora", "bf16", {**ALONE, "cuda_graphs": "layers"}, {}),
+    "lora-graphs-fp8": ("lora", "fp8", {**ALONE, "cuda_graphs": "layers"}, {}),
+    "lora-late-fp8": ("lora", "fp8", {**ALONE, "late_loss_scale": True}, {}),
     "half-bf16": ("llama", "bf16", {"optimizer": {**MOMENTS, "main_params": "fp16"}}, {}),
 }
 SPLIT: dict[str, Any] = {"tp": 2, "sequence_parallel": True}
 LAYOUTS: dict[str, Wanted] = {
     "dp2-fp8": ("llama", "fp8", {}, {}),
     "dp2-aware-fp8": ("llama", "fp8", {"optimizer": MOMENTS}, {}),
+    "fsdp2": ("llama", "bf16", {}, {"fsdp": 2}),
+    "fsdp2-mixtral": ("mixtral", "bf16", {}, {"fsdp": 2}),
+    "fsdp2-fp8": ("llama", "fp8", {"fp8": {"param_gather": False}}, {"fsdp": 2}),
     "tp2": ("llama", "bf16", {}, SPLIT),
     "tp2-fp8": ("llama", "fp8", {}, SPLIT),
     "tp2-overlap-fp8": ("llama", "fp8", {"tp_comm_overlap": True}, SPLIT),
@@ -113,7 +127,7 @@ def spec(
     dp = gpus // (spread.tp * spread.pp * spread.cp)
     spec = TrainingSpec(
         recipe=family,
-        task="pretrain",
+        task="lora" if family == "lora" else "pretrain",
         proxy=False,
         framework="megatron-core",
         image=None,
@@ -126,7 +140,7 @@ def spec(
         gbs=8,
         dp=dp,
         num_microbatches=4 // dp,
-        model=ModelShape(**{**SHAPE, **layers, **FAMILIES[family]}),
+        model=ModelShape(**{**SHAPE, **layers, **FAMILIES.get(family, {})}),
         layout=spread,
         training=Training(steps=8, lr=1e-3, min_lr=1e-4, **training),
         data=Data(),
@@ -246,6 +260,35 @@ def test_graphs_and_recompute_change_nothing_but_speed(
     assert losses == pytest.approx(runs["llama-" + name.rpartition("-")[2]].result()[0], rel=0.01)
     assert (used["graphed_modules"] > 0) == name.startswith("graphs")
     assert used["recompute"] == again
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_adapters_in_graphs_train_the_same(runs: dict[str, Future[Run]], precision: str) -> None:
+    losses, used = runs[f"lora-graphs-{precision}"].result()
+    expected, plain = runs[f"lora-{precision}"].result()
+    assert losses == pytest.approx(expected, rel=0.003)
+    assert losses[-1] < losses[0]
+    assert used["graphed_modules"] > plain["graphed_modules"] == 0
+    assert used["trained_parameters"] == plain["trained_parameters"]
+
+
+@pytest.mark.parametrize(
+    ("name", "same", "used"),
+    [
+        ("swiglu-bf16", "llama-bf16", {"swiglu": "transformer_engine"}),
+        ("swiglu-fp8", "llama-fp8", {"swiglu": "transformer_engine"}),
+        ("late-bf16", "llama-bf16", {"late_loss_scale": True}),
+        ("late-fp8", "gpt3-fp8", {"late_loss_scale": True}),
+        ("lora-late-fp8", "lora-fp8", {"late_loss_scale": True}),
+        ("fast-fp8", "llama-fp8", {}),
+    ],
+)
+def test_other_kernels_train_the_same(runs: dict[str, Future[Run]], name: str, same: str, used: dict[str, Any]) -> None:
+    losses, facts = runs[name].result()
+    expected, without = runs[same].result()
+    assert losses == pytest.approx(expected, rel=0.02)
+    assert {key: facts[key] for key in used} == used
+    assert all(without[key] != value for key, value in used.items())
 
 
 @pytest.mark.parametrize(

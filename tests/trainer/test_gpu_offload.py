@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ if not torch.cuda.is_available():
 from benchrun.recipe.resolve import resolve  # noqa: E402
 from benchrun.recipe.select import Request  # noqa: E402
 from benchrun.trainer import offload  # noqa: E402
+from benchrun.trainer.clock import StepClock  # noqa: E402
 
 pytestmark = pytest.mark.train
 LAYERS, WIDTH, TOKENS = 8, 1024, 16384
@@ -69,3 +71,22 @@ def test_the_worker_gives_the_same_losses_with_transformer_engine(tmp_path: Path
     (plain, whole), (offloaded, smaller) = curves
     assert offloaded == pytest.approx(plain, rel=1e-4)
     assert smaller < whole
+
+
+def test_copies_are_no_wait_for_other_ranks() -> None:
+    """The step waits for them on its own stream, as it waits for what FSDP communicates on others."""
+    layout, training = SimpleNamespace(cp=1), SimpleNamespace(tp_comm_overlap=False, cuda_graphs="none")
+    clock = StepClock(SimpleNamespace(gpu="H100", num_gpus=2, layout=layout, training=training), streams=True)
+    layers = [torch.nn.Linear(WIDTH, WIDTH, bias=False, device="cuda") for _ in range(LAYERS)]
+    offload.install(layers, gpu=True)
+    other = torch.cuda.Stream()
+    with clock:
+        for number in (1, 2):
+            clock.start()
+            trained(layers)
+            if number == 2:  # what FSDP does
+                torch.cuda.current_stream().wait_stream(other)
+            clock.end_step(number)
+        torch.cuda.synchronize()
+        waits = [len(calls) // 2 for *_, calls in clock._unread]
+    assert waits == [0, 1]

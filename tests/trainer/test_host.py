@@ -38,6 +38,7 @@ def clock() -> Iterator[HostClock]:
 def test_a_wait_for_data_counts_in_its_own_step(clock: HostClock) -> None:
     assert list(clock.timed(slow(14, at=5, seconds=0.2))) == list(range(14))  # two more than the steps have
     assert len(clock._data) == 3
+    assert clock.waited_for_data_s == pytest.approx(sum(clock._data), abs=0.1)
     assert clock._data[1] >= 0.2
     assert max(clock._data[0], clock._data[2]) < 0.1
 
@@ -60,6 +61,16 @@ def test_micro_batches_that_are_fetched_together_are_one_wait(clock: HostClock) 
     assert [clock.fetch(fetch) for _ in range(4)] == [[1, 2]] * 4
     assert len(clock._data) == 3
     assert min(clock._data) >= 0.05
+
+
+def test_waits_of_profiled_steps_are_in_the_sum_alone(clock: HostClock) -> None:
+    one = clock.timed(slow(14, at=13, seconds=0.2))
+    for _ in range(12):
+        next(one)
+    before = clock.waited_for_data_s
+    assert list(one) == [12, 13]
+    assert clock.waited_for_data_s - before >= 0.2
+    assert sum(clock._data) < 0.2
 
 
 def test_garbage_counts_in_the_step_in_which_it_is_collected(clock: HostClock) -> None:

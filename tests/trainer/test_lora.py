@@ -50,6 +50,15 @@ def test_two_ranks_train_the_same(tmp_path: Path) -> None:
     assert together == pytest.approx(alone, rel=2e-6)
 
 
+def test_layers_that_are_computed_again_train_the_same(tmp_path: Path) -> None:
+    """Nothing before the first layer is trained, and yet it has a backward pass."""
+    again = spec_for(1, "training.recompute={granularity: full, method: uniform, num_layers: 1}")
+    recomputed, facts = trained(tmp_path / "again", again)
+    stored, _ = trained(tmp_path / "stored", spec_for(1))
+    assert recomputed == stored
+    assert facts["recompute"] == {"full": 2}
+
+
 def test_the_first_loss_is_that_of_the_weights(tmp_path: Path) -> None:
     """The first step of a run without adapters: theirs add nothing yet."""
     dimensions = spec_for(1).model
@@ -72,7 +81,6 @@ def test_in_bf16_the_loss_falls_too(tmp_path: Path) -> None:
     ("override", "named"),
     [
         ("training.lora.target_modules=[q_proj]", "linear_qkv"),
-        ("training.recompute={granularity: full, method: uniform, num_layers: 1}", "selective"),
         ("training.offload_activations=true", "offload_activations"),
     ],
 )

@@ -28,6 +28,15 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "deepseek": ("tiny-mixtral", (*MLA, f"model.moe={DEEPSEEK_EXPERTS}", "model.mtp_layers=1")),
     "llama4": ("tiny-mixtral", ("model.no_rope_every=4", "model.qk_norm=l2", f"model.moe={LLAMA_4_EXPERTS}")),
     "window": ("tiny-llama", ("model.window={size: 16, full_every: 2}",)),
+    "yarn": ("tiny-llama", (f"model.rope_scaling={YARN}",)),
+    "sinks": ("tiny-llama", ("model.attention_sinks=true",)),
+    "gpt-oss": (
+        "tiny-mixtral",
+        (
+            *("model.attention_sinks=true", "model.window={size: 16, full_every: 2}", f"model.rope_scaling={YARN}"),
+            *("model.activation=clamped-swiglu", "model.bias=true"),
+        ),
+    ),
     "llama3.2": (
         "tiny-llama",
         ("model.tied_embeddings=true", "model.rope_scaling={kind: llama3, factor: 32, original_positions: 8192}"),
@@ -62,6 +71,10 @@ LAYOUTS: list[tuple[str, dict[str, Any]]] = [
     ("deepseek", {"pp": 2, "stages": "Ett|ttmL"}),
     ("llama4", {"ep": 2}),
     ("window", {"cp": 2}),
+    ("yarn", {"cp": 2}),
+    ("sinks", {"tp": 2, "sequence_parallel": True}),
+    ("sinks", {"cp": 2}),
+    ("gpt-oss", {"ep": 2}),
 ]
 
 
@@ -75,6 +88,38 @@ def test_a_layout_changes_nothing(
     assert norms == pytest.approx(alone(family)[1], abs=2e-3)
 
 
+def test_a_sink_takes_attention_away(alone: Callable[[str], Curve], tmp_path: Path) -> None:
+    """A sink of zero is one more key with the score 0: already the first loss differs."""
+    whole, _ = curve(tmp_path, spec_for("tiny-llama", 1))
+    assert alone("sinks")[0][0] != pytest.approx(whole[0], rel=1e-5)
+
+
 def test_a_window_changes_the_loss(alone: Callable[[str], Curve], tmp_path: Path) -> None:
     whole, _ = curve(tmp_path, spec_for("tiny-llama", 1))
     assert alone("window")[0] != pytest.approx(whole, rel=1e-4)
+
+
+def test_attention_with_sinks_is_softmax_with_one_more_term() -> None:
+    """Against the definition: exp(score) / (exp(sink) + sum of exp(scores)) of the keys before."""
+    torch = pytest.importorskip("torch")
+    from types import SimpleNamespace
+
+    from benchrun.trainer.layers import Attention
+
+    config = SimpleNamespace(
+        context_parallel_size=1, window_size=None, window_attn_skip_freq=None, softmax_type="learnable",
+        num_attention_heads=4, tensor_model_parallel_size=1, params_dtype=torch.float64,
+    )  # fmt: skip
+    attention = Attention(config, 1, None, "self")
+    torch.manual_seed(1)
+    query, key, value = (torch.randn(6, 2, heads, 8, dtype=torch.float64) for heads in (4, 2, 2))
+    with torch.no_grad():
+        attention.softmax_offset.copy_(torch.tensor([-1.0, 0.0, 1.0, 3.0]))
+    scores = torch.einsum("qbhw,kbhw->bhqk", query, key.repeat_interleave(2, 2)) / 8**0.5
+    weights = scores.exp().tril()
+    weights = weights / (weights.sum(-1, keepdim=True) + attention.softmax_offset.exp().view(1, -1, 1, 1))
+    expected = torch.einsum("bhqk,kbhw->qbhw", weights, value.repeat_interleave(2, 2)).reshape(6, 2, -1)
+    out = attention(query, key, value)
+    torch.testing.assert_close(out, expected)
+    out.sum().backward()
+    assert attention.softmax_offset.grad.abs().min() > 0

@@ -4,6 +4,7 @@ Each case is a real training of a few steps through torchrun, held to the one-pr
 """
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -92,7 +94,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Curve]:
         ("tiny-llama", 2, {}, ()),
         ("tiny-llama", 2, {}, ("training.distributed_optimizer=false", "training.overlap_param_gather=false")),
         ("tiny-llama", 4, {"tp": 2, "pp": 2}, ()),
+        ("tiny-llama", 2, {"fsdp": 2}, ()),
+        ("tiny-llama", 4, {"fsdp": 2, "tp": 2, "sequence_parallel": True}, ()),
+        ("tiny-llama", 2, {"fsdp": 2, "cp": 2}, ()),
         ("tiny-llama", 1, {}, ("training.recompute={granularity: full, method: uniform, num_layers: 1}",)),
+        ("tiny-mixtral", 2, {"fsdp": 2}, ("training.recompute={granularity: full, method: uniform, num_layers: 1}",)),
         ("tiny-mixtral", 2, {"ep": 2}, ()),
         ("tiny-mixtral", 2, {"tp": 2, "etp": 2, "sequence_parallel": True}, ()),
         ("tiny-mixtral", 4, {"pp": 2, "ep": 2}, ()),
@@ -101,8 +107,19 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Curve]:
         ("tiny-mixtral", 4, {"tp": 2, "ep": 2, "etp": 2, "sequence_parallel": True}, ()),
     ],
     ids=[
-        *("tp2-sp", "cp2", "pp2-vp2", "dp2", "dp2-plain-optimizer", "tp2-pp2", "recompute"),
-        *("ep2", "etp2", "pp2-ep2", "tp2-ep2", "ep2-etp2"),
+        *("tp2-sp", "cp2", "pp2-vp2", "dp2", "dp2-plain-optimizer", "tp2-pp2"),
+        *(
+            "fsdp2",
+            "fsdp2-tp2-sp",
+            "fsdp2-cp2",
+            "recompute",
+            "fsdp2-moe",
+            "ep2",
+            "etp2",
+            "pp2-ep2",
+            "tp2-ep2",
+            "ep2-etp2",
+        ),
     ],
 )
 def test_a_layout_changes_nothing_but_speed(
@@ -137,6 +154,38 @@ def test_other_families_learn_and_split_as_well(
     assert losses == pytest.approx(expected_losses, rel=TOLERANCE["tiny-llama"])
     assert norms == pytest.approx(expected_norms, abs=2e-3)
     assert losses[-1] < losses[0] - 0.2
+
+
+def test_every_weight_is_sharded_and_the_update_is_that_of_whole_weights(tmp_path: Path) -> None:
+    facts = []
+    for name, layout in (("whole", {}), ("sharded", {"fsdp": 2})):
+        (tmp_path / name).mkdir()
+        result = run(tmp_path / name, spec_for("tiny-llama", 2, precision="bf16", **layout))
+        assert result.returncode == 0, result.stderr[-3000:]
+        facts.append(json.loads(re.findall(r"benchrun in use: (.*)", result.stdout)[0]))
+    whole, sharded = facts
+    assert (whole["sharded_weights"], sharded["sharded_weights"]) == (0, sum(sharded["weights"].values()))
+    assert sharded["weights"] == whole["weights"]
+    assert sharded["optimizer_states"]["exp_avg"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("layout", "overrides", "named"),
+    [
+        ({"fsdp": 2}, (), "must be 1 or dp * cp (4)"),
+        ({"fsdp": 4}, ("training.overlap_grad_reduce=false",), "overlap_grad_reduce"),
+        ({"fsdp": 4}, ("training.grad_reduce_in_fp32=true",), "grad_reduce_in_fp32"),
+        ({"fsdp": 4}, ("training.offload_activations=true",), "offload_activations"),
+        ({"fsdp": 4}, ("model.tied_embeddings=true",), "ties"),
+        ({"fsdp": 2, "pp": 2}, (), "excludes a pipeline"),
+        ({"fsdp": 4}, ("training.optimizer.precision_aware=true",), "precision_aware"),
+    ],
+)
+def test_what_fsdp_excludes_is_refused(layout: dict[str, int], overrides: tuple[str, ...], named: str) -> None:
+    stated = [f"layout.{name}={size}" for name, size in {"tp": 1, "pp": 1, "cp": 1, **layout}.items()]
+    with pytest.raises(UserError) as error:
+        resolve(Request("tiny-llama", "CPU", "fp32", 4, overrides=(*SMALL, *stated, *overrides)))
+    assert named in str(error.value)
 
 
 def test_bf16_is_near_fp32_and_not_the_same(tmp_path: Path, alone: Callable[..., Curve]) -> None:

@@ -51,7 +51,7 @@ def train(spec: TrainingSpec) -> None:
     trainer.host.keep()
     one_more = trainer.after_training(profiling.steps_made(spec) + spec.training.breakdown)
     profiling.profile(spec, one_more)
-    breakdown.measure(spec, one_more)
+    breakdown.measure(spec, one_more, trainer.host)
 
 
 def _arguments(spec: TrainingSpec) -> Any:
@@ -105,10 +105,11 @@ class _Trainer(Trainer):
 
     def after_training(self, steps: int) -> Callable[[], None]:
         """A function that makes one of ``steps`` more steps, to be profiled."""
-        batches = iter(self._loader(steps) if steps else ())
+        batches, count = iter(self._loader(steps) if steps else ()), self.spec.num_microbatches
 
         def step() -> None:
-            losses = [self.training_step(self.model, batch) for batch in islice(batches, self.spec.num_microbatches)]
+            fetched = self.host.fetch(lambda: list(islice(batches, count)))
+            losses = [self.training_step(self.model, batch) for batch in fetched]
             self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
             self.optimizer.step()
             self.model.zero_grad()

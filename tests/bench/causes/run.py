@@ -3,15 +3,15 @@
     python tests/bench/causes/run.py [NAME...] [--folder DIR]                   # on CPUs
     python tests/bench/causes/run.py [NAME...] --where gpu --gpu H100           # on a machine with two GPUs
 
-causes.csv has the causes and the names that are right for each (column `right`; empty: no fault may be named). Each run
-is explained with all that it has, without its trace, and from log, telemetry and breakdown alone (with the ceilings,
-because no table lists the speed of CPUs); the last lines say how many first causes are right. The exit code is 1 where
-fewer than 9 of 10 are right with all of it, or 6 of 10 from the last, or a healthy run has a fault.
+causes.csv has the causes and the names that are right for each (column `right`; empty: no fault may be named). A run is
+explained with all that it has, without its trace, and from log, telemetry and breakdown alone (with the ceilings, as no
+table lists the speed of CPUs); a healthy one from every set of its records. The last lines say how many first causes
+are right. The exit code is 1 where fewer than 9 of 10 are right with all of it, or 6 of 10 from log, telemetry and
+breakdown, or a healthy run has a fault.
 """
 
 import argparse
 import csv
-import json
 import os
 import shutil
 import subprocess
@@ -19,11 +19,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchrun import app  # noqa: E402
+
 WORKER = ["--framework=megatron-core", "--num-gpus=2"]
 POINTS = {
     "cpu": ["tiny-llama", "--gpu=CPU", "--precision=fp32", *WORKER, "--cluster=local", "--set=gbs=16"],
@@ -77,13 +82,7 @@ def made(case: Case, point: list[str], folder: Path) -> Path:
 
 def explained(run: Path) -> dict[str, Any]:
     """What `benchrun explain --json` prints of a run."""
-    command = [sys.executable, "-m", "benchrun", "explain", str(run), "--json"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
-    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise SystemExit(f"{run}: {result.stderr}")
-    document: dict[str, Any] = json.loads(result.stdout)
-    return document
+    return app.explain_run(app.open_run(str(run))).model_dump(mode="json")
 
 
 def right(case: Case, document: dict[str, Any]) -> bool:
@@ -133,7 +132,7 @@ def main() -> int:
             (run,) = (spec.parent for spec in (folder / case.name / "runs").glob("*/spec.json"))
         else:
             run = made(case, point, folder)
-        for way, left_out in WAYS.items():
+        for way, left_out in (WAYS if case.right else dict(every_set(run))).items():
             if way == TRACED and not (run / "profile").is_dir():
                 continue
             document = explained(_without(run, folder / case.name / "without", left_out) if left_out else run)
@@ -141,11 +140,12 @@ def main() -> int:
             if case.right:
                 answers.setdefault(way, []).append(well)
             healthy &= well or bool(case.right)
-            sys.stdout.write(f"{'right' if well else 'WRONG'}  {case.name} {way}: {shown(document)}\n")
+            if case.right or not well or not left_out:
+                sys.stdout.write(f"{'right' if well else 'WRONG'}  {case.name} {way}: {shown(document)}\n")
             sys.stdout.flush()
     for way, each in answers.items():
         sys.stdout.write(f"{sum(each)} of {len(each)} right {way}\n")
-    enough = (sum(each) >= (ENOUGH[given.where] if way == ALONE else 0.9) * len(each) for way, each in answers.items())
+    enough = (sum(each) >= ENOUGH.get(way, 0.9) * len(each) for way, each in answers.items())
     return 0 if healthy and all(enough) else 1
 
 
@@ -156,8 +156,18 @@ WAYS: dict[str, tuple[str, ...]] = {
     ALONE: ("profile", "fingerprint.json", "ranks.json", "host.json"),
 }
 """What a run is explained from -> what is left out of its directory."""
-ENOUGH = {"gpu": 0.6, "cpu": 0.5}
-"""Share of right answers from log, telemetry and breakdown alone; 0.9 for the others. A CPU's breakdown has no gaps."""
+ENOUGH = {ALONE: 0.6}
+"""Share of right answers; 0.9 for the others."""
+RECORDS = ("ranks.json", "host.json", "breakdown.json", "ceilings.json", "telemetry", "profile", "fingerprint.json")
+"""What a run may hold beside its log."""
+
+
+def every_set(run: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each set of the run's records: its name, and what is left out for it."""
+    held = [name for name in RECORDS if (run / name).exists()]
+    for left_out in chain.from_iterable(combinations(held, count) for count in range(len(held) + 1)):
+        words = f"without {', '.join(left_out)}" if left_out else f"from its log and every set of {', '.join(held)}"
+        yield words, left_out
 
 
 def _without(run: Path, folder: Path, left_out: tuple[str, ...]) -> Path:

@@ -1,4 +1,4 @@
-"""On PYTHONPATH: an import of a package in names.txt succeeds and gives objects that do nothing.
+"""On PYTHONPATH: an import of a package in names.txt, installed or not, gives objects that do nothing.
 
 The frameworks import these packages at their start; a benchmark's training never calls them. A call of one returns
 another such object, so that decorators and base classes of that origin load.
@@ -30,6 +30,12 @@ class Nothing:
         if name.startswith("__"):
             raise AttributeError(name)
         return Nothing(f"{self.__name__}.{name}")
+
+    def __enter__(self) -> "Nothing":
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        """What was raised goes on."""
 
     def __getitem__(self, key: Any) -> "Nothing":
         return self
@@ -76,4 +82,4 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Nothing is executed."""
 
 
-sys.meta_path.append(Finder())
+sys.meta_path.insert(0, Finder())

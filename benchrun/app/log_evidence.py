@@ -1,0 +1,183 @@
+"""Why the steps of a log take as long as they do: of a log alone, of any framework, and what the caller states."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchrun import hardware
+from benchrun.app.measurement import NOTHING, read_logs, rows_of, setting, summarise_log, unused_options
+from benchrun.app.traces import fingerprint_of_steps
+from benchrun.errors import UserError
+from benchrun.explain.evidence import Evidence
+from benchrun.explain.explanation import explain
+from benchrun.explain.foreign import foreign_trace
+from benchrun.explain.model import Explanation
+from benchrun.launch.rundir import unpacked
+from benchrun.metrics.model import Measurement, Summary, Window
+from benchrun.metrics.setting import Setting, stated
+from benchrun.metrics.statistics import Floats
+from benchrun.model.layout import Layout
+from benchrun.parse import Log
+from benchrun.spec.cluster import Cluster
+from benchrun.spec.profile import Profile
+from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.training import Training
+
+SAVING = (b"saving checkpoint", b"successfully saved checkpoint", b"Saving model checkpoint", b"checkpoint saved")
+"""What frameworks print when they write a checkpoint."""
+OPTIONS = {"model": "--recipe", "gpu": "--gpu", "precision": "--precision", "num_gpus": "--num-gpus"}
+OPTIONS |= {"seq_length": "--seq-length", "gbs": "--gbs"}
+"""What the work of a step follows from, by the option that states it where the log does not."""
+SIZES = ("tp", "pp", "cp", "vp", "ep")
+
+
+def explain_log(
+    file: Path,
+    given: Setting = NOTHING,
+    recipe: str | None = None,
+    framework: str | None = None,
+    warmup: int | None = None,
+    traces: Sequence[Path] = (),
+) -> tuple[Explanation, str | None]:
+    """Where the time of a step in the log ``file`` goes, and why its numbers cannot be relied on; None where they can.
+
+    ``given`` and ``recipe`` complete what the log states, ``traces`` are those of its job. UserError for a file without
+    steps or without their times, for one of several logs, and for a trace that is not of the job.
+    """
+    logs, _ = read_logs([file], framework)
+    if len(logs) != 1:
+        raise UserError(f"holds {len(logs)} logs", where=str(file), hint="name one file per run")
+    given = setting(recipe, given)
+    context = stated(logs[0], given)
+    summary = summarise_log(logs[0], context, [file], warmup)
+    return explain(_evidence(file, logs[0], given, context, summary, traces)), _unreliable(summary)
+
+
+def _evidence(
+    file: Path, log: Log, given: Setting, context: Setting, summary: Summary, traces: Sequence[Path]
+) -> Evidence:
+    """What the log and the traces hold; ``context`` is what the log states, completed by what is ``given``."""
+    times, steps = steps_of(log, context, summary.window)
+    if not len(times):
+        raise UserError(_no_times(log, summary, context), where=str(file))
+    fingerprint = fingerprint_of_steps(traces) if traces else None
+    spec = _spec(log, context, ranks=len(fingerprint.ranks) if fingerprint else 1)
+    own = Evidence(
+        name=str(file),
+        spec=spec,
+        times=times,
+        steps=steps,
+        steadiness=summary.steadiness,
+        fingerprint=fingerprint,
+        saves=saves([file]),
+        resolution_s=resolution_s(summary, steps),
+        notes=(*_unused(log, given), *_notes(log, context, summary)),
+        log_alone=True,
+        work_known=not any(name != "gpu" for name in _missing(context)),
+    )
+    if fingerprint and (why := foreign_trace(fingerprint, own)):
+        raise UserError(f"the trace is not of {file}: {why}", where=", ".join(map(str, traces)))
+    return own
+
+
+def steps_of(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Floats]:
+    """Times and numbers of the measured steps."""
+    rows = rows_of(log, given)
+    if window is None:
+        return rows.step_time_s[:0], rows.step_time_s[:0]
+    inside = (rows.step >= window.first_step) & (rows.step <= window.last_step)
+    rows = rows.chosen(inside & ~rows.impossible & (rows.step_time_s > 0))
+    return rows.step_time_s, rows.step.astype("float64")
+
+
+def resolution_s(numbers: Measurement, steps: Floats) -> float:
+    """Of the clock that gave the times of ``steps``: a whole second, divided by the steps that a row stands for."""
+    if any(problem.kind == "coarse_clock" for problem in numbers.problems):
+        return 1.0
+    if not numbers.whole_seconds:
+        return 0.0
+    return 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 1.0
+
+
+def saves(files: Sequence[Path]) -> bool:
+    """Whether some of these logs mentions that a checkpoint was written."""
+    return any(word in text for file in files for text in [unpacked(file)] for word in SAVING)
+
+
+def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
+    """What is stated of the run. Fields that nobody stated are absent, but for what `_notes` says is assumed."""
+    facts, gpu = log.facts, hardware.gpu(context.gpu or "")
+    num_gpus = context.num_gpus or ranks
+    sizes = {name: size for name in SIZES if (size := getattr(facts, name))}
+    layout = Layout(**sizes, sequence_parallel=sizes.get("tp", 1) > 1)
+    dp = max(num_gpus // (layout.tp * layout.pp * layout.cp), 1)
+    mbs = facts.mbs or 1
+    fields: dict[str, Any] = {
+        "framework": log.framework,
+        "task": context.task,
+        "gpu": context.gpu or "",
+        "precision": context.precision,
+        "num_gpus": num_gpus,
+        "model": context.model,
+        "seq_length": context.seq_length,
+        "gbs": context.gbs,
+        "mbs": mbs,
+        "layout": layout,
+        "dp": dp,
+        "num_microbatches": max((context.gbs or 1) // (mbs * dp), 1),
+        "training": Training(),
+        "profile": Profile(),
+        "cluster": Cluster.model_construct(gpus_per_node=gpu.gpus_per_node if gpu else num_gpus),
+    }
+    return TrainingSpec.model_construct(**{name: value for name, value in fields.items() if value is not None})
+
+
+def _missing(context: Setting) -> list[str]:
+    """Fields that neither log nor caller states."""
+    return [name for name in OPTIONS if not getattr(context, name)]
+
+
+def _unused(log: Log, given: Setting) -> Iterator[str]:
+    """What the caller states and the log contradicts."""
+    options = {name: getattr(given, name) for name in OPTIONS if name != "model"}
+    for name, (value, own) in unused_options(log, options).items():
+        yield f"{OPTIONS[name]} {value} is not used: the log states {own}"
+
+
+def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
+    """What the log does not state, with the option that does; what is assumed."""
+    if lacking := _missing(context):
+        names = ", ".join(name.replace("num_gpus", "number of GPUs").replace("_", " ") for name in lacking)
+        options = ", ".join(OPTIONS[name] for name in lacking)
+        yield f"the log does not state {names}: with {options} the work at the GPU's peak would be separated"
+    elif hardware.gpu(context.gpu or "") is None and context.gpu != "CPU":
+        yield f"the peak of {context.gpu} is not listed, so that the work at the peak is not separated"
+    if not any(getattr(log.facts, name) for name in SIZES):
+        yield "the log does not state the layout: data-parallel ranks are assumed, which have no pipeline bubble"
+    elif not log.facts.mbs:
+        yield "the log does not state the micro-batch: 1 is assumed"
+    if summary.only_average:
+        yield "the log gives one time for all steps: a time of each would show slow ones"
+
+
+def _no_times(log: Log, summary: Summary, context: Setting) -> str:
+    """Why no step of a log has a time."""
+    if not summary.num_steps:
+        return "no step of any known framework"
+    rates = rows_of(log, context).tokens_per_s_per_gpu
+    lacking = [name for name in ("seq_length", "gbs", "num_gpus") if not getattr(context, name)]
+    if lacking and (rates > 0).any():
+        options = ", ".join(OPTIONS[name] for name in lacking)
+        return f"its steps have no time; from their rates it follows with {options}"
+    return "its measured steps have no time"
+
+
+def _unreliable(summary: Summary) -> str | None:
+    """Why `parse` ends with 4 for the same log."""
+    if summary.fatal:
+        return f"{summary.fatal.kind}: {summary.fatal.detail}"
+    if summary.complete is False:
+        return f"the last of {summary.planned_steps} planned steps was not reached"
+    return None

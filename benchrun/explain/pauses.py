@@ -1,0 +1,82 @@
+"""Steps that are far slower than the others: pauses of the job, or of the machine."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchrun.explain import waits
+from benchrun.explain.advice import fault
+from benchrun.explain.evidence import Evidence
+from benchrun.explain.model import Cause
+from benchrun.metrics.statistics import Floats, robust_deviation
+
+HALF = 0.5
+OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
+"""A step is slow beyond the noise if it is above the typical one by these deviations and this share of it."""
+FEWEST = 2
+"""Slow steps that are no accident."""
+PAUSE = 5
+"""Times the typical step: a single step that takes so much longer had a pause."""
+WHOLE_STEP = 1.0
+"""Of the typical step: on CPUs a pause is longer. Other processes share their cores, caches and memory: steps of
+healthy runs took up to 2.4 times the typical one on a busy machine."""
+
+
+def slow_steps(run: Evidence) -> Iterator[Cause]:
+    """At most one fault: what all steps would save, were they as the typical one.
+
+    A pause of the machine is none. On CPUs it is the machine's unless something shows that the job made it: a rank was
+    longer in its own code, and had a core, or the pauses have a fixed distance.
+    """
+    typical = float(np.median(run.times))
+    excess, again = run.times - typical, _comes_back(run)
+    limit = max(OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical, run.resolution_s)
+    if not run.on_gpu:
+        limit = max(limit, WHOLE_STEP * typical)
+        again = again if again > WHOLE_STEP * typical else 0.0
+    slow = (excess > limit) & ~_queued(run, excess)
+    if not run.on_gpu and not again:
+        slow &= _computed(run, excess)
+    if slow.sum() >= FEWEST or excess[slow].max(initial=0.0) > PAUSE * typical:
+        numbers = ", ".join(str(int(step)) for step in run.steps[slow][:5])
+        longest = f"the longest took {run.times.max():.3g} s"
+        evidence = f"{slow.sum()} of {len(excess)} steps are slow (steps {numbers}), {longest}"
+        yield _of_pauses(run, float(np.sum(excess[slow])) / len(excess), evidence)
+    elif again and run.steadiness and run.steadiness.period:
+        yield _of_pauses(run, again / run.steadiness.period, run.steadiness.detail)
+
+
+def _comes_back(run: Evidence) -> float:
+    """By how many seconds the steps at a fixed distance are slower; 0 where none are."""
+    return (run.steadiness.periodic_excess_s if run.steadiness and run.steadiness.period else None) or 0.0
+
+
+def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
+    garbage = waits.garbage(run)
+    if garbage is not None and garbage.seconds > HALF * seconds:
+        return fault("host", seconds, f"{evidence}; {garbage.evidence}")
+    return fault("checkpoint" if run.saves else "jitter", seconds, evidence)
+
+
+def _queued(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
+    """The steps whose excess is for the most part the wait of some rank for a core of its node, which others use."""
+    waited = np.zeros(len(run.times))
+    for rank in run.hosts.ranks if run.hosts else ():
+        numbered = dict(enumerate(rank.queued_s, run.hosts.first_step if run.hosts else 1))
+        usual = float(np.median(rank.queued_s)) if rank.queued_s else 0.0
+        waited = np.maximum(waited, [numbered.get(int(step), usual) - usual for step in run.steps])
+    return waited > HALF * excess
+
+
+def _computed(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
+    """The steps whose excess is for the most part a rank's own: out of collectives, whose threads wait for cores too.
+
+    None where waits for a core were not counted, because such a wait is in that time.
+    """
+    longer = np.zeros(len(run.times))
+    for rank in run.ranks.ranks if run.ranks and run.cores_counted else ():
+        numbered = dict(zip(run.ranks.steps if run.ranks else (), rank.compute_time_s, strict=True))
+        usual = float(np.median(rank.compute_time_s)) if rank.compute_time_s else 0.0
+        longer = np.maximum(longer, [numbered.get(int(step), usual) - usual for step in run.steps])
+    return longer > HALF * excess

@@ -1,0 +1,87 @@
+"""verl: one line a step, behind Ray's prefix, perhaps in colours.
+
+    (TaskRunner pid=2664304) step:2 - critic/rewards/mean:0.252 - timing_s/gen:44.684 - ... - perf/throughput:1076.864
+
+``timing_s/step`` holds a validation (``testing``) and a checkpoint too. Before 2025 times are called ``timing/gen``, a
+step has no total, and the numbers begin at 0: then the step is the sum of its stages, which follow one another.
+``perf/throughput`` is the step's tokens per second and GPU. Source: verl-project/verl
+verl/trainer/ppo/metric_utils.py, verl/utils/logger/aggregate_logger.py; logs of eric-haibin-lin/verl-data.
+"""
+
+import re
+
+from benchrun.frameworks.dialects.rollouts import Rollouts, first, total
+from benchrun.parse.dialect import count, number, positive
+from benchrun.parse.lines import Line
+from benchrun.parse.rows import Step
+
+_STEP = re.compile(r"(?:^|\s)step:\s?(\d{1,15}) - ")
+_PAIR = re.compile(r"([A-Za-z_][^\s:]{0,160}):\s?(\S{1,40})(?= - |\s*$)")
+_ENOUGH = re.compile(r"-?\d+\.\d{3,}")
+"""The last value of a line may be cut: with three decimals, as most releases print, what is missing is small."""
+_NUMPY = re.compile(r"np\.\w{1,16}\(([^()]{1,40})\)")
+_STAGES = ("gen", "reward", "old_log_prob", "ref", "values", "adv", "update_critic", "update_actor", "update_weights")
+"""The stages of a step, which follow one another."""
+_OTHER = {"testing": "a validation", "save_checkpoint": "a checkpoint"}
+
+
+class Verl(Rollouts):
+    """verl since 2024."""
+
+    name = "verl"
+    step_needles = (b" - timing_s/", b" - timing/")
+    fact_needles = (b"Total training steps: ", b"Total steps: ", b"'total_training_steps': ")
+    fact_groups = (re.compile(r"Total (?:training )?steps: (?P<planned_steps>\d{1,15})\b"),)
+
+    def read(self, line: Line) -> None:
+        """A step, or the number of planned ones."""
+        head = _STEP.search(line.text)
+        if head is None:
+            self.read_facts(line.text)
+        elif line.terminated:  # the last value of a line may be cut
+            self._step(line, head)
+
+    def _step(self, line: Line, head: re.Match[str]) -> None:
+        text = _NUMPY.sub(r"\1", line.text)
+        pairs = _PAIR.findall(text[head.start() :])
+        values = dict(pairs if pairs and _ENOUGH.fullmatch(pairs[-1][1]) else pairs[:-1])
+        prefix = "timing_s/" if any(name.startswith("timing_s/") for name in values) else "timing/"
+        times = {name[len(prefix) :]: value for name, value in values.items() if name.startswith(prefix)}
+        step, time_s = count(head[1]), first(times, "step") or positive(values.get("perf/time_per_step"))
+        if step is None or not times:
+            return
+        if step == 0 and not len(self.rows):
+            self.first_number = 0
+        other = [words for name, words in _OTHER.items() if positive(times.get(name))]
+        if prefix == "timing/" and "prompt_length/mean" in values:  # these lines have no total, and end so
+            time_s = total(times, *_STAGES)
+        if time_s is None:
+            return
+        rate, tokens = positive(values.get("perf/throughput")), positive(values.get("perf/total_num_tokens"))
+        num_gpus = (round(tokens / time_s / rate) if tokens and rate else 0) or None
+        self.facts.num_gpus = num_gpus or self.facts.num_gpus
+        row = Step(
+            step,
+            time_s,
+            line.number,
+            loss=number(values.get("actor/pg_loss")),
+            grad_norm=number(values.get("actor/grad_norm")),
+            tokens_per_s_per_gpu=rate,
+        )
+        stages = {
+            "generation_s": first(times, "gen", "gen_sequences", "generate_sequences"),
+            "training_s": total(times, "update_critic", "update_actor"),
+            "logprob_s": total(times, "old_log_prob", "ref"),
+            "weight_sync_s": first(times, "update_weights", "sync_rollout_weights", "reshard"),
+        }
+        rates = {
+            f"{name[:-2]}_tokens_per_s_per_gpu": tokens / time / num_gpus
+            for name, time in stages.items()
+            if time and tokens and num_gpus and name != "weight_sync_s"
+        }
+        sizes = {
+            "tokens": tokens,
+            "reward": number(values.get("critic/rewards/mean")),
+            "response_tokens": positive(values.get("response_length/mean")),
+        }
+        self.add_step(row, stages | rates | sizes, " and ".join(other))

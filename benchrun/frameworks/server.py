@@ -1,0 +1,88 @@
+"""Base of the frameworks that serve a model: what they can run, and which loads give a number."""
+
+from collections.abc import Iterator
+
+from benchrun import hardware
+from benchrun.frameworks.base import Framework, ImageFamily
+from benchrun.spec.inference import InferenceSpec
+
+BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5625}
+"""Of a weight; NVFP4 has a scale of one byte for 16 values."""
+GIB = 2**30
+MOST_WEIGHTS = 0.95
+"""Share of a GPU's memory above which weights leave no room for keys and values."""
+
+
+class Server(Framework):
+    """One server on one node, and its benchmark client beside it."""
+
+    workload = "inference"
+    serves = True
+    tasks = frozenset({"serve"})
+    precisions = frozenset({"bf16", "fp8"})
+    options_of_server: tuple[str, ...] = ("prefix_cache", "kv_cache", "max_num_batched_tokens", "stream_interval")
+    """Inputs of a server that it applies, besides those that every one does."""
+    goodput = True
+    """Whether its client counts requests within the limits."""
+    step_lines = ("Benchmark duration (s):",)
+
+    def refusals(self, spec: InferenceSpec) -> Iterator[str]:
+        """Rules of the layout, of the load and of the weights."""
+        yield from self._layout(spec)
+        yield from self._load(spec)
+        yield from self._options(spec)
+        yield from self._weights(spec)
+
+    def _layout(self, spec: InferenceSpec) -> Iterator[str]:
+        ranks, model = spec.tp * spec.pp * spec.dp, spec.model
+        if ranks != spec.num_gpus:
+            yield f"tp * pp * dp ({spec.tp} * {spec.pp} * {spec.dp} = {ranks}) must be num_gpus ({spec.num_gpus})"
+        if self.serves and spec.num_nodes > 1:
+            most = spec.cluster.gpus_per_node
+            yield f"benchrun starts {self.name} on one node: num_gpus ({spec.num_gpus}) must be at most {most}"
+        if spec.ep not in (1, spec.tp * spec.dp):
+            yield f"ep ({spec.ep}) must be 1 or tp * dp ({spec.tp * spec.dp})"
+        if spec.ep > 1 and (model.moe is None or model.moe.num_experts % spec.ep):
+            what = "the model has no experts" if model.moe is None else f"num_experts ({model.moe.num_experts})"
+            rule = "ep must be 1" if model.moe is None else f"must be a multiple of ep ({spec.ep})"
+            yield f"{what}: {rule}" if model.moe is None else f"{what} {rule}"
+        if model.num_attention_heads % spec.tp:
+            yield f"num_attention_heads ({model.num_attention_heads}) must be a multiple of tp ({spec.tp})"
+        if model.num_layers < spec.pp:
+            yield f"pp ({spec.pp}) must be at most num_layers ({model.num_layers})"
+
+    def _load(self, spec: InferenceSpec) -> Iterator[str]:
+        if self.serves and spec.concurrency is None and spec.request_rate is None:
+            yield "without concurrency and request_rate all requests wait in a queue at once: state one of them"
+        if spec.concurrency is not None and spec.num_prompts < 2 * spec.concurrency:
+            least = 2 * spec.concurrency
+            reason = "with fewer the server never works in a steady state"
+            yield f"num_prompts ({spec.num_prompts}) must be at least twice concurrency, {least}: {reason}"
+        if spec.shortest * spec.output_tokens < 1 or spec.shortest * spec.input_tokens < 1:
+            yield f"shortest ({spec.shortest:g}) times the tokens must be at least 1"
+        if spec.goodput and not self.goodput:
+            yield f"the client of {self.name} counts no goodput: slo_ttft_ms, slo_tpot_ms and slo_e2el_ms must be null"
+
+    def _options(self, spec: InferenceSpec) -> Iterator[str]:
+        for name in ("prefix_cache", "kv_cache", "max_num_batched_tokens", "stream_interval", "memory_fraction"):
+            default = type(spec).model_fields[name].default
+            if name not in (*self.options_of_server, "memory_fraction") and getattr(spec, name) != default:
+                yield f"benchrun does not support {name} with {self.name}: it must be {str(default).lower()}"
+
+    def _weights(self, spec: InferenceSpec) -> Iterator[str]:
+        if spec.checkpoint is None and not self.random_weights:
+            yield f"{self.name} needs a checkpoint: --set checkpoint=FOLDER, or its name on Hugging Face"
+        gpu = hardware.own(spec.cluster) if spec.cluster.hardware else hardware.gpu(spec.gpu)
+        if gpu is None or not spec.num_gpus:
+            return
+        replica = spec.tp * spec.pp * (spec.dp if spec.ep > 1 else 1)
+        weights_gib = spec.model.params_total * BYTES[spec.precision] / replica / GIB
+        if weights_gib > MOST_WEIGHTS * gpu.memory_gib:
+            what = f"the weights in {spec.precision} need {weights_gib:.0f} GiB of each GPU"
+            yield f"{what}, and {gpu.name} has {gpu.memory_gib:.0f} GiB, also for the cache: more tp, pp, or ep"
+
+
+VLLM_IMAGES = ImageFamily("vLLM", r"vllm")
+SGLANG_IMAGES = ImageFamily("SGLang", r"sglang|lmsysorg")
+TRTLLM_IMAGES = ImageFamily("TensorRT-LLM", r"tensorrt-?llm|trt-?llm")
+PLAIN_IMAGES = ImageFamily("transformers", r"transformers-pytorch")

@@ -1,0 +1,1 @@
+"""Post-training: GRPO by trl on a model with random weights. It runs inside the job."""

@@ -1,0 +1,140 @@
+"""A result that contradicts itself, or is damaged, gives no number, and never a traceback."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchrun.frameworks.logs import parse_logs
+from benchrun.metrics.model import Summary
+from benchrun.metrics.summary import summarise
+
+LOGS = Path(__file__).parent.parent / "logs" / "serving"
+VLLM = json.loads((LOGS / "concurrency_64_req_rate_inf_gpus_16_ctx_8_gen_8.json").read_text())
+TRTLLM = {
+    "request_info": {"num_requests": 100, "avg_input_length": 128, "avg_output_length": 128},
+    "world_info": {"tp_size": 2, "pp_size": 1},
+    "performance": {
+        "request_throughput_req_s": 86.5373,
+        "system_output_throughput_tok_s": 11076.77,
+        "system_total_throughput_tok_s": 22153.54,
+        "output_throughput_per_gpu_tok_s": 5538.385,
+        "total_latency_ms": 1155.5715,
+    },
+    "streaming_metrics": {"ttft_percentiles": {"average": 162.6706, "p99": 232.4339}},
+}
+AIPERF = {
+    "time_to_first_token": {"unit": "ms", "avg": 16.26},
+    "inter_token_latency": {"unit": "ms", "avg": 14.26},
+    "request_latency": {"unit": "s", "avg": 1.32204},
+    "output_token_throughput": {"unit": "tokens/sec", "avg": 3050.22},
+    "request_count": {"unit": "requests", "avg": 100},
+    "total_output_tokens": {"unit": "tokens", "avg": 33891},
+    "benchmark_duration": {"unit": "sec", "avg": 11.111},
+}
+COUNTS = {"num_prompts", "completed", "failed", "duration_s"}
+
+
+def read(tmp_path: Path, text: str, name: str = "result.json") -> list[Summary]:
+    file = tmp_path / name
+    file.write_text(text)
+    return [summarise(log) for log in parse_logs(file)[0]]
+
+
+def one(tmp_path: Path, document: Any) -> Summary:
+    (summary,) = read(tmp_path, json.dumps(document))
+    return summary
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"duration": 0},
+        {"duration": 0, "output_throughput": 0, "request_throughput": 0, "total_token_throughput": 0},
+        *({"duration": value} for value in (-5, float("nan"), "131", 10**400)),
+        *({"output_throughput": value} for value in (float("nan"), float("inf"), -3)),
+        {"total_token_throughput": 99999.0},
+        {"total_output_tokens": 0},
+        {"completed": 700, "request_throughput": 700 / VLLM["duration"]},
+        {"mean_e2el_ms": 13.0},
+        {"p99_ttft_ms": 1.0},
+        {"errors": ["", "timed out"]},
+    ],
+    ids=str,
+)
+def test_a_result_that_contradicts_itself_has_no_number(changes: dict[str, Any], tmp_path: Path) -> None:
+    assert one(tmp_path, VLLM).fatal is None
+    summary = one(tmp_path, {**VLLM, **changes})
+    assert summary.fatal is not None
+    assert summary.results.keys() <= COUNTS
+
+
+def test_the_number_of_gpus_must_agree_with_the_rates(tmp_path: Path) -> None:
+    assert one(tmp_path, TRTLLM).num_gpus == 2
+    for changes in (
+        {"world_info": {"tp_size": 8}},
+        {"performance": {**TRTLLM["performance"], "total_latency_ms": 1.1}},
+    ):
+        assert one(tmp_path, {**TRTLLM, **changes}).fatal.kind == "contradictory_result"
+
+
+@pytest.mark.parametrize("part", ["request_info", "world_info", "streaming_metrics"])
+@pytest.mark.parametrize("value", [True, 5, "text", [1], {"ttft_percentiles": [1]}], ids=str)
+def test_a_part_of_a_wrong_kind_is_none(part: str, value: Any, tmp_path: Path) -> None:
+    assert one(tmp_path, {**TRTLLM, part: value}).results["output_tokens_per_s"] == pytest.approx(11076.77)
+    configured = {"perf_analyzer": value, "loadgen": value}
+    assert one(tmp_path, {**AIPERF, "input_config": configured}).settings == {}
+
+
+def test_a_report_without_its_rate_has_none(tmp_path: Path) -> None:
+    performance = {**TRTLLM["performance"], "system_output_throughput_tok_s": None}
+    assert "output_tokens_per_s" not in one(tmp_path, {**TRTLLM, "performance": performance}).results
+
+
+@pytest.mark.parametrize(
+    ("unit", "value"), [("us", 16260), ("microseconds", 16260), ("seconds", 0.01626), ("ns", 16260000), ("ms", 16.26)]
+)
+def test_aiperf_states_the_unit_of_a_time(unit: str, value: float, tmp_path: Path) -> None:
+    summary = one(tmp_path, {**AIPERF, "time_to_first_token": {"unit": unit, "avg": value}})
+    assert summary.results["mean_ttft_ms"] == pytest.approx(16.26)
+
+
+def test_a_latency_in_an_unknown_unit_is_none(tmp_path: Path) -> None:
+    changed = {"time_to_first_token": {"unit": "jiffies", "avg": 3}, "benchmark_duration": {"unit": "ms", "avg": 11111}}
+    summary = one(tmp_path, {**AIPERF, **changed})
+    assert "mean_ttft_ms" not in summary.results
+    assert summary.results["duration_s"] == pytest.approx(11.111)
+
+
+def test_aiperf_names_failures_and_a_cancelled_benchmark(tmp_path: Path) -> None:
+    failed = one(tmp_path, {**AIPERF, "error_summary": [{"error_details": {"code": 500}, "count": 3}]})
+    assert (failed.fatal.kind, failed.complete) == ("failed_requests", False)
+    cancelled = one(tmp_path, {**AIPERF, "was_cancelled": True})
+    assert (cancelled.fatal.kind, cancelled.complete) == ("early_end", False)
+
+
+def test_half_a_line_is_named(tmp_path: Path) -> None:
+    whole = json.dumps(VLLM)
+    (summary,) = read(tmp_path, f"{whole}\n{whole[:400]}")
+    assert [problem.kind for problem in summary.problems] == ["truncated_file"]
+
+
+@pytest.mark.parametrize("between", ["", "\n"])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_several_documents_may_follow_one_another(between: str, indent: int | None, tmp_path: Path) -> None:
+    texts = [json.dumps({**VLLM, "max_concurrency": number}, indent=indent) for number in (64, 32)]
+    found = read(tmp_path, between.join(texts))
+    assert [summary.settings["concurrency"] for summary in found] == [64, 32]
+
+
+def test_a_comma_groups_thousands_alone(tmp_path: Path) -> None:
+    table = 'Metric,avg\nTime To First Token (ms),16.26\n"Request Latency (ms)","{}"\n'
+    (good,) = read(tmp_path, table.format("1,322.04"), "export.csv")
+    (other,) = read(tmp_path, table.format("1322,04"), "export.csv")
+    assert (good.results["mean_e2el_ms"], "mean_e2el_ms" in other.results) == (1322.04, False)
+
+
+def test_a_table_with_a_huge_cell_is_no_result(tmp_path: Path) -> None:
+    (summary,) = read(tmp_path, 'Metric,avg\n"' + "x" * 200_000 + '",3\n', "export.csv")
+    assert summary.results == {}
