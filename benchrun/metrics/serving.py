@@ -86,12 +86,13 @@ def _contradictions(served: Served) -> Iterator[Problem]:
     tokens = ("total_input_tokens", "total_output_tokens")
     counted = {"output_tokens_per_s": tokens[1:], "requests_per_s": ("completed",), "total_tokens_per_s": tokens}
     for rate, names in counted.items() if duration else ():
-        if duration and rate in values and all(name in values for name in names):
-            expected = sum(values[name] for name in names) / duration
-            if (
-                abs(values[rate] - expected)
-                > (CONTRADICTION + min(LAST_DIGIT_S / duration, 0.5)) * expected + LAST_DIGIT_S
-            ):
+        if rate in values and all(name in values for name in names):
+            count = sum(values[name] for name in names)
+            expected = count / duration
+            least = count / (duration + LAST_DIGIT_S)
+            most = count / (duration - LAST_DIGIT_S) if duration > LAST_DIGIT_S else math.inf
+            room = CONTRADICTION * expected + LAST_DIGIT_S
+            if not least - room <= values[rate] <= most + room:
                 detail = f"{rate} is {values[rate]:.4g}, but {' + '.join(names)} / duration_s is {expected:.4g}"
                 yield Problem(CONTRADICTORY, None, detail)
     of_gpu, num_gpus = values.get("output_tokens_per_s_per_gpu"), served.facts.num_gpus

@@ -107,8 +107,8 @@ def test_a_run_is_judged_by_its_load(tmp_path: Path, own_server: Any, monkeypatc
     store.mkdir()
     measured = app.judge_runs([run]).metrics
     assert measured is not None
-    rate = measured.metrics["output_tokens_per_s_per_gpu"]
-    assert rate is not None and rate > 0
+    rate = measured.metrics.get("output_tokens_per_s_per_gpu")
+    assert rate is not None and rate > 0, (measured.problems, measured.results)
     for value, settings, verdict in (
         (rate, run.spec.settings, "pass"),
         (2 * rate, run.spec.settings, "slow"),

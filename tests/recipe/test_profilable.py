@@ -1,11 +1,12 @@
 """Which runs can be profiled, by what, which steps that are, and that such a run is no repeat of another."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from benchrun import app
-from benchrun.comparison.measured import MeasuredRun, load_measured, measured_references
+from benchrun.comparison.measured import load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import FRAMEWORKS, framework
 from benchrun.recipe.resolve import resolve
@@ -148,6 +149,6 @@ def test_a_profiled_run_is_no_repeat_of_another_tool_or_none() -> None:
 def test_a_profiled_run_is_no_reference() -> None:
     run = next(run for run in load_measured() if run.metrics.step_time_s)
     profile = run.spec.profile.model_copy(update={"tool": "kineto"})
-    profiled = MeasuredRun(**{**vars(run), "spec": run.spec.model_copy(update={"profile": profile})})
+    profiled = dataclasses.replace(run, spec=run.spec.model_copy(update={"profile": profile}))
     assert len(measured_references([run])) == 1
     assert measured_references([profiled]) == ()

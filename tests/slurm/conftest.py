@@ -75,7 +75,7 @@ class User:
         """Run ``benchrun ARGS``."""
         command = [sys.executable, "-m", "benchrun", *args]
         result = subprocess.run(command, env={**self.env, **env}, capture_output=True, text=True, check=False)
-        assert not check or result.returncode == 0, result.stderr
+        assert not check or result.returncode == 0, result.stderr + result.stdout
         return result
 
     def launch(self, recipe: str, num_gpus: int, *sets: str, cluster: str = "slurm-cpu", **env: str) -> str:

@@ -21,7 +21,7 @@ exec "$@"
 
 def test_each_profiled_rank_on_each_node_leaves_its_trace(user: Any) -> None:
     pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
-    # The profiler needs more memory than the 376 MiB per CPU of the test cluster.
+    # The profiler needs more memory than the test cluster gives a CPU.
     profile = ("profile.tool=kineto", "profile.ranks=[0, 1]", "profile.steps=1")
     run = user.launch("tiny-llama", 2, "cluster.mem=3G", "cluster.gpus_per_node=1", *profile)
     row = user.wait(run, 180)
