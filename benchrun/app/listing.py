@@ -49,7 +49,7 @@ def point_rows(recipes: Sequence[str], gpu: str | None, cluster: str | None = No
     if not chosen and gpu is not None:
         chosen = [row for each in by_recipe for row in _borrowed(each, gpu, cluster)]
     if not chosen:
-        raise UserError(f"no point is for --gpu {gpu}", hint=_advice(rows, str(gpu)))
+        raise UserError(f"no point is for --gpu {gpu}", hint=_advice(rows, str(gpu), cluster))
     return chosen
 
 
@@ -66,16 +66,13 @@ def _borrowed(rows: Rows, gpu: str, cluster: str | None) -> Rows:
     return [row | {"gpu": device.name, "derived": closest, "reference": 0} for row in own]
 
 
-def _advice(rows: Rows, gpu: str) -> str:
-    """What to do for a GPU without points of its own."""
-    from benchrun import hardware
+def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:
+    """The GPUs that have points, and why ``gpu`` can borrow none of them."""
+    from benchrun.recipe.select import wanted_gpu
 
     tuned = f"there are points for {', '.join(sorted({row['gpu'] for row in rows}))}"
-    if hardware.gpu(gpu) is None:
-        return tuned
-    example = next(iter(rows))
-    options = f"--gpu {gpu} --precision {example['precision']} --num-gpus {example['num_gpus']} --cluster FILE"
-    return f"{tuned}; {gpu} takes the layout of the one closest in memory: benchrun show {example['recipe']} {options}"
+    device = wanted_gpu(gpu, cluster)
+    return f"{tuned}; {device.name} has less memory ({device.memory_gib:g} GiB), or not their precision" if device else tuned
 
 
 def _rows(recipe: str) -> Rows:

@@ -68,7 +68,7 @@ def without_nodes(spec: S, exclude: str | None) -> S:
 def _names(exclude: str) -> list[str]:
     file = Path(exclude)
     from_file = file.is_file()
-    text = read_text(file) or "" if from_file else exclude
+    text = (read_text(file) or "").removeprefix("\ufeff") if from_file else exclude
     names = [name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name]  # not at commas within brackets
     if wrong := next((name for name in names if not _is_node(name)), None):
         where = str(file) if from_file else None

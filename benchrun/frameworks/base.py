@@ -72,7 +72,7 @@ class MemoryFacts:
     micro_batches: bool = True
     """Whether a rank splits its part of the global batch."""
     moments_at_a_time: int = 0
-    """Parameters whose lower-precision moments Adam converts to FP32 at once; 0: not measured, so not counted."""
+    """Parameters of a group whose lower-precision moments Adam converts to FP32; 0: not measured, so not counted."""
     unfused_gates: bool = False
     """Without a fused kernel the MLP gates by plain operations, whose results are stored."""
     policies: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)

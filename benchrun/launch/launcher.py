@@ -167,7 +167,8 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     clock = run.clock()
     if job is None:
         over = _seconds(run.created, clock or time.time()) > GRACE_S
-        return Observation(run, None, over=over, note="the scheduler has no job with this run's directory")
+        killed = ": its launcher was probably killed before it submitted one" if over else ""
+        return Observation(run, None, over=over, note=f"the scheduler has no job with this run's directory{killed}")
     _note_change(run, job)
     done, last_line = done_of(run, job), _written(*run.logs)
     new_state = run.time_of("state")

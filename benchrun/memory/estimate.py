@@ -132,7 +132,8 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
     copies = 2 if spec.precision in LOW and not fp8_weights else 0
     gradient = 4 if spec.precision == "fp32" or training.grad_reduce_in_fp32 else 2
-    state, step = _adam(spec, states, ends / ranks, max(product.weights for product in listed.products), gradient)
+    largest_part = max(product.weights for product in listed.products) / ranks
+    state, step = _adam(spec, states, ends / ranks, largest_part, gradient)
     facts, unit, copied = framework(spec.framework).memory, layer + expert_layer, own - ends / cut
     largest = unit
     if layout.fsdp > 1 and facts.torch_fsdp:
@@ -155,7 +156,7 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
 def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gradient: int) -> tuple[int, float]:
     """Bytes per parameter that Adam keeps, and bytes that its step needs for a while.
 
-    ``states``: parameters of this rank, ``of_ends`` of them outside the layers; ``largest``: those of one matrix.
+    ``states``: parameters of this rank, ``of_ends`` of them outside the layers; ``largest``: those of one matrix on this rank.
     """
     optimizer, facts, fp8 = spec.training.optimizer, framework(spec.framework).memory, spec.training.fp8
     fp8_weights = spec.precision == "fp8" and fp8.param_gather
@@ -173,8 +174,8 @@ def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gra
         copies = 2 if fp8_weights and spec.task != "lora" else 0
         step += states * (0 if gradient == 4 else 4) + (states - of_ends) * copies
     if optimizer.precision_aware and facts.moments_at_a_time:
-        # FusedAdam.get_unscaled_state in transformer-engine 2.11 converts the moments of some weights to FP32.
-        step += 4 * moments.count(2) * min(max(facts.moments_at_a_time, largest), states)
+        # transformer-engine's FusedAdam.step makes the FP32 moments of a group before it drops those of the last one.
+        step += 4 * moments.count(2) * min(2 * max(facts.moments_at_a_time, largest), states)
     return weights + sum(moments), step
 
 

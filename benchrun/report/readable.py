@@ -9,9 +9,12 @@ from benchrun.metrics.registry import tabled
 from benchrun.report.runs import distinctions, proxy, table
 from benchrun.report.table import Table
 
-READ = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "mfu_causal_pct", "rank_spread_percent")
-"""Metrics that the table has."""
-METRICS_BY_KEY = {metric.key: metric for metric in tabled()}
+READ = (
+    *("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "mfu_causal_pct", "rank_spread_percent"),
+    *("output_tokens_per_s_per_gpu", "output_tokens_per_s_per_user", "median_ttft_ms", "median_tpot_ms"),
+)
+"""Metrics that the table has, the last ones of servers."""
+METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
 NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
 """Columns that say what a step computes."""
 
@@ -30,7 +33,7 @@ def readable(results: Sequence[RunResult]) -> Table:
                 options,
                 record["runs"],
             ),
-            *(METRICS_BY_KEY[key].text(record[key], "") or None for key in READ),
+            *(METRICS_BY_KEY[key].text(record.get(key), "") or None for key in READ),
             ": ".join(filter(None, (record["verdict"].replace("_", " "), record["limits"].replace("_", " ")))),
         )
         for point, record, options in zip(points, records, differing, strict=True)

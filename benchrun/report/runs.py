@@ -113,7 +113,7 @@ def ratio_line(ratio: Ratio) -> str:
 
 def proxy(spec: RunSpec) -> str:
     """The recipe's name, with what a proxy has less of."""
-    reduced = spec.reduced if isinstance(spec, TrainingSpec) else ()
+    reduced = getattr(spec, "reduced", ())
     return spec.recipe + (f" (proxy: {', '.join(map(str, reduced))})" if reduced else "")
 
 

@@ -46,6 +46,13 @@ def test_no_two_rows_for_readers_look_the_same(report: ReportModel) -> None:
     assert len(set(map(tuple, stated))) == len(stated)
 
 
+def test_a_server_has_its_speed_and_is_named_a_proxy(report: ReportModel) -> None:
+    (row,) = (row for row in report.readable.records() if row["point"].startswith("llama3.3-70b-inference"))
+    assert "(proxy: num_layers 4 of 80)" in row["point"]
+    assert (row["output tokens/s/GPU"], row["median TTFT ms"]) == ("272", "182.1")
+    assert row["step time s"] is None
+
+
 def test_runs_of_one_recipe_stand_together_the_oldest_first(report: ReportModel) -> None:
     recipes = [result.spec.recipe for result in report.results]
     assert recipes == sorted(recipes)
