@@ -15,6 +15,9 @@ Better = Literal["lower", "higher", "equal"]
 HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs", "settings")
 """Conditions that must agree before two numbers may be compared."""
 
+DEGREES = ("tp", "pp", "cp", "vp", "ep")
+"""How a training is split, in the order in which it is printed; data parallelism follows from these."""
+
 NO_WORK = frozenset(
     {
         *("max_position_embeddings", "rope_scaling.kind", "rope_scaling.factor", "rope_scaling.original_positions"),

@@ -72,7 +72,7 @@ def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:
 
     tuned = f"there are points for {', '.join(sorted({row['gpu'] for row in rows}))}"
     device = wanted_gpu(gpu, cluster)
-    return f"{tuned}; {device.name} has less memory ({device.memory_gib:g} GiB), or not their precision" if device else tuned
+    return f"{tuned}; {device.name} ({device.memory_gib:g} GiB) lacks their memory or precision" if device else tuned
 
 
 def _rows(recipe: str) -> Rows:

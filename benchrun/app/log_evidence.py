@@ -24,13 +24,13 @@ from benchrun.spec.cluster import Cluster
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Training
+from benchrun.vocabulary import DEGREES
 
 SAVING = (b"saving checkpoint", b"successfully saved checkpoint", b"Saving model checkpoint", b"checkpoint saved")
 """What frameworks print when they write a checkpoint."""
 OPTIONS = {"model": "--recipe", "gpu": "--gpu", "precision": "--precision", "num_gpus": "--num-gpus"}
 OPTIONS |= {"seq_length": "--seq-length", "gbs": "--gbs"}
 """What the work of a step follows from, by the option that states it where the log does not."""
-SIZES = ("tp", "pp", "cp", "vp", "ep")
 
 
 def explain_log(
@@ -83,7 +83,7 @@ def _evidence(
 
 
 def steps_of(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Floats]:
-    """Times and numbers of the measured steps."""
+    """Times in seconds and numbers of the measured steps; empty without a ``window``."""
     rows = rows_of(log, given)
     if window is None:
         return rows.step_time_s[:0], rows.step_time_s[:0]
@@ -93,7 +93,7 @@ def steps_of(log: Log, given: Setting, window: Window | None) -> tuple[Floats, F
 
 
 def resolution_s(numbers: Measurement, steps: Floats) -> float:
-    """Of the clock that gave the times of ``steps``: a whole second, divided by the steps that a row stands for."""
+    """Seconds to which times are rounded: a whole one, divided by the ``steps`` of a row; 0 for a finer clock."""
     if any(problem.kind == "coarse_clock" for problem in numbers.problems):
         return 1.0
     if not numbers.whole_seconds:
@@ -110,7 +110,7 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
     """What is stated of the run. Fields that nobody stated are absent, but for what `_notes` says is assumed."""
     facts, gpu = log.facts, hardware.gpu(context.gpu or "")
     num_gpus = context.num_gpus or ranks
-    sizes = {name: size for name in SIZES if (size := getattr(facts, name))}
+    sizes = {name: size for name in DEGREES if (size := getattr(facts, name))}
     layout = Layout(**sizes, sequence_parallel=sizes.get("tp", 1) > 1)
     dp = max(num_gpus // (layout.tp * layout.pp * layout.cp), 1)
     mbs = facts.mbs or 1
@@ -154,7 +154,7 @@ def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
         yield f"the log does not state {names}: with {options} the work at the GPU's peak would be separated"
     elif hardware.gpu(context.gpu or "") is None and context.gpu != "CPU":
         yield f"the peak of {context.gpu} is not listed, so that the work at the peak is not separated"
-    if not any(getattr(log.facts, name) for name in SIZES):
+    if not any(getattr(log.facts, name) for name in DEGREES):
         yield "the log does not state the layout: data-parallel ranks are assumed, which have no pipeline bubble"
     elif not log.facts.mbs:
         yield "the log does not state the micro-batch: 1 is assumed"

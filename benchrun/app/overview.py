@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from benchrun.app.listing import Rows, point_rows
-from benchrun.recipe.files import DEGREES
+from benchrun.vocabulary import DEGREES
 
 LAYOUT = ("recipe", "gpu", "proxy", "seq_length", "mbs", "per_gpu", *DEGREES, "settings")
 """What the points of one line of a recipe have in common."""

@@ -22,13 +22,13 @@ from benchrun.parse import Log
 from benchrun.paths import runs_dir
 from benchrun.spec.artifacts import SPEC, VERDICT
 from benchrun.spec.runspec import RunSpec
+from benchrun.vocabulary import DEGREES
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CONDITIONS = ("recipe", "task", "framework", "gpu", "num_gpus", "precision", "seq_length", "gbs", "mbs")
 """Columns of a frame before the metrics: fields of the specification, or what a log states."""
-DEGREES = ("tp", "pp", "cp", "vp", "ep", "fsdp")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Run:
         named = {name: getattr(self.spec or self.setting, name, None) for name in CONDITIONS}
         layout = getattr(self.spec, "layout", None)
         facts = self.log.facts if self.log else None
-        degrees = {name: getattr(layout or facts, name, None) for name in DEGREES}
+        degrees = {name: getattr(layout or facts, name, None) for name in (*DEGREES, "fsdp")}
         end = {"verdict": self.verdict.verdict if self.verdict else None, "ending": self.ending}
         conditions = {name: stated.get(name) if value is None else value for name, value in named.items()}
         reduced = getattr(self.spec, "reduced", None)

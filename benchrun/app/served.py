@@ -19,19 +19,18 @@ def result_conditions(log: Log, file: RecipeFile, given: Setting) -> tuple[Condi
 
     UserError where neither the log nor ``given`` states the GPU, their number, the precision or the lengths.
     """
+    if not log.served:
+        raise UserError("the log has no result of a benchmark of a server", where=log.file)
     setting = stated(log, given)
     if missing := [name for name in ("gpu", "num_gpus", "precision") if getattr(setting, name) is None]:
         options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
-        hint = None if log.served else "the log has no result of a benchmark of a server"
-        raise UserError(f"the log does not state these conditions: add {options}", where=log.file, hint=hint)
-    if not log.served or setting.gpu is None:
-        raise UserError("the log has no result of a benchmark of a server", where=log.file)
+        raise UserError(f"the log does not state these conditions: add {options}", where=log.file)
     sizes = ModelShape.model_validate((file.recipe.model_extra or {})["model"])
     facts, precision = log.facts, given.precision or setting.precision
     own = Conditions(
         recipe=file.name,
         task=file.recipe.task,
-        gpu=setting.gpu,
+        gpu=str(setting.gpu),
         num_gpus=setting.num_gpus,
         precision=precision,
         num_layers=sizes.num_layers,

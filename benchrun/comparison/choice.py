@@ -9,13 +9,14 @@ is left the fastest is the reference.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from benchrun.comparison.conditions import DEGREES, SOFT, Conditions
+from benchrun.comparison.conditions import SOFT, Conditions
 from benchrun.comparison.references import Reference, families, load_references, same_work, shipped_recipes
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.model.flops import flops_per_token
 from benchrun.spec.identity import nemo_release
+from benchrun.vocabulary import DEGREES
 
 CONVENTIONS = ("full", "causal")
 """Under these a TFLOPS or an MFU is comparable: we count by them too."""

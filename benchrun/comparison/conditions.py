@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.schema import TrainingRecipe
 from benchrun.spec.runspec import Reduction, RunSpec, TrainingSpec
-from benchrun.vocabulary import HARD, NO_WORK, Reduced, dimensions, flat, reduced, reductions
+from benchrun.vocabulary import DEGREES, HARD, NO_WORK, Reduced, dimensions, flat, reduced, reductions
 
 if TYPE_CHECKING:
     from benchrun.metrics.setting import Setting
@@ -21,7 +21,6 @@ WHOLE = "the model's own"
 """In JSON: nothing but the number of layers was reduced."""
 DEFAULTS = "the defaults"
 """In JSON: no training option differs from its default."""
-DEGREES = ("tp", "pp", "cp", "vp", "ep")
 LAYOUT = ("mbs", *DEGREES, "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These may differ and are then named: a comparison across layouts and frameworks is fair."""

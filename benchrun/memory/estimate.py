@@ -156,7 +156,7 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
 def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gradient: int) -> tuple[int, float]:
     """Bytes per parameter that Adam keeps, and bytes that its step needs for a while.
 
-    ``states``: parameters of this rank, ``of_ends`` of them outside the layers; ``largest``: those of one matrix on this rank.
+    ``states``: parameters of this rank, ``of_ends`` of them outside the layers; ``largest``: of one matrix.
     """
     optimizer, facts, fp8 = spec.training.optimizer, framework(spec.framework).memory, spec.training.fp8
     fp8_weights = spec.precision == "fp8" and fp8.param_gather

@@ -236,7 +236,9 @@ def _per_gpu(run: "Measurement", name: str) -> float | None:
     return rate / num_gpus if rate is not None and num_gpus else run.results.get(f"{name}_per_gpu")
 
 
-_served("output_tokens_per_s_per_user", "tokens/s/user", "higher", "tokens/s/user", format=".3g", comparable=False)
+_served(
+    "output_tokens_per_s_per_user", "tokens/s/user", "higher", "output tokens/s/user", format=".3g", comparable=False
+)
 _served(
     *("answered_requests_per_s", "requests/s", "higher", "requests/s", "requests_per_s"), format=".3g", comparable=False
 )

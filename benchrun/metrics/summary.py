@@ -26,6 +26,7 @@ from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confi
 from benchrun.metrics.steadiness import steadiness
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
+from benchrun.vocabulary import DEGREES
 
 COARSE_S = 10.0
 """With a clock of whole seconds a shorter row is more than 5 % uncertain: only the mean of many rows counts."""
@@ -62,7 +63,7 @@ def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = No
         seq_length=setting.seq_length,
         global_batch_size=setting.gbs,
         micro_batch_size=facts.mbs,
-        layout=_fields(facts, "tp", "pp", "cp", "vp", "ep"),
+        layout=_fields(facts, *DEGREES),
         model=setting.model.model_dump(exclude_defaults=True) if setting.model else None,
     )
 

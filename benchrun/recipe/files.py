@@ -14,9 +14,8 @@ from typing import Any
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.vocabulary import ABSENT, HARD, SETTINGS, Reduced, flat, reductions
+from benchrun.vocabulary import ABSENT, DEGREES, HARD, SETTINGS, Reduced, flat, reductions
 
-DEGREES = ("tp", "pp", "cp", "vp", "ep")
 COLUMNS = (
     *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length", "mbs", "gbs", *DEGREES),
     *("dp", "image"),

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchrun.report.table import Table
+from benchrun.vocabulary import DEGREES
 
 Rows = Sequence[dict[str, Any]]
 ONLY_IN_JSON = ("task", "image")
@@ -16,7 +17,6 @@ WIDE = {
     "gpus": ("peak_fp4_tflops", "nic_gb_per_s", "nvlink_domain", "source"),
 }
 """Keys that only --json shows, by inventory."""
-DEGREES = ("tp", "pp", "cp", "vp", "ep")
 
 
 def _gpus(listed: Sequence[str]) -> str:

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchrun.errors import UserError
+from benchrun.metrics.registry import METRICS
 from benchrun.report.figure import Figure, Series
 from benchrun.report.table import Table
 from benchrun.study.result import PointResult, StudyResult
 
 PER_USER, PER_GPU = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
-TITLES = ("output tokens/s/user", "output tokens/s/GPU")
+TITLES = (METRICS[PER_USER].title, METRICS[PER_GPU].title)
 
 
 class Load(NamedTuple):

@@ -11,13 +11,13 @@ from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.report.table import aligned
 from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.vocabulary import DEGREES
 
 Rows = Iterator[tuple[str, str]]
 BAR = 40
 """Characters of the memory bar."""
 SHOWN = 4
 """References that are listed."""
-DEGREES = ("tp", "pp", "cp", "vp", "ep", "etp", "fsdp")
 
 
 def point_view(
@@ -62,7 +62,7 @@ def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if not isinstance(spec, TrainingSpec):
         yield "nodes", nodes
         return
-    degrees = {name: getattr(spec.layout, name) for name in DEGREES}
+    degrees = {name: getattr(spec.layout, name) for name in (*DEGREES, "etp", "fsdp")}
     split = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1]
     yield "layout", ", ".join([*split, f"dp {spec.dp}"]) + f" on {nodes}"
     yield "", f"micro batch {spec.mbs}, {spec.num_microbatches} micro batches per step and rank"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchrun.comparison.checks import Check
-from benchrun.comparison.conditions import DEGREES, conditions
+from benchrun.comparison.conditions import conditions
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import RunResult
@@ -16,6 +16,7 @@ from benchrun.report.repeats import median_of, valid_values
 from benchrun.report.scaling import Ratio, ratios
 from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.vocabulary import DEGREES
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""

@@ -11,13 +11,10 @@ LATENCIES = {
     "itl": "inter-token latency",
     "e2el": "request latency",
 }
-RATES = {
-    "output_tokens_per_s_per_gpu": "output tokens/s/GPU",
-    "total_tokens_per_s_per_gpu": "in+out tokens/s/GPU",
-    "output_tokens_per_s_per_user": "output tokens/s/user",
-    "answered_requests_per_s": "requests/s",
-    "goodput_requests_per_s": "goodput requests/s",
-}
+RATES = (
+    *("output_tokens_per_s_per_gpu", "total_tokens_per_s_per_gpu", "output_tokens_per_s_per_user"),
+    *("answered_requests_per_s", "goodput_requests_per_s"),
+)
 
 
 def serving_rows(measured: Measurement) -> Iterator[tuple[str, str]]:
@@ -28,9 +25,9 @@ def serving_rows(measured: Measurement) -> Iterator[tuple[str, str]]:
         total = values.get("total_tokens_per_s")
         both = f", {total:,.1f} with the prompts" if total is not None else ""
         yield "output tokens/s", f"{values['output_tokens_per_s']:,.1f}{both}, of all GPUs"
-    for name, title in RATES.items():
-        if (value := METRICS[name].read(measured, OURS)) is not None:
-            yield title, f"{value:,.4g}" if value < 1000 else f"{value:,.1f}"
+    for rate in map(METRICS.__getitem__, RATES):
+        if (value := rate.read(measured, OURS)) is not None:
+            yield rate.title, f"{value:,.4g}" if value < 1000 else f"{value:,.1f}"
     for short, title in LATENCIES.items():
         texts = [
             f"{statistic} {value:,.4g}" if value < 1000 else f"{statistic} {value:,.0f}"

@@ -59,7 +59,6 @@ Gres = Annotated[
     str, _AS_WRITTEN, _matching(_GRES, "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200")
 ]
 Option = Annotated[str, _matching(r"^-[^\r\n\x00]*$", "an option that begins with -, e.g. --segment=8")]
-AbsolutePath = Annotated[str, _matching(_PATH, "an absolute path, e.g. /opt/megatron-lm")]
 Folders = Annotated[str, _matching(_FOLDERS, "absolute paths with ':' between them, e.g. /opt/NeMo:/opt/Megatron-LM")]
 Mount = Annotated[
     str, _matching(_MOUNT, "source:target or source:target:ro, both absolute, without ',' or another ':' in them")

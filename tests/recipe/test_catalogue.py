@@ -12,10 +12,10 @@ from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import checked
-from benchrun.recipe.files import DEGREES, listed
+from benchrun.recipe.files import listed
 from benchrun.recipe.resolve import resolve_point
 from benchrun.recipe.yamlfile import load
-from benchrun.vocabulary import dimensions
+from benchrun.vocabulary import DEGREES, dimensions
 
 ASKED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 RECIPES = catalogue.trainings()

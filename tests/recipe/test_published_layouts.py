@@ -11,8 +11,8 @@ from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.resolve import resolve_point
+from benchrun.vocabulary import DEGREES
 
-DEGREES = ("tp", "pp", "cp", "vp", "ep")
 JAX = ("maxtext", "paxml")
 """Their published layouts are FSDP over all GPUs, for which the references have no column."""
 
