@@ -85,8 +85,8 @@ def _contradictions(served: Served) -> Iterator[Problem]:
         yield Problem(CONTRADICTORY, None, f"{values.get('completed', 0):.0f} requests took no time: duration_s is 0")
     tokens = ("total_input_tokens", "total_output_tokens")
     counted = {"output_tokens_per_s": tokens[1:], "requests_per_s": ("completed",), "total_tokens_per_s": tokens}
-    for rate, names in counted.items() if duration else ():
-        if rate in values and all(name in values for name in names):
+    for rate, names in counted.items():
+        if duration and rate in values and all(name in values for name in names):
             count = sum(values[name] for name in names)
             expected = count / duration
             least = count / (duration + LAST_DIGIT_S)
