@@ -91,87 +91,74 @@ def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
         yield from (_listed_rollouts if workload == "post-training" else _listed_settings)(name, recipe)
         return
     model = recipe["model"]
-    for group in recipe["points"]:
-        reduced = _reduced(model, group)
+    for group, _, common in _each_point(name, recipe):
+        reduced, num_gpus = _reduced(model, group), common["num_gpus"]
         degrees = {degree: group.get("layout", {}).get(degree, 1) for degree in DEGREES}
-        ranks = degrees["tp"] * degrees["pp"] * degrees["cp"]
+        yield {
+            **common,
+            "num_layers": group.get("num_layers") or model["num_layers"],
+            **_proxy(reduced),
+            "settings": "",
+            "seq_length": group.get("seq_length") or recipe["seq_length"],
+            "mbs": group["mbs"],
+            "gbs": group.get("gbs") or int(group["gbs_per_gpu"] * num_gpus),
+            **degrees,
+            "dp": num_gpus // (degrees["tp"] * degrees["pp"] * degrees["cp"]),
+        }
+
+
+def _each_point(
+    name: str, recipe: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """For each point its group, the recipe's entry of its framework, and the values that every workload has."""
+    for group in recipe["points"]:
         frameworks = group.get("framework") or list(recipe["frameworks"])
         keys = map(_list, (group["gpu"], group["precision"], frameworks, group["num_gpus"]))
         for gpu, precision, framework, num_gpus in product(*keys):
-            image = (recipe["frameworks"][framework] or {}).get("image")
-            yield {
-                "recipe": name,
-                "task": recipe["task"],
-                "framework": framework,
-                "gpu": gpu,
-                "precision": precision,
+            entry = recipe["frameworks"][framework] or {}
+            common = {
+                **{"recipe": name, "task": recipe["task"], "framework": framework, "gpu": gpu, "precision": precision},
                 "num_gpus": num_gpus,
-                "num_layers": group.get("num_layers") or model["num_layers"],
-                "dimensions": tuple(each for each in reduced if each.name != "num_layers"),
-                "settings": "",
-                "proxy": bool(reduced),
-                "seq_length": group.get("seq_length") or recipe["seq_length"],
-                "mbs": group["mbs"],
-                "gbs": group.get("gbs") or int(group["gbs_per_gpu"] * num_gpus),
-                **degrees,
-                "dp": num_gpus // ranks,
-                "image": _site_image(gpu, framework, image) or image,
+                "image": _site_image(gpu, framework, entry.get("image")) or entry.get("image"),
             }
+            yield group, entry, common
+
+
+def _proxy(reduced: tuple[Reduced, ...]) -> dict[str, Any]:
+    """Whether a model is a proxy, and what it has less of besides layers."""
+    return {"proxy": bool(reduced), "dimensions": tuple(each for each in reduced if each.name != "num_layers")}
 
 
 def _listed_rollouts(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The rows of a post-training: the GPUs of generation and critic are no part of its layout."""
-    for group in recipe["points"]:
-        for framework in group.get("framework") or list(recipe["frameworks"]):
-            entry = recipe["frameworks"][framework] or {}
-            inputs = {**recipe, **entry, **group}
-            for key in ("generation", "layout"):
-                inputs[key] = {**recipe.get(key, {}), **entry.get(key, {}), **group.get(key, {})}
-            for gpu, precision, num_gpus in product(*map(_list, (group["gpu"], group["precision"], group["num_gpus"]))):
-                degrees = {degree: inputs["layout"].get(degree, 1) for degree in DEGREES}
-                beside = inputs.get("critic", {}).get("num_gpus", 0) + inputs["generation"].get("num_gpus", 0)
-                yield {
-                    **dict.fromkeys((*HARD, *COLUMNS)),
-                    **{
-                        "recipe": name,
-                        "task": recipe["task"],
-                        "framework": framework,
-                        "gpu": gpu,
-                        "precision": precision,
-                    },
-                    **{"num_gpus": num_gpus, "proxy": False, "mbs": inputs.get("mbs", 1), "gbs": inputs["gbs"]},
-                    **{"settings": SETTINGS["post-training"](inputs), **degrees},
-                    "dimensions": (),
-                    "dp": (num_gpus - beside) // (degrees["tp"] * degrees["pp"] * degrees["cp"]),
-                    "image": _site_image(gpu, framework, entry.get("image")) or entry.get("image"),
-                }
+    for group, entry, common in _each_point(name, recipe):
+        inputs = {**recipe, **entry, **group}
+        for key in ("generation", "layout"):
+            inputs[key] = {**recipe.get(key, {}), **entry.get(key, {}), **group.get(key, {})}
+        degrees = {degree: inputs["layout"].get(degree, 1) for degree in DEGREES}
+        beside = inputs.get("critic", {}).get("num_gpus", 0) + inputs["generation"].get("num_gpus", 0)
+        yield {
+            **dict.fromkeys((*HARD, *COLUMNS)),
+            **common,
+            **_proxy(()),
+            **{"mbs": inputs.get("mbs", 1), "gbs": inputs["gbs"], "settings": SETTINGS["post-training"](inputs)},
+            **degrees,
+            "dp": (common["num_gpus"] - beside) // (degrees["tp"] * degrees["pp"] * degrees["cp"]),
+        }
 
 
 def _listed_settings(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The rows of another workload: conditions that only trainings have are None, its own are in ``settings``."""
-    for group in recipe["points"]:
-        reduced = _reduced(recipe["model"], group)
-        frameworks = group.get("framework") or list(recipe["frameworks"])
-        keys = map(_list, (group["gpu"], group["precision"], frameworks, group["num_gpus"]))
-        for gpu, precision, framework, num_gpus in product(*keys):
-            entry = recipe["frameworks"][framework] or {}
-            stated = {**recipe, **entry, **group}
-            image = entry.get("image")
-            yield {
-                "recipe": name,
-                "task": recipe["task"],
-                "framework": framework,
-                "gpu": gpu,
-                "precision": precision,
-                "num_gpus": num_gpus,
-                "num_layers": group.get("model", {}).get("num_layers") or recipe["model"]["num_layers"],
-                "dimensions": tuple(each for each in reduced if each.name != "num_layers"),
-                "settings": SETTINGS[recipe["workload"]](stated),
-                "proxy": bool(reduced),
-                **dict.fromkeys(("seq_length", "mbs", "gbs", "cp", "vp")),
-                **{degree: stated.get(degree, 1) for degree in ("tp", "pp", "ep", "dp")},
-                "image": _site_image(gpu, framework, image) or image,
-            }
+    for group, entry, common in _each_point(name, recipe):
+        stated = {**recipe, **entry, **group}
+        yield {
+            **common,
+            "num_layers": group.get("model", {}).get("num_layers") or recipe["model"]["num_layers"],
+            **_proxy(_reduced(recipe["model"], group)),
+            "settings": SETTINGS[recipe["workload"]](stated),
+            **dict.fromkeys(("seq_length", "mbs", "gbs", "cp", "vp")),
+            **{degree: stated.get(degree, 1) for degree in ("tp", "pp", "ep", "dp")},
+        }
 
 
 def _list(value: Any) -> list[Any]:
