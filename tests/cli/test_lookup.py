@@ -66,6 +66,12 @@ class TestList:
     def test_an_unknown_gpu_is_refused(self) -> None:
         refused = call("list", "llama3.1-8b", "--gpu", "H2000")
         assert (refused.returncode, "no point is for --gpu H2000" in refused.stderr) == (2, True)
+        small = call("list", "llama3.1-8b", "--gpu", "A100-40GB")
+        assert (small.returncode, "A100-40GB (40 GiB)" in small.stderr, "benchrun show" in small.stderr) == (
+            2,
+            True,
+            False,
+        )
 
     def test_show_needs_no_scripts_and_notes_that_a_launch_does(self, tmp_path: Path) -> None:
         site = tmp_path / "a100.yaml"

@@ -42,8 +42,9 @@ def test_the_sites_own_nodes_stay_excluded() -> None:
 
 def test_a_file_has_a_name_per_line(tmp_path: Path) -> None:
     file = tmp_path / "exclude"
-    file.write_text("n1\nn2\n")
-    assert excluded(str(file)) == "n1,n2"
+    for text in ("n1\nn2\n", "\ufeffn1\r\nn2\r\n"):
+        file.write_text(text)
+        assert excluded(str(file)) == "n1,n2"
     file.write_text("")  # of a check without an outlier
     assert excluded(str(file)) is None
 

@@ -80,6 +80,7 @@ def test_a_run_without_a_job_or_an_event_has_ended_after_a_minute(tmp_path: Path
     (observation,) = observe([run])
     assert observation.over
     assert app.status_of(observation)["state"] == "launch_failed"
+    assert "launcher" in observation.note
 
 
 def test_a_removed_run_is_no_longer_known(tmp_path: Path) -> None:
