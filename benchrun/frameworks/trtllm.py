@@ -17,6 +17,7 @@ class TensorRT(Server):
     name = "trtllm"
     serves = False
     prepares = True
+    random_weights = False
     tasks = frozenset({"offline"})
     needs_slurm = True
     precisions = frozenset({"bf16", "fp8", "nvfp4"})
