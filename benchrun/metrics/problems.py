@@ -51,8 +51,8 @@ def fatal_problem(
 def _cause(crash: Problem, problems: Iterable[Problem]) -> Problem:
     """The first problem that explains ``crash`` and that nothing made up for; else an effect, or the crash itself."""
     left = [each for each in problems if each.then not in FATAL[CRASH]]
-    told = [each for kinds in (CAUSES, EFFECTS) for each in left if each.kind in kinds]
-    return told[0] if told else crash
+    causes = [each for kinds in (CAUSES, EFFECTS) for each in left if each.kind in kinds]
+    return causes[0] if causes else crash
 
 
 def job_ended(log: Log) -> bool:
