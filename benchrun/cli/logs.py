@@ -98,7 +98,9 @@ def _exit_code(summary: "Summary") -> Exit:
     """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
     empty = not summary.num_steps and not summary.results
     if empty:
-        say(f"{summary.file}: no step of any known framework ({', '.join(sorted(app.DIALECTS))})")
+        nothing = f"no step and no result of any known framework ({', '.join(sorted(app.DIALECTS))})"
+        causes = [each.detail for each in summary.problems if each.kind in ("truncated_file", "no_document")]
+        say(f"{summary.file}: {causes[0] if causes else nothing}")
     unreliable = empty or summary.complete is False or summary.fatal
     return Exit.INCONCLUSIVE if unreliable else Exit.OK
 

@@ -118,8 +118,6 @@ class Framework:
     """Whether this package trains: a run has a copy of it, and can measure ceilings and a breakdown."""
     serves: ClassVar[bool] = False
     """Whether a job starts it as a server (macro ``server``), and its client (``command``) when it is ready."""
-    random_weights: ClassVar[bool] = False
-    """Whether it serves a model without a checkpoint: the job writes one, and removes it at its end."""
     prepares: ClassVar[bool] = False
     """Whether the macro ``prepare`` has a command that runs once before."""
     profilers: ClassVar[Mapping[str, Unmeasured]] = {}
@@ -152,10 +150,13 @@ class Framework:
     files: ClassVar[tuple[str, ...]] = ()
     """Files beside the job script that it reads; each is rendered from frameworks/NAME.j2."""
 
-    @property
-    def ships(self) -> bool:
+    def writes_weights(self, spec: Any) -> bool:
+        """Whether the job writes a checkpoint with random weights, and removes it at its end."""
+        return False
+
+    def ships(self, spec: Any) -> bool:
         """Whether a run has a copy of this package, which its job imports."""
-        return self.own_worker or self.random_weights
+        return self.own_worker or self.writes_weights(spec)
 
     @property
     def template(self) -> str:

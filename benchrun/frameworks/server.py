@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from benchrun import hardware
-from benchrun.frameworks.base import Framework, ImageFamily
+from benchrun.frameworks.base import LLAMA, Framework, ImageFamily
 from benchrun.spec.inference import InferenceSpec
 
 BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5625}
@@ -22,9 +22,15 @@ class Server(Framework):
     precisions = frozenset({"bf16", "fp8"})
     options_of_server: tuple[str, ...] = ("prefix_cache", "kv_cache", "max_num_batched_tokens", "stream_interval")
     """Inputs of a server that it applies, besides those that every one does."""
+    random_weights = True
+    """Whether it serves a Llama of random weights where no checkpoint is stated."""
     goodput = True
     """Whether its client counts requests within the limits."""
     step_lines = ("Benchmark duration (s):",)
+
+    def writes_weights(self, spec: InferenceSpec) -> bool:
+        """Whether the job writes random weights."""
+        return self.random_weights and spec.checkpoint is None
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
         """Rules of the layout, of the load and of the weights."""
@@ -70,8 +76,8 @@ class Server(Framework):
                 yield f"benchrun does not support {name} with {self.name}: it must be {str(default).lower()}"
 
     def _weights(self, spec: InferenceSpec) -> Iterator[str]:
-        if spec.checkpoint is None and not self.random_weights:
-            yield f"{self.name} needs a checkpoint: --set checkpoint=FOLDER, or its name on Hugging Face"
+        if spec.checkpoint is None:
+            yield from self._without_checkpoint(spec)
         gpu = hardware.own(spec.cluster) if spec.cluster.hardware else hardware.gpu(spec.gpu)
         if gpu is None or not spec.num_gpus:
             return
@@ -80,6 +86,17 @@ class Server(Framework):
         if weights_gib > MOST_WEIGHTS * gpu.memory_gib:
             what = f"the weights in {spec.precision} need {weights_gib:.0f} GiB of each GPU"
             yield f"{what}, and {gpu.name} has {gpu.memory_gib:.0f} GiB, also for the cache: more tp, pp, or ep"
+
+    def _without_checkpoint(self, spec: InferenceSpec) -> Iterator[str]:
+        """Random weights are those of a Llama, in a precision that PyTorch computes in."""
+        model = spec.model
+        llama = model.moe is None and model.mla is None and all(getattr(model, key) == LLAMA[key] for key in LLAMA)
+        if not self.random_weights or not llama or spec.precision not in ("fp32", "bf16"):
+            why = "random weights are those of a Llama in fp32 or bf16; otherwise " if self.random_weights else ""
+            yield f"{why}{self.name} needs a checkpoint: --set checkpoint=FOLDER, or its name on Hugging Face"
+        longest, most = spec.input_tokens + spec.output_tokens, model.max_position_embeddings
+        if longest > most:
+            yield f"input_tokens + output_tokens ({longest}) must be at most max_position_embeddings ({most})"
 
 
 VLLM_IMAGES = ImageFamily("vLLM", r"vllm")

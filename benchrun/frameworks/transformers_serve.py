@@ -7,7 +7,6 @@ The client prints and writes results in the form of vLLM's (`benchrun.trainer.se
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.base import LLAMA
 from benchrun.frameworks.server import PLAIN_IMAGES, Server
 from benchrun.spec.inference import InferenceSpec
 
@@ -19,12 +18,10 @@ class TransformersServe(Server):
     """One process on one GPU, or on the CPU."""
 
     name = "transformers-serve"
-    prepares = True
     precisions = frozenset({"fp32", "bf16"})
     needs_gpu = False
     experts = False
     images = PLAIN_IMAGES
-    random_weights = True
     options_of_server = ("max_num_batched_tokens",)
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
@@ -43,11 +40,3 @@ class TransformersServe(Server):
             yield f"{self.name} uses one GPU: num_gpus ({spec.num_gpus}) must be 1"
         if spec.checkpoint is not None:
             yield f"{self.name} serves random weights: checkpoint must be null"
-        for name, value in LLAMA.items():
-            if getattr(spec.model, name) != value:
-                yield f"{self.name} serves a Llama: {name} must be {value}"
-        if spec.model.moe is not None or spec.model.mla is not None:
-            yield f"{self.name} serves a Llama, which has neither experts nor latent attention"
-        longest, most = spec.input_tokens + spec.output_tokens, spec.model.max_position_embeddings
-        if longest > most:
-            yield f"input_tokens + output_tokens ({longest}) must be at most max_position_embeddings ({most})"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchrun.frameworks.server import TRTLLM_IMAGES, Server
+from benchrun.spec.identity import is_path
 from benchrun.spec.inference import InferenceSpec
 
 
@@ -17,6 +18,7 @@ class TensorRT(Server):
     name = "trtllm"
     serves = False
     prepares = True
+    random_weights = False
     tasks = frozenset({"offline"})
     needs_slurm = True
     precisions = frozenset({"bf16", "fp8", "nvfp4"})
@@ -31,13 +33,15 @@ class TensorRT(Server):
     )
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
-        """``shared``: whether attention is data-parallel and the experts are spread over all of it."""
+        """``attention_dp``: the experts are spread over all GPUs; ``model``: a folder's last part, or a hub's name."""
         shared = spec.dp > 1
+        folder, checkpoint = is_path(spec.weights), spec.weights.rstrip("/")
         seqs = -(-spec.most_seqs // spec.dp)
         return {
             "attention_dp": shared,
             "tensor_parallel": spec.tp * spec.dp if shared else spec.tp,
             "batch": seqs,
+            "model": checkpoint.rpartition("/")[2] if folder else checkpoint,
             "longest": spec.input_tokens + spec.output_tokens,
         }
 

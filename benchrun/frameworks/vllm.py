@@ -11,23 +11,29 @@ class Vllm(Server):
     """Its random lengths lie around a mean, so that the shortest and the longest are computed from it."""
 
     name = "vllm"
+    needs_gpu = False
+    precisions = frozenset({"fp32", "bf16", "fp8"})
     images = VLLM_IMAGES
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
-        """``lengths``: mean lengths and the range ratio around them."""
+        """``lengths``: mean lengths and the range ratio around them; ``dtype``: of activations."""
         middle = (1 + spec.shortest) / 2
+        longest = spec.input_tokens + spec.output_tokens
         return {
             "lengths": {
                 "input": round(spec.input_tokens * middle),
                 "output": round(spec.output_tokens * middle),
                 "ratio": round((1 - spec.shortest) / (1 + spec.shortest), 6),
             },
-            "longest": spec.input_tokens + spec.output_tokens + MARGIN,
+            "longest": longest if self.writes_weights(spec) else longest + MARGIN,
+            "dtype": {"fp32": "float32", "bf16": "bfloat16"}.get(spec.precision, "auto"),
         }
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
-        """Besides the usual rules: its data-parallel replicas are on one node."""
+        """Besides the usual rules: replicas or stages, and the precisions of a CPU."""
         yield from super().refusals(spec)
+        if spec.gpu == "CPU" and spec.precision == "fp8":
+            yield f"{self.name} on a CPU: precision must be fp32 or bf16, not fp8"
         if spec.dp > 1 and spec.pp > 1:
             yield f"benchrun supports {self.name} with dp or pp: one of dp ({spec.dp}) and pp ({spec.pp}) must be 1"
 

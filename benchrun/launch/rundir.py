@@ -284,7 +284,7 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
         (path / name).write_text(text)
         if name.endswith(".sh"):
             (path / name).chmod(0o755)
-    if framework(spec.framework).ships or spec.reads_files:
+    if framework(spec.framework).ships(spec) or spec.reads_files:
         # The run has its own copy of the worker: later edits do not reach it, and nodes need only the shared directory.
         ignore = shutil.ignore_patterns("__pycache__", "_data", "*.pyc")
         shutil.copytree(paths.PACKAGE, path / WORKER / "benchrun", ignore=ignore)

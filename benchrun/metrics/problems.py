@@ -9,6 +9,7 @@ from benchrun.metrics.setting import Setting, stated
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 
+SERVER = "server_failed"
 CRASH = "rank_crash"
 """No problem once the last planned step was seen: programs fail while they shut down."""
 FATAL = {
@@ -18,13 +19,15 @@ FATAL = {
     **dict.fromkeys(("cuda_oom", "host_oom", "cuda_error", "nccl_error", "nccl_timeout", "hang"), ("restart",)),
     # Fatal unless steps follow: of a second attempt or of a requeued job.
     **dict.fromkeys(("image_missing", "mount_failed", "launch_failed", "cancelled"), ("steps", "restart")),
-    **dict.fromkeys(("time_limit", "preempted", "node_failure", CRASH), ("steps", "restart")),
+    **dict.fromkeys(("time_limit", "preempted", "node_failure", SERVER, CRASH), ("steps", "restart")),
 }
 """What must follow each kind of fatal problem to make up for it."""
 END = {"image_missing", "mount_failed", "launch_failed", "cancelled", "time_limit", "cuda_oom", "host_oom", CRASH}
 """Kinds after which a job writes no more steps. A preempted job, or one whose node failed, may be queued again."""
-CAUSES = {"xid", "ecc", "cuda_oom", "host_oom", "cuda_error", "missing_module"}
-"""Kinds that make a rank crash. Cancelled steps and NCCL errors often follow the crash of another rank."""
+CAUSES = ("xid", "ecc", "cuda_oom", "host_oom", "cuda_error", "missing_module", "port_taken")
+"""Kinds that make a rank or a server crash. Cancelled steps and NCCL errors often follow the crash of another rank."""
+EFFECTS = (SERVER, "failed_requests")
+"""Kinds that say more than the traceback of a server does."""
 MOST_SKIPPED = 0.1
 """Above this share of steps without an update a run did not train."""
 
@@ -39,16 +42,17 @@ def fatal_problem(
     problems, harmless = [*problems], CRASH if log.complete(planned_steps) else None
     for problem in problems:
         if problem.kind != harmless and problem.kind in FATAL and problem.then not in FATAL[problem.kind]:
-            return _cause(problem, problems) if problem.kind == CRASH else problem
+            return _cause(problem, problems) if problem.kind in (CRASH, SERVER) else problem
     if skipped_share > MOST_SKIPPED:
         return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")
     return None
 
 
 def _cause(crash: Problem, problems: Iterable[Problem]) -> Problem:
-    """The first problem that explains ``crash`` and that nothing made up for; else the crash itself."""
-    causes = (each for each in problems if each.kind in CAUSES and each.then not in FATAL[CRASH])
-    return next(causes, crash)
+    """The first problem that explains ``crash`` and that nothing made up for; else an effect, or the crash itself."""
+    left = [each for each in problems if each.then not in FATAL[CRASH]]
+    causes = [each for kinds in (CAUSES, EFFECTS) for each in left if each.kind in kinds]
+    return causes[0] if causes else crash
 
 
 def job_ended(log: Log) -> bool:

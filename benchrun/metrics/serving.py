@@ -16,6 +16,8 @@ CONTRADICTION = 0.02
 """Relative: a rate that differs more from tokens over duration contradicts its own record."""
 RISING = ("min", "median", "p75", "p90", "p95", "p99", "p99.9", "max")
 """Each of these statistics of a latency is at least as large as those before it."""
+MOST_IN_FLIGHT, LEAST_IN_FLIGHT = 1.25, 0.1
+"""Share of the concurrency: more requests are never in flight, and fewer not in a benchmark that sends at once."""
 LAST_DIGIT_S = 0.005
 """Half of the last digit of a duration on a console."""
 
@@ -40,7 +42,10 @@ def result_problems(log: Log, num_prompts: int | None = None) -> Iterator[Proble
     damaged = [f"{name} is {text}" for name, text in served.damaged.items() if name in RATES | frozenset(COUNTS)]
     if damaged:
         yield Problem(CONTRADICTORY, None, "no numbers are to be had: " + ", ".join(damaged))
+    if not any(name in RATES or name.endswith("_ms") for name in {**values, **served.damaged}):
+        yield Problem("early_end", None, "the result has neither a rate nor a latency")
     yield from _contradictions(served)
+    yield from _in_flight(values, settings)
     yield from _impossible(values)
     yield from _load(values, settings)
     yield from _lengths(values, settings)
@@ -102,6 +107,22 @@ def _contradictions(served: Served) -> Iterator[Problem]:
     if abs(of_gpu * num_gpus - together) > CONTRADICTION * together:
         detail = f"{of_gpu:.4g} output tokens/s/GPU of {num_gpus} GPUs are not {together:.4g}"
         yield Problem(CONTRADICTORY, None, detail)
+
+
+def _in_flight(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Problem]:
+    """Latencies that the rate contradicts: rate times latency is the mean number of requests in flight."""
+    rate, slots, tokens = values.get("requests_per_s"), settings.get("concurrency"), values.get("mean_output_tokens")
+    latency_ms = values.get("mean_e2el_ms")
+    if latency_ms is None and tokens and "mean_ttft_ms" in values and "mean_tpot_ms" in values:
+        latency_ms = values["mean_ttft_ms"] + values["mean_tpot_ms"] * (tokens - 1)
+    if not rate or not latency_ms or not isinstance(slots, (int, float)) or not 0 < slots < math.inf:
+        return
+    flying = rate * latency_ms / 1000
+    full = settings.get("request_rate") in (None, math.inf) and values.get("completed", 0) >= 2 * slots
+    if flying > MOST_IN_FLIGHT * slots or (full and flying < LEAST_IN_FLIGHT * slots):
+        what = f"{rate:.4g} requests/s with a latency of {latency_ms:.4g} ms are {flying:.3g} requests in flight"
+        unit = " (latencies in seconds?)" if flying < slots else ""
+        yield Problem(CONTRADICTORY, None, f"{what}, and the concurrency is {slots:g}{unit}")
 
 
 def _impossible(values: Mapping[str, float]) -> Iterator[Problem]:

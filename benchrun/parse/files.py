@@ -16,6 +16,9 @@ from benchrun.parse.serving import LARGEST_DOCUMENT, cut_off, documents
 
 NAMED = 4
 """Paths that the name of a run lists."""
+_BOM = b"\xef\xbb\xbf"
+_KEY = b'"output_throughput"'
+"""A key of every result file of vLLM's and SGLang's clients."""
 LOOKS = (1 << 20, 1 << 25)
 """How many bytes of the end of a log are searched for a step, one after the other until there is one."""
 LONGEST_STEP_LINE = 1 << 14
@@ -105,19 +108,22 @@ def _feed(reader: Reader, file: Path, framework: str | None) -> None:
     stream, head = chunks(file), b""
     for chunk in stream:
         head += chunk
-        if len(head.split(None, 1)) > 1 or len(head) > LONGEST_STEP_LINE:
+        if len(head) > LONGEST_STEP_LINE:
             break
+    head = head.removeprefix(_BOM)
     if _DOCUMENT.match(head):
         for chunk in stream:
             head += chunk
             if len(head) > LARGEST_DOCUMENT:
                 break
         served = [each for each in documents(head) if framework in (None, each.framework)]
+        if cut_off(head):
+            reader.note("truncated_file", "a JSON document ends in the middle, and is left out")
         if served:
             reader.take(served, str(file))
-            if cut_off(head):
-                reader.note("truncated_file", "a result ends in the middle, and is left out")
             return
+    elif _KEY in head:
+        reader.note("no_document", "text stands before the JSON of a result: remove it")
     reader.feed(head)
     for chunk in stream:
         reader.feed(chunk)

@@ -112,17 +112,22 @@ MOST_LONG = 100
 
 
 def _objects(data: bytes) -> Iterator[Any]:
-    """The JSON documents of a file, on a line each or over many lines; after a damaged one the next line counts."""
+    """The JSON documents of a file, on a line each or over many lines; after a damaged one the next line counts.
+
+    Of an array that is cut off its whole documents come alone.
+    """
     text, at, looks = data.decode("utf-8", errors="replace"), 0, MOST_LONG
     while at < len(text):
         newline = text.find("\n", at)
         end = newline if newline >= 0 else len(text)
-        line = text[at:end].strip()
+        line = text[at:end].strip().lstrip(",").lstrip()
         entry = _decoded(line)
         if entry is CUT and line.startswith(("{", "[")) and looks:
             looks -= 1
             with contextlib.suppress(ValueError, RecursionError):
                 entry, end = _DECODER.raw_decode(text, text.index(line[0], at))
+            if entry is CUT and line.startswith("["):
+                end = text.index("[", at) + 1
         if entry is not CUT or line.startswith(("{", "[")):
             yield entry
         at = max(end, at + 1)
@@ -177,15 +182,15 @@ class Console(Dialect):
         label = re.sub(r"\s+", " ", label.strip())
         if colon and self.block is not None:
             name, number = self.labels.get(label) or latency(label), plain(value)
-            if name and number is not None:
-                self.block.put(name, number)
+            if name and value.strip():
+                self.block.put(name, value.strip() if number is None else number)
                 self.publish()
             elif label in self.stated and value.strip() != "not set":
                 self.block.settings[self.stated[label]] = value.strip() if number is None else number
 
     def close(self) -> None:
         """End the block."""
-        if self.block is not None and self.block.values:
+        if self.block is not None and (self.block.values or self.block.damaged):
             self.block.closed = True
             self.block.completed()
             self.publish()

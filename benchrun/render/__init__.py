@@ -94,7 +94,7 @@ def inside_env(spec: RunSpec) -> tuple[str, ...]:
     data = ("BENCHRUN_DATA",) if spec.reads_files else ()
     # Only if the ranks import this package: the image may set a PYTHONPATH for its framework (NeMo's Dockerfile.ci
     # does), and the submitting shell's would replace it.
-    path = ("PYTHONPATH",) if spec.cluster.container.runtime != "pyxis" and (launched.ships or data) else ()
+    path = ("PYTHONPATH",) if spec.cluster.container.runtime != "pyxis" and (launched.ships(spec) or data) else ()
     slurm = launched.rank_variables if spec.cluster.scheduler == "slurm" else ()
     pipe = ("BENCHRUN_PIPE",) if spec.cluster.container.runtime in ("podman", "docker") else ()
     return (*_RANK, *pipe, *path, *slurm, *data, *sorted(spec.env), *spec.cluster.secrets)

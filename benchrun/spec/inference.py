@@ -130,6 +130,11 @@ class InferenceSpec(InferenceInputs, RunSpec):
         return what, f"{layout}; {self.settings}; {self.num_prompts} requests after {self.warmups} to warm up"
 
     @property
+    def weights(self) -> str:
+        """What the server loads: the checkpoint, or the folder in which the job writes random weights."""
+        return self.checkpoint or "checkpoint"
+
+    @property
     def most_seqs(self) -> int:
         """The most requests that the server computes at once."""
         return self.max_num_seqs or self.concurrency or self.num_prompts

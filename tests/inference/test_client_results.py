@@ -171,12 +171,27 @@ def kinds(summary: Summary) -> set[str]:
             *("trtllm-llama-405b.txt", 0, "trtllm", True),
             {"output_tokens_per_s": 3914.45, "requests_per_s": 30.5816, "duration_s": 980.98, "completed": 30000},
         ),
+        (
+            *("vllm-cpu-tiny.txt", 0, "vllm", True),
+            {"output_tokens_per_s": 271.05, "mean_ttft_ms": 49.02, "p99_itl_ms": 33.67, "median_e2el_ms": 201.49},
+        ),
+        (
+            *("vllm-cpu-tiny.json", 0, "vllm", True),
+            {"output_tokens_per_s": 271.05, "p90_tpot_ms": 18.1965, "goodput_requests_per_s": 16.94, "failed": 0},
+        ),
+        ("vllm-cpu-all-failed.txt", 0, "vllm", False, {"completed": 0, "failed": 24, "num_prompts": 24}),
     ],
 )
 def test_a_real_file(file: str, number: int, framework: str, complete: bool | None, values: dict[str, float]) -> None:
     summary = summaries(LOGS / file)[number]
     assert (summary.framework, summary.complete) == (framework, complete)
     assert {name: summary.results[name] for name in values} == pytest.approx(values, rel=5e-4)
+
+
+def test_a_benchmark_in_which_every_request_failed_has_counts_alone() -> None:
+    (summary,) = summaries(LOGS / "vllm-cpu-all-failed.txt", num_gpus=1)
+    assert summary.fatal is not None and summary.fatal.kind == "failed_requests"
+    assert set(summary.results) == {"num_prompts", "completed", "failed", "duration_s"}
 
 
 def test_the_number_of_gpus_gives_rates_per_gpu() -> None:

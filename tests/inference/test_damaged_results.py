@@ -138,3 +138,59 @@ def test_a_comma_groups_thousands_alone(tmp_path: Path) -> None:
 def test_a_table_with_a_huge_cell_is_no_result(tmp_path: Path) -> None:
     (summary,) = read(tmp_path, 'Metric,avg\n"' + "x" * 200_000 + '",3\n', "export.csv")
     assert summary.results == {}
+
+
+SGLANG = """============ Serving Benchmark Result ============
+Backend:                                 sglang
+Max request concurrency:                 64
+Successful requests:                     640
+Benchmark duration (s):                  {}
+Output token throughput (tok/s):         {}
+==================================================
+"""
+
+
+@pytest.mark.parametrize("values", [("XX.XX", "..."), ("131.00", "N/A"), ("", "")])
+def test_placeholders_are_no_result(values: tuple[str, str], tmp_path: Path) -> None:
+    (summary,) = read(tmp_path, SGLANG.format(*values), "client.txt")
+    assert summary.fatal is not None
+    assert summary.results.keys() <= COUNTS
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mean_ttft_ms": 0.236, "mean_tpot_ms": 0.01253, "mean_e2el_ms": 13.05},
+        {"mean_ttft_ms": 0.236, "mean_tpot_ms": 0.01253, "mean_e2el_ms": None},
+        {"mean_e2el_ms": 13050.0 * 1.4},
+    ],
+    ids=str,
+)
+def test_rate_times_latency_must_be_the_requests_in_flight(changes: dict[str, Any], tmp_path: Path) -> None:
+    alone = {key: value for key, value in VLLM.items() if not key.startswith(("median_", "p", "std_"))}
+    whole = {**alone, "num_prompts": VLLM["num_prompts"]}
+    assert one(tmp_path, whole).fatal is None
+    assert one(tmp_path, {**whole, **changes}).fatal.kind == "contradictory_result"
+    slow = {**whole, **changes, "mean_e2el_ms": 13.05, "request_rate": 5.0}
+    assert one(tmp_path, slow).fatal is None or "mean_ttft_ms" not in changes
+
+
+WHOLE = json.dumps(VLLM)
+
+
+@pytest.mark.parametrize(
+    ("text", "results", "kind"),
+    [
+        ("\ufeff" + WHOLE, 1, None),
+        (f"[{WHOLE}, {WHOLE}, {WHOLE[:500]}", 2, "truncated_file"),
+        (f"[{WHOLE[:500]}", 0, "truncated_file"),
+        (WHOLE[:500], 0, "truncated_file"),
+        (f"INFO result: {WHOLE}", 0, "no_document"),
+        (f"a line of a log\n{WHOLE}", 0, "no_document"),
+    ],
+    ids=["byte order mark", "cut array", "one cut", "cut", "prefix", "line before"],
+)
+def test_what_is_wrong_with_a_file_is_said(text: str, results: int, kind: str | None, tmp_path: Path) -> None:
+    found = read(tmp_path, text)
+    assert sum(bool(summary.results) for summary in found) == results
+    assert {problem.kind for summary in found for problem in summary.problems} == ({kind} if kind else set())

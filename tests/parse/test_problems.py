@@ -68,6 +68,11 @@ SIGNS = [
     ("ModuleNotFoundError: No module named 'megatron'", "missing_module"),
     ("error: framework megatron-core: No module named 'torch'", "missing_module"),
     ("/usr/bin/python3: No module named benchrun", "missing_module"),
+    ("(Worker pid=2) ERROR 11-23 [w.py:1] OSError: [Errno 98] Address already in use", "port_taken"),
+    ("ValueError: Free memory on device (1/80 GiB) is less than desired GPU memory utilization (0.9)", "cuda_oom"),
+    ("ValueError: Memory on node 0 (9/12 GiB) is less than desired CPU memory utilization (0.92)", "host_oom"),
+    ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "cuda_oom"),
+    ("benchrun: the server ended before it was ready: no error stands in server.log", "server_failed"),
 ]  # fmt: skip
 
 
