@@ -3,7 +3,7 @@
 from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,10 @@ class Shape(NamedTuple):
     k: int
 
 
+Tool = Literal["kineto", "nsys"]
+"""What recorded a trace."""
+
+
 @dataclass(frozen=True)
 class RankTrace:
     """One GPU as one process used it."""
@@ -143,6 +147,7 @@ class RankTrace:
     """Ranges of host threads: annotations, NVTX, and functions of data loaders."""
     waits: Events
     """Waits of host threads in the operating system: sleep, read, poll."""
+    tool: Tool = "kineto"
     host: str | None = None
     gpu: str | None = None
     """Name of the GPU as the driver states it."""

@@ -85,6 +85,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
         yield RankTrace(
             file=str(path),
             rank=None,
+            tool="nsys",
             device=device,
             names=names.values,
             device_events=events_of(mine[:, 2:]),
