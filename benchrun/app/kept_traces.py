@@ -59,12 +59,12 @@ def kept_traces(run: RunDir) -> KeptTraces:
     them; and on CPUs, which have no fingerprint. A damaged trace is left out.
     """
     public, folder = PublicNames(), run.path / PROFILE
-    kept = kept_fingerprint(run, public)
+    fingerprint_file = kept_fingerprint(run, public)
     files = files_of([folder]) if folder.is_dir() and any(folder.iterdir()) else []
-    if not kept or not files:
-        return KeptTraces(kept, [f"{file.name}: no event of a GPU was read" for file in files])
+    if not fingerprint_file or not files:
+        return KeptTraces(fingerprint_file, [f"{file.name}: no event of a GPU was read" for file in files])
     if not all(file.name.endswith(KINETO) for file in files):
-        return KeptTraces(kept, ["traces of Nsight Systems: the fingerprint stands for them"])
+        return KeptTraces(fingerprint_file, ["traces of Nsight Systems: the fingerprint stands for them"])
     packed, left_out = {}, []
     for file, rank in zip(files, _ranks(files), strict=True):
         try:
@@ -73,11 +73,11 @@ def kept_traces(run: RunDir) -> KeptTraces:
             left_out.append(f"{file.name}: {error.message}")
     if any(len(content) > LARGEST for content in packed.values()):
         what = f"traces, of which one has more than {LARGEST >> 20} MiB: the fingerprint stands for them"
-        return KeptTraces(kept, [*left_out, what])
-    return KeptTraces({**kept, **packed}, left_out)
+        return KeptTraces(fingerprint_file, [*left_out, what])
+    return KeptTraces({**fingerprint_file, **packed}, left_out)
 
 
 def _ranks(files: list[Path]) -> list[int]:
-    """The ranks that the names of the files state, else their order: torch's handler for TensorBoard states the host."""
+    """The ranks that the names of the files state, else their order."""
     ranks = [int(match[1]) if (match := RANK.search(file.name)) else index for index, file in enumerate(files)]
     return ranks if len(set(ranks)) == len(ranks) else [*range(len(files))]

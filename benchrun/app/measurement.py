@@ -123,8 +123,8 @@ def result_of(run: RunDir) -> RunResult:
 def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
     """Write a judged run's measurement into ``folder``, redacted; returns the redacted run.
 
-    ``say`` gets a sentence for each trace of the run that is not kept. UserError where the run has no valid verdict, where it is kept already, and where the redacted files would give
-    other numbers.
+    ``say`` gets a sentence for each trace of the run that is not kept. UserError where the run has no valid verdict,
+    where it is kept already, and where the redacted files would give other numbers.
     """
     verdict = run.document(artifacts.VERDICT, Verdict)
     if verdict is None or verdict.verdict == "invalid_run":

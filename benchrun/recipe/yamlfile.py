@@ -80,7 +80,7 @@ class Document(dict[str, Any]):
         *outer, key = loc
         section: Any = self
         for name in outer:
-            section = section.get(name) if isinstance(section, Document) else None
+            section = section.get(str(name)) if isinstance(section, Document) else None
         return section.places.get(str(key)) if isinstance(section, Document) else None
 
     def section(self, key: str, place: str) -> "Document":

@@ -23,20 +23,12 @@ class Kind(IntEnum):
     """A CUDA graph traced as a whole, which hides its kernels."""
 
 
-class Numbers:
-    """Values, each stored once and numbered in the order of appearance."""
+class Numbers(dict[Any, int]):
+    """Values, each stored once and numbered in the order of appearance: ``numbers[value]``."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-
-    def number(self, value: Any) -> int:
-        """The number of ``value``."""
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    @property
-    def values(self) -> list[Any]:
-        """The values in the order of their numbers."""
-        return list(self._numbers)
+    def __missing__(self, value: Any) -> int:
+        self[value] = number = len(self)
+        return number
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ class PublicNames:
 
     def of_kernel(self, name: str) -> str:
         """``name`` where kernels.csv knows it, else ``kernel_N``, also of a name that is public already."""
-        known = pattern_of(name) or re.fullmatch(r"kernel_\d+", name)
-        return name if known else self._numbered("kernel", name)
+        stays = pattern_of(name) or re.fullmatch(r"kernel_\d+", name)
+        return name if stays else self._numbered("kernel", name)
 
     def _numbered(self, kind: str, name: str) -> str:
         numbers = self._numbers.setdefault(kind, {})
