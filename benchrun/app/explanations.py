@@ -9,7 +9,7 @@ import numpy as np
 from benchrun.app.baselines import baseline_run
 from benchrun.app.log_evidence import resolution_s, saves, steps_of
 from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, summarise_log
-from benchrun.app.traces import fingerprint_of_run, fingerprint_of_steps
+from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint
 from benchrun.comparison.checks import broken
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.references import Reference, load_references
@@ -107,7 +107,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
     end = recorded(run)
     if reason := broken([measurement.metrics], end.ending.value if end else None):
         raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
-    fingerprint, note = _fingerprint(run, traces)
+    fingerprint, notes = _fingerprint(run, traces)
     whole = Evidence(
         name=run.run_id,
         spec=spec,
@@ -128,17 +128,18 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
     if traces and fingerprint and (why := foreign_trace(fingerprint, whole)):
         raise UserError(f"the trace is not of {run.run_id}: {why}", where=", ".join(map(str, traces)))
     damaged = (f"{name} is damaged and left out: {why}" for name, why in run.damaged.items())
-    return without_foreign(replace(whole, notes=(*([note] if note else []), *damaged)))
+    return without_foreign(replace(whole, notes=(*notes, *damaged)))
 
 
-def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, str | None]:
-    """Of the given traces, or of the run's own where there are none; why the latter cannot be read."""
+def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, list[str]]:
+    """Of the given traces, or of the run's own where there are none; why the latter, or some of them, are left out."""
+    if traces:
+        return fingerprint_of_steps(traces), []
     try:
-        return (fingerprint_of_steps(traces) if traces else fingerprint_of_run(run)), None
+        fingerprint, damaged = sound_fingerprint(run)
     except UserError as error:
-        if traces:
-            raise
-        return None, f"the traces in {artifacts.PROFILE} tell nothing: {error.message}"
+        return None, [f"the traces in {artifacts.PROFILE} tell nothing: {error.message}"]
+    return fingerprint, [f"a trace is left out: {why}" for why in damaged]
 
 
 def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:

@@ -49,7 +49,7 @@ def explain_log(
     logs, _ = read_logs([file], framework)
     if len(logs) != 1:
         raise UserError(f"holds {len(logs)} logs", where=str(file), hint="name one file per run")
-    given = setting(recipe, given)
+    given = setting(recipe, given, takes_peak=False)
     context = stated(logs[0], given)
     summary = summarise_log(logs[0], context, [file], warmup)
     return explain(_evidence(file, logs[0], given, context, summary, traces)), _unreliable(summary)

@@ -3,20 +3,21 @@
 import contextlib
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from benchrun import hardware
-from benchrun.app.traces import shares, small_traces, store_fingerprint
+from benchrun.app.kept_traces import kept_traces
+from benchrun.app.traces import shares, store_fingerprint, without_names
 from benchrun.comparison.references import load_references
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError, reading, writing
 from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.launch.endings import recorded
-from benchrun.launch.keep import cleaned, kept_files, kept_name
+from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import bound
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
@@ -29,6 +30,7 @@ from benchrun.parse import Log
 from benchrun.recipe.catalogue import recipe_file, training_file
 from benchrun.report.table import step_lines
 from benchrun.spec import artifacts
+from benchrun.trace.model import Fingerprint
 
 NOTHING = Setting()
 """The setting of a log whose caller knows nothing about it."""
@@ -118,11 +120,11 @@ def result_of(run: RunDir) -> RunResult:
     return RunResult(run.run_id, run.spec, metrics, verdict, end.ending.value if end else None)
 
 
-def keep(run: RunDir, folder: Path) -> RunDir:
+def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
     """Write a judged run's measurement into ``folder``, redacted; returns the redacted run.
 
-    UserError where the run has no valid verdict, where it is kept already, and where the redacted files would give
-    other numbers.
+    ``say`` gets a sentence for each trace of the run that is not kept. UserError where the run has no valid verdict,
+    where it is kept already, and where the redacted files would give other numbers.
     """
     verdict = run.document(artifacts.VERDICT, Verdict)
     if verdict is None or verdict.verdict == "invalid_run":
@@ -132,23 +134,26 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     if measurement:
         store_measurement(measurement)
     store_fingerprint(run)
-    path, traces = folder / kept_name(run), small_traces(run)
+    path, traces = folder / kept_name(run), kept_traces(run)
     if path.exists():
         raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
     redacted = RunDir(path.resolve())
     with writing(path), contextlib.ExitStack() as undo:
         undo.callback(shutil.rmtree, path, ignore_errors=True)
-        for file, content in {**kept_files(run), **traces}.items():
+        for file, content in {**kept_files(run), **traces.files}.items():
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             (path / file).write_bytes(content)
         again = measure_run(redacted, verdict.warmup)
         if (again and without_hosts(again.metrics)) != (measurement and without_hosts(measurement.metrics)):
             raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
-        if traces and shares(redacted) != cleaned(run, shares(run)):
+        stored = redacted.document(artifacts.FINGERPRINT, Fingerprint)
+        if stored and shares(redacted) != without_names(stored):
             raise UserError(f"{run.run_id} is not kept: its small traces give another fingerprint")
         if again:
             (path / artifacts.STEPS).write_text(steps_text(again.log))
         undo.pop_all()
+    for sentence in traces.left_out:
+        say(f"not kept of {run.run_id}: {sentence}")
     return redacted
 
 
@@ -157,10 +162,13 @@ def without_hosts(metrics: Metrics) -> dict[str, Any]:
     return metrics.model_dump(exclude={"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}})
 
 
-def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int | None = None) -> Setting:
+def setting(
+    recipe: str | None = None, given: Setting = NOTHING, num_layers: int | None = None, *, takes_peak: bool = True
+) -> Setting:
     """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
 
-    ``num_layers`` is that of a proxy of the recipe's model. UserError for an unknown recipe, and for a GPU that stands
+    ``num_layers`` is that of a proxy of the recipe's model; ``takes_peak``: the caller has an option for the peak of a
+    GPU that is not listed. UserError for an unknown recipe, and for a GPU that stands
     neither in the hardware table nor in a published number and whose peak is not stated, and for a size that is not
     above zero.
     """
@@ -169,7 +177,7 @@ def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int
         if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
             raise UserError(f"{name} is {value!r}: it must be a number above zero")
     if given.gpu is not None:
-        given = replace(given, gpu=_gpu(given.gpu, unlisted=given.peak is not None))
+        given = replace(given, gpu=_gpu(given.gpu, given.peak is not None, takes_peak))
     if recipe is None or recipe_file(recipe).recipe.workload != "training":
         return given
     _, workload = training_file(recipe)
@@ -179,14 +187,14 @@ def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int
     return replace(given, seq_length=seq_length, model=model, task=workload.task)
 
 
-def _gpu(name: str, unlisted: bool) -> str:
+def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
     listed = (*hardware.names(), "CPU")
     for names in (listed, {entry.key.gpu for entry in load_references()}):
         if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:
             return spelled[0]
     if unlisted:
         return name
-    hint = f"listed: {', '.join(listed)}; for another: --peak-tflops"
+    hint = f"listed: {', '.join(listed)}{'; for another: --peak-tflops' if takes_peak else ''}"
     raise UserError(f"no GPU '{name}' in the hardware table", hint=hint)
 
 

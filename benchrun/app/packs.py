@@ -13,6 +13,7 @@ import yaml
 
 from benchrun import __version__
 from benchrun.app.acceptance import Appraisal, appraise, runs_of
+from benchrun.app.kept_traces import kept_fingerprint
 from benchrun.app.measurement import measure_run, steps_text, without_hosts
 from benchrun.app.reporting import report_on, run_data
 from benchrun.comparison.references import Reference
@@ -193,7 +194,7 @@ def _write_evidence(plan: Planned, runs: Mapping[int, list[RunDir]], root: Path,
 
 def _files(run: RunDir, redacted: bool) -> Iterator[tuple[str, bytes]]:
     """The evidence of one run, without what is computed from it."""
-    files = {**kept_files(run), **scripts(run)} if redacted else verbatim_files(run)
+    files = {**kept_files(run), **kept_fingerprint(run), **scripts(run)} if redacted else verbatim_files(run)
     yield from ((name, content) for name, content in files.items() if name not in DERIVED)
 
 

@@ -6,19 +6,13 @@ from typing import Any
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.launch.keep import cleaner
 from benchrun.launch.nsight import export_report
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import FINGERPRINT, PROFILE, SPEC
 from benchrun.trace.fingerprint import fingerprint
 from benchrun.trace.model import Fingerprint
-from benchrun.trace.read import RANK, files_of, read_traces
-from benchrun.trace.thin import thinned
+from benchrun.trace.read import files_of, read_traces
 from benchrun.trace.window import Choice as Choice
-
-KINETO = (".json", ".json.gz", ".json.xz", ".json.zst")
-LARGEST = 2 << 20
-"""Bytes of a trace that is kept."""
 
 
 def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fingerprint, list[Path]]:
@@ -41,11 +35,30 @@ def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fi
 def fingerprint_of_run(run: RunDir) -> Fingerprint | None:
     """Of whole steps where the traces mark them; None for a run without a profile.
 
-    A kept run has the fingerprint in place of the traces. UserError as for `fingerprint_of`.
+    A kept run has the fingerprint in place of the traces. UserError as for `fingerprint_of`, but a damaged trace among
+    others is left out.
     """
-    if not (run.path / PROFILE).is_dir():
-        return run.document(FINGERPRINT, Fingerprint)
-    return fingerprint_of_steps([run.path / PROFILE])
+    return sound_fingerprint(run)[0]
+
+
+def sound_fingerprint(run: RunDir) -> tuple[Fingerprint | None, list[str]]:
+    """As `fingerprint_of_run`; and for each trace that is left out its name and why."""
+    folder = run.path / PROFILE
+    if not folder.is_dir():
+        return run.document(FINGERPRINT, Fingerprint), []
+    try:
+        return fingerprint_of_steps([folder]), []
+    except UserError:
+        sound, damaged = [], []
+        for file in files_of([folder]):
+            try:
+                fingerprint_of([file])
+                sound.append(file)
+            except UserError as error:
+                damaged.append(f"{file.name}: {error.message}")
+        if not sound or not damaged:
+            raise
+        return fingerprint_of_steps(sound), damaged
 
 
 def profiled(run: RunDir) -> Fingerprint | None:
@@ -74,27 +87,6 @@ def store_fingerprint(run: RunDir) -> None:
         return
     if result is not None:
         (run.path / FINGERPRINT).write_text(result.model_dump_json(indent=2, by_alias=True) + "\n")
-
-
-def small_traces(run: RunDir) -> dict[str, bytes]:
-    """The Kineto traces of ``run`` by name, with what their fingerprints need, and without names of the site.
-
-    Empty where one is still larger than `LARGEST` or is of Nsight Systems: the fingerprint stands for all of them; and
-    on CPUs, which have no fingerprint.
-    """
-    if not (run.path / PROFILE).is_dir() or run.read_json(FINGERPRINT) is None:
-        return {}
-    files = files_of([run.path / PROFILE])
-    if not all(file.name.endswith(KINETO) for file in files):
-        return {}
-    # A name that torch's handler for TensorBoard gives holds that of the host.
-    ranks = [int(match[1]) if (match := RANK.search(file.name)) else index for index, file in enumerate(files)]
-    if len(set(ranks)) < len(ranks):
-        ranks = [*range(len(files))]
-    packed = {
-        f"{PROFILE}/rank{rank}.json.xz": thinned(file, cleaner(run)) for rank, file in zip(ranks, files, strict=True)
-    }
-    return packed if all(len(content) <= LARGEST for content in packed.values()) else {}
 
 
 def shares(run: RunDir) -> dict[str, Any] | None:

@@ -184,7 +184,7 @@ def report(
     chosen, code = _reported(runs)
     if keep:
         for run in chosen:
-            say(f"kept {app.keep(run, keep).path}")
+            say(f"kept {app.keep(run, keep, say).path}")
     if history and form != "html":
         return worst((code, _history(chosen, by, form, output, plot, as_json)))
     verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)

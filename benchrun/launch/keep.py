@@ -23,7 +23,7 @@ from benchrun.spec.runspec import RunSpec
 
 DOCUMENTS = (
     *(artifacts.DATA, artifacts.CEILINGS, artifacts.BREAKDOWN, artifacts.TELEMETRY_SUMMARY),
-    *(artifacts.RANKS, artifacts.HOST, artifacts.FINGERPRINT),
+    *(artifacts.RANKS, artifacts.HOST),
     *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
 )
 """Documents that can name the site only inside a text."""
@@ -33,38 +33,22 @@ PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(PUBLIC['folders'])})\b)[A-Za-z_
 ADDRESS = re.compile(r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b")
 """A private IP address."""
 MAIL = re.compile(r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
-RANK_ALONE = re.compile(r"(?:.*/)?rank[-_.]?\d+(?:\.[a-z]+)+")
-"""A trace whose name states its rank and nothing else."""
 HIDDEN = "SITE"
 """Replaces text that identifies the site."""
 
 
 def kept_files(run: RunDir) -> dict[str, bytes]:
-    """The published files of ``run`` by name: its documents, its logs, its telemetry."""
+    """The published files of ``run`` by name, but for its profile: its documents, its logs, its telemetry."""
     hosts, clean = _hosts(run), cleaner(run)
     documents = {name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None}
     documents[SPEC] = public_spec(run.spec).model_dump(mode="json")
     documents[ENV] = public_env(run.read_json(ENV) or {})
-    if artifacts.FINGERPRINT in documents:
-        documents[artifacts.FINGERPRINT] = _by_rank(documents[artifacts.FINGERPRINT])
     files = {name: json.dumps(_each_text(document, clean), indent=2) + "\n" for name, document in documents.items()}
     packed = {log.name.removesuffix(XZ): unpacked(log).decode(errors="surrogateescape") for log in run.logs}
     packed |= {f"{TELEMETRY}/{_alias(hosts, host)}.csv": text for host, text in run.telemetry().items()}
     return {
         **{name: text.encode() for name, text in files.items()},
         **{name + XZ: lzma.compress(clean(text).encode(errors="surrogateescape")) for name, text in packed.items()},
-    }
-
-
-def _by_rank(document: dict[str, Any]) -> dict[str, Any]:
-    """A fingerprint whose traces are called by their ranks: torch's handler for TensorBoard names them by the host."""
-    ranks = document.get("ranks") or []
-    named = [{**rank, "file": f"rank{rank.get('rank')}.json"} if "file" in rank else rank for rank in ranks]
-    return {
-        **document,
-        "ranks": [
-            own if RANK_ALONE.fullmatch(str(own.get("file"))) else new for own, new in zip(ranks, named, strict=True)
-        ],
     }
 
 
@@ -90,7 +74,7 @@ def scripts(run: RunDir) -> dict[str, bytes]:
 
 def verbatim_files(run: RunDir) -> dict[str, bytes]:
     """The same files of ``run`` as they are, with its scripts, events and done.json; logs are compressed."""
-    names = (*DOCUMENTS, SPEC, ENV, artifacts.EVENTS, artifacts.DONE, *render(run.spec))
+    names = (*DOCUMENTS, SPEC, ENV, artifacts.FINGERPRINT, artifacts.EVENTS, artifacts.DONE, *render(run.spec))
     plain = {name: (run.path / name).read_bytes() for name in names if (run.path / name).is_file()}
     packed = {log.name.removesuffix(XZ) + XZ: lzma.compress(unpacked(log)) for log in run.logs}
     samples = {f"{TELEMETRY}/{host}.csv{XZ}": lzma.compress(text.encode()) for host, text in run.telemetry().items()}

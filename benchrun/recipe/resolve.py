@@ -6,6 +6,7 @@ than full also removes the recipe's method and number of layers.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from benchrun import hardware
@@ -27,6 +28,8 @@ from benchrun.spec.runspec import Inputs, NodesInputs, NodesSpec, RunSpec, workl
 NODES_TIME_LIMIT = "00:10:00"
 """A check takes a minute or two; with a short limit it starts sooner."""
 
+_KEY = re.compile(r"\b[a-z_]+(?:\.[a-z0-9_]+)+\b")
+"""The key of a value of a run, e.g. ``profile.tool``."""
 _REFERENCE = re.compile(r"[/:]")
 """What the name of a published image has, and that of a framework has not."""
 
@@ -66,8 +69,14 @@ def resolve_point(
     if CHANGE_LAYOUT in hints and point.scaled_from is not None:
         origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {listed_counts(file, point)}"
         hints = {origin if hint == CHANGE_LAYOUT else hint: None for hint in hints}
-    where = file.document.where(("points", point.index))
+    where = _named_place(broken, document) or file.document.where(("points", point.index))
     raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
+
+
+def _named_place(broken: Iterable[str], document: Document) -> str | None:
+    """Where the first value stands that these rules name by its key; None where they name none that is stated."""
+    keys = (tuple(key.split(".")) for text in broken for key in _KEY.findall(text))
+    return next((place for key in keys if (place := document.stated(key))), None)
 
 
 def _is_nemo(name: str) -> bool:

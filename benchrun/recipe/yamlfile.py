@@ -75,6 +75,14 @@ class Document(dict[str, Any]):
             place, value = value.places[key], value.get(str(key)) if isinstance(value, Document) else value[key]
         return place
 
+    def stated(self, loc: Loc) -> str | None:
+        """The place of the value at ``loc``; None where nothing states it."""
+        *outer, key = loc
+        section: Any = self
+        for name in outer:
+            section = section.get(str(name)) if isinstance(section, Document) else None
+        return section.places.get(str(key)) if isinstance(section, Document) else None
+
     def section(self, key: str, place: str) -> "Document":
         """The mapping below a key; a new one, at ``place``, where there is none."""
         if not isinstance(self.get(key), Document):

@@ -3,7 +3,7 @@
 from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +23,12 @@ class Kind(IntEnum):
     """A CUDA graph traced as a whole, which hides its kernels."""
 
 
-class Numbers:
-    """Values, each stored once and numbered in the order of appearance."""
+class Numbers(dict[Any, int]):
+    """Values, each stored once and numbered in the order of appearance: ``numbers[value]``."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-
-    def number(self, value: Any) -> int:
-        """The number of ``value``."""
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    @property
-    def values(self) -> list[Any]:
-        """The values in the order of their numbers."""
-        return list(self._numbers)
+    def __missing__(self, value: Any) -> int:
+        self[value] = number = len(self)
+        return number
 
 
 @dataclass(frozen=True)
@@ -127,6 +119,10 @@ class Shape(NamedTuple):
     k: int
 
 
+Tool = Literal["kineto", "nsys"]
+"""What recorded a trace."""
+
+
 @dataclass(frozen=True)
 class RankTrace:
     """One GPU as one process used it."""
@@ -143,6 +139,7 @@ class RankTrace:
     """Ranges of host threads: annotations, NVTX, and functions of data loaders."""
     waits: Events
     """Waits of host threads in the operating system: sleep, read, poll."""
+    tool: Tool = "kineto"
     host: str | None = None
     gpu: str | None = None
     """Name of the GPU as the driver states it."""

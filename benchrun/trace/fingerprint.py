@@ -9,7 +9,7 @@ import numpy as np
 from benchrun.errors import UserError
 from benchrun.trace import model
 from benchrun.trace.collectives import Collective, collectives
-from benchrun.trace.events import Events, Kind, RankTrace
+from benchrun.trace.events import Events, Kind, RankTrace, Tool
 from benchrun.trace.idle import idle_by_cause
 from benchrun.trace.intervals import Intervals, union_of
 from benchrun.trace.kernels import CLASSES, classified, unknown
@@ -21,6 +21,18 @@ from benchrun.trace.window import Choice, Window, window_of
 
 SHOWN_UNKNOWN = 10
 NS = 1e9
+MARK: dict[Tool, str] = {
+    "kineto": "call the profiler's step() after each step",
+    "nsys": "mark each step by an NVTX range 'step N'",
+}
+CALLS: dict[Tool, str] = {
+    "kineto": "profile the CPU too",
+    "nsys": "export the tables of CUDA calls too (nsys export without --tables)",
+}
+SIZES: dict[Tool, str] = {
+    "kineto": "profile the CPU too, with record_shapes",
+    "nsys": "they are read from torch's profiler alone (--profile kineto)",
+}
 
 
 def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model.Fingerprint:
@@ -101,8 +113,7 @@ def _window(trace: RankTrace, choice: Choice) -> Window:
         if window.length > 0:
             return window
         raise UserError("its events of a GPU have no length", where=trace.file, hint="profile whole steps")
-    hint = "--window device; or mark each step: ProfilerStep#N, or an NVTX range 'step N'"
-    raise UserError("fewer than two steps are marked", where=trace.file, hint=hint)
+    raise UserError("fewer than two steps are marked", where=trace.file, hint=f"--window device; or {MARK[trace.tool]}")
 
 
 def _within(trace: RankTrace, window: Window) -> Events:
@@ -138,9 +149,10 @@ def _notes(traces: Sequence[RankTrace], listed: Sequence[Collective]) -> Iterato
     """What these traces cannot show, and what would."""
     if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):
         yield "CUDA graphs were traced as a whole, which hides their kernels: nsys --cuda-graph-trace=node"
+    tool = traces[0].tool
     if any(trace.calls is None or not len(trace.calls) for trace in traces):
-        yield "no calls of the host, so idle time has no cause: profile the CPU too"
+        yield f"no calls of the host, so idle time has no cause: {CALLS[tool]}"
     if listed and len(traces) == 1:
         yield "one rank cannot tell transfer from waiting: trace the other ranks of the same steps"
     if listed and all(each.bytes is None for each in listed):
-        yield "no sizes of collectives: profile the CPU too, with record_shapes"
+        yield f"no sizes of collectives: {SIZES[tool]}"

@@ -22,7 +22,10 @@ PIECE = 1 << 20
 TAIL = 1 << 16
 """Bytes at the end of a piece in which a cut is tried."""
 TRIES = 20
+LARGEST_EVENT = 64 << 20
+"""Bytes without an end of an event, from which on a file is damaged."""
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[')
+_OPENING = re.compile(rb'\{\s*"ph":\s*"')
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 Event = dict[str, Any]
 
@@ -35,7 +38,7 @@ class JsonTrace:
     """The events of a file, then ``properties``."""
 
     def __init__(self, path: Path, skip: re.Pattern[bytes] | None = None) -> None:
-        """``skip`` matches the text of events that are not needed, each with the comma behind it."""
+        """``skip`` matches the beginning of events that are not needed, from the value of ``ph`` on."""
         self._path = path
         self._skip = skip
         self.properties: dict[str, Any] = {}
@@ -54,6 +57,8 @@ class JsonTrace:
                     continue
                 text = b"".join(buffer)
                 events, rest = self._piece(text)
+                if not events and len(text) > LARGEST_EVENT:
+                    raise self._damaged("no end of an event")
                 yield events
                 buffer, size = [rest], len(rest) if events else 0  # no cut yet: read as much again
             yield self._end(head, b"".join(buffer))
@@ -73,10 +78,21 @@ class JsonTrace:
         for cut in cuts[: -TRIES - 1 : -1]:
             inside, rest = text[: cut.start() + 1], text[cut.end() :]
             # Text that was skipped wrongly, for braces in a name, leaves no JSON either.
-            for events in (self._skip.sub(b"", inside), inside) if self._skip else (inside,):
+            for events in (self._needed(inside), inside):
                 with suppress(ValueError):
                     return _objects(parse(b"[" + events + b"]")), rest
         return [], text
+
+    def _needed(self, text: bytes) -> bytes:
+        """``text`` without the events that are skipped. The last one stays, because no comma follows it."""
+        opening = _OPENING.search(text)
+        if self._skip is None or opening is None:
+            return text
+        before, *events = text.split(opening[0])
+        skip, last = self._skip.match, events.pop()
+        # An event of another layout, which the opening does not find, stands behind one that it found.
+        needed = [event for event in events if not skip(event) or b'"ph"' in event]
+        return opening[0].join((before, *needed, last))
 
     def _end(self, head: bytes, text: bytes) -> list[Event]:
         """The last events; the text before and after the array becomes ``properties``."""
@@ -87,8 +103,11 @@ class JsonTrace:
             self.properties = {**parse(head + b'"traceEvents":[]}'), **last}
             return _objects(self.properties.pop("traceEvents"))
         except (ValueError, AttributeError, TypeError) as error:
-            hint = "the job may have ended while the profiler wrote; profile again, or export again"
-            raise UserError(f"is damaged or ends in the middle: {error}", where=str(self._path), hint=hint) from None
+            raise self._damaged(error) from None
+
+    def _damaged(self, why: object) -> UserError:
+        hint = "the job may have ended while the profiler wrote; profile again, or export again"
+        return UserError(f"is damaged or ends in the middle: {why}", where=str(self._path), hint=hint)
 
 
 def _objects(values: list[Any]) -> list[Event]:

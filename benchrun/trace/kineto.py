@@ -29,12 +29,12 @@ CALLS = frozenset({"cuda_runtime", "cuda_driver", "Runtime"})
 QUERY = re.compile(r"query|record|captur|attribute|occupancy|error|waitevent|getfunc|[gs]etdevice", re.I)
 """Calls that neither start work on a GPU nor wait for it: most of all calls."""
 SKIP = re.compile(
-    rb'\{\s*"ph": "(?:[sf]"[^{}]*|X", "cat": "(?:'
-    rb'cpu_op", "name": "(?:aten::(?!(?:mm|addmm|bmm|baddbmm)")|autograd::)|'
-    rb'cuda_runtime", "name": "\w*(?:Query|Record|Captur|Attribute|Occupancy|Error|WaitEvent|GetFunc))'
-    rb"[^{}]*\{[^{}]*\}\s*)\}\s*,"
+    rb'[sfi]"|X",\s*"cat":\s*"(?:(?:ac2g|gpu_user_annotation|overhead|Trace)"|'
+    rb'python_function",\s*"name":\s*"(?![^"]*(?i:load|batch))|'
+    rb'cpu_op",\s*"name":\s*"(?:aten::(?!(?:mm|addmm|bmm|baddbmm)")|autograd::)|'
+    rb'cuda_runtime",\s*"name":\s*"\w*(?:Query|Record|Captur|Attribute|Occupancy|Error|WaitEvent|GetFunc))'
 )
-"""Text of arrows, operators and calls that no fingerprint needs, as Kineto lays it out: most of a file.
+"""How events begin, from their phase on, that no fingerprint needs, as Kineto lays them out: most of a file.
 
 Only speed depends on it: an event that it does not match is parsed and then left out.
 """
@@ -72,6 +72,10 @@ COLLECTIVES = {
 LARGER_OUTPUT = frozenset({"all_gather", "recv"})
 
 
+Way = tuple[Any, ...]
+"""A method of `_Reader` and what it needs beside the event."""
+
+
 class _Reader:
     """Collects the events of one file, by device."""
 
@@ -84,13 +88,14 @@ class _Reader:
         self.operator_messages: dict[int, Message] = {}
         self.shapes: dict[int, Shape] = {}
         self.host_events = False
-        self._needed: dict[tuple[str, str], bool] = {}
+        self._ways: dict[tuple[str, str], Way | None] = {}
+        """What is done with the events of a category and name: each pair is judged once. None: they are left out."""
         self._open: dict[Any, list[Event]] = {}
         """Begun events of each thread that have not ended, the innermost last."""
 
     def add(self, events: list[Event]) -> None:
-        """Keep what the fingerprint needs. Most events are skipped by category and name, each pair judged once."""
-        needed = self._needed
+        """Keep what the fingerprint needs."""
+        ways = self._ways
         for event in events:
             phase = event.get("ph")
             if phase == "B":
@@ -98,24 +103,32 @@ class _Reader:
                 continue
             if phase == "E" and (whole := self._ended(event)) is not None:
                 event = whole
-            category, name = event.get("cat") or "", event.get("name") or ""
-            if (need := needed.get((category, name))) is None:
-                need = needed[category, name] = is_needed(category, name)
-                self.host_events |= category in CALLS
-            if need:
-                self._add(event, category, name)
+            key = event.get("cat") or "", event.get("name") or ""
+            if key not in ways:
+                ways[key] = self._way(*key)
+            if (way := ways[key]) is not None:
+                way[0](self, event, *way[1:])
 
-    def _add(self, event: Event, category: str, name: str) -> None:
-        args = event.get("args") or {}
+    def _way(self, category: str, name: str) -> Way | None:
+        """What is done with the events of this category and name."""
+        self.host_events |= category in CALLS
+        if not is_needed(category, name):
+            return None
         if (kind := DEVICE.get(category)) is not None:
-            self._add_device_event(event, name, args, kind)
-        elif category in CALLS:
-            link = _whole(args.get("correlation"))
-            self.calls.add(*_times(event), self.names.number(name), self._thread(event), link)
-        elif category == "user_annotation" or LOADER.search(name):
-            self.ranges.add(*_times(event), self.names.number(name), self._thread(event))
-        else:
-            self._add_operator(name, args)
+            kind = Kind.PEER_COPY if kind is Kind.COPY and PEER.search(name) else kind
+            return _Reader._add_device_event, self.names[name], int(kind)
+        if category in CALLS:
+            return _Reader._add_call, self.names[name]
+        if category == "user_annotation" or LOADER.search(name):
+            return _Reader._add_range, self.names[name]
+        return _Reader._add_operator, name
+
+    def _add_call(self, event: Event, number: int) -> None:
+        args = event.get("args") or {}
+        self.calls.add(*_times(event), number, self._thread(event), _whole(args.get("correlation")))
+
+    def _add_range(self, event: Event, number: int) -> None:
+        self.ranges.add(*_times(event), number, self._thread(event))
 
     def _ended(self, event: Event) -> Event | None:
         """The event that ``event`` ends, as one with a length; None where none of its thread has begun."""
@@ -126,20 +139,21 @@ class _Reader:
         args = {**(first.get("args") or {}), **(event.get("args") or {})}
         return {**first, "ph": "X", "dur": float(event["ts"]) - float(first["ts"]), "args": args}
 
-    def _add_device_event(self, event: Event, name: str, args: dict[str, Any], kind: Kind) -> None:
+    def _add_device_event(self, event: Event, number: int, kind: int) -> None:
         if event.get("ph") != "X" or event.get("dur") is None:
             return
-        if kind is Kind.COPY and PEER.search(name):
-            kind = Kind.PEER_COPY
-        columns = self.devices.setdefault(_whole(args.get("device", event.get("pid"))), Columns())
+        args = event.get("args") or {}
+        device = _whole(args.get("device", event.get("pid")))
+        if (columns := self.devices.get(device)) is None:
+            columns = self.devices[device] = Columns()
         stream, link = _whole(args.get("stream", event.get("tid"))), _whole(args.get("correlation"))
-        number = self.names.number(name)
         columns.add(*_times(event), number, stream, link, kind, _whole(args.get("External id")))
         if "Collective name" in args and (message := message_of(args)):
             self.messages[link] = message
 
-    def _add_operator(self, name: str, args: dict[str, Any]) -> None:
+    def _add_operator(self, event: Event, name: str) -> None:
         """The shape of a matrix product or the message of a collective."""
+        args = event.get("args") or {}
         operator = _whole(args.get("External id"))
         if "Collective name" in args and (message := message_of(args)):
             self.operator_messages[operator] = message
@@ -147,7 +161,7 @@ class _Reader:
             self.shapes[operator] = shape
 
     def _thread(self, event: Event) -> int:
-        return self.threads.number((event.get("pid"), event.get("tid")))
+        return self.threads[event.get("pid"), event.get("tid")]
 
 
 def read_kineto(path: Path) -> Iterator[RankTrace]:
@@ -179,7 +193,7 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             file=str(path),
             rank=rank if rank >= 0 and len(own) == 1 else None,
             device=device,
-            names=reader.names.values,
+            names=[*reader.names],
             device_events=device_events,
             calls=calls,
             ranges=ranges,
@@ -217,11 +231,13 @@ def is_needed(category: str, name: str) -> bool:
 def _times(event: Event) -> tuple[int, int]:
     """Start and end in ns. Some exporters write times as text."""
     start, length = event["ts"], event.get("dur") or 0
-    if isinstance(start, str) or isinstance(length, str):
+    if type(start) is str or type(length) is str:
         start, length = float(start), float(length)
-    # A time since 1970 in ns has more digits than a floating-point number.
-    whole = int(start) if start >= LARGE else 0
-    first = whole * NS_PER_US + round((start - whole) * NS_PER_US)
+    if start < LARGE:
+        first = round(start * NS_PER_US)
+    else:  # a time since 1970 in ns has more digits than a floating-point number
+        whole = int(start)
+        first = whole * NS_PER_US + round((start - whole) * NS_PER_US)
     return first, first + round(length * NS_PER_US)
 
 

@@ -85,8 +85,9 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
         yield RankTrace(
             file=str(path),
             rank=None,
+            tool="nsys",
             device=device,
-            names=names.values,
+            names=[*names],
             device_events=events_of(mine[:, 2:]),
             calls=calls.where(_of_process(processes_of_calls, process)) if len(calls) else None,
             ranges=ranges.where(_of_process(processes_of_ranges, process)),
@@ -123,7 +124,7 @@ def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> T
     peers = (copies[:, 4] == PEER_COPY) | ((copies[:, 4] == DEVICE_COPY) & between)
     kernels[:, 4] = _numbers(kernels[:, 4], strings, names)
     for table, text in ((copies, "Memcpy"), (sets, "Memset"), (graphs, "CUDA graph, traced as a whole")):
-        table[:, 4] = names.number(text)
+        table[:, 4] = names[text]
     kinds = ((kernels, Kind.KERNEL), (copies[~peers], Kind.COPY), (copies[peers], Kind.PEER_COPY), (sets, Kind.SET))
     return np.concatenate([_with_kind(table[:, :7], kind) for table, kind in (*kinds, (graphs, Kind.GRAPH))])
 
@@ -136,7 +137,7 @@ def _with_kind(table: Table, kind: Kind) -> Table:
 def _numbers(values: NDArray[np.int64], strings: dict[int, str], names: Numbers) -> NDArray[np.int64]:
     """Numbers in ``names`` for identifiers of strings."""
     unique, inverse = np.unique(values, return_inverse=True)
-    numbers = [names.number(strings.get(int(value), "[unknown]")) for value in unique]
+    numbers = [names[strings.get(int(value), "[unknown]")] for value in unique]
     return np.array(numbers, np.int64)[inverse] if len(unique) else values
 
 
@@ -166,7 +167,7 @@ def _ranges(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[E
         kinds = f"and eventType in {RANGES}" if "eventType" in present else ""
         query = f'select start, "end", {text}, {text_id}, globalTid from NVTX_EVENTS where "end" is not null {kinds}'
         for start, end, own, identifier, thread in export.texts(query, "NVTX_EVENTS"):
-            name = names.number(str(own if own is not None else strings.get(identifier, "")))  # type: ignore[call-overload]
+            name = names[str(own if own is not None else strings.get(identifier, ""))]  # type: ignore[call-overload]
             columns.add(start, end, name, thread)  # type: ignore[arg-type]
     events = columns.events()
     return events, events.place & PROCESS_BITS

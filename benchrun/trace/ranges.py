@@ -11,7 +11,6 @@ from benchrun.trace.window import Window, launching_calls
 
 SHOWN = 20
 _NUMBERED = re.compile(r",? ?(seq|op_id|stream_id) = \d+|[#:= ]+\d+$")
-"""What makes ranges of one kind differ: numbers of operators and steps."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +25,19 @@ class Range:
     """Union of the device events that they launched from the same thread; None where launches are unknown."""
 
 
+def unnumbered(name: str) -> str:
+    """``name`` without the numbers of an operator or a step: ranges that differ in these alone are of one kind."""
+    return _NUMBERED.sub("", name)
+
+
 def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
     """The names with the longest time on the host, at most SHOWN, longest first."""
     times = trace.ranges.times
     inside = (times.end > window.first) & (times.start < window.last)
     ranges = trace.ranges.where(inside)
-    names = {int(number): _NUMBERED.sub("", trace.names[number]) for number in np.unique(ranges.name)}
+    names = {int(number): unnumbered(trace.names[number]) for number in np.unique(ranges.name)}
     labels = np.array([names[int(number)] for number in ranges.name], dtype=object)
-    totals = {name: ranges.times.where(labels == name).length() for name in set(names.values())}
+    totals = {name: ranges.times.where(labels == name).length() for name in dict.fromkeys(names.values())}
     chosen = sorted(totals, key=lambda name: -totals[name])[:SHOWN]
     call = launching_calls(trace.device_events, trace.calls)
     return [

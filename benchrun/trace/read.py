@@ -17,6 +17,8 @@ from benchrun.trace.nsight import MAGIC, read_nsight
 Export = Callable[[Path, Path], None]
 REPORT = ".nsys-rep"
 SUFFIXES = (".json", ".sqlite", REPORT)
+TORCH, NSYS = "ProfilerActivity.CUDA", "nsys --trace=cuda,nvtx,osrt, while the GPU works"
+"""How a trace gets events of a GPU."""
 PACKED = (".gz", ".xz", ".zst")
 RANK = re.compile(r"rank[-_.]?(\d+)", re.I)
 _HOST = re.compile(r"^(?P<host>[\w.-]+)_\d+\.\d+(\.\d+)?\.pt\.trace\.json")
@@ -42,7 +44,8 @@ def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace],
             empty.append(path)
         traces += [_named(trace, path, alone=len(inside) == 1) for trace in inside]
     if not traces:
-        hint = "profile with ProfilerActivity.CUDA, or nsys --trace=cuda,nvtx,osrt; on CPUs: benchrun explain"
+        tools = {NSYS if ".sqlite" in file.name or file.suffix == REPORT else TORCH for file in empty}
+        hint = f"profile with {' or '.join(sorted(tools))}; on CPUs: benchrun explain"
         raise UserError("no event of a GPU", where=", ".join(map(str, empty)), hint=hint)
     return _ranked(traces), empty
 

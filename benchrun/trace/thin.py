@@ -1,4 +1,4 @@
-"""A small copy of a Kineto trace: what its fingerprint is computed from, and nothing else."""
+"""A small copy of a Kineto trace for publication: what its fingerprint is computed from, and nothing else."""
 
 import json
 import lzma
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from benchrun.trace.json_stream import Event, JsonTrace
-from benchrun.trace.kineto import SKIP, is_needed
+from benchrun.trace.kineto import CALLS, DEVICE, SKIP, is_needed
+from benchrun.trace.public import PublicNames
 
-EVENT = ("ph", "cat", "name", "pid", "tid", "ts", "dur")
+EVENT = ("ph", "cat", "pid", "tid", "ts", "dur")
 ARGUMENTS = (
     *("device", "stream", "correlation", "External id", "Input Dims", "Input type"),
     *("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size"),
@@ -18,14 +19,15 @@ ARGUMENTS = (
 DISTRIBUTED = ("rank", "world_size", "pg_config")
 
 
-def thinned(path: Path, clean: Callable[[str], str]) -> bytes:
+def thinned(path: Path, clean: Callable[[str], str], public: PublicNames) -> bytes:
     """The events and keys of the trace at ``path`` that a fingerprint needs, as JSON packed by xz.
 
-    ``clean`` replaces each text that the trace holds. UserError for a file that is no whole trace.
+    ``clean`` replaces each text that the trace holds, then ``public`` each name. UserError for a file that is no whole
+    trace.
     """
-    source, names = JsonTrace(path, SKIP), _Cleaned(clean)
-    events = [_event(event, names) for batch in source.batches() for event in batch if _is_needed(event)]
-    document = {**_properties(source.properties, names), "traceEvents": events}
+    source, texts = JsonTrace(path, SKIP), _Cleaned(clean)
+    events = [_event(event, texts, public) for batch in source.batches() for event in batch if _is_needed(event)]
+    document = {**_properties(source.properties, texts), "traceEvents": events}
     return lzma.compress(json.dumps(document, separators=(",", ":")).encode())
 
 
@@ -45,31 +47,38 @@ class _Cleaned(dict[str, str]):
         return self[text]
 
 
-def _event(event: Event, names: _Cleaned) -> Event:
-    args = event.get("args")
-    needed = dict(_only(args, ARGUMENTS, names)) if isinstance(args, dict) else {}
-    return {**dict(_only(event, EVENT, names)), **({"args": needed} if needed else {})}
+def _event(event: Event, texts: _Cleaned, public: PublicNames) -> Event:
+    args, name = event.get("args"), event.get("name")
+    needed = dict(_only(args, ARGUMENTS, texts)) if isinstance(args, dict) else {}
+    named = {"name": _name(event.get("cat") or "", texts[name], public)} if isinstance(name, str) else {}
+    return {**dict(_only(event, EVENT, texts)), **named, **({"args": needed} if needed else {})}
 
 
-def _properties(stated: dict[str, Any], names: _Cleaned) -> dict[str, Any]:
+def _name(category: str, name: str, public: PublicNames) -> str:
+    if category in CALLS:
+        return name
+    return public.of_kernel(name) if category in DEVICE else public.of_range(name)
+
+
+def _properties(stated: dict[str, Any], texts: _Cleaned) -> dict[str, Any]:
     """Rank, groups and GPUs."""
     listed, own = stated.get("deviceProperties"), stated.get("distributedInfo")
-    gpus = [dict(_only(gpu, ("id", "name"), names)) for gpu in listed or [] if isinstance(gpu, dict)]
-    ranks = dict(_only(own, DISTRIBUTED, names)) if isinstance(own, dict) else {}
+    gpus = [dict(_only(gpu, ("id", "name"), texts)) for gpu in listed or [] if isinstance(gpu, dict)]
+    ranks = dict(_only(own, DISTRIBUTED, texts)) if isinstance(own, dict) else {}
     return {"schemaVersion": 1, "deviceProperties": gpus, "distributedInfo": ranks}
 
 
-def _only(document: dict[str, Any], keys: tuple[str, ...], names: _Cleaned) -> Iterator[tuple[str, Any]]:
+def _only(document: dict[str, Any], keys: tuple[str, ...], texts: _Cleaned) -> Iterator[tuple[str, Any]]:
     for key in keys:
         if key in document:
-            yield key, _cleaned(document[key], names)
+            yield key, _cleaned(document[key], texts)
 
 
-def _cleaned(value: Any, names: _Cleaned) -> Any:
+def _cleaned(value: Any, texts: _Cleaned) -> Any:
     if isinstance(value, str):
-        return names[value]
+        return texts[value]
     if isinstance(value, list):
-        return [_cleaned(each, names) for each in value]
+        return [_cleaned(each, texts) for each in value]
     if isinstance(value, dict):
-        return {key: _cleaned(each, names) for key, each in value.items()}
+        return {key: _cleaned(each, texts) for key, each in value.items()}
     return value

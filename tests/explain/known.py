@@ -67,11 +67,17 @@ def spread(behind: dict[int, float], *, usual: float = 3.0, steps_behind: float 
     )
 
 
+LACKING = "unknown"
+"""The part of a measured step that the profiled one does not have."""
+
+
 def apart(run: Evidence) -> dict[str, float]:
-    """By cause, how far the waterfall of the profiled step and that of the trace are apart: points of the step."""
-    traced = replace(run, breakdown=None)
+    """By cause, how far the waterfall of the profiled step alone and that of the trace alone are apart: points.
+
+    Points are hundredths of the step. `LACKING` is not compared but given as it is: `explain` fills it from the trace.
+    """
     sums: list[dict[str, float]] = [{}, {}]
-    for one, each in zip(sums, (run, traced), strict=True):
+    for one, each in zip(sums, (replace(run, fingerprint=None), replace(run, breakdown=None)), strict=True):
         for part in waterfall(each):
             name = part.cause or part.part
             one[name] = one.get(name, 0.0) + 100 * part.seconds / run.step_s

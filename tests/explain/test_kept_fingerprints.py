@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from known import apart, kept, known
+from known import LACKING, apart, kept, known
 from test_with_a_trace import rank, trace
 
 from benchrun import app, paths
@@ -55,8 +55,12 @@ def test_the_host_of_a_small_fine_tune_is_late_and_the_profiler_is_not_blamed_on
 
 @pytest.mark.parametrize("path", [path for path in KEPT if (path / BREAKDOWN).exists()], ids=lambda path: path.name)
 def test_the_causes_of_the_profiled_step_are_those_of_the_trace(path: Path) -> None:
-    """Within 3 points of the step, as the waterfall promises."""
+    """Within 3 points of the step, each read without the other.
+
+    What only one of them can show is not compared: up to 4 points of a measured step are in no profiled one.
+    """
     points = apart(app.evidence(RunDir(path)))
+    assert points.pop(LACKING, 0.0) < 4, points
     assert max(points.values()) < POINTS, points
 
 

@@ -84,7 +84,16 @@ def test_what_a_framework_cannot_do_is_refused(name: str, overrides: tuple[str, 
     with pytest.raises(UserError) as refused:
         point(name, *overrides)
     assert words in refused.value.message
-    assert refused.value.where and ".yaml:" in refused.value.where
+    assert refused.value.where == f"--set {overrides[-1]}"
+
+
+def test_a_refusal_has_the_line_of_the_recipe_that_states_the_value(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    shipped = (Path(app.__file__).parents[2] / "recipes/tiny-llama.yaml").read_text()
+    mine.write_text("profile: {steps: 2,\n  tool: xplane}\n" + shipped)
+    with pytest.raises(UserError) as refused:
+        resolve(Request(str(mine), "CPU", "fp32", 2))
+    assert refused.value.where == f"{mine}:2"
 
 
 def test_nsys_needs_a_gpu() -> None:

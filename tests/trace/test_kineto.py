@@ -75,6 +75,24 @@ def test_events_that_are_skipped_as_text_hide_no_other(
     assert rank.idle_by_cause.host == pytest.approx(199 * 5 / 1998, abs=1e-6)
 
 
+def test_an_event_of_another_layout_is_not_skipped_with_the_one_before_it(tmp_path: Path) -> None:
+    skipped = json.dumps(host(0, 1, "aten::add", "cpu_op"))
+    compact = json.dumps({"name": "gemm", **kernel(0, 5)}, separators=(",", ":"))
+    events = [skipped, compact, skipped, json.dumps(kernel(8, 2)), *[skipped] * 9000]
+    path = tmp_path / "t.json"
+    path.write_text(f'{{"traceEvents": [{", ".join(events * 2)}]}}')
+    assert path.stat().st_size > json_stream.PIECE
+    assert shares(path) == (0.7, 0.3)
+
+
+def test_a_large_file_without_an_end_of_an_event_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "LARGEST_EVENT", 3 << 20)
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [{"name": "' + "x" * (5 << 20) + '"}]}')
+    with pytest.raises(UserError, match="no end of an event"):
+        app.fingerprint_of([path])
+
+
 @pytest.mark.parametrize(
     "text",
     [
