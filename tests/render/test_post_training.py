@@ -127,6 +127,7 @@ def test_the_halves_of_a_ppo_job_are_on_their_own_nodes() -> None:
     assert (policy["trainer.num_nodes"], critic["trainer.num_nodes"]) == ("8", "4")
     assert policy["remote_critic_rm.critic.port"] == critic["trainer.ppo.port"]
     assert (policy["trainer.ppo.trt_llm.enable"], policy["trainer.ppo.trt_llm.reshard"]) == ("True", "True")
+    assert (policy["trainer.ppo.val_check_interval"], policy["trainer.ppo.save_interval"]) == ("0", "0")
     assert "--mpi=pmix" in job
 
 
