@@ -60,9 +60,10 @@ def explain_log(
 
 def stages_of(name: str, numbers: Measurement | None) -> Explanation:
     """Of a post-training: the stages of its steps. NoNumberError where no step was timed."""
-    if numbers is None or (found := explain_stages(name, numbers)) is None:
+    explanation = explain_stages(name, numbers) if numbers else None
+    if explanation is None:
         raise NoNumberError("has no measured step", where=name)
-    return found
+    return explanation
 
 
 def _evidence(

@@ -18,7 +18,7 @@ ROUNDING = 0.005
 
 def explain_stages(name: str, numbers: Measurement) -> Explanation | None:
     """The stages of the run ``name``, in seconds of its mean step; None where no step was timed."""
-    step_s = numbers.step_time_s.mean
+    step_s = numbers.step_time_s.mean if numbers.step_time_s else None
     if not step_s:
         return None
     timed = {words: numbers.quantities[key].mean for key, words in STAGES.items() if key in numbers.quantities}
@@ -31,7 +31,11 @@ def explain_stages(name: str, numbers: Measurement) -> Explanation | None:
     scale = min(1.0, step_s / spent) if spent else 1.0
     parts = [(words, seconds * scale, f"{words}: the log's timer, mean") for words, seconds in timed.items()]
     rest = max(step_s - spent, 0.0)
-    what = f"{UNSEPARATED}: rewards, data, and what else the timers do not hold" if timed else "a step without timers of its stages"
+    what = (
+        f"{UNSEPARATED}: rewards, data, and what else the timers do not hold"
+        if timed
+        else "a step without timers of its stages"
+    )
     parts += [(what, rest, "the step less its stages")] if rest or not parts else []
     return Explanation(
         run=name,

@@ -131,6 +131,14 @@ def test_the_halves_of_a_ppo_job_are_on_their_own_nodes() -> None:
     assert "--mpi=pmix" in job
 
 
+def test_a_job_has_hours_unless_the_site_limits_it() -> None:
+    assert resolve(Request("llama3-70b-ppo", num_gpus=96)).cluster.time_limit == "04:00:00"
+    shorter = Request("llama3-70b-ppo", num_gpus=96, overrides=("cluster.time_limit=01:00:00",))
+    assert resolve(shorter).cluster.time_limit == "01:00:00"
+    assert resolve(Request("tiny-grpo")).cluster.time_limit == "00:10:00"  # its profile says so
+    assert resolve(Request("llama3-8b", gpu="H100", precision="bf16", num_gpus=8)).cluster.time_limit == "00:30:00"
+
+
 def test_one_task_a_node_starts_ray() -> None:
     files = render(resolve(Request("llama3.1-8b-grpo", gpu="H100", num_gpus=16)))
     assert 'step "${once_per_node[@]}" --cpus-per-task="$SLURM_CPUS_ON_NODE"' in files["job.sh"]
