@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.app.baselines import baseline_run
-from benchrun.app.log_evidence import resolution_s, saves, steps_of
+from benchrun.app.log_evidence import resolution_s, saves, stages_of, steps_of
 from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, summarise_log
 from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint
 from benchrun.comparison.checks import broken
@@ -41,6 +41,11 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
     number. NoNumberError for a run without measured steps; UserError for one of another workload, and for an
     ``against`` that does not exist or has no speed.
     """
+    if run.spec.workload == "post-training":
+        if traces or against is not None:
+            raise UserError(f"{run.run_id} is a post-training: its stages are explained without a trace or another run")
+        measured = measure_run(run)
+        return stages_of(run.run_id, measured.metrics if measured else None)
     own = evidence(run, traces)
     if against is None:
         return explain(own)

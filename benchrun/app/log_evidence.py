@@ -9,11 +9,12 @@ import numpy as np
 from benchrun import hardware
 from benchrun.app.measurement import NOTHING, read_logs, rows_of, setting, summarise_log, unused_options
 from benchrun.app.traces import fingerprint_of_steps
-from benchrun.errors import UserError
+from benchrun.errors import NoNumberError, UserError
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
 from benchrun.explain.foreign import foreign_trace
 from benchrun.explain.model import Explanation
+from benchrun.explain.stages import explain_stages
 from benchrun.launch.rundir import unpacked
 from benchrun.metrics.model import Measurement, Summary, Window
 from benchrun.metrics.setting import Setting, stated
@@ -52,7 +53,17 @@ def explain_log(
     given = setting(recipe, given, takes_peak=False)
     context = stated(logs[0], given)
     summary = summarise_log(logs[0], context, [file], warmup)
+    if logs[0].post_training:
+        return stages_of(str(file), summary), _unreliable(summary)
     return explain(_evidence(file, logs[0], given, context, summary, traces)), _unreliable(summary)
+
+
+def stages_of(name: str, numbers: Measurement | None) -> Explanation:
+    """Of a post-training: the stages of its steps. NoNumberError where no step was timed."""
+    explanation = explain_stages(name, numbers) if numbers else None
+    if explanation is None:
+        raise NoNumberError("has no measured step", where=name)
+    return explanation
 
 
 def _evidence(

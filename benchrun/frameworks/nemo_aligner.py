@@ -13,8 +13,8 @@ from benchrun.spec.post_training import Critic, PostTrainingSpec
 
 PORT = 5567
 """Where the critic listens."""
-NEVER = 2**31 - 1
-"""A step that is not reached: no validation and no checkpoint is in a measured one."""
+NEVER = 0
+"""No validation and no checkpoint; any interval above 0 has both after the last step."""
 MODEL_TYPES = {"swiglu": "llama", "squared_relu": "gptnext", "gelu": "gptnext", "geglu": "gemma"}
 """Activation of a model -> what TensorRT-LLM calls such models."""
 

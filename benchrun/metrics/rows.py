@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ MOST_TOO_FAST = 0.5
 """If more of the rows than this are above the GPU's peak, the conditions are wrong: that is for the reader to see."""
 MOST_BATCHES = 256
 """Sizes of batch whose rows are compared; a ramp has some dozens."""
+ROUNDING = 0.02
+"""Of a rate and a time: printed digits may differ by as much."""
+PARTS = ("training_s", "logprob_s")
+"""Stages that no framework lets overlap the next step, so that none takes longer than its own."""
 
 Flags = NDArray[np.bool_]
 
@@ -37,6 +41,8 @@ class Measured(NamedTuple):
     mfu: Floats
     """As reported."""
     impossible: Flags
+    contradictory: Flags
+    """Impossible, because the row's own numbers do not fit each other."""
     other_work: Flags
     """The time has other work in it; in a log whose every step is such a one they count."""
 
@@ -47,7 +53,8 @@ class Measured(NamedTuple):
     def problems(self) -> Iterator[Problem]:
         """The first rows that are left out, and why."""
         for index in np.flatnonzero(self.impossible)[:MOST]:
-            detail = f"step {self.step[index]}: {self.step_time_s[index]:.4g} s is impossibly fast; left out"
+            why = "contradicts its other numbers" if self.contradictory[index] else "is impossibly fast"
+            detail = f"step {self.step[index]}: {self.step_time_s[index]:.4g} s {why}; left out"
             yield Problem("impossible_step", int(self.line[index]), detail)
         others = np.flatnonzero(self.other_work)
         if len(others):
@@ -67,9 +74,13 @@ def measured(log: Log, setting: Setting) -> Measured:
         time = np.where(np.isnan(time), tokens / rate, time)
         rate = np.where(np.isnan(tokens), rate, tokens / time)
     step, line, interval = columns.columns("step", "line", "interval")
-    if setting.num_gpus and (counted := log.quantities.get("tokens")):
-        read = np.array([counted.get(number, np.nan) for number in step.tolist()])
-        rate = np.where(np.isnan(rate), read / time / setting.num_gpus, rate)
+    contradictory = np.zeros(len(time), bool)
+    if setting.num_gpus and "tokens" in log.quantities:
+        counted = _quantity(log, "tokens", step) / time / setting.num_gpus
+        rate = np.where(np.isnan(rate), counted, rate)
+        contradictory |= np.abs(counted / rate - 1) > ROUNDING
+    for stage in PARTS:
+        contradictory |= _quantity(log, stage, step) > time * (1 + ROUNDING)
     above = rate > _peak_rate(setting)
     impossible = above if above.sum() <= MOST_TOO_FAST * len(above) else np.zeros(len(above), bool)
     if not log.varying_length:
@@ -77,8 +88,15 @@ def measured(log: Log, setting: Setting) -> Measured:
         speed = 1 / time if not np.isnan(time).all() else rate
         fast = _far_above_median(speed, batch)
         impossible |= fast if fast.sum() <= MOST_IMPOSSIBLE * len(fast) else False
+    impossible |= contradictory
     other = np.isin(step, list(log.other_work))
-    return Measured(step, line, interval, time, rate, tflops, mfu, impossible, other & ~other.all())
+    return Measured(step, line, interval, time, rate, tflops, mfu, impossible, contradictory, other & ~other.all())
+
+
+def _quantity(log: Log, name: str, step: Any) -> Floats:
+    """A quantity of each of these steps; NaN where a step has none."""
+    stated = log.quantities.get(name, {})
+    return np.array([stated.get(number, np.nan) for number in step.tolist()])
 
 
 def _peak_rate(setting: Setting) -> float:

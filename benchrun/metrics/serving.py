@@ -86,6 +86,8 @@ def _plain(value: Any) -> Any:
 def _contradictions(served: Served) -> Iterator[Problem]:
     """Rates that are not what they count, divided by the duration or the number of GPUs."""
     values, duration = served.values, served.values.get("duration_s")
+    if duration is None:
+        return
     if duration == 0:
         yield Problem(CONTRADICTORY, None, f"{values.get('completed', 0):.0f} requests took no time: duration_s is 0")
     tokens = ("total_input_tokens", "total_output_tokens")

@@ -1,9 +1,10 @@
 """How a model is spread over GPUs, and the base class of this and of every other model."""
 
 import re
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator
 
 
 class Frozen(BaseModel):
@@ -11,6 +12,25 @@ class Frozen(BaseModel):
 
     # Validators are built when a model is first used: a command builds those that it needs.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """``true`` is no 1, though Python says so."""
+        if any(isinstance(each, bool) for each in (value if isinstance(value, list | tuple) else (value,))):
+            types = [*_types(cls.model_fields[info.field_name or ""].annotation)]
+            if (int in types or float in types) and bool not in types and Any not in types:
+                raise ValueError("must be a number, not true or false")
+        return value
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    """The plain types that an annotation is made of."""
+    arguments = get_args(annotation)
+    if not arguments:
+        yield annotation
+    for argument in arguments:
+        yield from _types(argument)
 
 
 class Layout(Frozen):

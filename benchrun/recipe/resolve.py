@@ -129,6 +129,8 @@ def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[s
         if key in stated:
             merged.put((key,), stated[key], stated.places[key])
     merged.put(("cluster",), cluster, cluster.place)
+    if inputs.time_limit and "time_limit" not in cluster:
+        merged.put(("cluster", "time_limit"), inputs.time_limit, f"the limit of a {file.recipe.workload}")
     for override in overrides:
         _override(merged, override, inputs)
     _drop(merged, inputs)

@@ -37,6 +37,9 @@ def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
 
 def _headline(result: Explanation) -> str:
     first = result.causes[0] if result.causes else None
+    if not any(part.cause for part in result.waterfall) and len(result.waterfall) > 1:
+        largest = max(result.waterfall, key=lambda part: part.seconds)
+        return f"{_percent(largest.seconds / result.step_time_s)} % of it are {largest.part}"
     unknown = sum(part.seconds for part in result.waterfall if part.part.startswith(UNSEPARATED))
     if unknown >= MOST * result.step_time_s:
         share = _percent(unknown / result.step_time_s)

@@ -52,6 +52,8 @@ class Critic(Frozen):
 class PostTrainingInputs(Inputs):
     """What a user can set of a post-training."""
 
+    time_limit = "04:00:00"
+    """The published steps take up to 7 minutes, and engines and weights of the largest models half an hour."""
     model: ModelShape
     """Dimensions of the policy."""
     policy: Line | None = None

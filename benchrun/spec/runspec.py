@@ -46,6 +46,8 @@ DataFormat = Literal["tokens", "chat", "packed"]
 class Inputs(Frozen):
     """What a user can set in every workload; a workload adds its own fields."""
 
+    time_limit: ClassVar[str | None] = None
+    """Limit of a job whose site states none, as hours:minutes:seconds; null: the default of all jobs."""
     image: Line | None = None
     """Container image as the recipe or the site names it; null where there is none."""
     env: dict[EnvName, Text] = Field(default_factory=dict)

@@ -265,3 +265,47 @@ def test_an_openrlhf_dictionary_may_hold_other_types(tmp_path: Path) -> None:
     text = "✨ Global step 1: {'policy_loss': tensor(-0.5), 'timing/step_total': np.float64(41.25), 'generated': 'x'}\n"
     found = summary(tmp_path, text)
     assert (found.step_time_s.median, found.final_loss) == (41.25, -0.5)
+
+
+CONFIGURED = """(TaskRunner pid=1)  'reward_model': {'n_gpus_per_node': 8, 'nnodes': 0},
+(TaskRunner pid=1)  'trainer': {'n_gpus_per_node': 4,
+(TaskRunner pid=1)              'nnodes': 2,
+(TaskRunner pid=1)              'total_training_steps': None}}
+"""
+NO_RATES = "(TaskRunner pid=1) step:{} - timing_s/gen:20.000 - timing_s/update_actor:30.000 - timing_s/step:60.000\n"
+
+
+@pytest.mark.parametrize(
+    "head", [CONFIGURED, "+ python3 -m verl.trainer.main_ppo trainer.n_gpus_per_node=8 trainer.nnodes=1\n"]
+)
+def test_verl_states_its_gpus_before_its_steps(tmp_path: Path, head: str) -> None:
+    found = summary(tmp_path, head + "".join(map(NO_RATES.format, range(1, 5))))
+    assert (found.num_gpus, found.step_time_s.median) == (8, 60)
+
+
+def test_a_step_that_contradicts_itself_gives_no_number(tmp_path: Path) -> None:
+    wrong = verl().replace("timing_s/step:166.497", "timing_s/step:60.000")  # less than its update
+    (problem,) = (each for each in summary(tmp_path, wrong).problems if each.kind == "impossible_step")
+    assert problem.detail.startswith("step 8: 60 s contradicts")
+    wrong = verl().replace("perf/throughput:1087.343", "perf/throughput:2087.343")  # not its tokens / time / 8
+    found = summary(tmp_path, wrong, warmup=1)
+    assert [each.detail[:6] for each in found.problems if each.kind == "impossible_step"] == ["step 9"]
+    assert (found.num_gpus, found.window.rows) == (8, 6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("rank_crash", "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task."),
+        ("rank_crash", "(raylet) Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a"),
+        (
+            "rank_crash",
+            "(raylet) Raylet is terminated. Termination is unexpected. Possible reasons include: (1) SIGKILL",
+        ),
+        ("host_oom", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+        ("host_oom", "(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due"),
+    ],
+)
+def test_a_death_of_ray_is_the_end_of_the_run(tmp_path: Path, kind: str, line: str) -> None:
+    found = summary(tmp_path, f"{verl()}{line}\n")
+    assert found.fatal is not None and found.fatal.kind == kind

@@ -127,7 +127,16 @@ def test_the_halves_of_a_ppo_job_are_on_their_own_nodes() -> None:
     assert (policy["trainer.num_nodes"], critic["trainer.num_nodes"]) == ("8", "4")
     assert policy["remote_critic_rm.critic.port"] == critic["trainer.ppo.port"]
     assert (policy["trainer.ppo.trt_llm.enable"], policy["trainer.ppo.trt_llm.reshard"]) == ("True", "True")
+    assert (policy["trainer.ppo.val_check_interval"], policy["trainer.ppo.save_interval"]) == ("0", "0")
     assert "--mpi=pmix" in job
+
+
+def test_a_job_has_hours_unless_the_site_limits_it() -> None:
+    assert resolve(Request("llama3-70b-ppo", num_gpus=96)).cluster.time_limit == "04:00:00"
+    shorter = Request("llama3-70b-ppo", num_gpus=96, overrides=("cluster.time_limit=01:00:00",))
+    assert resolve(shorter).cluster.time_limit == "01:00:00"
+    assert resolve(Request("tiny-grpo")).cluster.time_limit == "00:10:00"  # its profile says so
+    assert resolve(Request("llama3-8b", gpu="H100", precision="bf16", num_gpus=8)).cluster.time_limit == "00:30:00"
 
 
 def test_one_task_a_node_starts_ray() -> None:

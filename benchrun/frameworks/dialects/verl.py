@@ -4,11 +4,13 @@
 
 ``timing_s/step`` holds a validation (``testing``) and a checkpoint too. Before 2025 times are called ``timing/gen``, a
 step has no total, and the numbers begin at 0: then the step is the sum of its stages, which follow one another.
-``perf/throughput`` is the step's tokens per second and GPU. Source: verl-project/verl
+``perf/throughput`` is the step's tokens per second and GPU, which gives the number of GPUs; before 2025 the printed
+configuration or the command alone has it. Source: verl-project/verl
 verl/trainer/ppo/metric_utils.py, verl/utils/logger/aggregate_logger.py; logs of eric-haibin-lin/verl-data.
 """
 
 import re
+from collections import Counter
 
 from benchrun.frameworks.dialects.rollouts import Rollouts, first, total
 from benchrun.parse.dialect import count, number, positive
@@ -22,6 +24,8 @@ _ENOUGH = re.compile(r"-?\d+\.\d{3,}")
 _NUMPY = re.compile(r"np\.\w{1,16}\(([^()]{1,40})\)")
 _STAGES = ("gen", "reward", "old_log_prob", "ref", "values", "adv", "update_critic", "update_actor", "update_weights")
 """The stages of a step, which follow one another."""
+_GPUS = re.compile(r"(?:\btrainer\.|')(n_gpus_per_node|nnodes)(?:'\s*:\s*|=)'?(\d{1,9})\b")
+"""In the command's overrides, or in the configuration, whose last part is the trainer's."""
 _OTHER = {"testing": "a validation", "save_checkpoint": "a checkpoint"}
 
 
@@ -30,14 +34,28 @@ class Verl(Rollouts):
 
     name = "verl"
     step_needles = (b" - timing_s/", b" - timing/")
-    fact_needles = (b"Total training steps: ", b"Total steps: ", b"'total_training_steps': ")
+    fact_needles = (
+        *(b"Total training steps: ", b"Total steps: ", b"'total_training_steps': "),
+        *(b"n_gpus_per_node", b"nnodes"),
+    )
     fact_groups = (re.compile(r"Total (?:training )?steps: (?P<planned_steps>\d{1,15})\b"),)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._stated: dict[str, int] = {}
+        """Nodes, and GPUs of one, as the configuration has them."""
+        self._counted: Counter[int] = Counter()
+        """GPUs by the tokens and the rate of a step -> steps."""
+
     def read(self, line: Line) -> None:
-        """A step, or the number of planned ones."""
+        """A step, or the numbers of GPUs and of planned steps."""
         head = _STEP.search(line.text)
         if head is None:
             self.read_facts(line.text)
+            self._stated |= {name: int(value) for name, value in _GPUS.findall(line.text)}
+            if not self._counted and len(self._stated) == 2:
+                per_node, nodes = self._stated["n_gpus_per_node"], self._stated["nnodes"]
+                self.facts.num_gpus = per_node * nodes or self.facts.num_gpus
         elif line.terminated:  # the last value of a line may be cut
             self._step(line, head)
 
@@ -58,8 +76,10 @@ class Verl(Rollouts):
         if time_s is None:
             return
         rate, tokens = positive(values.get("perf/throughput")), positive(values.get("perf/total_num_tokens"))
-        num_gpus = (round(tokens / time_s / rate) if tokens and rate else 0) or None
-        self.facts.num_gpus = num_gpus or self.facts.num_gpus
+        if tokens and rate and (counted := round(tokens / time_s / rate)):
+            self._counted[counted] += 1
+            self.facts.num_gpus = self._counted.most_common(1)[0][0]
+        num_gpus = self.facts.num_gpus
         row = Step(
             step,
             time_s,
