@@ -28,7 +28,7 @@ NAMESPACE=benchrun$NUMBER
 PORT=$((17817 + 10 * NUMBER)) # slurmctld; slurmd +1, slurmdbd +2, MariaDB +3
 SMALL=$DIR/small
 RELEASE=${BENCHRUN_SLURM_RELEASE:-}
-# $DIR/bin is there only while the cluster runs another release's Slurm.
+# $DIR/bin holds the Slurm of another release, or enroot beside this machine's own.
 export SLURM_CONF=$DIR/etc/slurm.conf PATH=$DIR/bin:$PATH:/usr/sbin:/sbin
 HERE=$(dirname "${BASH_SOURCE[0]}")
 
@@ -57,7 +57,7 @@ install_packages() {
 }
 
 choose_release() {
-  rm -f "$DIR/bin"
+  rm -rf "${DIR:?}/bin"
   [ -n "$RELEASE" ] || return 0
   "$HERE/release.sh" "$RELEASE" "$DIR/$RELEASE" || die "no Slurm of $RELEASE"
   ln -s "$DIR/$RELEASE/bin" "$DIR/bin"
@@ -200,7 +200,7 @@ start_node() { # NODE: its own namespaces; the shell in them is process 1, and e
   spawn "node-$node" nsenter --net="/run/netns/$NAMESPACE-$node" \
     unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc --propagation private \
     bash -c 'hostname "$1"; mount --bind "$2/etc/hosts" /etc/hosts; mount --bind "$2/etc/nsswitch.conf" /etc/nsswitch.conf
-      [ ! -e "$2/bin" ] || own=(-d "$2/bin/slurmstepd")
+      [ ! -e "$2/bin/slurmstepd" ] || own=(-d "$2/bin/slurmstepd")
       slurmd -D -N "$1" -f "$2/etc/slurm.conf" "${own[@]}" & wait' node "$node" "$DIR"
 }
 daemon() { # SIGNAL NAME

@@ -5,6 +5,9 @@
 #   engines.sh stop pyxis                  the other two end with their nodes
 #   engines.sh on NODE COMMAND...          run a command inside a node
 #
+# pyxis is the plugin pyxis.c, or the real one where PYXIS_SOURCE and ENROOT_SOURCE name the trees of a release of
+# github.com/NVIDIA/pyxis and NVIDIA/enroot: then both are built, and $DIR/rootfs.sqsh is the image.
+#
 # $DIR/own is a directory of each node's own, under one name: $DIR/own/docker.sock, $DIR/own/storage.conf.
 set -euo pipefail
 
@@ -65,6 +68,44 @@ docker_on() {
   on "$1" docker run --rm --network=host benchrun-test true
 }
 
+headers() { # of the Slurm that runs: a plugin is of one release
+  if [ -n "${BENCHRUN_SLURM_RELEASE:-}" ]; then echo "$DIR/$BENCHRUN_SLURM_RELEASE/root/usr/include"; else echo /usr/include; fi
+}
+
+build_pyxis() { # FOLDER
+  type make jq mksquashfs >/dev/null 2>&1 || install make jq squashfs-tools
+  [ -e /usr/include/bsd/string.h ] || install libbsd-dev
+  rm -rf "$1"
+  # enroot is linked with this machine's libraries: its tree has neither musl, nor kernel headers, nor makeself.
+  mkdir -p "$1/enroot/deps/dist/makeself/bin"
+  touch "$1/enroot/deps/dist/makeself/bin/enroot-makeself"
+  cp -rT "$PYXIS_SOURCE" "$1/pyxis"
+  cp -rT "$ENROOT_SOURCE" "$1/enroot"
+  {
+    CPPFLAGS="-I$(headers)" make -C "$1/pyxis"
+    make -C "$1/enroot/deps" FORCE_GLIBC=1 libbsd
+    CPPFLAGS="-D_GNU_SOURCE= -include bsd/string.h" make -C "$1/enroot" -o deps FORCE_GLIBC=1 prefix="$1/installed" \
+      LDLIBS="-l:libbsd.a -l:libbsd.so" install
+  } >"$DIR/log/pyxis.out" 2>&1 || die "pyxis or enroot does not build: $(tail -n 5 "$DIR/log/pyxis.out")"
+  touch "$1/.ready"
+}
+
+real_pyxis() {
+  local built=$DIR/pyxis node path
+  [ -e "$built/.ready" ] || build_pyxis "$built"
+  mkdir -p "$DIR/bin"
+  ln -sf "$built"/installed/bin/* "$DIR/bin" # on the PATH of slurmd
+  for path in RUNTIME CONFIG CACHE DATA TEMP; do
+    echo "ENROOT_${path}_PATH $DIR/own/enroot/$path"
+  done >"$built/installed/etc/enroot/enroot.conf"
+  for node in $(nodes); do
+    own "$node"
+    on "$node" mkdir -p "$DIR/own/pyxis" "$DIR"/own/enroot/{RUNTIME,CONFIG,CACHE,DATA,TEMP}
+  done
+  [ -e "$DIR/rootfs.sqsh" ] || mksquashfs "$DIR/rootfs" "$DIR/rootfs.sqsh" -comp lzo -no-progress >/dev/null
+  echo "required $built/pyxis/spank_pyxis.so runtime_path=$DIR/own/pyxis" >"$DIR/etc/plugstack.conf"
+}
+
 case "${1:-} ${2:-}" in
   "start podman")
     type podman runc >/dev/null 2>&1 || install podman runc
@@ -76,12 +117,14 @@ case "${1:-} ${2:-}" in
     ;;
   "start pyxis") # Slurm reads this file whenever it starts a step
     { type gcc && ls /usr/include/slurm/spank.h; } >/dev/null 2>&1 || install gcc libc6-dev libslurm-dev
-    headers=/usr/include
-    [ -z "${BENCHRUN_SLURM_RELEASE:-}" ] || headers=$DIR/$BENCHRUN_SLURM_RELEASE/root/usr/include  # a plugin is of one release
-    gcc -std=c11 -shared -fPIC -I"$headers" -o "$DIR/etc/pyxis.so" "$(dirname "${BASH_SOURCE[0]}")/pyxis.c"
-    echo "required $DIR/etc/pyxis.so" >"$DIR/etc/plugstack.conf"
+    if [ -n "${PYXIS_SOURCE:-}" ]; then
+      real_pyxis
+    else
+      gcc -std=c11 -shared -fPIC -I"$(headers)" -o "$DIR/etc/pyxis.so" "$(dirname "${BASH_SOURCE[0]}")/pyxis.c"
+      echo "required $DIR/etc/pyxis.so" >"$DIR/etc/plugstack.conf"
+    fi
     ;;
   "stop pyxis") rm -f "$DIR/etc/plugstack.conf" ;;
   "on "n*) on "${@:2}" ;;
-  *) sed -n '2,9p' "$0" && exit 2 ;;
+  *) sed -n '2,12p' "$0" && exit 2 ;;
 esac

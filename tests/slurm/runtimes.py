@@ -11,9 +11,11 @@ from .conftest import DIR, HERE
 
 ROOTFS = DIR / "rootfs"
 ENGINES = HERE / "engines.sh"
+REAL_PYXIS = "PYXIS_SOURCE" in os.environ
+"""Whether engines.sh builds the real plugin, which takes no unpacked image."""
 SITE = {
     "charliecloud": (str(ROOTFS), ()),
-    "pyxis": (str(ROOTFS), ()),
+    "pyxis": (f"{ROOTFS}.sqsh" if REAL_PYXIS else str(ROOTFS), ()),
     "podman": ("benchrun-test", ("CONTAINERS_CONF={}/containers.conf", "CONTAINERS_STORAGE_CONF={}/storage.conf")),
     "docker": ("benchrun-test", ("DOCKER_HOST=unix://{}/docker.sock",)),
 }
