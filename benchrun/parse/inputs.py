@@ -25,21 +25,32 @@ class _Zstd:
 
         self._file = file
         self._error = zstandard.ZstdError
-        self._unpack = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
-        self._packed = 0
+        self._frame = zstandard.ZstdDecompressor().decompressobj
+        self._unpack = self._frame()
+        self._inside = False
+        """Between the first and the last byte of a frame."""
 
     def read(self, size: int) -> bytes:
         """About ``size`` bytes; EOFError where the data stop in the middle."""
         try:
             while chunk := self._file.read(size // 32):  # a log packs so well that more would fill the memory
-                self._packed += len(chunk)
-                if data := self._unpack.decompress(chunk):
+                if data := self._unpacked(chunk):
                     return data
         except self._error as error:
             raise EOFError(str(error)) from error
-        if not self._unpack.eof and self._packed:
+        if self._inside:
             raise EOFError("the data end in the middle")
         return b""
+
+    def _unpacked(self, packed: bytes) -> bytes:
+        """The contents of ``packed``, which may end a frame and begin others."""
+        data = b""
+        while packed:
+            data += self._unpack.decompress(packed)
+            packed, self._inside = self._unpack.unused_data, not self._unpack.eof
+            if self._unpack.eof:
+                self._unpack = self._frame()
+        return data
 
 
 COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
