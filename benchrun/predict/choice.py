@@ -21,7 +21,8 @@ Factors = Mapping[str, tuple[str, ...]]
 
 def factors(load: Workload) -> Factors:
     """The constants whose product each name of the physics stands for."""
-    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack, load.task)
+    task = load.task if load.packed else "pretrain"
+    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack, task)
 
 
 @functools.cache

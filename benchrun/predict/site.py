@@ -8,10 +8,9 @@ import numpy as np
 from benchrun.predict.choice import BITS
 from benchrun.predict.prediction import Calibration, predict, usual
 from benchrun.predict.residuals import correction, with_runs
-from benchrun.predict.runs import Measured, profiled
+from benchrun.predict.runs import OTHER_KERNELS, Measured, profiled
 from benchrun.spec.artifacts import Ceilings
 
-OTHER_KERNELS = "memory_bound+optimizer"
 LEAST = 0.05
 """Parts below this share of a step change no constant."""
 REFERENCE_LAYERS = ("qkv", "proj", "fc1", "fc2")
@@ -58,7 +57,7 @@ def _of_breakdowns(measured: Sequence[Measured], base: Calibration) -> dict[str,
             OTHER_KERNELS: f"memory.{arch}",
             "tp+cp+ep+bubble+dp": "link.nvlink",
         }
-        for part, seconds in profiled(run.breakdown, run.step_s).items():
+        for part, seconds in profiled(run).items():
             if seconds > LEAST * run.step_s and part in constant:
                 own = sum(expected[each] for each in part.split("+"))
                 factors.setdefault(constant[part], []).append(own / seconds)

@@ -117,9 +117,8 @@ def test_the_parts_of_kept_runs_are_those_of_their_breakdowns() -> None:
         if not (folder / "breakdown.json").is_file():
             continue
         run = read(folder)
-        assert run.breakdown is not None
         expected = predict(run.load).parts
-        for part, seconds in profiled(run.breakdown, run.step_s).items():
+        for part, seconds in profiled(run).items():
             if seconds > 0.05 * run.step_s:
                 misses.append(abs(sum(expected[each] for each in part.split("+")) / seconds - 1))
     assert len(misses) > 100
