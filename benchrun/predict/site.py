@@ -40,7 +40,7 @@ def calibrated(measured: Sequence[Measured], base: Calibration | None = None) ->
         changes.append(
             f"{run.load.model.name}, {run.load.num_gpus} GPUs: {run.step_s:.4g} s, {change:+.1f} % of expected"
         )
-    rows = with_runs(base.rows, [run.load for run in measured], np.array(misses))
+    rows = with_runs(base.rows, [run.load for run in measured], np.array(misses), tuned.spread)
     return Calibration(values, rows, tuned.name), changes
 
 
