@@ -100,8 +100,8 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
     calibration, failed = calibration or usual(), 0
     reader = csv.DictReader(file)
     names = [*(reader.fieldnames or ()), "predicted_s", "low_s", "high_s"]
-    known = {name.strip().lower() for name in names}
-    if not {"gpu", "model"} <= known and "hidden" not in known:
+    columns = {name.strip().lower() for name in names}
+    if not {"gpu", "model"} <= columns and "hidden" not in columns:
         raise UserError("the table has no columns 'model' and 'gpu'", hint="columns as in published_scaling.csv")
     writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()

@@ -128,11 +128,11 @@ def _known_name(name: str) -> str | None:
     if name in architectures():
         return name
     words = _words(name)
-    known = {each: _words(each) for each in architectures()}
-    alike = [each for each, others in known.items() if "".join(others) == "".join(words)]
-    alike = alike or [each for each, others in known.items() if words and others[: len(words)] == words]
+    words_of = {each: _words(each) for each in architectures()}
+    alike = [each for each, others in words_of.items() if "".join(others) == "".join(words)]
+    alike = alike or [each for each, others in words_of.items() if words and others[: len(words)] == words]
     if not alike and len(words) > 1 and SIZE.fullmatch(words[-1]):
-        alike = [each for each, others in known.items() if others == words[:-1]]
+        alike = [each for each, others in words_of.items() if others == words[:-1]]
     shapes = {architectures()[each].shape for each in alike}
     return alike[0] if len(shapes) == 1 else None
 
