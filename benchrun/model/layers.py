@@ -1,5 +1,6 @@
 """How many layers of each kind a model has."""
 
+import functools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ def has_experts(model: "ModelShape", layer: int) -> bool:
     return moe is not None and layer >= moe.leading_dense_layers and (layer + 1) % (moe.every or 1) == 0
 
 
+@functools.lru_cache(maxsize=64)
 def layer_counts(model: "ModelShape") -> LayerCounts:
     """The layers of ``model`` by kind. A multi-token prediction has one more of the last kind, or its own pattern."""
     layers = kinds(model)

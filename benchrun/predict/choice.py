@@ -21,7 +21,8 @@ Factors = Mapping[str, tuple[str, ...]]
 
 def factors(load: Workload) -> Factors:
     """The constants whose product each name of the physics stands for."""
-    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack, load.task)
+    task = load.task if load.packed else "pretrain"
+    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack, task)
 
 
 @functools.cache
@@ -76,6 +77,7 @@ class Chosen:
                     self._exponents[name] = np.zeros((len(loads), len(self.names)))
                 for factor in chosen_names:
                     self._exponents[name][row, place[factor]] += 1
+        self._steps: dict[tuple[str, bytes, float], NDArray[np.float64]] = {}
         self._power = np.array([load.power_limit for load in loads]) ** POWER_EXPONENT
 
     def of(self, logs: NDArray[np.float64]) -> Callable[[str], Value]:
@@ -92,12 +94,12 @@ class Chosen:
 
     def moved(self, logs: NDArray[np.float64], indices: NDArray[Any], by: float) -> Callable[[str], Value]:
         """The constants with the logarithm of one of ``indices`` larger by ``by``: a row of workloads for each."""
-        base = self.of(logs)
-        values: dict[str, Value] = {}
+        base, which = self.of(logs), indices.tobytes()
 
         def value(name: str) -> Value:
-            if name not in values:
-                values[name] = base(name) * np.exp(by * self._exponents[name][:, indices].T)
-            return values[name]
+            key = (name, which, by)
+            if key not in self._steps:
+                self._steps[key] = np.exp(by * self._exponents[name][:, indices].T)
+            return base(name) * self._steps[key]
 
         return value

@@ -161,6 +161,6 @@ class Table:
 
 def _profiled(run: Measured | None) -> dict[str, float]:
     """Seconds of the parts of a profiled step that are long enough to be known."""
-    if run is None or run.breakdown is None:
+    if run is None:
         return {}
-    return {name: value for name, value in profiled(run.breakdown, run.step_s).items() if value > LEAST * run.step_s}
+    return {name: value for name, value in profiled(run).items() if value > LEAST * run.step_s}

@@ -247,7 +247,7 @@ def write(data: Table) -> None:
     every = np.arange(len(data.loads))
     logs, doubt, spread = everything_from(data, every)
     constants.written(stated(data, logs, spread))
-    residuals.store(known_rows(data, logs, doubt))
+    residuals.store(residuals.solved(known_rows(data, logs, doubt), spread))
 
 
 if __name__ == "__main__":

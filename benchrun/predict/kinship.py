@@ -38,6 +38,8 @@ class Kinship:
     """Logarithms of observed over physics; empty where nothing was observed."""
     doubt: Array = field(default_factory=lambda: np.zeros(0))
     """Factors on the variance of rows that contradict all others."""
+    weights: Array = field(default_factory=lambda: np.zeros(0))
+    """The inverse of the rows' covariance times their residuals; empty before `residuals.solved`."""
 
     @classmethod
     def of(cls, loads: Sequence[Workload], residuals: Array | None = None) -> "Kinship":

@@ -54,13 +54,15 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     sizes = work.products + of("grouped.tokens") * work.grouped + of("narrow.side") * work.narrow
     scans = work.scans / of("scan")
     matmul = repeated * sizes / efficiency + scans + work.calls * np.where(work.low > 0, of("call.8"), of("call.16"))
+    low = np.where(work.low_attention > 0, of("attention.low"), 1.0)
     heads = 1 + of("attention.wide") * work.wide_heads + of("attention.narrow") * work.narrow_heads
-    attention = work.attention * (1 + of("attention.length") / work.attention_length) * heads / of("attention")
+    attention = work.attention * (1 + of("attention.length") / work.attention_length) * heads * low / of("attention")
     progress = np.exp(-of("experts.progress") * work.years)
     moved = (
         of("memory.bytes") * of("stack.memory") * work.memory
         + of("memory.permute") * work.permuted * progress
         + of("memory.unfused") * work.unfused
+        + of("memory.latent") * work.latent
         + of("memory.accumulate") * work.accumulated
         + of("cast") * work.casts
         + of("score.passes") * work.legacy * work.scores
@@ -73,10 +75,11 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     sent = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
     ep = sent * progress
     gpu = matmul + attention + memory + tp + ring + ep
-    floor: Value = np.where(work.moe > 0, of("host.experts") * progress, of("host.layer"))
+    of_experts = (of("host.experts") + of("host.expert") * work.experts) * progress
+    floor: Value = np.where(work.moe > 0, of_experts, of("host.layer"))
     floor = floor * np.where(work.low > 0, of("host.low"), 1.0) + work.hooked * of("host.hooks")
     floor = floor * np.where(work.graphed > 0, of("host.graphs"), 1.0)
-    host = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
+    host = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu + work.sinkhorn * of("host.sinkhorn")
     return {
         "matmul": matmul,
         "attention": attention,

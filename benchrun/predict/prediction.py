@@ -100,14 +100,15 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
     calibration, failed = calibration or usual(), 0
     reader = csv.DictReader(file)
     names = [*(reader.fieldnames or ()), "predicted_s", "low_s", "high_s"]
-    if not {"gpu", "model"} <= set(names) and "hidden" not in names:
+    columns = {name.strip().lower() for name in names}
+    if not {"gpu", "model"} <= columns and "hidden" not in columns:
         raise UserError("the table has no columns 'model' and 'gpu'", hint="columns as in published_scaling.csv")
     writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for number, row in enumerate(reader, start=2):
         numbers: tuple[Any, ...] = ("", "", "")
         try:
-            complete, remarks = rows.completed(row)
+            complete, remarks = rows.completed({str(name).strip().lower(): value for name, value in row.items()})
             one = predict(rows.workload(complete), calibration)
             if not all(map(math.isfinite, (one.median, one.low, one.high))):
                 raise UserError("nothing finite can be predicted from it")

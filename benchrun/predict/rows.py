@@ -20,10 +20,13 @@ from benchrun.vocabulary import Task
 GPUS = {"A100-80": "A100", "A100-40": "A100-40GB"}
 """Names of GPUs in published tables that differ from the hardware table's."""
 NUMBERS: dict[str, Number] = {
-    "BF16": "bf16", "FP16": "fp16", "FP32": "fp32", "FP8": "fp8", "FP8-DS": "fp8", "FP8_DS": "fp8",
-    "FP8-CS": "fp8_current", "FP8_CS": "fp8_current",
-    "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "FP8_MX": "mxfp8", "NVFP4": "nvfp4",
+    "BF16": "bf16", "FP16": "fp16", "FP32": "fp32", "FP8": "fp8", "FP8-DS": "fp8", "FP8-CS": "fp8_current",
+    "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "FP8-SUBCHANNEL": "mxfp8", "NVFP4": "nvfp4",
 }  # fmt: skip
+ABSENT = ("NA", "N/A", "-")
+"""What tables write where they state nothing."""
+SIZE = re.compile(r"\d+(\.\d+)?[bt]")
+"""The last word of many a model's name."""
 COUNTS = ("num_gpus", "seq_len", "tp", "pp", "cp", "vp", "ep", "fsdp_shard", "layers")
 """Columns of whole numbers."""
 RECIPES: Mapping[Task, str] = {"pretrain": "", "sft": "-sft", "lora": "-lora"}
@@ -47,7 +50,7 @@ def workload(row: Row) -> Workload:
 
     def whole(column: str, default: float | None = None) -> float:
         text = (row.get(column) or "").strip()
-        if not text:
+        if not text or text.upper() in ABSENT:
             if default is None:
                 raise UserError(f"{column} is empty")
             return default
@@ -103,7 +106,10 @@ def workload(row: Row) -> Workload:
 def completed(row: Row) -> tuple[Row, list[str]]:
     """The row with what it leaves open and others tell, and a sentence for each value that was filled in."""
     filled, remarks = dict(row), []
-    name = row.get("model") or ""
+    stated = row.get("model") or ""
+    name = filled["model"] = _known_name(stated) or stated
+    if _words(name) != _words(stated):
+        remarks.append(f"no model is called '{stated}': {name} is meant")
     if not (row.get("seq_len") or "").strip() and (usual := _usual_length(name, row.get("task") or "pretrain")):
         filled["seq_len"] = str(usual[0])
         remarks.append(f"seq_len is empty: {usual[0]}, as {usual[1]}")
@@ -111,6 +117,24 @@ def completed(row: Row) -> tuple[Row, list[str]]:
         filled |= {"hidden": str(width), "heads": str(width // HEAD_WIDTH)}
         remarks.append(f"no model is called '{name}': a GPT of its parameters and layers, {width} wide, stands for it")
     return filled, remarks
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[^a-z0-9.]+", name.lower()) if word]
+
+
+def _known_name(name: str) -> str | None:
+    """The one model that is called ``name`` but for capitals and punctuation, or but for the last words of either."""
+    if name in architectures():
+        return name
+    words = _words(name)
+    words_of = {each: _words(each) for each in architectures()}
+    alike = [each for each, others in words_of.items() if "".join(others) == "".join(words)]
+    alike = alike or [each for each, others in words_of.items() if words and others[: len(words)] == words]
+    if not alike and len(words) > 1 and SIZE.fullmatch(words[-1]):
+        alike = [each for each, others in words_of.items() if others == words[:-1]]
+    shapes = {architectures()[each].shape for each in alike}
+    return alike[0] if len(shapes) == 1 else None
 
 
 def _usual_length(model: str, task: str) -> tuple[int, str] | None:
@@ -160,10 +184,10 @@ def observed(row: Row) -> float | None:
 
 
 def _gpu(name: str, notes: str) -> hardware.Gpu:
-    gpu = hardware.gpu(GPUS.get(name, name))
+    gpu = hardware.gpu(GPUS.get(name) or hardware.name_of(name) or name)
     if gpu is None:
         raise UserError(f"no GPU is called '{name}'", hint=closest(name, hardware.names()))
-    if "HBM2e" in notes and gpu.name == "H100":  # a variant with slower memory
+    if "HBM2e" in notes + name and gpu.name == "H100":  # a variant with slower memory
         return gpu.model_copy(update={"memory_gb_per_s": 2400.0})
     return gpu
 
@@ -216,7 +240,8 @@ def _gpt(row: Row) -> ModelShape | None:
 
 def _number(row: Row) -> Number:
     text = row.get("precision") or "BF16"
-    number = NUMBERS.get(text.upper().replace(" ", ""))
+    words = re.sub(r"\((?:no )?TE\)", "", text, flags=re.I)  # with or without transformer-engine
+    number = NUMBERS.get("-".join(re.findall(r"[A-Z0-9]+", words.upper())))
     if number is None:
         raise UserError(f"no precision is called '{text}'", hint=closest(text, NUMBERS))
     current = number == "fp8" and software.scales_currently(row.get("source_id") or "")

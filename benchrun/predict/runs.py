@@ -18,6 +18,8 @@ FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
 """By the recipe of FP8; the others scale blocks."""
 OWN = "runs"
 """The source of runs of this suite."""
+OTHER_KERNELS = "memory_bound+optimizer"
+"""Parts of the physics that are the other kernels of a profiled step."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
         gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
         state_bytes=_state_bytes(spec),
         hooked=spec.task == "lora" and software.hooks_adapters(spec.framework),
+        low_attention=spec.precision == "fp8" and spec.training.fp8.dot_product_attention,
+        packed=spec.packed,
         graphed=spec.training.cuda_graphs != "none",
         offloaded_bytes=_offloaded_bytes(spec),
         node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
@@ -112,13 +116,25 @@ def read(folder: Path, source: str = OWN) -> Measured:
     )
 
 
-def profiled(parts: Breakdown, step_s: float) -> dict[str, float]:
-    """Seconds of a profiled step by the parts of the physics that add up to them, for a step of ``step_s``."""
+def profiled(run: Measured) -> dict[str, float]:
+    """Seconds of a step by the parts of the physics that add up to them, from the profiled step; empty without one.
+
+    A profiler slows the host, not the kernels: what the profiled step took longer is idle time. Copies to the host's
+    memory and back are among the other kernels, and the physics' host waits for them.
+    """
+    parts = run.breakdown
+    if parts is None:
+        return {}
+    kernels = parts.step_s - parts.idle_s
     whole = {
         "matmul": parts.matmul_s,
         "attention": parts.attention_s,
-        "memory_bound+optimizer": parts.other_s,
+        OTHER_KERNELS: parts.other_s,
         "tp+cp+ep+bubble+dp": parts.communication_s,
-        "host": parts.idle_s,
     }
-    return {name: value * step_s / parts.step_s for name, value in whole.items()}
+    whole = {name: value * min(1.0, run.step_s / kernels) for name, value in whole.items()}
+    idle = max(0.0, run.step_s - kernels)
+    if run.load.offloaded_bytes:
+        together = whole.pop(OTHER_KERNELS) + idle
+        return {**whole, f"{OTHER_KERNELS}+host": together}
+    return {**whole, "host": idle}

@@ -8,10 +8,9 @@ import numpy as np
 from benchrun.predict.choice import BITS
 from benchrun.predict.prediction import Calibration, predict, usual
 from benchrun.predict.residuals import correction, with_runs
-from benchrun.predict.runs import Measured, profiled
+from benchrun.predict.runs import OTHER_KERNELS, Measured, profiled
 from benchrun.spec.artifacts import Ceilings
 
-OTHER_KERNELS = "memory_bound+optimizer"
 LEAST = 0.05
 """Parts below this share of a step change no constant."""
 REFERENCE_LAYERS = ("qkv", "proj", "fc1", "fc2")
@@ -41,7 +40,7 @@ def calibrated(measured: Sequence[Measured], base: Calibration | None = None) ->
         changes.append(
             f"{run.load.model.name}, {run.load.num_gpus} GPUs: {run.step_s:.4g} s, {change:+.1f} % of expected"
         )
-    rows = with_runs(base.rows, [run.load for run in measured], np.array(misses))
+    rows = with_runs(base.rows, [run.load for run in measured], np.array(misses), tuned.spread)
     return Calibration(values, rows, tuned.name), changes
 
 
@@ -58,7 +57,7 @@ def _of_breakdowns(measured: Sequence[Measured], base: Calibration) -> dict[str,
             OTHER_KERNELS: f"memory.{arch}",
             "tp+cp+ep+bubble+dp": "link.nvlink",
         }
-        for part, seconds in profiled(run.breakdown, run.step_s).items():
+        for part, seconds in profiled(run).items():
             if seconds > LEAST * run.step_s and part in constant:
                 own = sum(expected[each] for each in part.split("+"))
                 factors.setdefault(constant[part], []).append(own / seconds)

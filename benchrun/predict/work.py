@@ -49,17 +49,21 @@ class Work:
     attention_length: Value
     """Tokens of a sequence on one GPU."""
     wide_heads: Value
-    """How much wider than 128 elements a head is, as a share."""
+    """How much wider than 128 elements the values of a head are, as a share: their sums fill the registers."""
     narrow_heads: Value
     """How often a head goes into 128 elements beyond the first time."""
+    low_attention: Value
+    """1 where attention is computed in FP8, else 0."""
     memory: Value
     """Seconds of memory-bound operators at the peak bandwidth, but for those of the next three fields."""
     permuted: Value
     """Seconds to sort tokens by experts and back at that bandwidth; once more where they come from other ranks."""
     unfused: Value
     """Seconds of the experts' activation at that bandwidth, where no fused kernel computes it."""
+    latent: Value
+    """Seconds to assemble queries, keys and values from latents, and their gradients back, at that bandwidth."""
     accumulated: Value
-    """Seconds to write the gradients of the dense weights of a layer once, at that bandwidth."""
+    """Seconds to write the gradients of the dense weights of a layer once, at that bandwidth; 0 of frozen weights."""
     balance: Value
     """Bytes that the memory moves in the time of one BF16 FLOP."""
     casts: Value
@@ -119,6 +123,10 @@ class Work:
     """1 where CUDA graphs start the kernels of a layer, else 0."""
     moe: Value
     """1 in a mixture of experts, else 0."""
+    experts: Value
+    """Experts of a layer on this GPU: the host starts the products of each."""
+    sinkhorn: Value
+    """1 where Sinkhorn's algorithm assigns tokens to experts, else 0: the host reads the error of each round."""
     years: Value
     """Of a mixture of experts: years from `MIDDLE` to the release of its software; 0 where that is not known."""
     legacy: Value
@@ -157,10 +165,15 @@ def work(load: Workload) -> Work:
     experts = [each for each in blocks if each.expert]
     moved = _moved(load, listed, again)
     adam = sum(each.step_bytes for each in listed.memory_bound)
-    weights = sum(each.layers / layers * each.matrices * each.weights for each in blocks if not each.expert)
-    elements = sum(each.layers / layers * each.rows * (each.k + each.n) for each in blocks) if low else 0.0
+    trained = [each for each in blocks if "weight_gradient" in each.passes and not each.expert]
+    weights = sum(each.layers / layers * each.matrices * each.weights for each in trained)
+    values, head = listed.attention.value_channels, (listed.attention.kv_channels + listed.attention.value_channels) / 2
+    # Read, written, and for the weight gradient written transposed.
+    elements = sum((1 + len(each.passes)) / 4 * each.layers / layers * each.rows * (each.k + each.n) for each in blocks)
+    if load.low_attention:  # queries, keys, values and results, and the gradients of all four
+        inputs = next((each.rows * each.n for each in blocks if each.name == "qkv"), 0.0)
+        elements += 2 * (inputs + listed.attention.heads * values * tokens)
     scores = listed.attention.heads * tokens * load.seq_length
-    head = (listed.attention.kv_channels + listed.attention.value_channels) / 2
     first, last = _ends(load)
     return Work(
         products=sum(flops.values()) / peak_of_products,
@@ -171,14 +184,16 @@ def work(load: Workload) -> Work:
         logits=sum(len(each.passes) * each.flops for each in listed.products if each.name in OUTPUT) * layout.pp / peak,
         attention=(3 + again) / 2 * listed.attention.flops / layers / peak,
         attention_length=load.seq_length / layout.cp,
-        wide_heads=max(0.0, head / HEAD_WIDTH - 1),
+        wide_heads=max(0.0, values / HEAD_WIDTH - 1),
         narrow_heads=max(0.0, HEAD_WIDTH / head - 1),
+        low_attention=float(load.low_attention),
         memory=moved["rest"] / layers / bandwidth,
         permuted=moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,
         unfused=moved["unfused"] / layers / bandwidth,
+        latent=_latent(load, listed) / bandwidth,
         accumulated=weights * load.gradient_bytes / bandwidth,
         balance=bandwidth / peak,
-        casts=3 * elements / bandwidth,
+        casts=3 * elements * low / bandwidth,
         scores=4 * scores / bandwidth * (1 + 0.5 * (again or load.recompute == "selective")),
         memory_head=moved["head"] * layout.pp / bandwidth,
         **_links(load, listed, layers, again),
@@ -198,6 +213,8 @@ def work(load: Workload) -> Work:
         hooked=float(load.hooked),
         graphed=float(load.graphed),
         moe=float(shape.moe is not None),
+        experts=max((each.matrices for each in experts), default=0.0),
+        sinkhorn=float(shape.moe is not None and shape.moe.balance == "sinkhorn"),
         years=load.release - MIDDLE if load.release and shape.moe else 0.0,
         legacy=float(legacy),
     )
@@ -210,10 +227,20 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
     for each in listed.memory_bound:
         if each.name in HEAD:
             bytes_of["head"] += each.forward_bytes + each.backward_bytes
+            if each.name == "embedding" and load.task != "lora":
+                # PyTorch writes the gradient of the whole table, and DDP adds it to those of earlier micro-batches.
+                bytes_of["head"] += each.params * (4 + 2 * load.gradient_bytes)
             continue
         kernel = "unfused" if moe and each.name == "activation" and not fused else each.name
         bytes_of[kernel if kernel in bytes_of else "rest"] += (1 + again) * each.forward_bytes + each.backward_bytes
     return bytes_of
+
+
+def _latent(load: Workload, listed: Operators) -> float:
+    """Bytes of a layer's queries, keys and values, read and written in both directions, where latents precede them."""
+    attention = listed.attention
+    width = 2 * attention.kv_channels + attention.value_channels
+    return 4 * 2 * attention.tokens * attention.heads * width if load.model.shape.mla else 0.0
 
 
 def _layers(load: Workload) -> float:

@@ -66,6 +66,10 @@ class Workload:
     """Adapters are hooks in Python."""
     graphed: bool = False
     """CUDA graphs start the kernels of a layer; published rows do not state it."""
+    low_attention: bool = False
+    """Attention is computed in FP8; published rows do not state it."""
+    packed: bool = True
+    """Fine-tuning: samples are packed to sequences, and attend to themselves alone."""
     node: int = 0
     """GPUs of a node, where they are not the usual number."""
 

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from benchrun import app, paths
 from benchrun.cli import group
 from benchrun.memory import ESTIMATE_ERROR, estimate
-from benchrun.predict.kinship import combined, covariance, shared
+from benchrun.predict.kinship import Kinship, combined, covariance, shared
 from benchrun.predict.physics import PARTS
 from benchrun.predict.prediction import predict, predicted_rows, usual
-from benchrun.predict.residuals import stored_rows
+from benchrun.predict.residuals import solved, stored_rows
 from benchrun.predict.rows import PUBLISHED
 from benchrun.predict.runs import profiled, read
 from benchrun.spec.runspec import RunSpec, TrainingSpec
@@ -117,9 +117,8 @@ def test_the_parts_of_kept_runs_are_those_of_their_breakdowns() -> None:
         if not (folder / "breakdown.json").is_file():
             continue
         run = read(folder)
-        assert run.breakdown is not None
         expected = predict(run.load).parts
-        for part, seconds in profiled(run.breakdown, run.step_s).items():
+        for part, seconds in profiled(run).items():
             if seconds > 0.05 * run.step_s:
                 misses.append(abs(sum(expected[each] for each in part.split("+")) / seconds - 1))
     assert len(misses) > 100
@@ -158,3 +157,17 @@ def test_similar_rows_are_found_quickly_and_as_in_the_fit() -> None:
     rows, spread = stored_rows(), usual().spread
     some = rows.part(np.arange(0, len(rows.codes), 37))
     np.testing.assert_allclose(covariance(spread, some, rows), combined(spread, shared(some, rows), some, rows))
+
+
+def test_the_stored_weights_are_those_of_all_stored_rows() -> None:
+    rows, spread = stored_rows(), usual().spread
+    alike = covariance(spread, rows.part(np.arange(0, len(rows.codes), 37)), rows)
+    np.testing.assert_allclose(alike @ rows.weights, alike @ solved(rows, spread).weights, atol=5e-4)
+
+
+def test_a_known_row_is_stored_where_it_is() -> None:
+    kept = next(read(path) for path in sorted(paths.MEASURED.iterdir()) if path.name.startswith("llama2-7b-37190d88"))
+    own, rows = Kinship.of([kept.load]), stored_rows()
+    same = [place for traits, place in zip(rows.traits, rows.places, strict=True) if traits == own.traits[0]]
+    assert same
+    np.testing.assert_allclose(same[0], own.places[0], atol=1e-3)

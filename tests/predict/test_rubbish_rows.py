@@ -81,6 +81,41 @@ def test_a_layout_that_divides_nothing_is_not_predicted(column: str, value: str)
     assert rows[0]["predicted_s"] == ""
 
 
+@pytest.mark.parametrize(
+    ("column", "name", "other"),
+    [
+        ("model", "llama3-8b", "Llama3-8B"),
+        ("model", "deepseek-v3-671b", "deepseek_v3"),
+        ("model", "kimi-k2", "kimi-k2-1T"),
+        ("gpu", "A100-40GB", "A100-40"),
+        ("gpu", "H100", "NVIDIA H100 80GB HBM3"),
+        ("gpu", "H200", "H200-SXM-141GB"),
+        ("precision", "FP8", "fp8_ds (TE)"),
+        ("precision", "MXFP8", "FP8 (MX)"),
+        ("pp", "", "N/A"),
+    ],
+)
+def test_other_names_that_tables_use(column: str, name: str, other: str) -> None:
+    rows, reasons = table(*({**GOOD, "num_gpus": "64", column: each} for each in (name, other)))
+    assert rows[0]["predicted_s"] == rows[1]["predicted_s"] != ""
+    assert not [reason for reason in reasons if reason.startswith("line 2")]
+
+
+@pytest.mark.parametrize("name", ["llama3", "gpt-5", "mpt-1", "llama3-8b-lora", "", "--"])
+def test_a_name_that_several_models_or_none_have_is_not_predicted(name: str) -> None:
+    rows, reasons = table({**GOOD, "model": name})
+    assert (rows[0]["predicted_s"], len(reasons)) == ("", 1)
+
+
+def test_names_of_columns_may_have_capitals_and_spaces_and_any_order() -> None:
+    cells = {f" {name.upper()}": value for name, value in reversed(GOOD.items())}
+    text, out = ",".join(cells) + "\n" + ",".join(cells.values()) + ",surplus\n", io.StringIO()
+    assert predicted_rows(io.StringIO(text), out, lambda line: None) == 0
+    row = next(csv.DictReader(io.StringIO(out.getvalue())))
+    assert row["predicted_s"] == table(GOOD)[0][0]["predicted_s"] != ""
+    assert list(row)[: len(cells)] == list(cells)
+
+
 def single(**changes: str) -> tuple[dict[str, str], list[str]]:
     columns = [*GOOD, "task", "layers", "notes", "source_id"]
     text, out, reasons = io.StringIO(), io.StringIO(), list[str]()

@@ -1,0 +1,94 @@
+"""What a profiled step says about the parts of the physics, and which counts follow from what a run computes."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchrun import hardware
+from benchrun.model.layout import Layout
+from benchrun.predict import constants
+from benchrun.predict.choice import chosen
+from benchrun.predict.physics import seconds, total
+from benchrun.predict.runs import OTHER_KERNELS, Measured, profiled
+from benchrun.predict.work import work
+from benchrun.predict.workload import Workload, architectures
+from benchrun.spec.artifacts import Breakdown
+
+
+def load(name: str = "llama3-8b", **changes: object) -> Workload:
+    gpu = hardware.gpu("H200")
+    assert gpu is not None
+    one = Workload(architectures()[name], gpu, 1, Layout(), 1, 8, 4096, "fp8")
+    return replace(one, **changes)  # type: ignore[arg-type]
+
+
+def parts(one: Workload) -> dict[str, float]:
+    return {name: float(value) for name, value in seconds(work(one), chosen(one, constants.fitted())).items()}
+
+
+def breakdown(idle_s: float) -> Breakdown:
+    kernels = {"matmul_s": 0.6, "attention_s": 0.1, "other_s": 0.2, "communication_s": 0.0, "hidden_s": 0.0}
+    return Breakdown(step_s=0.9 + idle_s, idle_s=idle_s, **kernels)
+
+
+@pytest.mark.parametrize(("step_s", "idle_s"), [(1.0, 0.1), (0.95, 0.05), (1.1, 0.2)])
+def test_a_profiler_slows_the_host_and_no_kernel(step_s: float, idle_s: float) -> None:
+    found = profiled(Measured(load(), step_s, breakdown(0.3), None))
+    assert found["matmul"] == pytest.approx(0.6)
+    assert found["host"] == pytest.approx(idle_s)
+    assert sum(found.values()) == pytest.approx(step_s)
+
+
+def test_kernels_of_a_slower_profiled_step_are_scaled_to_the_step() -> None:
+    found = profiled(Measured(load(), 0.81, breakdown(0.01), None))
+    assert found["matmul"] == pytest.approx(0.54)
+    assert found["host"] == 0
+
+
+def test_copies_to_the_host_are_not_told_from_other_kernels() -> None:
+    found = profiled(Measured(load(offloaded_bytes=1e9), 1.0, breakdown(0.1), None))
+    assert found[f"{OTHER_KERNELS}+host"] == pytest.approx(0.3)
+    assert "host" not in found and OTHER_KERNELS not in found
+
+
+def test_frozen_weights_have_no_gradients_to_write() -> None:
+    full, frozen = (work(load(task=task)) for task in ("pretrain", "lora"))
+    assert (frozen.accumulated, frozen.gradients) == (0, 0)
+    assert full.accumulated > 0
+    assert frozen.casts == pytest.approx(full.casts * 3 / 4)
+
+
+def test_samples_attend_to_themselves_only_where_they_are_packed() -> None:
+    packed, whole = (parts(load(task="sft", packed=packed))["attention"] for packed in (True, False))
+    assert packed < whole == parts(load())["attention"]
+
+
+def test_attention_in_fp8_is_faster_and_casts() -> None:
+    usual, low = (parts(load(low_attention=low)) for low in (False, True))
+    assert low["attention"] < usual["attention"]
+    assert low["memory_bound"] > usual["memory_bound"]
+
+
+def test_the_host_starts_the_products_of_each_expert() -> None:
+    """On one GPU with all experts the host decides the step; fewer experts of the same work are faster."""
+    model = architectures()["qwen3-30b-a3b"]
+    moe = model.shape.moe
+    assert moe is not None
+    fewer = moe.model_copy(update={"num_experts": 16, "topk": 1, "ffn_hidden_size": 8 * moe.ffn_hidden_size})
+    few = replace(model, shape=model.shape.model_copy(update={"moe": fewer}))
+    many, some = parts(load("qwen3-30b-a3b")), parts(load(model=few))
+    assert many["host"] > some["host"]
+    assert many["host"] > many["matmul"]
+
+
+def test_the_host_reads_the_error_of_each_round_of_sinkhorn() -> None:
+    model = architectures()["mixtral-8x7b"]
+    moe = model.shape.moe
+    assert moe is not None
+    update = {"moe": moe.model_copy(update={"balance": "sinkhorn"})}
+    assigned = replace(model, shape=model.shape.model_copy(update=update))
+    usual, rounds = (
+        total(seconds(work(one), chosen(one, constants.fitted()))) for one in (load(model=model), load(model=assigned))
+    )
+    layers = model.shape.num_layers
+    assert rounds - usual == pytest.approx(8 * layers * constants.fitted()["host.sinkhorn"], rel=0.01)
