@@ -75,7 +75,7 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     sent = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
     ep = sent * progress
     gpu = matmul + attention + memory + tp + ring + ep
-    of_experts = (of("host.experts") + of("host.expert") * work.experts) * progress
+    of_experts = of("host.experts") * progress + of("host.expert") * work.experts
     floor: Value = np.where(work.moe > 0, of_experts, of("host.layer"))
     floor = floor * np.where(work.low > 0, of("host.low"), 1.0) + work.hooked * of("host.hooks")
     floor = floor * np.where(work.graphed > 0, of("host.graphs"), 1.0)

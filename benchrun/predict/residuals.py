@@ -48,7 +48,8 @@ def correction(load: Workload, rows: Kinship, values: Mapping[str, float]) -> Co
 def solved(rows: Kinship, values: Mapping[str, float]) -> Kinship:
     """``rows`` with their weights. It takes as long as hundreds of predictions."""
     among = covariance(values, rows, rows) + np.diag(noise(values, rows))
-    return replace(rows, weights=np.linalg.solve(among, rows.residuals))
+    weights: Array = np.linalg.solve(among, rows.residuals)
+    return replace(rows, weights=weights)
 
 
 def kind(load: Workload) -> str:

@@ -115,5 +115,5 @@ def test_what_cannot_be_profiled_is_refused_before_anything_runs(
 ) -> None:
     result = call(*words, cwd=tmp_path)
     assert result.returncode == 2
-    assert tool in result.stderr and "tiny-llama.yaml:" in result.stderr
+    assert tool in result.stderr and "error: --set profile." in result.stderr
     assert list(tmp_path.iterdir()) == []
