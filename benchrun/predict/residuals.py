@@ -48,7 +48,7 @@ def correction(load: Workload, rows: Kinship, values: Mapping[str, float]) -> Co
 def solved(rows: Kinship, values: Mapping[str, float]) -> Kinship:
     """``rows`` with their weights. It takes as long as hundreds of predictions."""
     among = covariance(values, rows, rows) + np.diag(noise(values, rows))
-    weights: Array = np.linalg.solve(among, rows.residuals)
+    weights = np.asarray(np.linalg.solve(among, rows.residuals), dtype=np.float64)
     return replace(rows, weights=weights)
 
 
