@@ -22,8 +22,8 @@ HEAD = ("loss", "embedding")
 """Memory-bound operators of the first and the last stage."""
 FUSED = ("swiglu",)
 """Activations that one kernel computes between the experts' products."""
-MIDDLE = 2025.75
-"""The middle of the releases of published mixtures of experts."""
+FIRST = 2025.75
+"""The first release that the published rows of one mixture of experts compare with later ones."""
 HEAD_WIDTH = 128
 """Elements of a head for which attention kernels are fastest."""
 
@@ -128,7 +128,7 @@ class Work:
     sinkhorn: Value
     """1 where Sinkhorn's algorithm assigns tokens to experts, else 0: the host reads the error of each round."""
     years: Value
-    """Of a mixture of experts: years from `MIDDLE` to the release of its software; 0 where that is not known."""
+    """Of a mixture of experts: years from `FIRST` to the release of its software; 0 before, and where it is not known."""
     legacy: Value
     """1 for stacks without fused attention and without a distributed optimizer, else 0."""
 
@@ -215,7 +215,7 @@ def work(load: Workload) -> Work:
         moe=float(shape.moe is not None),
         experts=max((each.matrices for each in experts), default=0.0),
         sinkhorn=float(shape.moe is not None and shape.moe.balance == "sinkhorn"),
-        years=load.release - MIDDLE if load.release and shape.moe else 0.0,
+        years=max(load.release - FIRST, 0.0) if load.release and shape.moe else 0.0,
         legacy=float(legacy),
     )
 
