@@ -166,19 +166,20 @@ def report(data: Table) -> None:
     say(ranking(data))
 
 
-def known_rows(data: Table, logs: Array, doubt: Array) -> Kinship:
-    """Rows whose misses predictions know: those of the fit, and more layouts on one node."""
+def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, float]) -> Kinship:
+    """The `solved` rows whose misses predictions know: those of the fit, and more layouts on one node."""
     fitted = replace(data.kinship, residuals=data.logs - data.predicted(logs)[: len(data.loads)], doubt=doubt)
     with SINGLE_NODE.open(newline="") as file:
         more = [row for n, row in enumerate(csv.DictReader(file)) if n % KNOWN == 0 and n % EVERY]
     table = Table([rows.workload(row) for row in more], [float(row["step_time_s"]) for row in more], [None] * len(more))
-    return fitted.joined(Kinship.of(table.loads, table.logs - table.predicted(logs)[: len(more)]))
+    every = fitted.joined(Kinship.of(table.loads, table.logs - table.predicted(logs)[: len(more)]))
+    return residuals.solved(every, spread)
 
 
 def ranking(data: Table) -> str:
     """How well layouts of one model on one node are ranked that predictions do not know."""
     logs, doubt, spread = everything_from(data, np.arange(len(data.loads)))
-    calibration = Calibration(stated(data, logs, spread), known_rows(data, logs, doubt))
+    calibration = Calibration(stated(data, logs, spread), known_rows(data, logs, doubt, spread))
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     with SINGLE_NODE.open(newline="") as file:
         for row in list(csv.DictReader(file))[1::KNOWN]:
@@ -247,7 +248,7 @@ def write(data: Table) -> None:
     every = np.arange(len(data.loads))
     logs, doubt, spread = everything_from(data, every)
     constants.written(stated(data, logs, spread))
-    residuals.store(residuals.solved(known_rows(data, logs, doubt), spread))
+    residuals.store(known_rows(data, logs, doubt, spread))
 
 
 if __name__ == "__main__":
