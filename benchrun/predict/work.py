@@ -128,7 +128,7 @@ class Work:
     sinkhorn: Value
     """1 where Sinkhorn's algorithm assigns tokens to experts, else 0: the host reads the error of each round."""
     years: Value
-    """Of a mixture of experts: years from `FIRST` to the release of its software; 0 before, and where it is not known."""
+    """Of a mixture of experts: years from `FIRST` to the release of its software; 0 before, and if unknown."""
     legacy: Value
     """1 for stacks without fused attention and without a distributed optimizer, else 0."""
 

@@ -1,7 +1,8 @@
 """Points as a table for readers: what tells them apart, what was measured, the verdict."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.verdict import RunResult
@@ -9,11 +10,10 @@ from benchrun.metrics.registry import tabled
 from benchrun.report.runs import distinctions, proxy, table
 from benchrun.report.table import Table
 
-READ = (
-    *("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "mfu_causal_pct", "rank_spread_percent"),
-    *("output_tokens_per_s_per_gpu", "output_tokens_per_s_per_user", "median_ttft_ms", "median_tpot_ms"),
-)
-"""Metrics that the table has, the last ones of servers."""
+READ = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "mfu_causal_pct", "rank_spread_percent")
+"""Metrics that have a column."""
+SERVED = ("output_tokens_per_s_per_gpu", "output_tokens_per_s_per_user", "median_ttft_ms", "median_tpot_ms")
+"""Metrics of servers, which share one column: few reports have both servers and trainings."""
 METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
 NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
 """Columns that say what a step computes."""
@@ -33,15 +33,24 @@ def readable(results: Sequence[RunResult]) -> Table:
                 options,
                 record["runs"],
             ),
-            *(METRICS_BY_KEY[key].text(record.get(key), "") or None for key in READ),
+            *(METRICS_BY_KEY[key].text(record[key], "") or None for key in READ),
+            _served(record),
             ": ".join(filter(None, (record["verdict"].replace("_", " "), record["limits"].replace("_", " ")))),
         )
         for point, record, options in zip(points, records, differing, strict=True)
     ]
     metrics = (METRICS_BY_KEY[key].title or key for key in READ)
-    titles = ("point", "layout", *NAMES.values(), "with", "runs", *metrics, "verdict")
+    titles = ("point", "layout", *NAMES.values(), "with", "runs", *metrics, "served", "verdict")
     shown = [index for index in range(len(titles)) if not rows or any(row[index] is not None for row in rows)]
     return Table([titles[index] for index in shown], [[row[index] for index in shown] for row in rows])
+
+
+def _served(record: Mapping[str, Any]) -> str | None:
+    """The metrics of a server, each with its name and unit; None for a training."""
+    values = ((METRICS_BY_KEY[key], record.get(key)) for key in SERVED)
+    return (
+        ", ".join(f"{metric.text(value, '')} {metric.title}" for metric, value in values if value is not None) or None
+    )
 
 
 def _differing(points: Sequence[RunResult]) -> list[str | None]:
