@@ -136,13 +136,13 @@ def test_a_trace_without_a_rank_takes_no_others_place(tmp_path: Path) -> None:
 
 def test_a_damaged_trace_is_named_and_the_others_are_kept(tmp_path: Path) -> None:
     traces = [json.loads(lzma.decompress(file.read_bytes())) for file in FOUR[:2]]
-    run, said = profiled(tmp_path, a_rank0=traces[0], a_rank1=traces[1]), []
+    run, left_out = profiled(tmp_path, a_rank0=traces[0], a_rank1=traces[1]), []
     damaged = run.path / PROFILE / "a_rank1.json"
     damaged.write_bytes(damaged.read_bytes()[:-1000])
-    kept = keep(run, tmp_path / "kept", said.append)
+    kept = keep(run, tmp_path / "kept", left_out.append)
     assert [file.name for file in (kept.path / PROFILE).iterdir()] == ["rank0.json.xz"]
-    assert len(said) == 1
-    assert "a_rank1.json: is damaged or ends in the middle" in said[0]
+    assert len(left_out) == 1
+    assert "a_rank1.json: is damaged or ends in the middle" in left_out[0]
     stored = json.loads((kept.path / FINGERPRINT).read_text())
     assert [rank["rank"] for rank in stored["ranks"]] == [0]
     assert any("a_rank1.json" in note for note in app.evidence(run).notes)
