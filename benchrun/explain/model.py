@@ -152,8 +152,8 @@ class Difference(Frozen):
 
     @property
     def exit_code(self) -> Exit:
-        """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show it, where the
-        runs do other work, and where a log that is not slower is no number to rely on."""
+        """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show it, where
+        the runs do other work, and where a log that is not slower is no number to rely on."""
         if self.other_work or self.interval is None:
             return Exit.INCONCLUSIVE
         if self.ratio < 1 + self.noticeable:
