@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.app.baselines import baseline_run
-from benchrun.app.log_evidence import resolution_s, saves, stages_of, steps_of
+from benchrun.app.log_evidence import resolution_s, saves, stages_of, steps_of, unreliable
 from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, summarise_log
 from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint
 from benchrun.comparison.checks import broken
@@ -90,7 +90,13 @@ def _side_of_log(name: str) -> Side:
     tokens = None
     if summary.seq_length and summary.global_batch_size and summary.num_gpus:
         tokens = summary.seq_length * summary.global_batch_size / summary.num_gpus
-    return Side(name, times, tokens, dict(flat({field: getattr(summary, field) for field in STATED})))
+    return Side(
+        name,
+        times,
+        tokens,
+        dict(flat({field: getattr(summary, field) for field in STATED})),
+        unreliable=unreliable(summary),
+    )
 
 
 def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:

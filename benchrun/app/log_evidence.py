@@ -54,8 +54,8 @@ def explain_log(
     context = stated(logs[0], given)
     summary = summarise_log(logs[0], context, [file], warmup)
     if logs[0].post_training:
-        return stages_of(str(file), summary), _unreliable(summary)
-    return explain(_evidence(file, logs[0], given, context, summary, traces)), _unreliable(summary)
+        return stages_of(str(file), summary), unreliable(summary)
+    return explain(_evidence(file, logs[0], given, context, summary, traces)), unreliable(summary)
 
 
 def stages_of(name: str, numbers: Measurement | None) -> Explanation:
@@ -185,7 +185,7 @@ def _no_times(log: Log, summary: Summary, context: Setting) -> str:
     return "its measured steps have no time"
 
 
-def _unreliable(summary: Summary) -> str | None:
+def unreliable(summary: Summary) -> str | None:
     """Why `parse` ends with 4 for the same log."""
     if summary.fatal:
         return f"{summary.fatal.kind}: {summary.fatal.detail}"

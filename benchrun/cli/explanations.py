@@ -75,7 +75,8 @@ def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
 
     The times are those for as many tokens on a GPU. With more than two, --json gives an array. Exit code 1 where one is
     slower beyond the interval of the ratio and by 2 % at least, as repeats of a run differ by that; 4 where the steps
-    do not show it, and where they train another model or task, which is not comparable.
+    do not show it, where they train another model or task, which is not comparable, and where a log that is not slower
+    has a fatal problem or ends early.
     """
     if len(runs_or_logs) < 2:
         raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")
@@ -87,4 +88,6 @@ def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
         from benchrun.report.explanation import difference_text
 
         click.echo("\n".join(map(difference_text, results)), nl=False)
+    for line in dict.fromkeys(line for result in results for line in result.unreliable):
+        say(f"no number to rely on, {line}")
     return worst(result.exit_code for result in results)

@@ -33,6 +33,8 @@ class Side:
     """Seconds of a step by part."""
     work: Mapping[str, Any] = field(default_factory=dict)
     """What it trains, by name; empty for a log, which does not state it."""
+    unreliable: str | None = None
+    """Why its number is none to rely on: a fatal problem, an early end."""
 
 
 def sides_of(a: Evidence, b: Evidence) -> tuple[Side, Side]:
@@ -66,6 +68,7 @@ def difference(a: Side, b: Side) -> Difference:
         scale=scale,
         same_tokens=bool(a.tokens and b.tokens),
         other_work=tuple(name for name in a.work if name in b.work and a.work[name] != b.work[name]),
+        unreliable=tuple(f"{side.name}: {side.unreliable}" for side in (a, b) if side.unreliable),
         differs=[
             Condition(name=name, a=str(a.conditions.get(name)), b=str(b.conditions.get(name)))
             for name in dict.fromkeys([*a.conditions, *b.conditions])

@@ -138,6 +138,8 @@ class Difference(Frozen):
     """Whether the ratio is for as many tokens on a GPU; else it is that of the steps, as one states no tokens."""
     other_work: tuple[str, ...] = ()
     """``model`` or ``task`` where the runs train another one, so that their times cannot be compared."""
+    unreliable: tuple[str, ...] = ()
+    """Logs that have a fatal problem or end early, with the reason."""
     differs: list[Condition]
     parts: list[PartDifference]
     """Where the seconds went, the largest difference first."""
@@ -150,10 +152,10 @@ class Difference(Frozen):
 
     @property
     def exit_code(self) -> Exit:
-        """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show whether, and
-        where the runs do other work."""
+        """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show it, where
+        the runs do other work, and where a log that is not slower is no number to rely on."""
         if self.other_work or self.interval is None:
             return Exit.INCONCLUSIVE
         if self.ratio < 1 + self.noticeable:
-            return Exit.OK
+            return Exit.INCONCLUSIVE if self.unreliable else Exit.OK
         return Exit.SLOW if self.interval.low > 1 else Exit.INCONCLUSIVE

@@ -102,6 +102,8 @@ class Unit(NamedTuple):
     values: tuple[float, ...]
     """The repeats of its rate."""
     work: str
+    pair: tuple[str, str] | None = None
+    """The nodes whose exchange it is, which counts for both."""
 
 
 def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
@@ -115,7 +117,8 @@ def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
     rows, outliers = [], []
     for test, members in units.items():
         if members:
-            compared = beside_each_other([unit.values for unit in members], level)
+            sources = [unit.pair or number for number, unit in enumerate(members)]
+            compared = beside_each_other([unit.values for unit in members], level, sources)
             of: Literal["GPU", "rank", "node"] = "rank" if "local_rank" in members[0].names else "node"
             of = "GPU" if members[0].names.get("device_id") else of
             rows.append(_row(test, of, members, compared))
@@ -164,7 +167,7 @@ def _best_exchanges(pairs: Iterable[Unit]) -> Iterable[Unit]:
         for host in (unit.names["host"], unit.names["peer"]):
             by_host[host].append(unit)
     best = {host: max(units, key=lambda unit: median(unit.values)) for host, units in by_host.items()}
-    return [Unit({"host": host}, unit.values, unit.work) for host, unit in best.items()]
+    return [Unit({"host": host}, unit.values, unit.work, unit.pair) for host, unit in best.items()]
 
 
 def _pairs(ranks: Sequence[RankRates]) -> list[Unit]:
@@ -181,7 +184,7 @@ def _pairs(ranks: Sequence[RankRates]) -> list[Unit]:
         for each, rate in measured:
             by_place[each.local_rank].append(Unit({}, rate.values, rate.work))
         values = tuple(map(sum, zip(*map(_slowest, by_place.values()), strict=False)))
-        units.append(Unit({"host": first, "peer": second}, values, measured[0][1].work))
+        units.append(Unit({"host": first, "peer": second}, values, measured[0][1].work, (first, second)))
     return units
 
 

@@ -9,7 +9,7 @@ decides almost alone, with 64 the fleet itself.
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,31 +46,42 @@ class Beside:
     """How often a healthy unit is this far behind: below the level only outliers."""
 
 
-def beside_each_other(rates: Sequence[Sequence[float]], level: float) -> list[Beside]:
+def beside_each_other(
+    rates: Sequence[Sequence[float]], level: float, sources: Sequence[Hashable] | None = None
+) -> list[Beside]:
     """Every unit beside the others, from the repeats of its rate; empty with fewer than MIN_UNITS units.
 
-    ``level``: the chance that a single healthy unit is called an outlier.
+    ``level``: the chance that a single healthy unit is called an outlier. ``sources``: units of one source have one
+    measurement, which counts once, as that of a pair of nodes; by default each unit has its own.
     """
     if len(rates) < MIN_UNITS:
         return []
     logs = [np.log(np.asarray(values, dtype=np.float64)) for values in rates]
     middles = np.array([np.median(values) for values in logs])
     noise = repeat_noise(logs)
-    return [_beside(index, middles, noise, level) for index in range(len(middles))]
+    sources = range(len(middles)) if sources is None else sources
+    others = [_others(index, middles, sources) for index in range(len(middles))]
+    return [_beside(float(middles[index]), others[index], noise, level) for index in range(len(middles))]
 
 
-def _beside(index: int, middles: Floats, noise: float, level: float) -> Beside:
-    # Equal values are one measurement: that of a pair of nodes counts for both.
-    others = np.unique(np.delete(middles, index))
+def _others(index: int, middles: Floats, sources: Sequence[Hashable]) -> Floats:
+    """One value of each source among the other units."""
+    values = {
+        source: value for other, (source, value) in enumerate(zip(sources, middles, strict=True)) if other != index
+    }
+    return np.array([*values.values()])
+
+
+def _beside(own: float, others: Floats, noise: float, level: float) -> Beside:
     count, centre = others.size, float(np.median(others))
     spread = robust_deviation(others) * SMALL.get(count, count / (count - 0.8))
     weight = EFFICIENCY * (count - 1)
     freedom = PRIOR + weight
     pooled = math.sqrt((PRIOR * (noise**2 + USUAL**2) + weight * spread**2) / freedom)
     unit = pooled * math.sqrt(1 + (OF_MEDIAN if count > 2 else 1) / count)  # the median of two is their mean
-    distance = centre - float(middles[index])
+    distance = centre - own
     return Beside(
-        value=math.exp(middles[index]),
+        value=math.exp(own),
         others=math.exp(centre),
         behind=1 - math.exp(-distance),
         limit=1 - math.exp(-unit * t_at(level, freedom)),

@@ -1,9 +1,9 @@
 """What the job of a check of nodes measures: its files, and which nodes exchange data with each other."""
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 
 from benchrun.model import Frozen
 from benchrun.spec.artifacts import File
@@ -30,7 +30,7 @@ class Rate(Frozen):
     """What was computed or sent."""
     peer: str | None = None
     """The other node of an exchange."""
-    values: tuple[PositiveFloat, ...]
+    values: Annotated[tuple[Annotated[FiniteFloat, Field(gt=0)], ...], Field(min_length=1)]
     """The rate in each repeat, in TFLOPS or in 10^9 bytes/s."""
 
 

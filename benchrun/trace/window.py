@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from benchrun.trace.events import Events, RankTrace
-from benchrun.trace.intervals import Times
+from benchrun.trace.intervals import Intervals, Times
 
 Choice = Literal["device", "steps"]
 CHOICES: tuple[Choice, ...] = ("device", "steps")
@@ -54,12 +54,16 @@ def step_starts(trace: RankTrace) -> Times:
 
 
 def _marks(trace: RankTrace) -> Times:
-    """Starts of the ranges around steps, on the host's clock."""
-    texts = np.array([bool(STEP.match(name)) for name in trace.names] or [False])
-    repeated = np.array([bool(SAME_NAME.match(name)) for name in trace.names] or [False])
-    for chosen in (texts, repeated):
-        if len(trace.ranges) and chosen[trace.ranges.name].any():
-            return np.unique(trace.ranges.times.start[chosen[trace.ranges.name]])
+    """Starts of the ranges around steps, on the host's clock; of nested ones those that cover the most time."""
+    for expression in (STEP, SAME_NAME):
+        kinds: dict[str, list[int]] = {}
+        for number, name in enumerate(trace.names):
+            if expression.match(name):
+                kinds.setdefault(name.rstrip("0123456789"), []).append(number)
+        times = [trace.ranges.times.where(np.isin(trace.ranges.name, numbers)) for numbers in kinds.values()]
+        longest = max(times, key=Intervals.length, default=None)
+        if longest is not None and len(longest.start):
+            return np.unique(longest.start)
     return np.zeros(0, np.int64)
 
 

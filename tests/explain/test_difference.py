@@ -129,3 +129,17 @@ def test_other_sequences_are_compared_for_the_same_tokens(batches: int, scale: i
 def test_steps_of_unknown_tokens_are_not_called_the_same_tokens() -> None:
     a, b = (Side(str(seq), np.array([8.0, 8.1]), None, {"seq_length": seq}) for seq in (4096, 8192))
     assert "for the same tokens" not in difference_text(difference(a, b))
+
+
+def test_a_log_that_ends_early_shows_no_equality(tmp_path: Path) -> None:
+    steps = "\n".join(
+        f" iteration {step:8d}/{{planned}} | consumed samples: {8 * step} | elapsed time per iteration (ms): 500.{step}"
+        " | learning rate: 1.0E-05 | global batch size: 8 | lm loss: 2.0E+00 |"
+        for step in range(1, 21)
+    )
+    whole, early = tmp_path / "whole.log", tmp_path / "early.log"
+    whole.write_text(steps.format(planned=20) + "\n")
+    early.write_text(steps.format(planned=400) + "\n")
+    assert call("diff", str(whole), str(whole))[0] == Exit.OK
+    code, _, err = call("diff", str(whole), str(early))
+    assert (code, err.splitlines()[0].startswith(f"no number to rely on, {early}: early_end")) == (4, True)

@@ -176,3 +176,19 @@ def test_the_limit_is_where_the_chance_is_the_level() -> None:
     rates = [[1.0, 1.001, 0.999]] * 5 + [[0.9, 0.901, 0.899]]
     for each in beside_each_other(rates, level=1e-3):
         assert (each.chance < 1e-3) == (each.behind > each.limit)
+
+
+@pytest.mark.parametrize(("nodes", "slow"), [(3, 1), (8, 2), (64, 1), (64, 5)])
+def test_equal_rates_of_different_nodes_count_each(nodes: int, slow: int) -> None:
+    ranks = []
+    for node in range(nodes):
+        rates = (Rate(test="products", work="simulated", values=(600.0 + node if node < slow else 700.0,) * 5),)
+        where = {"host": f"n{node}", "rank": node, "local_rank": 0, "device": "simulated", "device_id": f"GPU-{node}"}
+        ranks.append(RankRates(**where, ranks=nodes, complete=True, rates=rates))
+    assert fleet(ranks).exclude == tuple(f"n{node}" for node in range(slow))
+
+
+@pytest.mark.parametrize("values", [(), (math.inf,), (math.nan,), (0.0,)])
+def test_a_rate_is_a_positive_number(values: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="values"):
+        Rate(test="products", work="simulated", values=values)

@@ -16,6 +16,8 @@ NAMES = {
         "void deep_ep::intranode::combine<__nv_bfloat16, 8, 768>(__nv_bfloat16*)",
         "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
         "multimem_all_reduce_kernel",
+        "void hybrid_ep::dispatch_kernel<hybrid_ep::inter_node_group, 8>(int)",
+        "void tensorrt_llm::kernels::moe_comm::moeAllToAllKernel(int)",
     ],
     "matmul": [
         "nvjet_sm90_tst_128x256_64x4_2x1_v_badd_coopA_NTN",
@@ -28,6 +30,10 @@ NAMES = {
         "void deep_gemm::fp8_gemm_kernel<4096, 7168, 128>()",
         "Cijk_Ailk_Bljk_BBS_BH_MT256x128x32_MI16x16x16x1",
         "triton_tem_fused_mm_1",
+        "bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_sm100f",
+        "matmul_kernel_persistent",
+        "fused_moe_kernel",
+        "void marlin::Marlin<__nv_bfloat16, 256>(int)",
     ],
     "attention": [
         "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x128_1x4x1",
@@ -37,6 +43,8 @@ NAMES = {
         "fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::bfloat16_t>)",
         "void cudnn::fusion::compute_dot_do_o_specialized<true, 128>(void const*)",
         "void cudnn::fusion::convert_dq_to_16bits<true>(void const*)",
+        "void flashinfer::BatchPrefillWithPagedKVCacheKernel<int>()",
+        "attn_fwd",
     ],
     "memory_bound": [
         "triton_poi_fused_add_cat_mul_rsub_sigmoid_silu_split_0",

@@ -182,3 +182,13 @@ def test_annotations_of_the_device_are_no_work_of_it(tmp_path: Path) -> None:
     annotation = {**copy(0, 1000, "nccl:all_reduce"), "cat": "gpu_user_annotation"}
     (rank,) = fingerprint(tmp_path, [*EVENTS, annotation]).ranks
     assert (rank.compute, rank.idle) == (0.8, 0.2)
+
+
+def test_of_nested_marks_of_steps_the_outer_ones_count(tmp_path: Path) -> None:
+    events = []
+    for step in range(6):
+        start = 1000 * step
+        events += [host(start, 1000, f"ProfilerStep#{step}"), host(start + 200, 700, f"step {step}")]
+        events += [kernel(start, 500)]
+    result = fingerprint(tmp_path, events, window="steps")
+    assert (result.steps, result.ranks[0].window_s) == (4, pytest.approx(4e-3))
