@@ -16,7 +16,8 @@ class Vllm(Server):
     images = VLLM_IMAGES
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
-        """``lengths``: mean lengths and the range ratio around them; ``dtype``: of activations."""
+        """``lengths``: mean lengths and the range ratio around them; ``dtype``: of activations;
+        ``dummy``: the server makes random weights itself."""
         middle = (1 + spec.shortest) / 2
         longest = spec.input_tokens + spec.output_tokens
         return {
@@ -26,6 +27,7 @@ class Vllm(Server):
                 "ratio": round((1 - spec.shortest) / (1 + spec.shortest), 6),
             },
             "longest": longest if self.writes_weights(spec) else longest + MARGIN,
+            "dummy": self.writes_weights(spec) and self._deepseek(spec),
             "dtype": {"fp32": "float32", "bf16": "bfloat16"}.get(spec.precision, "auto"),
         }
 
@@ -36,6 +38,16 @@ class Vllm(Server):
             yield f"{self.name} on a CPU: precision must be fp32 or bf16, not fp8"
         if spec.dp > 1 and spec.pp > 1:
             yield f"benchrun supports {self.name} with dp or pp: one of dp ({spec.dp}) and pp ({spec.pp}) must be 1"
+
+    def _deepseek(self, spec: InferenceSpec) -> bool:
+        """Whether the model has the layers of a DeepSeek-V3."""
+        model = spec.model
+        return model.mla is not None and model.moe is not None and model.moe.sigmoid and model.moe.expert_bias
+
+    def _without_checkpoint(self, spec: InferenceSpec) -> Iterator[str]:
+        """A DeepSeek-V3 too, in bf16 or fp8: vLLM makes its weights."""
+        if spec.gpu == "CPU" or spec.precision == "fp32" or not self._deepseek(spec):
+            yield from super()._without_checkpoint(spec)
 
 
 MARGIN = 20

@@ -2,7 +2,7 @@
 # Adds other frameworks, at the releases named here, to a PACK for measure.sh: source trees, the Python packages that a
 # node with torch, transformers, jax and pack.sh's wheels still lacks, and stubs for packages that training never enters.
 #
-#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge maxtext, or megatron-bridge-0.2.2 for another one
+#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge maxtext vllm, or megatron-bridge-0.2.2 for another one
 #
 # MEGATRON_LM, NEMO, MEGATRON_BRIDGE and MAXTEXT name git clones of github.com/NVIDIA/Megatron-LM, NVIDIA/NeMo,
 # NVIDIA-NeMo/Megatron-Bridge and AI-Hypercomputer/maxtext that have the revisions. PYTHON312 names a Python 3.12 with
@@ -57,6 +57,16 @@ bridge() { # FOLDER TAG CORE
   echo stubs:site:bridge/src:core >"$1/pythonpath"
 }
 
+served() { # FOLDER WHEEL: of vLLM, without FlashAttention in FP16 and FP8, DeepGEMM, the server in Rust, code for Blackwell
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
+    --implementation cp --abi abi3 --platform manylinux_2_28_x86_64 --dest "$work/wheel" "$2"
+  python3 "$here/keep_sm.py" 90 "$work"/wheel/vllm-*.whl "$work/vllm.whl" '*_fa3_C*=half_t' '*_fa3_C*=float_e4m3_t' \
+    'vllm/_qutlass_C*' 'vllm/vllm-rs' 'vllm/vllm_flash_attn/_vllm_fa2_C*' 'vllm/third_party/fmha_sm100/*' \
+    'vllm/third_party/deep_gemm/*' 'vllm/entrypoints/serve/instrumentator/static/*'
+  python3 -m zipfile -e "$work/vllm.whl" "$1"
+  find "$1/vllm" -name '*.so' -exec strip --strip-unneeded {} +
+}
+
 add() {
   local framework=${1%-0.*}
   local to=$work/$framework
@@ -87,6 +97,24 @@ add() {
         cloud_tpu_diagnostics ml_goodput_measurement jetstream tensorflow_datasets tensorflow_text transformers datasets \
         sentencepiece tiktoken ml_collections
       echo source:stubs:site:jax2026 >"$to/pythonpath"
+      ;;
+    vllm) # the last release built for torch 2.11; grammars, DeepGEMM and FlashInfer are not used by a benchmark
+      packages "$to/site" \
+        annotated_types==0.8.0 anthropic==2.12.0 astor==0.8.1 blake3==1.0.11 cachetools==8.0.1 cbor2==6.3.0 \
+        compressed_tensors==0.17.0 depyf==0.20.0 dill==0.4.1 distro==1.9.0 docstring_parser==0.18.0 fastapi==0.136.3 \
+        httpx_sse==0.4.3 ijson==3.6.0 interegular==0.3.3 jiter==0.19.0 jmespath==1.1.0 jsonschema==4.26.0 \
+        jsonschema_specifications==2025.9.1 lark==1.2.2 lm_format_enforcer==0.11.3 loguru==0.7.3 mcp==1.27.2 \
+        mistral_common==1.13.1 model_hosting_container_standards==0.1.16 msgspec==0.22.0 openai==2.30.0 \
+        openai_harmony==0.0.8 partial_json_parser==0.2.1.1.post7 prometheus_fastapi_instrumentator==8.1.0 \
+        pybase64==1.5.1 pycountry==26.2.16 pydantic==2.14.3 pydantic_core==2.50.4 pydantic_extra_types==2.11.1 \
+        pydantic_settings==2.16.3 pyjwt==2.15.1 python_dotenv==1.2.4 python_json_logger==4.2.0 \
+        python_multipart==0.0.34 pyzmq==27.3.0 referencing==0.37.0 rpds_py==2026.9.1 setproctitle==1.3.8 \
+        sniffio==1.3.1 sse_starlette==3.7.0 starlette==1.10.0 typing_inspection==0.4.5 uvicorn==0.54.0 \
+        watchfiles==1.3.0
+      rm -rf "$to"/site/mistral_common/data/* "$to/site/pycountry/locales" "$to/site/bin"
+      served "$to/site" vllm==0.26.0
+      stubs "$to/stubs" xgrammar llguidance outlines_core tvm_ffi
+      echo stubs:site >"$to/pythonpath"
       ;;
     *) echo "frameworks.sh: no framework $1" >&2 && exit 2 ;;
   esac

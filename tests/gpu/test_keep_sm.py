@@ -32,3 +32,15 @@ def test_a_wheel_without_code_for_the_gpu_is_refused(tmp_path: Path) -> None:
         wheel.writestr("lib.so", container((MACHINE_CODE, 80)))
     with pytest.raises(SystemExit, match="no code for sm_90"):
         main(90, str(tmp_path / "in.whl"), str(tmp_path / "out.whl"))
+
+
+def test_files_and_kernels_can_be_left_out(tmp_path: Path) -> None:
+    code = container((MACHINE_CODE, 90)) + container((MACHINE_CODE, 90)).replace(bytes([90]) * 16, b"kernel_of_half_t")
+    with zipfile.ZipFile(tmp_path / "in.whl", "w") as wheel:
+        for name in ("a.so", "b.so", "server"):
+            wheel.writestr(name, code)
+    main(90, str(tmp_path / "in.whl"), str(tmp_path / "out.whl"), "serv*", "b.*=half_t")
+    with zipfile.ZipFile(tmp_path / "out.whl") as wheel:
+        assert wheel.namelist() == ["a.so", "b.so"]
+        assert wheel.read("a.so") == code
+        assert wheel.read("b.so") == code.replace(b"kernel_of_half_t", bytes(16))

@@ -1,5 +1,7 @@
 """Writes a Llama with random weights and a tokenizer of one word per token: what a server loads, without a network.
 
+Of a DeepSeek-V3 it writes the configuration alone: the server makes the weights.
+
 ``python -m benchrun.trainer.serving.checkpoint --spec spec.json --output FOLDER``. There is no end of a sequence, so
 that an answer always has as many tokens as were asked for.
 """
@@ -9,6 +11,7 @@ import sys
 from pathlib import Path
 
 from benchrun.spec.inference import InferenceSpec
+from benchrun.trainer.serving.deepseek import deepseek_config
 
 
 def word(token: int) -> str:
@@ -55,9 +58,13 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     spec = InferenceSpec.read(arguments.spec)
-    write_weights(arguments.output, spec)
+    if spec.model.mla is None:
+        write_weights(arguments.output, spec)
+    else:
+        deepseek_config(spec).save_pretrained(arguments.output)
     write_tokenizer(arguments.output, spec.model.vocab_size)
-    sys.stdout.write(f"benchrun: wrote {spec.model.params_total / 1e6:,.1f} M random weights\n")
+    wrote = "wrote" if spec.model.mla is None else "described"
+    sys.stdout.write(f"benchrun: {wrote} {spec.model.params_total / 1e6:,.1f} M random weights\n")
 
 
 if __name__ == "__main__":
