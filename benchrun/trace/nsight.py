@@ -90,7 +90,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             raise sqlite3.DatabaseError("kernels have no names: table StringIds is missing or empty")
         host = next((str(row[0]) for row in export.texts(_HOST, "TARGET_INFO_SYSTEM_ENV")), None)
         gpus = {row[0]: str(row[1]) for query, table in _GPUS for row in export.texts(query, table)}
-    # Without the call of each kernel nobody knows why a GPU waits.
+    # Without the call of each kernel the cause of idle time is unknown.
     links = device_table[device_table[:, -2] == int(Kind.KERNEL), 6]
     linked = not len(links) or bool((links >= 0).any())
     for device, process in sorted({(int(row[0]), int(row[1])) for row in np.unique(device_table[:, :2], axis=0)}):
