@@ -24,9 +24,11 @@ TAIL = 1 << 16
 TRIES = 20
 LARGEST_EVENT = 64 << 20
 """Bytes without an end of an event, from which on a file is damaged."""
-_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[')
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[|^(?:\xef\xbb\xbf)?\s*\[')
 _OPENING = re.compile(rb'\{\s*"ph":\s*"')
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
+BOM = b"\xef\xbb\xbf"
+"""Some editors and Windows tools begin a file with it."""
 Event = dict[str, Any]
 
 
@@ -69,7 +71,7 @@ class JsonTrace:
         for chunk in source:
             text += chunk
             if match := _ARRAY.search(text):
-                return text[: match.start()], text[match.end() :]
+                return text[: match.start()].removeprefix(BOM), text[match.end() :]
         raise NoTrace("is no Kineto trace: it has no traceEvents", where=str(self._path), hint=HINT)
 
     def _piece(self, text: bytes) -> tuple[list[Event], bytes]:

@@ -13,19 +13,16 @@ from benchrun.trace.json_stream import Event, JsonTrace
 NS_PER_US = 1000
 LARGE = 1e12
 """Microseconds, from which on the product with NS_PER_US is rounded."""
-DEVICE = {
-    "kernel": Kind.KERNEL,
-    "gpu_memcpy": Kind.COPY,
-    "gpu_memset": Kind.SET,
-    # Until PyTorch 1.11
-    "Kernel": Kind.KERNEL,
-    "Memcpy": Kind.COPY,
-    "Memset": Kind.SET,
-}
-OPERATORS = frozenset({"cpu_op", "python_function", "Operator"})
+DEVICE = (
+    (re.compile(r"(?:\w+_)?kernel"), Kind.KERNEL),
+    (re.compile(r"(?:\w+_)?memcpy"), Kind.COPY),
+    (re.compile(r"(?:\w+_)?memset"), Kind.SET),
+)
+"""Categories of a GPU's events in small letters: kernel, gpu_memcpy; until PyTorch 1.11 Kernel, Memcpy."""
+OPERATORS = frozenset({"cpu_op", "python_function", "operator"})
 COMMUNICATION = "record_param_comms"
 """The operator that describes a collective, until kernels did it themselves."""
-CALLS = frozenset({"cuda_runtime", "cuda_driver", "Runtime"})
+CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime"})
 QUERY = re.compile(r"query|record|captur|attribute|occupancy|error|waitevent|getfunc|[gs]etdevice", re.I)
 """Calls that neither start work on a GPU nor wait for it: most of all calls."""
 SKIP = re.compile(
@@ -88,6 +85,8 @@ class _Reader:
         self.operator_messages: dict[int, Message] = {}
         self.shapes: dict[int, Shape] = {}
         self.host_events = False
+        self.seen = self.incomplete = 0
+        """Events of GPUs, and those of them that lack a name or a length."""
         self._ways: dict[tuple[str, str], Way | None] = {}
         """What is done with the events of a category and name: each pair is judged once. None: they are left out."""
         self._open: dict[Any, list[Event]] = {}
@@ -111,10 +110,11 @@ class _Reader:
 
     def _way(self, category: str, name: str) -> Way | None:
         """What is done with the events of this category and name."""
+        category = plain(category)
         self.host_events |= category in CALLS
         if not is_needed(category, name):
             return None
-        if (kind := DEVICE.get(category)) is not None:
+        if (kind := kind_of(category)) is not None:
             kind = Kind.PEER_COPY if kind is Kind.COPY and PEER.search(name) else kind
             return _Reader._add_device_event, self.names[name], int(kind)
         if category in CALLS:
@@ -140,7 +140,11 @@ class _Reader:
         return {**first, "ph": "X", "dur": float(event["ts"]) - float(first["ts"]), "args": args}
 
     def _add_device_event(self, event: Event, number: int, kind: int) -> None:
-        if event.get("ph") != "X" or event.get("dur") is None:
+        if event.get("ph") != "X":
+            return
+        self.seen += 1
+        self.incomplete += event.get("dur") is None or not event.get("name")
+        if event.get("dur") is None:
             return
         args = event.get("args") or {}
         device = _whole(args.get("device", event.get("pid")))
@@ -172,6 +176,10 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             reader.add(events)
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise UserError(f"holds a damaged event: {error!r}", where=str(path)) from None
+    if 2 * reader.incomplete > reader.seen:
+        raise UserError(
+            f"{reader.incomplete} of {reader.seen} events of GPUs have no name or no length", where=str(path)
+        )
     stated, listed = source.properties.get("distributedInfo"), source.properties.get("deviceProperties")
     stated = stated if isinstance(stated, dict) else {}
     gpus = {gpu.get("id"): gpu.get("name") for gpu in _documents(listed)}
@@ -221,16 +229,29 @@ def _documents(value: Any) -> list[dict[str, Any]]:
 
 def is_needed(category: str, name: str) -> bool:
     """True if a fingerprint needs the events of this category and name."""
+    category = plain(category)
     if category in CALLS:
         return not QUERY.search(name)
     if category in OPERATORS:
         return name in PRODUCTS or name == COMMUNICATION or LOADER.search(name) is not None
-    return category in DEVICE or category == "user_annotation"
+    return kind_of(category) is not None or category == "user_annotation"
+
+
+def plain(category: str) -> str:
+    """The first of the categories that are listed, in small letters: exporters differ in both."""
+    return category.split(",", 1)[0].strip().lower()
+
+
+def kind_of(category: str) -> Kind | None:
+    """What the GPU does in events of this category, by `plain`; None for events of other devices."""
+    return next((kind for pattern, kind in DEVICE if pattern.fullmatch(category)), None)
 
 
 def _times(event: Event) -> tuple[int, int]:
     """Start and end in ns. Some exporters write times as text."""
     start, length = event["ts"], event.get("dur") or 0
+    if type(start) is bool or type(length) is bool:
+        raise TypeError("a time is no number")
     if type(start) is str or type(length) is str:
         start, length = float(start), float(length)
     if start < LARGE:

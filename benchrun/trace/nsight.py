@@ -38,9 +38,11 @@ class _Export:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        names = connection.execute("select name from sqlite_master where type in ('table', 'view')")
+        self._stored = {_spelt(name): name for (name,) in names}
         self.tables = {
-            name: {row[1] for row in connection.execute(f'pragma table_info("{name}")')}
-            for (name,) in connection.execute("select name from sqlite_master where type in ('table', 'view')")
+            usual: {row[1] for row in connection.execute(f'pragma table_info("{name}")')}
+            for usual, name in self._stored.items()
         }
 
     def read(self, table: str, *columns: str, condition: str = "1") -> Table:
@@ -52,7 +54,7 @@ class _Export:
             raise sqlite3.DatabaseError(f"table {table} has no column {' nor '.join(sorted(missing))}")
         chosen = [next((f'"{name}"' for name in names.split() if name in present), "-1") for names in columns]
         selected = ", ".join(f"coalesce({column}, -1)" for column in chosen)
-        cursor = self._connection.execute(f'select {selected} from "{table}" where {condition}')
+        cursor = self._connection.execute(f'select {selected} from "{self._stored[table]}" where {condition}')
         parts = [np.zeros((0, len(columns)), np.int64)]
         while rows := cursor.fetchmany(ROWS):
             parts.append(np.array(rows, np.int64))
@@ -70,6 +72,12 @@ class _Export:
             return []
 
 
+def _spelt(name: str) -> str:
+    """A table as Nsight spells it: tools that copy exports write small letters, CUPTI calls all kernels concurrent."""
+    usual = name.upper().replace("_CONCURRENT_KERNEL", "_KERNEL")
+    return usual if usual.startswith(ACTIVITY) else name
+
+
 def read_nsight(path: Path) -> Iterator[RankTrace]:
     """One trace for each GPU of each process, in the order of devices and processes; none without device events."""
     with _opened(path) as export:
@@ -78,8 +86,13 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
         calls, processes_of_calls = _calls(export, strings, names)
         ranges, processes_of_ranges = _ranges(export, strings, names)
         waits, processes_of_waits = _waits(export, strings, names)
+        if (device_table[:, -2] == int(Kind.KERNEL)).any() and not strings:
+            raise sqlite3.DatabaseError("kernels have no names: table StringIds is missing or empty")
         host = next((str(row[0]) for row in export.texts(_HOST, "TARGET_INFO_SYSTEM_ENV")), None)
         gpus = {row[0]: str(row[1]) for query, table in _GPUS for row in export.texts(query, table)}
+    # Without the call of each kernel the cause of idle time is unknown.
+    links = device_table[device_table[:, -2] == int(Kind.KERNEL), 6]
+    linked = not len(links) or bool((links >= 0).any())
     for device, process in sorted({(int(row[0]), int(row[1])) for row in np.unique(device_table[:, :2], axis=0)}):
         mine = device_table[(device_table[:, 0] == device) & (device_table[:, 1] == process)]
         yield RankTrace(
@@ -89,7 +102,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             device=device,
             names=[*names],
             device_events=events_of(mine[:, 2:]),
-            calls=calls.where(_of_process(processes_of_calls, process)) if len(calls) else None,
+            calls=calls.where(_of_process(processes_of_calls, process)) if len(calls) and linked else None,
             ranges=ranges.where(_of_process(processes_of_ranges, process)),
             waits=waits.where(_of_process(processes_of_waits, process)),
             host=host,
@@ -122,11 +135,25 @@ def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> T
     graphs = export.read(f"{ACTIVITY}GRAPH_TRACE", *place, "graphId", "streamId", "correlationId")
     between = (copies[:, 7] != copies[:, 8]) & (copies[:, 7:9] >= 0).all(axis=1)
     peers = (copies[:, 4] == PEER_COPY) | ((copies[:, 4] == DEVICE_COPY) & between)
+    if 2 * np.count_nonzero(kernels[:, 3] < kernels[:, 2]) > len(kernels):
+        raise sqlite3.DatabaseError("most kernels end before they start")
     kernels[:, 4] = _numbers(kernels[:, 4], strings, names)
     for table, text in ((copies, "Memcpy"), (sets, "Memset"), (graphs, "CUDA graph, traced as a whole")):
         table[:, 4] = names[text]
     kinds = ((kernels, Kind.KERNEL), (copies[~peers], Kind.COPY), (copies[peers], Kind.PEER_COPY), (sets, Kind.SET))
-    return np.concatenate([_with_kind(table[:, :7], kind) for table, kind in (*kinds, (graphs, Kind.GRAPH))])
+    return _placed(np.concatenate([_with_kind(table[:, :7], kind) for table, kind in (*kinds, (graphs, Kind.GRAPH))]))
+
+
+def _placed(table: Table) -> Table:
+    """The table with device and process in each row, where some kinds of events lack what the others state."""
+    for column, name in enumerate(("deviceId", "globalPid")):
+        unknown = table[:, column] < 0
+        stated = np.unique(table[~unknown, column])
+        if unknown.any() and len(stated) > 1:
+            raise sqlite3.DatabaseError(f"some events of GPUs have no {name}, the others have {len(stated)}")
+        if len(stated):
+            table[unknown, column] = stated[0]
+    return table
 
 
 def _with_kind(table: Table, kind: Kind) -> Table:

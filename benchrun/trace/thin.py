@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchrun.trace.json_stream import Event, JsonTrace
-from benchrun.trace.kineto import CALLS, DEVICE, SKIP, is_needed
+from benchrun.trace.kineto import CALLS, SKIP, is_needed, kind_of, plain
 from benchrun.trace.public import PublicNames
 
 EVENT = ("ph", "cat", "pid", "tid", "ts", "dur")
@@ -55,9 +55,9 @@ def _event(event: Event, texts: _Cleaned, public: PublicNames) -> Event:
 
 
 def _name(category: str, name: str, public: PublicNames) -> str:
-    if category in CALLS:
+    if plain(category) in CALLS:
         return name
-    return public.of_kernel(name) if category in DEVICE else public.of_range(name)
+    return public.of_kernel(name) if kind_of(plain(category)) is not None else public.of_range(name)
 
 
 def _properties(stated: dict[str, Any], texts: _Cleaned) -> dict[str, Any]:

@@ -54,7 +54,9 @@ WRITTEN: dict[str, Callable[[Event], list[Event]]] = {
         {"ph": "i", "name": "Record", "ts": 3, "s": "g"},
     ],
     "values that are no events": lambda event: [event, None, 3],  # type: ignore[list-item]
-    "kernels that have not ended": lambda event: [event, {**kernel(500, 5), "dur": None}],
+    "kernels that have not ended": lambda event: (
+        [event, {**event, "dur": None}] if event["cat"] == "kernel" else [event]
+    ),
     "a negative length": lambda event: [event, kernel(20, -5)],
     "a range of the GPU around all": lambda event: [event, {**kernel(0, 400), "cat": "gpu_user_annotation"}],
     "no category": lambda event: [event, {"ph": "X", "ts": 1, "dur": 9}, {**kernel(20, 5), "cat": None}],

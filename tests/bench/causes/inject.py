@@ -10,17 +10,21 @@ import importlib.util
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-NAME, RANK = os.environ.get("INJECT", ""), os.environ.get("RANK")
-SLOW = "1"
+NAME = os.environ.get("INJECT", "")
+ALONE = "RANK" not in os.environ and sys.orig_argv[2:4] == ["-m", "benchrun.trainer"]
+"""A single rank needs no torchrun, which sets RANK."""
+RANK = "0" if ALONE else os.environ.get("RANK")
+SLOW = "0" if ALONE else "1"
 """The rank of causes that concern one rank."""
 HOGS = 2
 SECONDS = float(os.environ.get("INJECT_SECONDS") or 0.0)
-"""How long a sleep or a pause lasts; of garbage, how many times the usual heap."""
+"""How long a sleep or a pause lasts; of others how much: times the usual heap, MiB to write, times per layer."""
 PASSES = 120
 """Of a norm over its input, each of four operations."""
 SIZE, TIMES = 8192, 12
@@ -88,6 +92,147 @@ def checkpoints(module: Any) -> None:
     module.ranks.collect_garbage = slower
 
 
+def stalls(module: Any) -> None:
+    """One sample in 40 takes long, as from a file system that others load."""
+    get = module.Mock.__getitem__
+
+    def slower(self: Any, index: int) -> Any:
+        time.sleep(SECONDS if index % 40 < 2 else 0.0)
+        return get(self, index)
+
+    module.Mock.__getitem__ = slower
+
+
+def collate(module: Any) -> None:
+    """The function that puts samples together computes long in Python."""
+    together = module.at_positions
+
+    def slower(*args: Any) -> Any:
+        until = time.perf_counter() + SECONDS
+        while time.perf_counter() < until:
+            sorted(range(1000), reverse=True)
+        return together(*args)
+
+    module.at_positions = slower
+
+
+def after_steps(function: Callable[[int], None]) -> Callable[[Any], None]:
+    """What calls ``function`` with the number of each step after it."""
+
+    def inject(module: Any) -> None:
+        collect = module.ranks.collect_garbage
+
+        def slower(spec: Any, step: int) -> None:
+            collect(spec, step)
+            function(step)
+
+        module.ranks.collect_garbage = slower
+
+    return inject
+
+
+def write(mebibytes: int) -> None:
+    with Path(f"injected-{RANK}").open("wb") as file:
+        for _ in range(mebibytes):
+            file.write(os.urandom(1 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def log_steps(step: int) -> None:
+    write(int(SECONDS))
+
+
+def save_files(step: int) -> None:
+    write(int(SECONDS) if step and step % 8 == 0 else 0)
+
+
+def busy_thread(module: Any) -> None:
+    """A thread that computes in Python and so holds the interpreter's lock."""
+
+    def compute() -> None:
+        while True:
+            sum(range(100_000))
+
+    threading.Thread(target=compute, daemon=True).start()
+
+
+def in_layers(function: Callable[[Any, Any], Any]) -> Callable[[Any], None]:
+    """What passes the output of every layer through ``function``, with its module."""
+
+    def inject(module: Any) -> None:
+        build = module.build.build_model
+
+        def built(*args: Any) -> Any:
+            chunks = build(*args)
+            for layer in (each for chunk in chunks for each in chunk.modules()):
+                if type(layer).__name__ == "TransformerLayer":
+                    layer.register_forward_hook(lambda own, _, out: (function(module, out[0]), *out[1:]))
+            return chunks
+
+        module.build.build_model = built
+
+    return inject
+
+
+def cast(module: Any, x: Any) -> Any:
+    """To another type and back, again and again."""
+    for _ in range(int(SECONDS)):
+        x = x.double().to(x.dtype)
+    return x
+
+
+def to_host(module: Any, x: Any) -> Any:
+    """A copy to memory of the host that is not pinned, and back."""
+    return x.cpu().to(x.device)
+
+
+def synchronise(module: Any, x: Any) -> Any:
+    """The host waits for the device, then does what takes it as long as the launches of a few layers."""
+    for _ in range(int(SECONDS)):
+        float(x.detach().flatten()[0])
+    return x
+
+
+def uneven_stages(module: Any) -> None:
+    """The last stage computes its micro-batch several times."""
+    step = module._forward_step
+
+    def slower(positions: Any, iterator: Any, model: Any) -> Any:
+        batch = next(iterator)
+        for _ in range(int(SECONDS) if RANK == SLOW else 0):
+            matrix = module.torch.ones(512, 512)
+            module.torch.mm(matrix, matrix)
+        return step(positions, iter([batch]), model)
+
+    module._forward_step = slower
+
+
+def slow_reduce(module: Any) -> None:
+    """Each sum over the ranks takes longer on all of them, as through a slow network."""
+    reduce = module.torch.distributed.all_reduce
+
+    def slower(*args: Any, **named: Any) -> Any:
+        work = reduce(*args, **named)
+        time.sleep(SECONDS)
+        return work
+
+    module.torch.distributed.all_reduce = slower
+
+
+def nice() -> None:
+    """This rank has the lowest priority, and processes that compute have the cores."""
+    if RANK != SLOW:
+        return
+    os.nice(19)
+    rank = os.getpid()
+    for _ in os.sched_getaffinity(0):
+        if os.fork() == 0:
+            while os.getppid() == rank:
+                sum(range(100_000))
+            os._exit(0)
+
+
 def busy_core() -> None:
     """Bind this rank to the last core it may use, with processes that compute there as long as it lives."""
     if RANK != SLOW:
@@ -126,9 +271,19 @@ AFTER = {
     "garbage": ("benchrun.trainer.train", garbage),
     "unfused_norms": ("benchrun.trainer.layers", unfused_norms),
     "checkpoints": ("benchrun.trainer.train", checkpoints),
+    "stalls": ("benchrun.trainer.data", stalls),
+    "collate": ("benchrun.trainer.data", collate),
+    "log_steps": ("benchrun.trainer.train", after_steps(log_steps)),
+    "save_files": ("benchrun.trainer.train", after_steps(save_files)),
+    "busy_thread": ("benchrun.trainer.train", busy_thread),
+    "casts": ("benchrun.trainer.train", in_layers(cast)),
+    "to_host": ("benchrun.trainer.train", in_layers(to_host)),
+    "synchronise": ("benchrun.trainer.train", in_layers(synchronise)),
+    "uneven_stages": ("benchrun.trainer.train", uneven_stages),
+    "slow_reduce": ("benchrun.trainer.train", slow_reduce),
 }
 """The module after whose import a cause is injected."""
-AT_START = {"busy_core": busy_core, "one_core": one_core, "stopped_rank": stopped_rank}
+AT_START = {"busy_core": busy_core, "one_core": one_core, "stopped_rank": stopped_rank, "nice": nice}
 
 
 class After(importlib.abc.MetaPathFinder):

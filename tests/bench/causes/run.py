@@ -2,6 +2,7 @@
 
     python tests/bench/causes/run.py [NAME...] [--folder DIR]                   # on CPUs
     python tests/bench/causes/run.py [NAME...] --where gpu --gpu H100           # on a machine with two GPUs
+    python tests/bench/causes/run.py [NAME...] --where gpu1 --gpu H200          # with one GPU
 
 causes.csv has the causes and the names that are right for each (column `right`; empty: no fault may be named). A run is
 explained with all that it has, without its trace, and from log, telemetry and breakdown alone (with the ceilings, as no
@@ -38,7 +39,12 @@ POINTS = {
         *("--profile=kineto", "--set=profile.ranks=[0,1]"),
     ],
 }
-"""The point into which causes are injected: a tiny model on CPUs, a few layers of a large one on two GPUs."""
+POINTS["gpu1"] = [
+    *(each for each in POINTS["gpu"] if "profile.ranks" not in each),
+    *("--num-gpus=1", "--set=cluster.gpus_per_node=1", "--set=model.num_layers=2", "--set=seq_length=4096"),
+    *("--set=profile.ranks=[0]",),
+]
+"""The point into which causes are injected: a tiny model on CPUs, a few layers of a large one on GPUs."""
 SETS = ["training.ceilings=true", "training.breakdown=true"]
 
 
@@ -109,8 +115,8 @@ def main() -> int:
     """Run the cases and print a line for each; 1 where one is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="causes; all of the machine by default")
-    parser.add_argument("--where", choices=["cpu", "gpu"], default="cpu")
-    parser.add_argument("--gpu", default="H100", help="name of the GPU, with --where gpu")
+    parser.add_argument("--where", choices=list(POINTS), default="cpu")
+    parser.add_argument("--gpu", default="H100", help="name of the GPU, where it is not cpu")
     parser.add_argument("--folder", type=Path, help="keep the runs here")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no run is started")
     parser.add_argument("--again", action="store_true", help="explain the runs in --folder, without new ones")
@@ -118,7 +124,7 @@ def main() -> int:
     folder = given.folder or Path(tempfile.mkdtemp(prefix="causes-"))
     point = [
         *POINTS[given.where],
-        *([f"--gpu={given.gpu}", f"--set=cluster.gpu={given.gpu}"] if given.where == "gpu" else []),
+        *([f"--gpu={given.gpu}", f"--set=cluster.gpu={given.gpu}"] if given.where != "cpu" else []),
     ]
     answers: dict[str, list[bool]] = {}
     healthy, started = True, time.monotonic()
