@@ -26,6 +26,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200); self.end_headers()
     def do_POST(self):
         DIE
+        time.sleep(0.02)
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.send_response(200); self.end_headers()
         for _ in range(asked["max_tokens"]):

@@ -20,13 +20,13 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 Event = dict[str, Any]
 
 
-def kineto(folder: Path, change: Callable[[Event], Event] = dict, start: bytes = b"") -> tuple[RankTime, ...]:
+def kineto(folder: Path, change: Callable[[Event], Event] = dict, start: bytes = b"") -> list[RankTime]:
     document = {**DOCUMENT, "traceEvents": [change(event) for event in DOCUMENT["traceEvents"]]}
     (folder / "t.json").write_bytes(start + json.dumps(document).encode())
     return app.fingerprint_of([folder / "t.json"], "device")[0].ranks
 
 
-def nsight(folder: Path, *queries: str) -> tuple[RankTime, ...]:
+def nsight(folder: Path, *queries: str) -> list[RankTime]:
     file = folder / "t.sqlite"
     file.write_bytes(EXPORT)
     connection = sqlite3.connect(file)
