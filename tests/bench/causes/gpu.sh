@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Injects causes of slowness on a machine with one or two GPUs and without a network, and prints what benchrun explain names.
+# Injects causes of slowness on a machine with one or two GPUs and without a network, and brings the runs home.
 #
 #   gpu.sh PACK OUT [NAME...]    PACK as tests/gpu/pack.sh made it; NAME: rows of causes.csv with `gpu`
 #                                (`gpu1` where it has one GPU), all by default
 #
-# A case takes about a minute. After LIMIT_S (480) seconds no other one is started; name those that are left in a second
-# call. OUT/causes.txt gets the lines, OUT/runs.tar.xz the runs without traces and copies of the worker.
+# A run takes about half a minute. After LIMIT_S (480) seconds no other one is started; name those that are left in a
+# second call. OUT/runs.tar.* are the runs with their traces, in parts of 15 MiB. To explain them, on any machine:
+#
+#   cat OUT/runs.tar.* | tar x && python tests/bench/causes/run.py --where gpu1 --folder causes --again
 set -euo pipefail
 
 [ $# -ge 2 ] || { sed -n '2,9p' "$0" && exit 2; }
@@ -22,9 +24,8 @@ gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0 | awk '{ print $2
 where=gpu
 [ "$(nvidia-smi --list-gpus | wc -l)" -gt 1 ] || where=gpu1
 code=0
-python3 "$here/run.py" "${@:3}" --where "$where" --gpu "$gpu" --folder "$home/causes" --limit "${LIMIT_S:-480}" 2>&1 |
-  tee "$out/causes.txt" || code=${PIPESTATUS[0]}
+python3 "$here/run.py" "${@:3}" --where "$where" --gpu "$gpu" --folder "$home/causes" --limit "${LIMIT_S:-480}" --only-runs ||
+  code=$?
 cd "$home"
-find causes -type f -not -path '*/worker/*' -not -path '*/without/*' -not -path '*/profile/*' -size -4M -print0 |
-  tar --null -T - -cJf "$out/runs.tar.xz"
+find causes -type f -not -path '*/worker/*' -print0 | tar --null -T - -c | split -b 15M - "$out/runs.tar."
 exit "$code"

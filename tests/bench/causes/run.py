@@ -3,6 +3,7 @@
     python tests/bench/causes/run.py [NAME...] [--folder DIR]                   # on CPUs
     python tests/bench/causes/run.py [NAME...] --where gpu --gpu H100           # on a machine with two GPUs
     python tests/bench/causes/run.py [NAME...] --where gpu1 --gpu H200          # with one GPU
+    python tests/bench/causes/run.py [NAME...] --where gpu1 --folder DIR --again    # explains runs made before
 
 causes.csv has the causes and the names that are right for each (column `right`; empty: no fault may be named). A run is
 explained with all that it has, without its trace, and from log, telemetry and breakdown alone (with the ceilings, as no
@@ -111,6 +112,19 @@ def shown(document: dict[str, Any]) -> str:
     return ", ".join(named) or "none"
 
 
+def judged(case: Case, run: Path, folder: Path) -> Iterator[tuple[str, bool]]:
+    """Each way in which the run is explained and whether its first cause is right; prints a line for it."""
+    for way, left_out in (WAYS if case.right else dict(every_set(run))).items():
+        if way == TRACED and not (run / "profile").is_dir():
+            continue
+        document = explained(_without(run, folder / case.name / "without", left_out) if left_out else run)
+        well = right(case, document)
+        if case.right or not well or not left_out:
+            sys.stdout.write(f"{'right' if well else 'WRONG'}  {case.name} {way}: {shown(document)}\n")
+            sys.stdout.flush()
+        yield way, well
+
+
 def main() -> int:
     """Run the cases and print a line for each; 1 where one is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -119,6 +133,7 @@ def main() -> int:
     parser.add_argument("--gpu", default="H100", help="name of the GPU, where it is not cpu")
     parser.add_argument("--folder", type=Path, help="keep the runs here")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no run is started")
+    parser.add_argument("--only-runs", action="store_true", help="make the runs, explain none")
     parser.add_argument("--again", action="store_true", help="explain the runs in --folder, without new ones")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="causes-"))
@@ -134,21 +149,18 @@ def main() -> int:
         if time.monotonic() - started > given.limit:
             sys.stdout.write(f"not tried: {case.name}\n")
             continue
-        if given.again:
-            (run,) = (spec.parent for spec in (folder / case.name / "runs").glob("*/spec.json"))
-        else:
-            run = made(case, point, folder)
-        for way, left_out in (WAYS if case.right else dict(every_set(run))).items():
-            if way == TRACED and not (run / "profile").is_dir():
-                continue
-            document = explained(_without(run, folder / case.name / "without", left_out) if left_out else run)
-            well = right(case, document)
+        runs = [spec.parent for spec in (folder / case.name / "runs").glob("*/spec.json")]
+        if given.again and not runs:
+            continue
+        run = runs[0] if given.again else made(case, point, folder)
+        if given.only_runs:
+            sys.stdout.write(f"run  {case.name} after {time.monotonic() - started:.0f} s\n")
+            sys.stdout.flush()
+            continue
+        for way, well in judged(case, run, folder):
             if case.right:
                 answers.setdefault(way, []).append(well)
             healthy &= well or bool(case.right)
-            if case.right or not well or not left_out:
-                sys.stdout.write(f"{'right' if well else 'WRONG'}  {case.name} {way}: {shown(document)}\n")
-            sys.stdout.flush()
     for way, each in answers.items():
         sys.stdout.write(f"{sum(each)} of {len(each)} right {way}\n")
     enough = (sum(each) >= ENOUGH.get(way, 0.9) * len(each) for way, each in answers.items())
