@@ -16,7 +16,7 @@ Fewer count with the memory-bound kernels, as all do in a breakdown."""
 
 @dataclass(frozen=True)
 class Buckets:
-    """Seconds of the typical step; they add up to it."""
+    """Seconds of the typical step from its begin to its end; they add up to it."""
 
     matmul: float
     attention: float
@@ -43,11 +43,11 @@ def buckets(run: Evidence) -> Buckets | None:
     """
     traced = None
     if run.fingerprint is not None:
-        traced = _of_fingerprint(run.fingerprint, _steps(run.fingerprint, run), run.typical_s)
+        traced = _of_fingerprint(run.fingerprint, _steps(run.fingerprint, run), run.inner_s)
     if run.breakdown is None:
         return traced
     share = mean(_copies(rank) for rank in run.fingerprint.ranks) if run.fingerprint else 0.0
-    own = _fitted(_of_breakdown(run.breakdown, share), run.typical_s, on_gpu=run.on_gpu)
+    own = _fitted(_of_breakdown(run.breakdown, share), run.inner_s, on_gpu=run.on_gpu)
     return _filled(own, traced) if traced else own
 
 

@@ -34,14 +34,21 @@ BEYOND = "memory-bound kernels beyond it"
 
 def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Every choice that costs time."""
+    uneven = _of_stages(run)
     for name in WHOLE:
         own = [part for part in parts if part.cause == name]
-        if seconds := sum(part.seconds for part in own):
+        seconds = sum(part.seconds for part in own)
+        if name == "bubble" and uneven:  # the stages exchange nothing while they wait for the slowest one
+            exposed = sum(part.seconds for part in own if part.part.startswith("exposed"))
+            seconds -= min(uneven.seconds, exposed)
+        if seconds:
             yield choice(name, seconds, _evidence(own, run))
+    if uneven:
+        yield uneven
     yield from _of_memory(run, parts)
     yield from _of_attention(parts)
     yield from _of_products(run, parts)
-    yield from _of_balance(run)
+    yield from _of_turns(run)
 
 
 def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
@@ -92,25 +99,35 @@ def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
         yield choice("matmul", saved, f"the products reach {share:.0f} % of the clock's peak alone: they are small")
 
 
-def _of_balance(run: Evidence) -> Iterator[Cause]:
-    """Pipeline stages of unequal work, and ranks of a stage that are slow by turns, as with uneven samples or experts.
+def _of_stages(run: Evidence) -> Cause | None:
+    """Pipeline stages of unequal work."""
+    medians = [float(np.median(times)) for times in _by_stage(run)]
+    if len(medians) < 2:
+        return None
+    listed = ", ".join(f"{seconds:.3g}" for seconds in medians)
+    saved = max(medians) - sum(medians) / len(medians)
+    return choice("imbalance", saved, f"the stages compute {listed} s in a step ({RANKS})")
 
-    A rank that is always slow is a fault of its own. On CPUs the second is noise of other processes.
+
+def _of_turns(run: Evidence) -> Iterator[Cause]:
+    """Ranks of a stage that are slow by turns, as with uneven samples or experts.
+
+    A rank that is always slow is a fault of its own. On CPUs this is noise of other processes.
     """
-    stages: dict[int, list[tuple[float, ...]]] = {}
-    for rank in run.ranks.ranks if run.ranks else ():
-        stages.setdefault(rank.stage, []).append(rank.compute_time_s)
-    medians = [float(np.median(times)) for times in stages.values() if len(times[0])]
-    if len(medians) > 1:
-        listed = ", ".join(f"{seconds:.3g}" for seconds in medians)
-        saved = max(medians) - sum(medians) / len(medians)
-        yield choice("imbalance", saved, f"the stages compute {listed} s in a step ({RANKS})")
     late = late_rank(run)
-    turns = [np.max(times, axis=0) - np.mean(times, axis=0) for times in stages.values() if len(times[0])]
+    turns = [np.max(times, axis=0) - np.mean(times, axis=0) for times in _by_stage(run)]
     if turns and run.on_gpu:
         saved = max(float(np.mean(each)) for each in turns) - (late.seconds if late else 0.0)
         words = f"ranks of a stage are slow by turns: the slowest computes {saved:.3g} s longer than the mean ({RANKS})"
         yield choice("imbalance", saved, words)
+
+
+def _by_stage(run: Evidence) -> list[list[tuple[float, ...]]]:
+    """The times of the ranks of each stage."""
+    stages: dict[int, list[tuple[float, ...]]] = {}
+    for rank in run.ranks.ranks if run.ranks else ():
+        stages.setdefault(rank.stage, []).append(rank.compute_time_s)
+    return [times for times in stages.values() if len(times[0])]
 
 
 def _evidence(parts: list[Part], run: Evidence) -> str:

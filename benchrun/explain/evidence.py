@@ -82,6 +82,16 @@ class Evidence:
         middle = float(np.median(self.times))
         return middle if middle < self.step_s - self.resolution_s else self.step_s
 
+    @cached_property
+    def between_s(self) -> float:
+        """Of the typical step: from the end of the step before to its begin, on the rank that takes longest."""
+        return min(max(self.host_s("between_s").values(), default=0.0), self.typical_s)
+
+    @property
+    def inner_s(self) -> float:
+        """The typical step from its begin to its end, as steps are profiled."""
+        return self.typical_s - self.between_s
+
     @property
     def clock(self) -> Clock | None:
         """Clock and power of the data sheet."""

@@ -48,6 +48,7 @@ def _of_late(run: Evidence, late: waits.Late) -> Cause:
         ("data", "data_s", "waits for its loader"),
         ("host", "queued_s", "has threads waiting for a core"),
         ("host", "garbage_s", "collects garbage"),
+        ("host", "between_s", "is between two steps"),
     ):
         by_rank = run.mean_host_s(field) if field == "garbage_s" else run.host_s(field)
         more = waits.beyond_others(by_rank, late.rank)
@@ -133,6 +134,8 @@ def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Itera
     idle = _idle_s(run, divided)
     if (wait := waits.garbage(run)) and wait.seconds > 0:
         yield fault("host", min(wait.seconds, idle), wait.evidence)
+    if (wait := waits.between_steps(run)) and wait.seconds > IDLE_SHARE * run.typical_s:
+        yield fault("host", wait.seconds, wait.evidence)
     if waits.bound(run) and (wait := waits.queue(run)) and wait.seconds > QUEUE_SHARE * run.typical_s:
         yield fault("host", min(wait.seconds, idle), wait.evidence)
     unused = [part for part in parts if part.cause == "host"]

@@ -63,7 +63,7 @@ def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:
 
 def _other_step(step_s: float, run: Evidence) -> str | None:
     """Why a profiled step of ``step_s`` is not of ``run``."""
-    if SHORTEST * run.typical_s <= step_s <= LONGEST * run.typical_s:
+    if SHORTEST * run.inner_s <= step_s <= LONGEST * run.inner_s:
         return None
     allowed = f"{SHORTEST} to {LONGEST} times as long belongs to it"
-    return f"its step takes {step_s:.4g} s, the measured one {run.typical_s:.4g} s: what is {allowed}"
+    return f"its step takes {step_s:.4g} s, the measured one {run.inner_s:.4g} s: what is {allowed}"

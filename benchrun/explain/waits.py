@@ -177,6 +177,15 @@ def garbage(run: Evidence) -> Wait | None:
     return None
 
 
+def between_steps(run: Evidence) -> Wait | None:
+    """What the host does between two steps, in which it launches nothing, on the rank that takes longest."""
+    by_rank = run.host_s("between_s")
+    if not run.between_s:
+        return None
+    rank = max(by_rank, key=lambda each: by_rank[each])
+    return Wait(run.between_s, f"rank {rank} is between two steps for {run.between_s:.3g} s, logs and saves ({HOST})")
+
+
 def queue(run: Evidence) -> Wait | None:
     """Waiting for a core, on the median rank."""
     if by_rank := run.host_s("queued_s"):

@@ -45,6 +45,8 @@ def waterfall(run: Evidence) -> list[Part]:
     """The parts of the mean step, in the order of the contract; they add up to it."""
     least, divided = run.least, buckets(run)
     parts = list(_profiled(run, least, divided) if divided else _of_log(run, least))
+    if wait := waits.between_steps(run):
+        parts.append(Part(part="between steps", seconds=wait.seconds, cause="host", evidence=wait.evidence))
     slower = run.step_s - run.typical_s
     if slower > 0:
         parts.append(Part(part="slower steps", seconds=slower, cause="jitter", evidence="mean less median of the log"))
@@ -65,6 +67,8 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     attention.rest("attention below the peak", "attention", source)
     yield from attention.parts
     memory = Ledger(divided.memory_bound)
+    share = least.recomputed_memory / (1 + least.recomputed_memory)
+    memory.take("memory-bound kernels, computed again", divided.memory_bound * share, "recompute", source)
     memory.take("memory-bound kernels at the memory's speed", least.memory_s, None, _memory_of(run))
     memory.rest("memory-bound kernels beyond it", "memory_bound", source)
     yield from memory.parts
@@ -185,7 +189,7 @@ def _host_waits(run: Evidence) -> list[tuple[str, waits.Wait | None, Name]]:
 
 def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
     """Without a profile: what the work takes at the least, what was recorded, and the rest."""
-    step = Ledger(run.typical_s)
+    step = Ledger(run.inner_s)
     peak = step.take("matmul at the GPU's peak", least.matmul_s, None, LAW)
     lost = step.take(*_clocks(run, peak))
     if run.bound is not None:
@@ -193,7 +197,7 @@ def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
     step.take("products, computed again", (peak + lost) * least.recomputed, "recompute", LAW)
     step.take("attention at the GPU's peak", least.attention_s, None, LAW)
     step.take("memory-bound kernels at the memory's speed", least.memory_s, None, _memory_of(run))
-    bubble = run.typical_s * least.bubble / (1 + least.bubble)
+    bubble = run.inner_s * least.bubble / (1 + least.bubble)
     if run.collective_s is not None:
         sent = Ledger(min(step.left, run.collective_s))
         _sending(run, least, sent, bubble, RANKS)
@@ -203,7 +207,7 @@ def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
         step.take("pipeline bubble", bubble, "bubble", _law_of_bubble(least))
     idle = Ledger(step.left)
     if run.on_gpu:  # the queue hides what the host does, unless the GPU stands still
-        idle = Ledger(min(step.left, run.idle_of_telemetry_s or 0.0))
+        idle = Ledger(min(step.left, max((run.idle_of_telemetry_s or 0.0) - run.between_s, 0.0)))
     for part, wait, cause in _host_waits(run):
         if wait is not None:
             idle.take(part, wait.seconds, cause, wait.evidence)

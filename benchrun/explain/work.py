@@ -15,6 +15,8 @@ SHARE_OF_OVERLAPPED = 0.25
 """Where a group's communication overlaps with computing, so much of it counts when exposed time is divided."""
 BUS: Mapping[str, float] = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
 """Bus bandwidth over algorithm bandwidth is this times (n - 1) / n, as nccl-tests counts."""
+OUTSIDE = ("embedding", "positions", "loss", "adam")
+"""Memory-bound kernels that are in no layer."""
 GROUPS = {"etp": "ep", "expert_dp": "dp", "fsdp": "dp", "expert_fsdp": "dp"}
 """Groups that count with another."""
 
@@ -37,11 +39,13 @@ class Work:
     recomputed: float
     """Share of the products of a step that the recipe computes twice."""
     recomputed_attention: float
+    recomputed_memory: float
+    """Of the time of memory-bound kernels in each pass but the repeated one."""
     bubble: float
     """Idle time of a pipeline over its computing time."""
 
 
-NOTHING_KNOWN = Work(None, 0.0, None, 0.0, None, {}, 0.0, 0.0, 0.0, 0.0)
+NOTHING_KNOWN = Work(None, 0.0, None, 0.0, None, {}, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Of a log that does not state what its steps compute."""
 
 
@@ -59,7 +63,7 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
         bound_by_memory = count * sum(max(moving - computing, 0.0) for computing, moving in times)
         peak = low if spec.precision == "fp8" and spec.training.fp8.dot_product_attention else high
         attention = count * PASSES * ops.attention.flops / 2 / (peak * 1e12)
-    moved = sum(count * (each.forward_bytes + each.backward_bytes) + each.step_bytes for each in ops.memory_bound)
+    moved = _moved_bytes(spec, ops)
     speed = ceilings.copy_gb_per_s if ceilings else gpu.memory_gb_per_s if gpu else None
     layout = spec.layout
     return Work(
@@ -72,6 +76,7 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
         message_bytes=_message_bytes(ops, count),
         recomputed=_recomputed(spec, ops),
         recomputed_attention=1 / PASSES if _attention_again(spec) else 0.0,
+        recomputed_memory=_recomputed_memory(spec, ops),
         bubble=(layout.pp - 1) / (layout.vp * count),
     )
 
@@ -148,9 +153,32 @@ def _recomputed(spec: TrainingSpec, ops: Operators) -> float:
         names |= {"shared_fc1", "shared_fc2"} if "shared_experts" in modules else set()
         names |= {"q_up", "kv_up"} if "mla_up_proj" in modules else set()
     again = sum(each.flops for each in ops.products if each.name in names)
-    if recompute.granularity == "full" and recompute.method == "block" and recompute.num_layers:
-        again *= min(recompute.num_layers * spec.layout.vp * spec.layout.pp / spec.model.num_layers, 1.0)
+    again *= _recomputed_layers(spec) if recompute.granularity == "full" else 1.0
     return again / (len(passes) * sum(each.flops for each in ops.products))
+
+
+def _recomputed_memory(spec: TrainingSpec, ops: Operators) -> float:
+    """Bytes of the layers' forward pass that move again, over all bytes of the recipe's passes. Of selective
+    recomputation the few kernels between products are left out.
+    """
+    if spec.training.recompute.granularity != "full":
+        return 0.0
+    again = sum(each.forward_bytes for each in ops.memory_bound if each.name not in OUTSIDE)
+    return _recomputed_layers(spec) * spec.num_microbatches * again / _moved_bytes(spec, ops)
+
+
+def _moved_bytes(spec: TrainingSpec, ops: Operators) -> float:
+    """Through the memory in a step, by memory-bound kernels."""
+    count = spec.num_microbatches
+    return sum(count * (each.forward_bytes + each.backward_bytes) + each.step_bytes for each in ops.memory_bound)
+
+
+def _recomputed_layers(spec: TrainingSpec) -> float:
+    """Share of the layers that full recomputation computes twice."""
+    recompute = spec.training.recompute
+    if recompute.method != "block" or not recompute.num_layers:
+        return 1.0
+    return min(recompute.num_layers * spec.layout.vp * spec.layout.pp / spec.model.num_layers, 1.0)
 
 
 def _attention_again(spec: TrainingSpec) -> bool:

@@ -314,6 +314,8 @@ class HostTime(Frozen):
     """Collecting Python's garbage."""
     queued_s: tuple[NonNegativeFloat, ...]
     """Waiting for a core, all threads together; empty where the system does not count it."""
+    between_s: tuple[NonNegativeFloat, ...] = ()
+    """Between the end of the step before and the begin of this one: logging, saving. Older runs lack it."""
 
 
 class HostTimes(File):

@@ -1,4 +1,5 @@
-"""What the host of a rank does in each step beside launching kernels: wait for data, collect garbage, wait for a core.
+"""What the host of a rank does in each step beside launching kernels: wait for data, collect garbage, wait for a core,
+and what it does between two steps.
 
 The GPU stands still only where its queue runs dry meanwhile, so these times are the most that a step may lose by them.
 """
@@ -33,7 +34,12 @@ class HostClock:
         self._data: list[float] = []
         self._garbage: list[float] = []
         self._queued: list[float] = []
+        self._between: list[float] = []
         """Seconds by step; the last entry is of the step that runs."""
+        self._ended: float | None = None
+        """When the step before ended."""
+        self._idled = 0.0
+        """From then to the begin of the step that runs, in s."""
         self._before: dict[str, Scheduled] = {}
         self._collecting = 0.0
         self.waited_for_data_s = 0.0
@@ -45,7 +51,7 @@ class HostClock:
         batches = iter(micro_batches)
         for number in range(self._steps * self._per_step):
             if number // self._per_step == len(self._data):
-                self._begin_step()
+                self._add_step()
             batch, waited_s = self._waited(partial(next, batches))
             self._data[number // self._per_step] += waited_s
             yield batch
@@ -54,11 +60,20 @@ class HostClock:
         while (batch := self._waited(partial(next, batches, ended))[0]) is not ended:  # the profiled steps
             yield batch
 
+    def begin_step(self) -> None:
+        """A step begins: what this rank did since the end of the one before was not training."""
+        self._idled = time.perf_counter() - self._ended if self._ended is not None else 0.0
+
+    def end_step(self) -> None:
+        """A step has ended: its loss is known."""
+        self._ended = time.perf_counter()
+
     def fetch(self, micro_batches: Callable[[], Any]) -> Any:
-        """What ``micro_batches`` returns: those of one step, all at once."""
+        """What ``micro_batches`` returns: those of one step, all at once, with which it begins."""
+        self.begin_step()
         measured = len(self._data) < self._steps
         if measured:
-            self._begin_step()
+            self._add_step()
         fetched, waited_s = self._waited(micro_batches)
         if measured:
             self._data[-1] += waited_s
@@ -83,6 +98,7 @@ class HostClock:
             data_s=_last(self._data),
             garbage_s=_last(self._garbage),
             queued_s=_last(self._queued) if self._before else (),
+            between_s=_last(self._between),
         )
         ranks: list[Any] = [None] * torch.distributed.get_world_size()
         torch.distributed.gather_object(own, ranks if own.rank == 0 else None)
@@ -91,10 +107,11 @@ class HostClock:
             document = HostTimes(first_step=first, ranks=tuple(ranks))
             Path(HOST).write_text(document.model_dump_json() + "\n")
 
-    def _begin_step(self) -> None:
+    def _add_step(self) -> None:
         self._read_queue()
         for times in (self._data, self._garbage, self._queued):
             times.append(0.0)
+        self._between.append(self._idled)
 
     def _end(self) -> None:
         """The last measured step is over."""

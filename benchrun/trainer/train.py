@@ -108,6 +108,7 @@ def _loop(
         started = ranks.synchronised()
         clock.start()
         for number in range(1, spec.training.steps + 1):
+            host.begin_step()
             losses, updated, grad_norm = step()
             lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
             if updated:
@@ -117,6 +118,7 @@ def _loop(
             # Reading the loss waits for the GPU: a step ends here, and the next begins.
             ended = time.perf_counter()
             clock.end_step(number)
+            host.end_step()
             seconds, started = ended - started, ended
             if printer:
                 line = log.step_line(spec, number, seconds, lr=lr, loss=loss, grad_norm=grad_norm, skipped=not updated)

@@ -34,7 +34,7 @@ def known(name: str = DENSE, *, steps: int = 40, step_s: float | None = None, **
 
 def hosts(ranks: int = 4, *, bound: bool = False, steps: int = 45, **seconds: dict[int, float]) -> HostTimes:
     """host.json with the given seconds of each step, by rank; 0 for the others. ``data_s={1: 0.5}``."""
-    names = ("data_s", "garbage_s", "queued_s")
+    names = ("data_s", "garbage_s", "queued_s", "between_s")
     return HostTimes(
         first_step=1,
         ranks=tuple(

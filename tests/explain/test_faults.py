@@ -8,6 +8,7 @@ import pytest
 from known import TENSOR, explained, first, hosts, kept, known, spread
 
 from benchrun.explain.evidence import Evidence
+from benchrun.explain.foreign import without_foreign
 from benchrun.metrics.steadiness import steadiness
 from benchrun.metrics.telemetry import Sampled
 from benchrun.model.parts import Moe
@@ -132,6 +133,18 @@ def test_garbage_is_the_hosts() -> None:
     cause = first(known(step_s=4.7, hosts=hosts(garbage_s={0: 0.4}), breakdown=idle))
     assert cause.cause == "host"
     assert "garbage" in cause.evidence
+
+
+@pytest.mark.parametrize("profiled", [True, False])
+def test_what_a_rank_does_between_steps_is_the_hosts(profiled: bool) -> None:
+    """The profiled step has none of it, and belongs to the run although the measured ones take far longer."""
+    own = {} if profiled else {"breakdown": None, "fingerprint": None}
+    cause = first(known(step_s=18.0, hosts=hosts(between_s={2: 13.7}), **own))
+    assert (cause.cause, cause.kind, cause.seconds) == ("host", "fault", pytest.approx(13.7, abs=0.05))
+    assert "rank 2 is between two steps for 13.7 s" in cause.evidence
+    run = known(step_s=18.0, hosts=hosts(between_s={2: 13.7}))
+    assert without_foreign(run).breakdown is run.breakdown is not None
+    assert without_foreign(known(step_s=18.0, hosts=hosts())).breakdown is None
 
 
 def test_ranks_bound_to_too_few_cores_are_the_hosts() -> None:

@@ -8,6 +8,7 @@ from known import DENSE, TENSOR, explained, first, kept, known, spread
 from benchrun.explain.difference import difference, sides_of
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.work import work
+from benchrun.spec.artifacts import RankTimes
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Recompute
 
@@ -50,6 +51,9 @@ def test_recomputed_products_are_a_third_pass_forward() -> None:
     assert 0.29 < whole.recomputed < 1 / 3
     assert half.recomputed == pytest.approx(whole.recomputed / 2)
     assert (whole.recomputed_attention, work(kept().spec, None).recomputed_attention) == (1 / 3, 0)
+    assert 0.25 < whole.recomputed_memory < 0.45  # forward passes of the layers over all but the repeated one
+    assert half.recomputed_memory == pytest.approx(whole.recomputed_memory / 2)
+    assert work(kept().spec, None).recomputed_memory == 0
 
 
 def test_few_micro_batches_cost_a_bubble_also_where_no_kernel_runs() -> None:
@@ -107,6 +111,23 @@ def test_stages_of_unequal_work_are_an_imbalance() -> None:
     }
     assert (causes["imbalance"].kind, causes["imbalance"].seconds) == ("choice", pytest.approx(0.3))
     assert "slow_rank" not in causes
+
+
+def test_stages_that_wait_for_the_slowest_one_have_no_bubble_for_it() -> None:
+    spec = changed(kept(), {"pp": 2}, num_microbatches=64)
+    own = kept().breakdown
+    step_s = own.step_s - own.communication_s + 0.7
+    profile = own.model_copy(update={"communication_s": 0.7, "step_s": step_s})
+    ranks = spread({2: 0.6, 3: 0.6})
+    divided = tuple(rank.model_copy(update={"stage": rank.rank // 2}) for rank in ranks.ranks)
+
+    def bubble(ranks: RankTimes) -> float:
+        run = known(step_s=step_s, spec=spec, breakdown=profile, ranks=ranks)
+        return sum(cause.seconds for cause in explained(run).causes if cause.cause == "bubble")
+
+    even = bubble(spread({}))
+    assert bubble(ranks.model_copy(update={"ranks": divided})) == pytest.approx(even - 0.3, abs=0.03)
+    assert even > 0.3
 
 
 def test_ranks_that_are_slow_by_turns_are_an_imbalance() -> None:

@@ -63,6 +63,19 @@ def test_micro_batches_that_are_fetched_together_are_one_wait(clock: HostClock) 
     assert min(clock._data) >= 0.05
 
 
+def test_what_a_rank_does_between_two_steps_counts_in_the_second(clock: HostClock) -> None:
+    batches = clock.timed(range(12))
+    for number in range(3):
+        clock.begin_step()
+        for _ in range(4):
+            next(batches)
+        clock.end_step()
+        time.sleep(0.2 if number == 1 else 0.0)
+    assert clock._between[2] >= 0.2
+    assert clock._between[0] == 0
+    assert clock._between[1] < 0.1
+
+
 def test_waits_of_profiled_steps_are_in_the_sum_alone(clock: HostClock) -> None:
     one = clock.timed(slow(14, at=13, seconds=0.2))
     for _ in range(12):

@@ -39,10 +39,10 @@ def train(spec: TrainingSpec) -> None:
         model=build_model(spec, device),
         args=_arguments(spec),
         train_dataset=dataset(spec),
-        callbacks=[_Timed(spec, clock)],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.spec, trainer.host = spec, HostClock(spec)
+    trainer.add_callback(_Timed(spec, clock, trainer.host))
     with clock:
         trainer.train()
     if first:
@@ -130,8 +130,8 @@ def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
 class _Timed(TrainerCallback):
     """Prints a dictionary per step, as the Trainer does, with the step's number and time."""
 
-    def __init__(self, spec: TrainingSpec, clock: StepClock) -> None:
-        self._spec, self._clock = spec, clock
+    def __init__(self, spec: TrainingSpec, clock: StepClock, host: HostClock) -> None:
+        self._spec, self._clock, self._host = spec, clock, host
         self._started = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -151,6 +151,7 @@ class _Timed(TrainerCallback):
             # The Trainer has read the loss, which waits for the GPU: a step ends here, and the next begins.
             ended = time.perf_counter()
             self._clock.end_step(state.global_step)
+            self._host.end_step()
             row["global_step/max_steps"] = f"{state.global_step}/{self._spec.training.steps}"
             row["step_time_s"] = round(ended - self._started, 6)
             self._started = ended

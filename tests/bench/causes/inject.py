@@ -148,11 +148,14 @@ def save_files(step: int) -> None:
 
 
 def busy_thread(module: Any) -> None:
-    """A thread that computes in Python and so holds the interpreter's lock."""
+    """A thread that computes in Python and so holds the interpreter's lock; less where each launch waits for it."""
+    pause = 0.01 if module.torch.cuda.is_available() else 0.0
 
     def compute() -> None:
         while True:
             sum(range(100_000))
+            if pause:
+                time.sleep(pause)
 
     threading.Thread(target=compute, daemon=True).start()
 
@@ -209,13 +212,13 @@ def uneven_stages(module: Any) -> None:
 
 
 def slow_reduce(module: Any) -> None:
-    """Each sum over the ranks takes longer on all of them, as through a slow network."""
+    """Each sum over the ranks sends many times as much on all of them, as through a slow network."""
     reduce = module.torch.distributed.all_reduce
 
-    def slower(*args: Any, **named: Any) -> Any:
-        work = reduce(*args, **named)
-        time.sleep(SECONDS)
-        return work
+    def slower(tensor: Any, *args: Any, **named: Any) -> Any:
+        for _ in range(int(SECONDS)):
+            reduce(tensor.clone(), group=named.get("group"))
+        return reduce(tensor, *args, **named)
 
     module.torch.distributed.all_reduce = slower
 
