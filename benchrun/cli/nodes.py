@@ -34,7 +34,8 @@ def nodes(
 
     A node is an outlier if it is slower than the fleet's own spread and the noise of its repeats explain. The names of
     outliers, and of nodes without a result, are printed and written as a list that launch --exclude takes.
-    Exit code 1: an outlier or a slow pair; 4: no result, or fewer than three nodes, of which none can be called slow.
+    Exit code 1: an outlier or a slow pair; 4: no result, fewer than three nodes to compare, or some that are faster
+    than the others explain, because most nodes may be slow then.
     """
     if (cluster is None) == (run_id is None):
         raise UserError("name either a CLUSTER or --run RUN", hint="benchrun nodes mysite.yaml")
@@ -82,4 +83,5 @@ def _print(run: "RunDir", reason: str | None, as_json: bool) -> Exit:
         say(f"files in {run.path}")
     if fleet.outliers or fleet.slow_pairs:
         return Exit.SLOW
-    return Exit.OK if fleet.comparable and not fleet.missing else Exit.INCONCLUSIVE
+    undecided = fleet.missing or fleet.faster or not fleet.comparable
+    return Exit.INCONCLUSIVE if undecided else Exit.OK

@@ -44,9 +44,10 @@ class Finding(Frozen):
         """One line for a person."""
         which = f"{self.host} and {self.peer}" if self.peer else self.host
         which += f", {'GPU' if self.device_id else 'rank'} {self.local_rank}" if self.local_rank is not None else ""
+        side = "below" if self.behind_percent > 0 else "above"
         return (
-            f"{which}: {self.test} {self.value:.4g} {UNITS[self.test]}, {self.behind_percent:.1f} % below the others' "
-            f"{self.others:.4g}; {self.limit_percent:.1f} % would be within their spread"
+            f"{which}: {self.test} {self.value:.4g} {UNITS[self.test]}, {abs(self.behind_percent):.1f} % {side} the "
+            f"others' {self.others:.4g}; {self.limit_percent:.1f} % would be within their spread"
         )
 
 
@@ -83,6 +84,8 @@ class Fleet(Frozen):
     """Nodes that are slower than their fleet."""
     slow_pairs: tuple[Finding, ...]
     """Pairs that are slow although neither node is an outlier."""
+    faster: tuple[Finding, ...] = ()
+    """What is faster than the fleet explains, where nothing is slower: most of the others may be slow."""
     missing: tuple[str, ...]
     """Nodes of the job without a complete result."""
     exclude: tuple[str, ...]
@@ -114,7 +117,7 @@ def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
     units: dict[Test, list[Unit]] = {test: list(_units(test, ranks)) for test in get_args(Test)}
     pairs = _pairs(ranks)
     level = FALSE_ALARMS / max(1, sum(map(len, units.values())) + len(pairs))
-    rows, outliers = [], []
+    rows, outliers, faster = [], [], []
     for test, members in units.items():
         if members:
             sources = [unit.pair or number for number, unit in enumerate(members)]
@@ -122,7 +125,9 @@ def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
             of: Literal["GPU", "rank", "node"] = "rank" if "local_rank" in members[0].names else "node"
             of = "GPU" if members[0].names.get("device_id") else of
             rows.append(_row(test, of, members, compared))
-            outliers += _findings(test, members, compared, level)
+            slower = _findings(test, members, compared, level)
+            outliers += slower
+            faster += [] if slower else _findings(test, members, compared, level, faster=True)
     named = {finding.host for finding in outliers}
     sound = [unit for unit in pairs if not named & {unit.names["host"], unit.names["peer"]}]
     slow_pairs = _findings("exchange", sound, beside_each_other([unit.values for unit in sound], level), level)
@@ -134,6 +139,7 @@ def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
         tests=tuple(rows),
         outliers=tuple(sorted(outliers, key=lambda finding: -finding.behind_percent)),
         slow_pairs=tuple(slow_pairs),
+        faster=tuple(faster),
         missing=tuple(host for host in every if not complete.get(host)),
         exclude=tuple(host for host in every if host in named or host in silent),
     )
@@ -207,7 +213,10 @@ def _row(test: Test, of: Literal["GPU", "rank", "node"], units: Sequence[Unit], 
     )
 
 
-def _findings(test: Test, units: Sequence[Unit], compared: Sequence[Beside], level: float) -> list[Finding]:
+def _findings(
+    test: Test, units: Sequence[Unit], compared: Sequence[Beside], level: float, *, faster: bool = False
+) -> list[Finding]:
+    """The units that are slower, or ``faster``, than the others explain."""
     return [
         Finding(
             **unit.names,
@@ -218,5 +227,5 @@ def _findings(test: Test, units: Sequence[Unit], compared: Sequence[Beside], lev
             limit_percent=100 * each.limit,
         )
         for unit, each in zip(units, compared, strict=False)
-        if each.chance < level
+        if (1 - each.chance if faster else each.chance) < level
     ]

@@ -27,9 +27,12 @@ def fleet_view(fleet: Fleet, reason: str | None = None) -> str:
     lines += [plain(Table(COLUMNS, rows)), "\n"] if rows else []
     lines += [f"OUTLIER    {finding.sentence}\n" for finding in fleet.outliers]
     lines += [f"SLOW PAIR  {finding.sentence}\n" for finding in fleet.slow_pairs]
+    lines += [f"FASTER     {finding.sentence}\n" for finding in fleet.faster]
     lines += [f"NO RESULT  {host}\n" for host in fleet.missing]
     if fleet.exclude:
         lines.append(f"\n--exclude={','.join(fleet.exclude)}\n")
+    elif fleet.faster and not fleet.slow_pairs:
+        lines.append("no outlier, but most of the nodes may be slow\n")
     elif not fleet.slow_pairs:
         lines.append("no outlier\n" if fleet.comparable else "too few to tell a slow one: three are needed\n")
     return "".join(lines)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchrun.nodes.fleet import FALSE_ALARMS, Fleet, fleet
 from benchrun.nodes.outliers import beside_each_other, t_above, t_at
+from benchrun.report.fleet import fleet_view
 from benchrun.spec.nodes import FEW_NODES, RankRates, Rate, rounds
 
 SPEEDS = {"products": 700.0, "memory": 2800.0, "node_collective": 400.0, "exchange": 45.0}
@@ -82,7 +83,7 @@ def test_of_3_nodes_the_one_that_is_15_percent_slow_is_named_and_no_other(seed: 
 def test_hardly_any_healthy_fleet_has_an_outlier(nodes: int, gpus: int, trials: int, spread: float) -> None:
     """At most as often as is promised; the seeds are fixed, and the count is allowed what chance allows."""
     alarms = sum(
-        bool(found.exclude or found.slow_pairs)
+        bool(found.exclude or found.slow_pairs or found.faster)
         for seed in range(trials)
         for found in [Simulated(nodes, seed, gpus=gpus, spread=spread).measured()]
     )
@@ -104,6 +105,18 @@ def test_several_slow_nodes_do_not_hide_each_other() -> None:
     for node in range(0, 64, 8):
         simulated.slow("memory", node, share=0.8)
     assert simulated.measured().exclude == tuple(f"n{node}" for node in range(0, 64, 8))
+
+
+@pytest.mark.parametrize(("nodes", "slow"), [(3, 2), (8, 6)])
+def test_where_most_nodes_are_slow_the_healthy_ones_are_shown_and_none_is_excluded(nodes: int, slow: int) -> None:
+    simulated = Simulated(nodes, seed=11)
+    for node in range(slow):
+        simulated.slow("products", node, share=0.6)
+    found = simulated.measured()
+    assert (found.exclude, found.comparable) == ((), True)
+    assert {finding.host for finding in found.faster} == {f"n{node}" for node in range(slow, nodes)}
+    assert "above the others'" in found.faster[0].sentence
+    assert "most of the nodes may be slow" in fleet_view(found)
 
 
 def test_one_slow_gpu_is_named_with_its_number() -> None:
