@@ -18,6 +18,8 @@ NAMES = {
         "multimem_all_reduce_kernel",
         "void hybrid_ep::dispatch_kernel<hybrid_ep::inter_node_group, 8>(int)",
         "void tensorrt_llm::kernels::moe_comm::moeAllToAllKernel(int)",
+        "_all_gather_kernel_nvls",
+        "void c10d::symmetric_memory::barrier_kernel(unsigned int**, int)",
     ],
     "matmul": [
         "nvjet_sm90_tst_128x256_64x4_2x1_v_badd_coopA_NTN",
@@ -45,6 +47,8 @@ NAMES = {
         "void cudnn::fusion::convert_dq_to_16bits<true>(void const*)",
         "void flashinfer::BatchPrefillWithPagedKVCacheKernel<int>()",
         "attn_fwd",
+        "_fwd_grouped_kernel_stage1",
+        "_bwd_kernel_dk_dv",
     ],
     "memory_bound": [
         "triton_poi_fused_add_cat_mul_rsub_sigmoid_silu_split_0",
@@ -52,6 +56,9 @@ NAMES = {
         "void transformer_engine::normalization::rmsnorm_bwd_tuned_kernel<int>()",
         "void transformer_engine::fused_rope_forward_kernel<__nv_bfloat16>(__nv_bfloat16 const*)",
         "void transformer_engine::detail::cast_transpose_fused_kernel<true, false>(int)",
+        "_chunk_scan_fwd_kernel",
+        "_bmm_chunk_fwd_kernel",
+        "void rht_gemm_device<4>(int)",
         "void transformer_engine::mxfp8_kernel::quantize_mxfp8_kernel<true>(int)",
         "void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>()",
         "void at::native::vectorized_elementwise_kernel<8, at::native::FillFunctor<c10::BFloat16>>()",
