@@ -150,6 +150,9 @@ def _notes(traces: Sequence[RankTrace], listed: Sequence[Collective]) -> Iterato
     if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):
         yield "CUDA graphs were traced as a whole, which hides their kernels: nsys --cuda-graph-trace=node"
     tool = traces[0].tool
+    gpus, tools = {trace.gpu for trace in traces if trace.gpu}, {trace.tool for trace in traces}
+    if mixed := next((kinds for kinds in (gpus, tools) if len(kinds) > 1), None):
+        yield f"the traces are of {' and '.join(sorted(mixed))}: are they of one run? All count as ranks of it"
     if any(trace.calls is None or not len(trace.calls) for trace in traces):
         yield f"no calls of the host, so idle time has no cause: {CALLS[tool]}"
     if listed and len(traces) == 1:

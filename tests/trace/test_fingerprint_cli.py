@@ -87,6 +87,18 @@ def test_damaged_files_are_named_on_stderr(tmp_path: Path) -> None:
     assert "bad.json" in err
 
 
+@pytest.mark.parametrize(
+    ("other", "kinds"),
+    [("nsys_2gpu_training.sqlite.xz", "kineto and nsys"), ("hta_a100_8rank_control.json.xz", "A100-PG509-200 and")],
+)
+def test_traces_that_cannot_be_of_one_run_are_noted(other: str, kinds: str) -> None:
+    code, out, _ = call(H200 / "trace-rank0.json.xz", TRACES / other)
+    assert code == 0
+    assert kinds in out
+    assert "are they of one run?" in out
+    assert "are they of one run?" not in call(H200)[1]
+
+
 def test_a_run_is_named_by_its_directory_or_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "runs" / "a-run"
     (run / "profile").mkdir(parents=True)
