@@ -9,7 +9,7 @@ import numpy as np
 from benchrun import hardware
 from benchrun.app.measurement import NOTHING, read_logs, rows_of, setting, summarise_log, unused_options
 from benchrun.app.traces import fingerprint_of_steps
-from benchrun.errors import NoNumberError, UserError
+from benchrun.errors import BenchrunError, NoNumberError, UserError
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
 from benchrun.explain.foreign import foreign_trace
@@ -44,8 +44,8 @@ def explain_log(
 ) -> tuple[Explanation, str | None]:
     """Where the time of a step in the log ``file`` goes, and why its numbers cannot be relied on; None where they can.
 
-    ``given`` and ``recipe`` complete what the log states, ``traces`` are those of its job. UserError for a file without
-    steps or without their times, for one of several logs, and for a trace that is not of the job.
+    ``given`` and ``recipe`` complete what the log states, ``traces`` are those of its job. NoNumberError for a file
+    without steps or without their times, UserError for one of several logs and for a trace that is not of the job.
     """
     logs, _ = read_logs([file], framework)
     if len(logs) != 1:
@@ -72,7 +72,7 @@ def _evidence(
     """What the log and the traces hold; ``context`` is what the log states, completed by what is ``given``."""
     times, steps = steps_of(log, context, summary.window)
     if not len(times):
-        raise UserError(_no_times(log, summary, context), where=str(file))
+        raise _no_times(log, summary, context, str(file))
     fingerprint = fingerprint_of_steps(traces) if traces else None
     spec = _spec(log, context, ranks=len(fingerprint.ranks) if fingerprint else 1)
     own = Evidence(
@@ -173,16 +173,16 @@ def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
         yield "the log gives one time for all steps: a time of each would show slow ones"
 
 
-def _no_times(log: Log, summary: Summary, context: Setting) -> str:
-    """Why no step of a log has a time."""
+def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> BenchrunError:
+    """Why no step of a log has a time: UserError where an option helps, else NoNumberError, as `parse` ends."""
     if not summary.num_steps:
-        return "no step of any known framework"
+        return NoNumberError("no step of any known framework", where=where)
     rates = rows_of(log, context).tokens_per_s_per_gpu
     lacking = [name for name in ("seq_length", "gbs", "num_gpus") if not getattr(context, name)]
     if lacking and (rates > 0).any():
         options = ", ".join(OPTIONS[name] for name in lacking)
-        return f"its steps have no time; from their rates it follows with {options}"
-    return "its measured steps have no time"
+        return UserError(f"its steps have no time; from their rates it follows with {options}", where=where)
+    return NoNumberError("its measured steps have no time", where=where)
 
 
 def unreliable(summary: Summary) -> str | None:
