@@ -137,10 +137,10 @@ def _alone(bound: Bound, peak_s: float, lost_s: float) -> tuple[str, float, Name
 def _waiting(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     """Exposed communication and idle time: a slow rank, the pipeline, groups, data, host."""
     sent, idle, source = Ledger(divided.communication), Ledger(divided.idle), divided.source
-    bubble = divided.busy * least.bubble
+    bubble = (divided.busy + divided.idle) * least.bubble  # a stage takes as long as its kernels and its host
     ranks = run.spec.num_gpus
     taken = _sending(run, least, sent, bubble, source, waiting=(ranks - 1) / ranks)
-    idle.take("pipeline bubble, no kernel", bubble - taken, "bubble", _law_of_bubble(least))
+    idle.take("pipeline bubble, no kernel", (bubble - taken) / (1 + least.bubble), "bubble", _law_of_bubble(least))
     yield from sent.parts
     yield from _idle(run, idle, source)
 
