@@ -73,43 +73,26 @@ def _fields(source: object, *names: str) -> dict[str, Any]:
 
 
 def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: int | None) -> Measurement:
-    """The numbers of ``log``. A rate above the GPU's peak is impossible: it becomes a problem and gives no number."""
+    """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed."""
     values = measured(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
     inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible & ~values.other_work)
     timed = inside.chosen(~np.isnan(inside.step_time_s))
-    steps, spans = timed.step if len(timed.step) else inside.step, timed.step_time_s * timed.interval
-    coarse = log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
-    tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
-    if log.only_average or coarse:
-        tokens = MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
+    coarse = _coarse(log, timed)
+    tokens = _tokens(log, inside, timed, coarse=coarse)
     times, notes = _times(log, timed, coarse=coarse)
-    rate, flops, tflops = tokens.median, setting.flops_per_token(), None
-    if flops and rate is not None:
-        tflops = Conventions(full=rate * flops.full / 1e12, causal=rate * flops.causal / 1e12)
-    mfu, bf16 = (_mfu(setting, tflops, precision) for precision in (setting.precision or "bf16", "bf16"))
+    rates, impossible = _rates(setting, tokens.median)
+    notes += impossible
+    steps = timed.step if len(timed.step) else inside.step
     speeds: dict[str, Any] = {
         **times,
         "window": Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None,
         "quantities": _quantities(log, steps),
         "other_windows": _other_windows(values),
         "tokens_per_s_per_gpu": tokens,
-        "tflops_per_gpu": tflops,
-        "mfu": (mfu,) if mfu else (),
+        **rates,
     }
-    if bf16 and (mfu is None or mfu.divisor != bf16.divisor):
-        speeds["bf16_peak_ratio"] = Conventions(full=bf16.full, causal=bf16.causal)
-    # Without a stated precision the highest peak counts.
-    limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
-    if limit and limit.causal > 1 and setting.precision not in FASTER_THAN_LISTED:
-        detail = f"{limit.causal:.2f} times the peak of {limit.divisor}: check GPU, precision, batch and sequence"
-        notes.append(Problem("impossible_rate", None, detail))
-        speeds = {}
-    reported = _middles(inside.tflops_per_gpu, inside.interval)
-    losses = log.distinct.column("loss")
-    ends = losses[losses != NO_VALUE][[0, -1]].tolist() if (losses != NO_VALUE).any() else [math.nan, math.nan]
-    first_loss, final_loss = (loss if math.isfinite(loss) else None for loss in ends)
     served = [*result_problems(log, setting.num_prompts)]
     problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
     steps_timed, skipped = updates(log)
@@ -128,17 +111,64 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         skipped_updates=skipped,
         skipped_share=skipped_share,
         warmup_rows_dropped=dropped,
-        tflops_per_gpu_reported=reported,
-        reported_convention=identify(reported.median, rate, setting.model, setting.seq_length),
-        mfu_reported=_middles(inside.mfu, inside.interval),
         peak_memory_gib=log.facts.peak_memory_gib,
+        **_reported(setting, inside, tokens.median),
         **_rewards(log),
-        first_loss=first_loss,
-        final_loss=final_loss,
+        **_losses(log),
         problems=tuple(map(_entry, problems)),
         fatal=_entry(fatal) if fatal else None,
-        **speeds,
+        **({} if impossible else speeds),
     )
+
+
+def _coarse(log: Log, timed: Measured) -> bool:
+    """Whether a single row is too uncertain, because the clock of the log is too coarse for it."""
+    spans = timed.step_time_s * timed.interval
+    return log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
+
+
+def _rates(setting: Setting, rate: float | None) -> tuple[dict[str, Any], list[Problem]]:
+    """TFLOPS and MFU at ``rate`` tokens/s/GPU, by field; a problem where they are above the GPU's peak."""
+    flops, tflops = setting.flops_per_token(), None
+    if flops and rate is not None:
+        tflops = Conventions(full=rate * flops.full / 1e12, causal=rate * flops.causal / 1e12)
+    mfu, bf16 = (_mfu(setting, tflops, precision) for precision in (setting.precision or "bf16", "bf16"))
+    rates: dict[str, Any] = {"tflops_per_gpu": tflops, "mfu": (mfu,) if mfu else ()}
+    if bf16 and (mfu is None or mfu.divisor != bf16.divisor):
+        rates["bf16_peak_ratio"] = Conventions(full=bf16.full, causal=bf16.causal)
+    # Without a stated precision the highest peak counts.
+    limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
+    if limit and limit.causal > 1 and setting.precision not in FASTER_THAN_LISTED:
+        detail = f"{limit.causal:.2f} times the peak of {limit.divisor}: check GPU, precision, batch and sequence"
+        return rates, [Problem("impossible_rate", None, detail)]
+    return rates, []
+
+
+def _tokens(log: Log, inside: Measured, timed: Measured, *, coarse: bool) -> MeanMedian:
+    """Tokens/s/GPU; the mean over the time in place of the median where a single row is too uncertain."""
+    tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
+    if log.only_average or coarse:
+        return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
+    return tokens
+
+
+def _reported(setting: Setting, inside: Measured, rate: float | None) -> dict[str, Any]:
+    """What the log itself reports, by field; ``rate``: tokens/s/GPU, by which its convention is known."""
+    reported = _middles(inside.tflops_per_gpu, inside.interval)
+    return {
+        "tflops_per_gpu_reported": reported,
+        "reported_convention": identify(reported.median, rate, setting.model, setting.seq_length),
+        "mfu_reported": _middles(inside.mfu, inside.interval),
+    }
+
+
+def _losses(log: Log) -> dict[str, Any]:
+    """The first and the last loss; None for one that is not finite."""
+    losses = log.distinct.column("loss")
+    stated = losses[losses != NO_VALUE]
+    ends = stated[[0, -1]].tolist() if len(stated) else [math.nan, math.nan]
+    first, final = (loss if math.isfinite(loss) else None for loss in ends)
+    return {"first_loss": first, "final_loss": final}
 
 
 def _times(log: Log, timed: Measured, *, coarse: bool) -> tuple[dict[str, Any], list[Problem]]:
