@@ -3,9 +3,7 @@
 import csv
 import functools
 from pathlib import Path
-from typing import Literal
 
-Where = Literal["source", "task", "framework", "repository", "current_scaling", "hooked_adapters", "not_fitted"]
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
 """Megatron-core with transformer-engine, and Megatron-LM before both; the first where software.csv is silent."""
 FULLY_SHARDED = ("jax-maxtext", "jax-paxml", "transformers")

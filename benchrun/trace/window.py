@@ -9,7 +9,6 @@ from benchrun.trace.events import Events, RankTrace
 from benchrun.trace.intervals import Intervals, Times
 
 Choice = Literal["device", "steps"]
-CHOICES: tuple[Choice, ...] = ("device", "steps")
 STEP = re.compile(r"^(ProfilerStep#\d+|(train(ing)?[ _-]?)?(step|iteration|iter|global_step)[ _#:=-]*\d+)$", re.I)
 """Names of a range around one step; the number makes it one of several."""
 SAME_NAME = re.compile(
