@@ -27,5 +27,5 @@ code=0
 python3 "$here/run.py" "${@:3}" --where "$where" --gpu "$gpu" --folder "$home/causes" --limit "${LIMIT_S:-480}" --only-runs ||
   code=$?
 cd "$home"
-find causes -type f -not -path '*/worker/*' -print0 | tar --null -T - -c | split -b 15M - "$out/runs.tar."
+find causes -type f -not -path '*/worker/*' -not -name 'injected-*' -print0 | tar --null -T - -c | split -b 15M - "$out/runs.tar."
 exit "$code"
