@@ -15,8 +15,8 @@ SAVED: dict[Name, float] = {
     **dict.fromkeys(("bubble", "recompute", "exposed_tp", "exposed_cp", "exposed_ep", "exposed_dp"), 1.0),
     "host": 0.6,
 }
-"""Share of these parts that another layout or recipe saves. CUDA graphs closed the gaps of the host in kept runs of LoRA
-in FP8, and 0.36 to 0.48 of that time was lost again, because kernels without gaps are slower at the power limit."""
+"""Share of these parts that another layout or recipe saves. CUDA graphs closed the host's gaps in kept runs of LoRA in
+FP8, and 0.36 to 0.48 of that time was lost again, because kernels without gaps ran more slowly."""
 FUSED, MOST_FUSED = 3.0, 6.0
 """Times the least that memory-bound kernels take where all are fused: the median of the kept runs, and more than any of
 them takes (1.9 to 5.6). A run that means to have fused kernels has them up to there."""

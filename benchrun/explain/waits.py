@@ -169,6 +169,24 @@ def _data_in_profile(run: Evidence) -> Wait | None:
     return Wait(seconds, f"rank {rank} waits {seconds:.3g} s for its loader ({BREAKDOWN}, one step)")
 
 
+def others_without_core(run: Evidence) -> Wait | None:
+    """What the ranks of the profiled step waited in collectives for one that had no core, the mean over ranks.
+
+    Known on CPUs alone. Stages of a pipeline wait for each other by design.
+    """
+    profiled = run.breakdown
+    if profiled is None or run.on_gpu or run.spec.layout.pp > 1:
+        return None
+    waited, taken = profiled.communication_of_ranks_s, profiled.queued_of_ranks_s
+    if len(waited) < 2 or len(taken) != len(waited):
+        return None
+    rank = max(range(len(taken)), key=lambda each: taken[each])
+    longer = max(beyond_others(dict(enumerate(taken)), rank), 0.0)
+    lost = mean(min(max(each - waited[rank], 0.0), longer) for each in waited)
+    words = f"rank {rank} waited {longer:.3g} s longer than the others for a core ({BREAKDOWN}, one step)"
+    return Wait(lost * run.typical_s / profiled.step_s, words)
+
+
 def garbage(run: Evidence) -> Wait | None:
     """Collecting Python's garbage: the sum over ranks' longest, because a rank that collects delays all."""
     if by_rank := run.mean_host_s("garbage_s"):

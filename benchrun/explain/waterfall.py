@@ -156,6 +156,8 @@ def _sending(run: Evidence, least: Work, sent: Ledger, bubble_s: float, source: 
     """
     if late := waits.late_rank(run):
         sent.take(f"waiting for rank {late.rank}", late.seconds * waiting, "slow_rank", late.evidence)
+    elif wait := waits.others_without_core(run):
+        sent.take("waiting for a rank without a core", wait.seconds, _of_cores(run), wait.evidence)
     taken = sent.take("pipeline bubble", bubble_s, "bubble", _law_of_bubble(least))
     exposed = sent.left
     for group, weight in weights_of_groups(run.spec, least.bytes_sent).items():
@@ -176,12 +178,16 @@ def _idle(run: Evidence, idle: Ledger, source: str) -> Iterator[Part]:
     yield from idle.parts
 
 
+def _of_cores(run: Evidence) -> Name:
+    """Waiting for a core is due to the binding where ranks are bound, else to what else runs on the node."""
+    return "host" if waits.bound(run) else "jitter"
+
+
 def _host_waits(run: Evidence) -> list[tuple[str, waits.Wait | None, Name]]:
-    """A core that a rank waits for is its binding's where it is bound, else that of what else runs on the node."""
     return [
         ("waiting for data", waits.data_wait(run), "data"),
         ("garbage collection", waits.garbage(run), "host"),
-        ("waiting for a core", waits.queue(run), "host" if waits.bound(run) else "jitter"),
+        ("waiting for a core", waits.queue(run), _of_cores(run)),
         ("launches too late", waits.launching(run), "host"),
         ("synchronising", waits.synchronising(run), "host"),
     ]

@@ -93,6 +93,26 @@ def test_a_rank_that_waits_for_nobody_is_slow_where_it_had_a_core(queued: tuple[
     assert faults(run) == ([("slow_rank", 2)] if named else [])
 
 
+@pytest.mark.parametrize(
+    ("gpu", "queued", "seconds"),
+    [
+        ("CPU", (0.1, 0.1, 1.1, 0.1), 0.75),
+        ("CPU", (0.1, 0.1, 9.1, 0.1), 1.5),
+        ("CPU", (0.1, 0.1, 0.1, 0.1), None),
+        ("CPU", (), None),
+        ("H200", (0.1, 0.1, 1.1, 0.1), None),
+    ],
+)
+def test_waiting_for_a_rank_without_a_core_is_no_communication(
+    gpu: str, queued: tuple[float, ...], seconds: float | None
+) -> None:
+    """Three of four ranks wait 2 s longer than rank 2, at most as long as that one waited for a core."""
+    spec = kept().spec.model_copy(update={"gpu": gpu})
+    run = on_cpus(step_s=4.0, spec=spec, breakdown=profiled(queued_of_ranks_s=queued), bound=None, ceilings=None)
+    found = [part.seconds for part in explained(run).waterfall if part.part == "waiting for a rank without a core"]
+    assert found == ([] if seconds is None else [pytest.approx(seconds)])
+
+
 @pytest.mark.parametrize("gpu", ["CPU", "H200"])
 @pytest.mark.parametrize(("wait", "named"), [(0.5, False), (1.5, True)])
 def test_a_loader_is_named_by_the_profiled_step(gpu: str, wait: float, named: bool) -> None:

@@ -197,6 +197,14 @@ def synchronise(module: Any, x: Any) -> Any:
     return x
 
 
+def unfused_attention(module: Any) -> None:
+    """transformer-engine may use no attention kernel of its own."""
+    from megatron.core.models.common.language_module.language_module import LanguageModule
+
+    names = {"NVTE_FLASH_ATTN": "0", "NVTE_FUSED_ATTN": "0", "NVTE_UNFUSED_ATTN": "1"}
+    LanguageModule._set_attention_backend = lambda self: os.environ.update(names)
+
+
 def uneven_stages(module: Any) -> None:
     """The last stage computes its micro-batch several times."""
     step = module._forward_step
@@ -282,6 +290,7 @@ AFTER = {
     "casts": ("benchrun.trainer.train", in_layers(cast)),
     "to_host": ("benchrun.trainer.train", in_layers(to_host)),
     "synchronise": ("benchrun.trainer.train", in_layers(synchronise)),
+    "unfused_attention": ("benchrun.trainer.train", unfused_attention),
     "uneven_stages": ("benchrun.trainer.train", uneven_stages),
     "slow_reduce": ("benchrun.trainer.train", slow_reduce),
 }
