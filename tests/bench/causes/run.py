@@ -115,7 +115,7 @@ def shown(document: dict[str, Any]) -> str:
 def judged(case: Case, run: Path, folder: Path) -> Iterator[tuple[str, bool]]:
     """Each way in which the run is explained and whether its first cause is right; prints a line for it."""
     for way, left_out in (WAYS if case.right else dict(every_set(run))).items():
-        if way == TRACED and not (run / "profile").is_dir():
+        if way == TRACED and not any((run / name).exists() for name in TRACE):
             continue
         document = explained(_without(run, folder / case.name / "without", left_out) if left_out else run)
         well = right(case, document)
@@ -168,15 +168,16 @@ def main() -> int:
 
 
 TRACED, ALONE = "with its trace", "from log, telemetry and breakdown alone"
+TRACE = ("profile", "fingerprint.json")
 WAYS: dict[str, tuple[str, ...]] = {
     TRACED: (),
-    "without a trace": ("profile", "fingerprint.json"),
-    ALONE: ("profile", "fingerprint.json", "ranks.json", "host.json"),
+    "without a trace": TRACE,
+    ALONE: (*TRACE, "ranks.json", "host.json"),
 }
 """What a run is explained from -> what is left out of its directory."""
 ENOUGH = {ALONE: 0.6}
 """Share of right answers; 0.9 for the others."""
-RECORDS = ("ranks.json", "host.json", "breakdown.json", "ceilings.json", "telemetry", "profile", "fingerprint.json")
+RECORDS = ("ranks.json", "host.json", "breakdown.json", "ceilings.json", "telemetry", *TRACE)
 """What a run may hold beside its log."""
 
 

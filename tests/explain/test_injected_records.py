@@ -1,0 +1,40 @@
+"""Causes that tests/bench/causes injected into real runs on one H200 and on CPUs are named: the kept records of 40 runs.
+
+`injected.tar.xz` has WHERE/CASE/RUN as `benchrun report RUN --keep` writes it, without the traces: their fingerprints
+are there. The runs on CPUs shared two cores with other processes.
+"""
+
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench/causes"))
+
+import run as bench  # noqa: E402
+
+ARCHIVE = Path(__file__).with_name("injected.tar.xz")
+CASES = {(case.where, case.name): case for case in bench.cases()}
+with tarfile.open(ARCHIVE) as archive:
+    KEPT = sorted({tuple(Path(name).parts[:2]) for name in archive.getnames() if len(Path(name).parts) > 2})
+UNNAMED = {("cpu", name) for name in ("busy_core", "nice", "log_steps", "save_files", "uneven_stages")}
+"""Only the worker's records of ranks and hosts show these on CPUs."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the kept runs."""
+    folder = tmp_path_factory.mktemp("injected")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.mark.parametrize(("where", "name"), KEPT)
+def test_the_right_cause_comes_first_in_every_way(where: str, name: str, runs: Path, tmp_path: Path) -> None:
+    (run,) = (runs / where / name).iterdir()
+    answers = dict(bench.judged(CASES[where, name], run, tmp_path))
+    expected = {way: not (way == bench.ALONE and (where, name) in UNNAMED) for way in answers}
+    assert answers == expected
+    assert len(answers) >= (2 if where == "cpu" else 3)
