@@ -1,4 +1,4 @@
-"""Causes that tests/bench/causes injected into real runs on one H200 and on CPUs are named: the kept records of 40 runs.
+"""Causes that tests/bench/causes injected into real runs on one H200 and on CPUs are named: the records of 40 runs.
 
 `injected.tar.xz` has WHERE/CASE/RUN as `benchrun report RUN --keep` writes it, without the traces: their fingerprints
 are there. The runs on CPUs shared two cores with other processes.
@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench/causes"))
 
-import run as bench  # noqa: E402
+import run as bench
 
 ARCHIVE = Path(__file__).with_name("injected.tar.xz")
 CASES = {(case.where, case.name): case for case in bench.cases()}
