@@ -197,6 +197,27 @@ def synchronise(module: Any, x: Any) -> Any:
     return x
 
 
+def compute_in_python(_: Any, x: Any) -> Any:
+    """A hook of a library that counts or checks something after each layer."""
+    until = time.perf_counter() + SECONDS
+    while time.perf_counter() < until:
+        sorted(range(1000), reverse=True)
+    return x
+
+
+def turns(module: Any) -> None:
+    """The ranks compute long by turns, as with samples of uneven length."""
+    step = module._forward_step
+    counted = iter(range(1 << 30))
+
+    def slower(*args: Any) -> Any:
+        if next(counted) // 8 % 2 == int(RANK or 0):
+            time.sleep(SECONDS)
+        return step(*args)
+
+    module._forward_step = slower
+
+
 def unfused_attention(module: Any) -> None:
     """transformer-engine may use no attention kernel of its own."""
     from megatron.core.models.common.language_module.language_module import LanguageModule
@@ -290,6 +311,8 @@ AFTER = {
     "casts": ("benchrun.trainer.train", in_layers(cast)),
     "to_host": ("benchrun.trainer.train", in_layers(to_host)),
     "synchronise": ("benchrun.trainer.train", in_layers(synchronise)),
+    "hooks": ("benchrun.trainer.train", in_layers(compute_in_python)),
+    "turns": ("benchrun.trainer.train", turns),
     "unfused_attention": ("benchrun.trainer.train", unfused_attention),
     "uneven_stages": ("benchrun.trainer.train", uneven_stages),
     "slow_reduce": ("benchrun.trainer.train", slow_reduce),
