@@ -78,35 +78,20 @@ def traits(load: Workload) -> dict[str, str]:
     """What may be shared, by name; the wider traits first."""
     layout, task = load.layout, "lora" if load.task == "lora" else "train"
     kind = "moe" if load.model.shape.moe else "dense"
-    family, gpu, number, source = (
-        load.model.name,
-        load.gpu.name,
-        load.number,
-        f"{load.source}/{load.stack}/{load.framework}",
-    )
-    arch = load.gpu.arch.split()[0]
+    family, gpu, source = load.model.name, load.gpu.name, f"{load.source}/{load.stack}/{load.framework}"
     release = f"{load.release:.2f}" if load.release else "unknown"
     shape = "/".join(f"{part:g}" for part in (layout.tp, layout.pp, layout.cp, layout.ep, layout.fsdp > 1, load.mbs))
-    series = f"{family} {gpu} {number} {source} {task}"
+    series = f"{family} {gpu} {load.number} {source} {task}"
     # What the physics misses of unfused software is that of kernels of one shape, whatever the rest of the layout.
     kernels = f"{series} {layout.tp} {load.mbs:g}" if load.stack == MEGATRON_2022 else NONE
-    digits = "fp8" if number == "fp8_current" else number
     return {
         "stack": f"{load.stack} {kind} {task}",
-        "source": f"{source} {kind} {task}",
-        "source_arch": f"{source} {kind} {arch}",
-        "stack_arch": f"{load.stack} {kind} {arch}",
-        "model": family,
         "model_stack": f"{family} {load.stack}",
         "gpu": f"{gpu} {kind}",
-        "gpu_number": f"{gpu} {digits} {kind}",
-        "model_gpu": f"{family} {gpu}",
-        "model_gpu_number": f"{family} {gpu} {digits} {load.stack}",
         "release": f"{source} {release} {kind}",
         "release_model": f"{source} {release} {family}",
         "series": series,
         "kernels": kernels,
-        "layout": f"{series} {shape} {load.model.shape.num_layers} {load.seq_length}",
         "layout_release": f"{series} {shape} {load.model.shape.num_layers} {load.seq_length} {release}",
     }
 

@@ -41,8 +41,7 @@ def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     parts["optimizer"] = updated * _slower(work, of)
     doublings = np.log2(work.nodes)
     copied = work.microbatches * work.offloaded / of("offload.rate")
-    per_step = of("host.step") + of("host.step.layer") * work.layers + of("host.nodes") * doublings
-    parts["host"] = parts["host"] + copied + per_step
+    parts["host"] = parts["host"] + copied + of("host.step")
     parts["jitter"] = of("jitter.nodes") * doublings * sum(parts.values())
     return parts
 
@@ -71,7 +70,8 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     narrower = np.where((work.low > 0) & (work.plain == 0), of("tp.low"), 1.0)
     exposed = np.where(work.plain > 0, of("tp.plain"), of("tp.exposed"))
     tp = narrower * exposed * work.tp / of("link.nvlink") + of("tp.call") * work.tp_calls
-    ring = of("cp.exposed") * work.cp / of("link.nvlink") + of("cp.call") * work.cp_calls
+    # A ring computes attention in rounds and merges their results; attention hides what the next round needs.
+    ring = of("cp.rounds") * work.ringed * attention + np.maximum(0, work.cp / of("link.nvlink") - attention)
     sent = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
     ep = sent * progress
     gpu = matmul + attention + memory + tp + ring + ep
@@ -79,7 +79,8 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     floor: Value = np.where(work.moe > 0, of_experts, of("host.layer"))
     floor = floor * np.where(work.low > 0, of("host.low"), 1.0) + work.hooked * of("host.hooks")
     floor = floor * np.where(work.graphed > 0, of("host.graphs"), 1.0)
-    host = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu + work.sinkhorn * of("host.sinkhorn")
+    waits = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
+    host = waits + of("host.gaps") + work.sinkhorn * of("host.sinkhorn")
     return {
         "matmul": matmul,
         "attention": attention,
@@ -97,14 +98,17 @@ def _slower(work: Work, of: Callable[[str], Value]) -> Value:
 
 
 def _data_parallel(work: Work, of: Callable[[str], Value], microbatch: Value) -> Value:
-    """Gradients are reduced behind the last backward pass, weights gathered behind the first forward pass."""
+    """Gradients are reduced behind the last backward pass, weights gathered behind the first forward pass.
+
+    A ring over nodes passes NVLink and the adapters at once: the slower one counts.
+    """
     slower = 1 + of("dp.scale") * np.log2(np.maximum(1, work.dp_nodes))
     near, far = work.dp_nvlink / of("link.nvlink"), slower * work.dp_nic / of("link.nic")
     # Near ranks wait for one another too: the share may be above 1.
-    exposed = of("dp.exposed") * near + np.minimum(1, of("dp.nic")) * far
-    half = (near + far - exposed) / 2  # hidden behind the last backward pass, and as much behind the first forward pass
+    exposed = np.maximum(of("dp.exposed") * near, np.minimum(1, of("dp.nic")) * far)
+    half = (np.maximum(near, far) - exposed) / 2  # behind the last backward pass, as much behind the first forward pass
     beyond = np.maximum(0, half - microbatch * 2 / 3) + np.maximum(0, half - microbatch / 3)
-    shards = work.fsdp_nvlink / of("link.nvlink") + slower * work.fsdp_nic / of("link.nic")
+    shards = np.maximum(work.fsdp_nvlink / of("link.nvlink"), slower * work.fsdp_nic / of("link.nic"))
     each = of("fsdp.exposed") * shards + np.maximum(0, shards * (1 - of("fsdp.exposed")) - microbatch)
     return exposed + beyond + work.microbatches * each
 

@@ -52,6 +52,8 @@ class Work:
     """How much wider than 128 elements the values of a head are, as a share: their sums fill the registers."""
     narrow_heads: Value
     """How often a head goes into 128 elements beyond the first time."""
+    ringed: Value
+    """1 where keys and values come in rounds from other ranks, else 0."""
     low_attention: Value
     """1 where attention is computed in FP8, else 0."""
     memory: Value
@@ -79,7 +81,6 @@ class Work:
     overlap with products are no ring."""
     cp: Value
     """Seconds of the context-parallel ring at the link's peak."""
-    cp_calls: Value
     ep_nvlink: Value
     ep_nic: Value
     """Seconds of the experts' all-to-alls at each link's peak."""
@@ -97,7 +98,7 @@ class Work:
     optimizer: Value
     """Seconds of Adam at the memory's peak bandwidth, per step."""
     gradients: Value
-    """Seconds to read the gradients of all weights of the GPU once, at that bandwidth."""
+    """Seconds to read the gradients of the GPU's weights once, at that bandwidth; with FSDP, those of its share."""
     layers: Value
     """Layers of a stage, the mean."""
     most_layers: Value
@@ -186,6 +187,7 @@ def work(load: Workload) -> Work:
         attention_length=load.seq_length / layout.cp,
         wide_heads=max(0.0, values / HEAD_WIDTH - 1),
         narrow_heads=max(0.0, HEAD_WIDTH / head - 1),
+        ringed=float(layout.cp > 1),
         low_attention=float(load.low_attention),
         memory=moved["rest"] / layers / bandwidth,
         permuted=moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,
@@ -198,7 +200,7 @@ def work(load: Workload) -> Work:
         memory_head=moved["head"] * layout.pp / bandwidth,
         **_links(load, listed, layers, again),
         optimizer=adam / bandwidth,
-        gradients=(0 if load.task == "lora" else listed.params) * load.gradient_bytes / bandwidth,
+        gradients=(0 if load.task == "lora" else listed.params) * load.gradient_bytes / layout.fsdp / bandwidth,
         layers=layers,
         most_layers=first,
         last_layers=last,
@@ -280,11 +282,11 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
         )
 
     def of_ranks(wire: float, ranks: float, stride: float) -> tuple[float, float]:
-        """A ring over NVLink inside a domain, over the adapters of a domain's members between domains."""
+        """A ring at the peak of NVLink, where ranks share a domain, and of their adapters between domains."""
         near = max(1.0, min(ranks, domain // max(1.0, stride)))
         if ranks <= 1:
             return 0.0, 0.0
-        return (wire / nvlink, 0.0) if near >= ranks else (wire / nvlink, wire / (near * nic))
+        return (wire / nvlink if near > 1 else 0.0), (wire / (near * nic) if near < ranks else 0.0)
 
     shards = {"dp": layout.tp * layout.cp if layout.cp == 1 else layout.tp, "expert_dp": float(layout.ep * layout.etp)}
     ranks, expert_ranks = communication.replicas(layout, load.dp)
@@ -306,7 +308,6 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
         "tp": bytes_of("tp") / layers / (nvlink if layout.tp <= domain else min(nvlink, domain * nic)),
         "tp_calls": times_of_tp / layers * (min(1.0, ring) if load.tp_overlap else ring),
         "cp": bytes_of("cp") / layers / (nvlink if inner <= domain else nic),
-        "cp_calls": float(layout.cp - 1),
         "ep_nvlink": exchange * near / nvlink,
         "ep_nic": exchange * (1 - near) / nic,
         "pp_nvlink": 2 * size / nvlink if inside else 0.0,

@@ -92,3 +92,34 @@ def test_the_host_reads_the_error_of_each_round_of_sinkhorn() -> None:
     )
     layers = model.shape.num_layers
     assert rounds - usual == pytest.approx(8 * layers * constants.fitted()["host.sinkhorn"], rel=0.01)
+
+
+def test_kernels_of_every_layer_and_micro_batch_leave_gaps() -> None:
+    once, twice = parts(load(gbs=8)), parts(load(gbs=16))
+    more = 8 * load().model.shape.num_layers * constants.fitted()["host.gaps"]
+    assert twice["host"] - once["host"] >= more * (1 - 1e-9)
+    assert twice["host"] < 2 * once["host"]
+
+
+def test_ranks_that_share_weights_share_their_gradients() -> None:
+    whole = work(load(num_gpus=8, gbs=64))
+    shared = work(load(num_gpus=8, gbs=64, layout=Layout(fsdp=8)))
+    assert shared.gradients == pytest.approx(whole.gradients / 8)
+
+
+def test_a_ring_over_nodes_takes_the_time_of_its_slower_link() -> None:
+    """Ranks of 8 nodes reduce gradients; one of each node uses no NVLink, eight use it beside their adapters."""
+    alone = work(load(num_gpus=64, gbs=64, layout=Layout(tp=8, sequence_parallel=True)))
+    assert alone.dp_nvlink == 0 < alone.dp_nic
+    together = load(num_gpus=64, gbs=512)
+    of, counts = chosen(together, constants.fitted()), work(together)
+    no_nvlink, no_adapters = (
+        float(seconds(replace(counts, **{link: 0.0}), of)["dp"]) for link in ("dp_nvlink", "dp_nic")
+    )
+    assert parts(together)["dp"] == pytest.approx(max(no_nvlink, no_adapters))
+
+
+def test_a_ring_of_context_parallel_ranks_costs_attention_more() -> None:
+    one, ring = parts(load(num_gpus=2, gbs=16)), parts(load(num_gpus=2, gbs=8, layout=Layout(cp=2)))
+    assert one["cp"] == 0 < ring["cp"]
+    assert ring["cp"] >= constants.fitted()["cp.rounds"] * ring["attention"] * (1 - 1e-9)

@@ -74,7 +74,7 @@ class TestPredicted:
         assert 0.85 < document["points"][-1]["efficiency"] <= 1
 
     def test_a_page_says_where_it_breaks(self) -> None:
-        page = ran("predict", *POINT, "--num-gpus", "8,128", "--scaling", "strong")
+        page = ran("predict", *POINT, "--num-gpus", "8,64,128", "--scaling", "strong")
         assert "breaks at 128 GPUs" in page
 
 
