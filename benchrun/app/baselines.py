@@ -39,14 +39,14 @@ def baseline_runs(name: str, own: Conditions) -> list[MeasuredRun]:
 
 
 def baseline_run(name: str, run: RunDir) -> RunDir:
-    """The run called ``name``; in a folder the newest other one under the conditions of ``run``."""
+    """The run called ``name``; of a folder the newest other one with the settings of ``run``, else its conditions."""
     if not is_folder(name):
         return open_run(name)
     own, others = besides_recipe(conditions(run.spec)), (each for each in runs_at(name) if each.run_id != run.run_id)
     same = [each for each in others if besides_recipe(conditions(each.spec)) == own and _valid(each)]
     if not same:
         raise UserError(f"no measured run has the conditions of {run.run_id}", where=name, hint="name one run")
-    return same[-1]
+    return ([each for each in same if each.spec.step_identity() == run.spec.step_identity()] or same)[-1]
 
 
 def _trainings(name: str) -> list[RunDir]:

@@ -37,7 +37,7 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
     """Where the time of a step of ``run`` goes, and why.
 
     ``traces``: files or directories of the run's profile, where they do not lie in its folder ``profile``. ``against``:
-    another run, a folder of runs, of which the newest under the same conditions counts, or the id of a published
+    another run, a folder of runs, of which the newest with the same settings counts, or the id of a published
     number. NoNumberError for a run without measured steps; UserError for one of another workload, and for an
     ``against`` that does not exist or has no speed.
     """
@@ -52,7 +52,10 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
     if reference := next((entry for entry in load_references() if entry.id == against), None):
         return explain(own, _published(run, own, reference))
     other = evidence(baseline_run(against, run))
-    own = replace(own, notes=(*own.notes, *(f"{other.name}: {note}" for note in other.notes)))
+    notes = [f"{other.name}: {note}" for note in other.notes]
+    if own.spec.step_identity() != other.spec.step_identity():
+        notes.append(f"{other.name} has other settings, which benchrun diff shows")
+    own = replace(own, notes=(*own.notes, *notes))
     tokens = other.spec.tokens_per_step / other.spec.num_gpus
     step = other.step_s * own.spec.tokens_per_step / own.spec.num_gpus / tokens
     beside = Against(name=other.name, step_time_s=step, ratio=own.step_s / step)
@@ -133,7 +136,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
         hosts=run.document(artifacts.HOST, artifacts.HostTimes),
         fingerprint=fingerprint,
         env={**spec.env, **spec.cluster.env},
-        saves=saves(run.logs),
+        saves=any(map(saves, run.logs)),
         resolution_s=resolution_s(measurement.metrics, steps),
     )
     if traces and fingerprint and (why := foreign_trace(fingerprint, whole)):

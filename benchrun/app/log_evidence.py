@@ -1,5 +1,6 @@
 """Why the steps of a log take as long as they do: of a log alone, of any framework, and what the caller states."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Training
 from benchrun.vocabulary import DEGREES
 
-SAVING = (b"saving checkpoint", b"successfully saved checkpoint", b"Saving model checkpoint", b"checkpoint saved")
+SAVING = re.compile(rb"(?i)saving (?:model )?checkpoint|saved checkpoint|checkpoint saved?\b")
 """What frameworks print when they write a checkpoint."""
 OPTIONS = {"model": "--recipe", "gpu": "--gpu", "precision": "--precision", "num_gpus": "--num-gpus"}
 OPTIONS |= {"seq_length": "--seq-length", "gbs": "--gbs"}
@@ -50,8 +51,7 @@ def explain_log(
     logs, _ = read_logs([file], framework)
     if len(logs) != 1:
         raise UserError(f"holds {len(logs)} logs", where=str(file), hint="name one file per run")
-    given = setting(recipe, given, takes_peak=False)
-    context = stated(logs[0], given)
+    context = stated(logs[0], setting(recipe, given, takes_peak=False))
     summary = summarise_log(logs[0], context, [file], warmup)
     if logs[0].post_training:
         return stages_of(str(file), summary), unreliable(summary)
@@ -82,7 +82,7 @@ def _evidence(
         steps=steps,
         steadiness=summary.steadiness,
         fingerprint=fingerprint,
-        saves=saves([file]),
+        saves=saves(file, before_line=int(rows_of(log, context).line.max())),
         resolution_s=resolution_s(summary, steps),
         notes=(*_unused(log, given), *_notes(log, context, summary)),
         log_alone=True,
@@ -112,9 +112,11 @@ def resolution_s(numbers: Measurement, steps: Floats) -> float:
     return 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 1.0
 
 
-def saves(files: Sequence[Path]) -> bool:
-    """Whether some of these logs mentions that a checkpoint was written."""
-    return any(word in text for file in files for text in [unpacked(file)] for word in SAVING)
+def saves(file: Path, before_line: int | None = None) -> bool:
+    """Whether this log mentions that a checkpoint was written; ``before_line``: that of its last step."""
+    text = unpacked(file)
+    found = (text.count(b"\n", 0, each.start()) + 1 for each in SAVING.finditer(text))
+    return any(before_line is None or line < before_line for line in found)
 
 
 def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
@@ -182,7 +184,10 @@ def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> Bench
     if lacking and (rates > 0).any():
         options = ", ".join(OPTIONS[name] for name in lacking)
         return UserError(f"its steps have no time; from their rates it follows with {options}", where=where)
-    return NoNumberError("its measured steps have no time", where=where)
+    reasons = "; ".join(
+        f"{each.kind}: {each.detail}" for each in summary.problems if each.kind.startswith("impossible")
+    )
+    return NoNumberError(f"its measured steps have no time{f' ({reasons})' if reasons else ''}", where=where)
 
 
 def unreliable(summary: Summary) -> str | None:

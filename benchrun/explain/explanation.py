@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 
 from benchrun.explain.advice import fault
 from benchrun.explain.buckets import buckets
-from benchrun.explain.choices import choices
+from benchrun.explain.choices import OFFLOADED, choices
 from benchrun.explain.evidence import Evidence, alike
 from benchrun.explain.faults import faults
 from benchrun.explain.model import FAULT_SHARE, Against, Cause, Explanation, Name, Part
+from benchrun.explain.pauses import FEW_STEPS
 from benchrun.explain.speed import at_limit
 from benchrun.explain.waterfall import waterfall
 
@@ -52,7 +53,9 @@ def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
     for name, seconds in _by_cause(waterfall(run)).items():
         if (more := seconds - others.get(name, 0.0)) > 0:
             evidence = f"{seconds:.3g} s of a step, {others.get(name, 0.0):.3g} s in {other.name}"
-            yield fault(name, more, evidence)
+            cause = fault(name, more, evidence)
+            offloads = run.spec.training.offload_activations and not other.spec.training.offload_activations
+            yield cause.model_copy(update={"advice": OFFLOADED}) if offloads and name == "memory_bound" else cause
 
 
 def _by_cause(parts: list[Part]) -> dict[Name, float]:
@@ -95,6 +98,3 @@ def missing(run: Evidence) -> Iterator[str]:
     yield from run.notes
     if len(run.times) < FEW_STEPS:
         yield f"more steps than {len(run.times)} would show slow ones"
-
-
-FEW_STEPS = 20

@@ -18,6 +18,11 @@ FEWEST = 2
 """Slow steps that are no accident."""
 PAUSE = 5
 """Times the typical step: a single step that takes so much longer had a pause."""
+SCATTERED, UPPER = 0.1, 0.9
+"""Share of the step by which the mean of many steps is above their median where steps of any length occur; and the
+quantile that says how long they are. Kept runs reach 0.07."""
+FEW_STEPS = 20
+"""Fewer say little about how steps differ."""
 WHOLE_STEP = 1.0
 """Of the typical step: on CPUs a pause is longer. Other processes share their cores, caches and memory: steps of
 healthy runs took up to 2.4 times the typical one on a busy machine."""
@@ -45,6 +50,11 @@ def slow_steps(run: Evidence) -> Iterator[Cause]:
         yield _of_pauses(run, float(np.sum(excess[slow])) / len(excess), evidence)
     elif again and run.steadiness and run.steadiness.period:
         yield _of_pauses(run, again / run.steadiness.period, run.steadiness.detail)
+    elif run.on_gpu and len(run.times) >= FEW_STEPS:
+        scattered = float(np.mean(np.where(_queued(run, excess), 0.0, excess)))
+        if scattered > SCATTERED * run.step_s:
+            longer = np.quantile(run.times, UPPER) / typical
+            yield _of_pauses(run, scattered, f"a tenth of the steps takes {longer:.2g} times the median or longer")
 
 
 def _comes_back(run: Evidence) -> float:
@@ -66,7 +76,7 @@ def _queued(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
         numbered = dict(enumerate(rank.queued_s, run.hosts.first_step if run.hosts else 1))
         usual = float(np.median(rank.queued_s)) if rank.queued_s else 0.0
         waited = np.maximum(waited, [numbered.get(int(step), usual) - usual for step in run.steps])
-    return waited > HALF * excess
+    return (waited > 0) & (waited > HALF * excess)
 
 
 def _computed(run: Evidence, excess: Floats) -> NDArray[np.bool_]:

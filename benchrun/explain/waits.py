@@ -47,7 +47,8 @@ class Wait(NamedTuple):
 def late_rank(run: Evidence) -> Late | None:
     """The rank that computes longest in most steps, with what the others wait for it; None where none stands out.
 
-    Time in which a rank that may use every core waits for one is the node's, and counts only where it is much.
+    Time in which a rank that may use every core waits for one is the node's. It counts only where it is much, and not
+    on CPUs, which other processes use too.
     """
     if run.ranks is None:
         return _late_in_trace(run) or _late_in_profile(run)
@@ -68,7 +69,7 @@ def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late 
     times = np.array([[rank.compute_time_s[row] for row in rows] for rank in ranks])
     taken = np.array([_taken(run, rank.rank, steps) for rank in ranks])
     least = 0.0 if run.on_gpu else CORES_DIFFER
-    late = _behind(times, MUCH * run.typical_s, NEARLY_ALL)
+    late = _behind(times, MUCH * run.typical_s, NEARLY_ALL) if run.on_gpu else None
     late = late or _behind(times - taken, least * run.typical_s, STEADY)
     if late is None:
         return None
@@ -216,7 +217,8 @@ def queue(run: Evidence) -> Wait | None:
 
 def launching(run: Evidence) -> Wait | None:
     """Time in which the GPU had nothing because the host launched too late, the mean over ranks."""
-    return _idle_of_trace(run, lambda causes: causes.host + causes.launch_gap, "the host launches too late")
+    words = "the GPU waits for launches, by a late host and between them,"
+    return _idle_of_trace(run, lambda causes: causes.host + causes.launch_gap, words)
 
 
 def synchronising(run: Evidence) -> Wait | None:

@@ -40,15 +40,15 @@ def _headline(result: Explanation) -> str:
     if not any(part.cause for part in result.waterfall) and len(result.waterfall) > 1:
         largest = max(result.waterfall, key=lambda part: part.seconds)
         return f"{_percent(largest.seconds / result.step_time_s)} % of it are {largest.part}"
+    if first and first.kind == "fault" and first.seconds >= FAULT_SHARE * result.step_time_s:
+        return f"the largest fault: {_where(first)}, {_percent(first.seconds / result.step_time_s)} %"
     unknown = sum(part.seconds for part in result.waterfall if part.part.startswith(UNSEPARATED))
     if unknown >= MOST * result.step_time_s:
         share = _percent(unknown / result.step_time_s)
         return f"{share} % of it are not separated, because no step was profiled"
-    if first is None:
-        return "no cause takes a noticeable part of it"
-    if first.kind == "fault" and first.seconds >= FAULT_SHARE * result.step_time_s:
-        return f"the largest fault: {_where(first)}, {_percent(first.seconds / result.step_time_s)} %"
-    return f"no fault of {100 * FAULT_SHARE:.0f} % or more"
+    largest = max((part for part in result.waterfall if part.cause), key=lambda part: part.seconds)
+    share = _percent(largest.seconds / result.step_time_s)
+    return f"no fault of {100 * FAULT_SHARE:.0f} % or more; most beyond the least: {largest.part}, {share} %"
 
 
 def _cause(number: int, cause: Cause, step_s: float) -> Iterator[str]:

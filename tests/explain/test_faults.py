@@ -104,6 +104,13 @@ def test_a_rank_that_loses_its_core_in_nearly_all_steps_is_slow() -> None:
     assert "waiting for a core" in found.evidence
 
 
+def test_many_slow_steps_of_any_length_are_jitter() -> None:
+    times = np.random.default_rng(0).lognormal(1.5, 0.7, 60)
+    found = first(known(times=times, steps=60, hosts=None, steadiness=None))
+    assert (found.cause, found.kind) == ("jitter", "fault")
+    assert found.seconds == pytest.approx(float(np.mean(times) - np.median(times)))
+
+
 def test_a_rank_on_a_slow_clock_is_named_by_its_clock() -> None:
     run = kept()
     gpus = [gpu.model_copy(update={"sm_clock_mhz": 1500.0, "host": "node1"}) for gpu in run.samples.gpus]

@@ -1,4 +1,4 @@
-"""Causes that tests/bench/causes injected into real runs on one H200 and on CPUs are named: the records of 42 runs.
+"""Causes that tests/bench/causes injected into real runs on one H200 and on CPUs are named: the records of 41 runs.
 
 `injected.tar.xz` has WHERE/CASE/RUN as `benchrun report RUN --keep` writes it, without the traces: their fingerprints
 are there. The runs on CPUs shared two cores with other processes.
@@ -18,7 +18,7 @@ ARCHIVE = Path(__file__).with_name("injected.tar.xz")
 CASES = {(case.where, case.name): case for case in bench.cases()}
 with tarfile.open(ARCHIVE) as archive:
     KEPT = sorted({tuple(Path(name).parts[:2]) for name in archive.getnames() if len(Path(name).parts) > 2})
-UNNAMED = {("cpu", name) for name in ("busy_core", "nice", "log_steps", "save_files", "turns", "uneven_stages")}
+UNNAMED = {("cpu", name) for name in ("busy_core", "log_steps", "save_files", "turns", "uneven_stages")}
 """Only the worker's records of ranks and hosts show these on CPUs."""
 
 

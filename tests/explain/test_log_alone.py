@@ -94,7 +94,11 @@ def test_pauses_of_a_bare_log_are_named(tmp_path: Path) -> None:
     ]
     log.write_text("\n".join(lines) + "\n")
     causes = document("explain", log)["causes"]
-    assert (causes[0]["cause"], causes[0]["kind"]) == ("checkpoint", "fault")  # the log says that some were written
+    assert (causes[0]["cause"], causes[0]["kind"]) == ("jitter", "fault")  # the only checkpoint follows the last step
+    saved = next(index for index, line in enumerate(lines) if "       9/" in line)
+    log.write_text("\n".join([*lines[:saved], "Saving checkpoint at iteration 8", *lines[saved:]]) + "\n")
+    causes = document("explain", log)["causes"]
+    assert (causes[0]["cause"], causes[0]["kind"]) == ("checkpoint", "fault")
     assert not [cause for cause in document("explain", ONE_GPU)["causes"] if cause["kind"] == "fault"]
 
 

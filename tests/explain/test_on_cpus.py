@@ -77,6 +77,12 @@ def test_slow_steps_are_the_jobs_where_a_rank_was_longer_and_had_a_core(
     assert faults(run) == ([("jitter", None)] if named else [])
 
 
+def test_a_rank_whose_core_others_use_in_every_step_is_not_blamed() -> None:
+    run = on_cpus(ranks=of_ranks(range(1, 46)), hosts=without_core(range(1, 46)))
+    assert not faults(run)
+    assert faults(on_cpus(ranks=of_ranks(range(1, 46)), hosts=hosts())) == [("slow_rank", 2)]
+
+
 def profiled(**of_ranks_s: tuple[float, ...]) -> Breakdown:
     """A step of 4 s in which rank 2 waits 2 s less than the others."""
     parts = {"matmul_s": 1.0, "attention_s": 0.2, "other_s": 0.8, "communication_s": 1.6, "idle_s": 0.4}

@@ -252,19 +252,6 @@ def slow_reduce(module: Any) -> None:
     module.torch.distributed.all_reduce = slower
 
 
-def nice() -> None:
-    """This rank has the lowest priority, and processes that compute have the cores."""
-    if RANK != SLOW:
-        return
-    os.nice(19)
-    rank = os.getpid()
-    for _ in os.sched_getaffinity(0):
-        if os.fork() == 0:
-            while os.getppid() == rank:
-                sum(range(100_000))
-            os._exit(0)
-
-
 def busy_core() -> None:
     """Bind this rank to the last core it may use, with processes that compute there as long as it lives."""
     if RANK != SLOW:
@@ -318,7 +305,7 @@ AFTER = {
     "slow_reduce": ("benchrun.trainer.train", slow_reduce),
 }
 """The module after whose import a cause is injected."""
-AT_START = {"busy_core": busy_core, "one_core": one_core, "stopped_rank": stopped_rank, "nice": nice}
+AT_START = {"busy_core": busy_core, "one_core": one_core, "stopped_rank": stopped_rank}
 
 
 class After(importlib.abc.MetaPathFinder):
