@@ -122,8 +122,9 @@ def test_a_point_is_listed_as_it_resolves(name: str) -> None:
     file, points = resolved(name)
     rows = {tuple(row[key] for key in ASKED): row for row in listed(file.name)}
     assert len(rows) == len(catalogue.points(file.recipe)), "two points share all that a user can ask for"
-    for _, spec in points:
+    for point, spec in points:
         row = rows[tuple(getattr(spec, key) for key in ASKED)]
+        assert row.pop("scales") == point.group.scales_to(2 * point.num_gpus)
         assert row == {
             **{key: getattr(spec, key) for key in row if key in type(spec).model_fields},
             **{key: getattr(spec.layout, key) for key in DEGREES},
