@@ -50,6 +50,8 @@ PARAMETERS = [
     Published("nemotron-h-56b", "56", None, "arXiv:2504.03624"),
     Published("nemotron-3-nano", "31.6", "3.6", "arXiv:2512.20848 (3.2 without embedding and output layer)"),
     Published("nemotron-3-super", "120", "12", "arXiv:2604.12374, abstract", changes=MAIN, embedding=False),
+    Published("nemotron-3-ultra", "550", "55", "arXiv:2606.15007, abstract", changes=MAIN, embedding=False),
+    Published("nemotron-3.5-lightning", "31.6", "3.6", "Megatron-Bridge: as Nemotron 3 Nano", changes=MAIN),
     Published("llama3.1-8b", "8.03", None, "meta-llama/Llama-3.1-8B"),
     Published("mixtral-8x7b", "46.7", "12.9", "mistral.ai/news/mixtral-of-experts"),
 ]
@@ -88,6 +90,8 @@ FLOPS = [
     ("nemotron-3-nano", 8192, "causal", 22.28, BRIDGE, NANO_OF_BRIDGE),
     ("nemotron-3-super", 8192, "causal", 84.72, BRIDGE, {}),
     ("nemotron-3-super", 4096, "causal", 74.27, "NVIDIA-NeMo/Automodel docs/performance-summary.mdx", MAIN),
+    ("nemotron-3-ultra", 8192, "causal", 360.64, f"{BRIDGE}, on GB300", {}),
+    ("nemotron-3-ultra", 4096, "full", 359.5, "NVIDIA-NeMo/Automodel docs/performance-summary.mdx @ cb9765441e", {}),
     ("nemotron-h-56b", 8192, "full", 343.75, "NVIDIA/dgxc-benchmarking nemotronh/README.md: 2.816e15 a sequence", {}),
     ("llama4-maverick", 8192, "causal", 108.9, "NVIDIA/dgxc-benchmarking llama4/README.md: 8.92e14 a sequence", {}),
     ("qwen2.5-72b", 4096, "causal", 444.9, "togethercomputer/together-dgxc-benchmarking overview-v3 @ 0b86473", {}),

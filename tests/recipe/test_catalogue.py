@@ -52,6 +52,8 @@ PARAMETERS = {
     "mixtral-8x3b": 18_305_026_560,
     "nemotron-3-nano": 31_577_937_344,
     "nemotron-3-super": 126_553_336_832,
+    "nemotron-3-ultra": 571_740_188_672,
+    "nemotron-3.5-lightning": 34_248_588_992,
     "nemotron-h-56b": 56_324_350_464,
     "nemotron3-22b": 21_266_116_608,
     "nemotron3-8b": 8_540_135_424,
