@@ -79,7 +79,7 @@ class TestBesidePointsOfItsOwn:
         assert {row["derived"] for row in rows} == {None, "H200"}
 
     def test_tensor_parallelism_across_small_nodes_has_no_overlap(self) -> None:
-        point = ("llama2-70b", "GB200", "bf16", 8, "nemo2")
+        point = ("llama3.1-405b", "GB200", "bf16", 256, "megatron-lm")
         assert not resolve(Request(*point)).training.tp_comm_overlap
         with pytest.raises(UserError, match="tp_comm_overlap works only within a node"):
             resolve(Request(*point, overrides=("training.tp_comm_overlap=true",)))
