@@ -28,7 +28,8 @@ Rows = list[dict[str, Any]]
 def list_points(recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None) -> Rows:
     """One row per point of ``recipes`` (of all if empty), with the number of references that it is comparable with.
 
-    For a ``gpu`` without a point those that it can borrow; then ``derived`` is the GPU whose points they are.
+    Of a ``gpu`` its own points, and of ``recipes``, or where it has none, also those that it can borrow; of these
+    ``derived`` is the GPU whose points they are.
     UserError for a wrong recipe of the user's own, for an unknown one, and for a ``gpu`` that can borrow no point.
     ``cluster`` may state the GPU's hardware.
     """
@@ -46,24 +47,35 @@ def point_rows(recipes: Sequence[str], gpu: str | None, cluster: str | None = No
     by_recipe = [_rows(name) for name in recipes or names(paths.RECIPES)]
     rows = [row | {"derived": None} for each in by_recipe for row in each]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
-    if not chosen and gpu is not None:
-        chosen = [row for each in by_recipe for row in _borrowed(each, gpu, cluster)]
+    if gpu is not None and (recipes or not chosen):
+        chosen = [row for each in by_recipe for row in _of_gpu(each, gpu, cluster)]
     if not chosen:
         raise UserError(f"no point is for --gpu {gpu}", hint=_advice(rows, str(gpu), cluster))
     return chosen
 
 
-def _borrowed(rows: Rows, gpu: str, cluster: str | None) -> Rows:
-    """The rows of a recipe that ``gpu`` can borrow, as `benchrun.recipe.select.borrowed` does for one point."""
-    from benchrun.recipe.select import lender, wanted_gpu
+def _of_gpu(rows: Rows, gpu: str, cluster: str | None) -> Rows:
+    """The rows of a recipe for ``gpu``, then those that it borrows, as `benchrun.recipe.select` does for one point."""
+    from benchrun.recipe.select import lenders, wanted_gpu
 
+    own = [row | {"derived": None} for row in rows if row["gpu"].lower() == gpu.lower()]
     device = wanted_gpu(gpu, cluster)
-    closest = lender([row["gpu"] for row in rows], device) if device else None
-    if device is None or closest is None:
-        return []
-    own = [row for row in rows if row["gpu"] == closest and device.peak_tflops(row["precision"])]
-    # No published number is for these conditions: the GPU is another one.
-    return [row | {"gpu": device.name, "derived": closest, "reference": 0} for row in own]
+    if device is None:
+        return own
+    for name in lenders([row["gpu"] for row in rows], device):
+        lent = (row for row in rows if row["gpu"] == name and device.peak_tflops(row["precision"]))
+        # No published number is for these conditions: the GPU is another one.
+        changed = {"gpu": device.name, "derived": name, "reference": 0}
+        own = [*own, *(row | changed for row in lent if not any(_answers(other, row) for other in own))]
+    return own
+
+
+def _answers(own: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Whether a GPU's row ``own`` is, or scales up to, the point of ``row``, so that none is borrowed."""
+    if own["derived"] == row["gpu"] or any(own[key] != row[key] for key in ("framework", "precision")):
+        return False
+    scales = own.get("scales") and own["num_gpus"] < row["num_gpus"]
+    return bool(scales or own["num_gpus"] == row["num_gpus"])
 
 
 def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:

@@ -33,8 +33,8 @@ def list(
 ) -> None:
     """One line a recipe; of RECIPES one line a layout. --json: every point, with layout, batch, image.
 
-    GPUS is the range of the number of GPUs, PUBLISHED how many published numbers there are for these points. For
-    a GPU without points DERIVED is the GPU whose layouts it takes.
+    GPUS is the range of the number of GPUs, PUBLISHED how many published numbers there are for these points. DERIVED
+    is the GPU whose layout another one takes, which has none of its own.
     """
     from benchrun.report import listing
     from benchrun.report.table import plain

@@ -33,6 +33,8 @@ class Megatron(Framework):
             yield f"megatron.core repeats no_rope_every: num_layers ({model.num_layers}) must be a multiple of {every}"
         if fp8_weights and not training.distributed_optimizer and spec.task != "lora":
             yield "fp8.param_gather needs distributed_optimizer: change one of the two"
+        if fp8_weights and training.fp8.recipe == "mxfp8":
+            yield "benchrun trains with MXFP8 beside BF16 weights alone: fp8.param_gather must be false"
         if "optimizer" not in self.options or optimizer == Optimizer():
             return
         if not optimizer.precision_aware:

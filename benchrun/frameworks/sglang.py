@@ -5,11 +5,15 @@ no download. Attention is data-parallel where dp is above 1 and the experts are 
 GPUs.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from benchrun.frameworks.server import SGLANG_IMAGES, Server
 from benchrun.spec.inference import InferenceSpec
+
+OF_DECODING = (0, 5, 23)
+"""The first release that was read in which the largest batch of CUDA graphs is an option of decoding alone."""
 
 
 class Sglang(Server):
@@ -20,12 +24,20 @@ class Sglang(Server):
     goodput = False
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
-        """``tensor_parallel``: the number that its option of this name takes."""
+        """``tensor_parallel``: the number that its option of this name takes; ``graphs``: a name in this release."""
         shared = spec.ep > 1 and spec.dp > 1
-        return {"dp_attention": shared, "tensor_parallel": spec.tp * spec.dp if shared else spec.tp}
+        graphs = "--cuda-graph-max-bs" + ("-decode" if _release(spec.image) >= OF_DECODING else "")
+        ranks = spec.tp * spec.dp if shared else spec.tp
+        return {"dp_attention": shared, "tensor_parallel": ranks, "graphs": graphs}
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
         """Besides the usual rules: replicas of a model with experts would each hold all of them."""
         yield from super().refusals(spec)
         if spec.pp > 1:
             yield f"benchrun supports {self.name} without pp: pp ({spec.pp}) must be 1"
+
+
+def _release(image: str | None) -> tuple[int, ...]:
+    """The release in an image's name, e.g. (0, 5, 7) in ``lmsysorg/sglang:v0.5.7``; empty where it states none."""
+    match = re.search(r"v(\d+)\.(\d+)\.(\d+)", (image or "").rpartition("/")[2])
+    return tuple(map(int, match.groups())) if match else ()

@@ -104,7 +104,14 @@ def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
             "gbs": group.get("gbs") or int(group["gbs_per_gpu"] * num_gpus),
             **degrees,
             "dp": num_gpus // (degrees["tp"] * degrees["pp"] * degrees["cp"]),
+            "scales": _scales(group),
         }
+
+
+def _scales(group: Mapping[str, Any]) -> bool:
+    """Whether a group also holds for more GPUs than it lists, as in the checked recipe."""
+    whole = _list(group["num_gpus"]) == [group.get("layout", {}).get("fsdp", 1)]
+    return "gbs_per_gpu" in group and not group.get("num_layers") and not whole
 
 
 def _each_point(

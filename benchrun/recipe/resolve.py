@@ -129,6 +129,9 @@ def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[s
         if key in stated:
             merged.put((key,), stated[key], stated.places[key])
     merged.put(("cluster",), cluster, cluster.place)
+    overlap, tp = ("training", "tp_comm_overlap"), merged.get("layout", {}).get("tp", 1)
+    if point.borrowed_from and "training" in merged and tp > cluster.get("gpus_per_node", tp):
+        merged.put(overlap, False, f"the nodes of {point.gpu}, which are smaller than those of {point.borrowed_from}")
     if inputs.time_limit and "time_limit" not in cluster:
         merged.put(("cluster", "time_limit"), inputs.time_limit, f"the limit of a {file.recipe.workload}")
     for override in overrides:

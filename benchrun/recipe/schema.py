@@ -167,8 +167,9 @@ class TrainingGroup(PointGroup, extra="forbid"):
         return {"gbs": self.batch(num_gpus), "seq_length": self.seq_length or getattr(recipe, "seq_length", None)}
 
     def scales_to(self, num_gpus: int) -> bool:
-        """Weakly: not a fixed batch, nor a proxy, whose layers belong to its number of GPUs."""
-        return self.gbs is None and self.num_layers is None and self.batch(num_gpus) is not None
+        """Weakly: not a fixed batch, nor a proxy or weights cut over all GPUs, which belong to its number of GPUs."""
+        fixed = self.gbs is not None or self.num_layers is not None or self.num_gpus == (self.layout.fsdp,)
+        return not fixed and self.batch(num_gpus) is not None
 
 
 class TrainingRecipe(Recipe, extra="forbid"):

@@ -1,6 +1,6 @@
 """Choosing one point of a recipe from what the user asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -35,9 +35,11 @@ def select(file: RecipeFile, request: Request) -> Point:
     names what is missing and the alternatives.
     """
     listed = points(file.recipe)
-    if request.gpu and not any(_same(point.gpu, request.gpu) for point in listed):
-        listed = borrowed(listed, request) or listed
+    if request.gpu and not _answers(listed, request):
+        listed = [*listed, *borrowed(listed, request)]
     suitable = {point.framework for point in listed if _agree(point, request, KEYS[1:])}
+    scales = (name for name in file.recipe.frameworks if _scaled(listed, replace(request, framework=name)))
+    suitable = suitable or {*scales}
     first = min(file.recipe.frameworks, key=lambda name: name not in suitable)
     wanted = replace(request, framework=request.framework or first)
     if scaled := _scaled(listed, wanted):
@@ -62,23 +64,34 @@ def select(file: RecipeFile, request: Request) -> Point:
 
 
 def borrowed(listed: list[Point], request: Request) -> list[Point]:
-    """``listed`` for a GPU that has no point: those of the listed GPU that is closest in memory and has not more.
+    """What a GPU without such a point borrows: the points of the GPU that has one and is closest in memory.
 
-    Empty where the GPU is unknown, or has less memory than every listed one.
+    Those of the closest GPU of all where none has one. Empty where the GPU is unknown, or has less memory than all.
     """
     gpu = wanted_gpu(request.gpu, request.cluster)
-    closest_one = lender([point.gpu for point in listed], gpu) if gpu else None
-    if gpu is None or closest_one is None:
+    if gpu is None:
         return []
-    own = [point for point in listed if point.gpu == closest_one and gpu.peak_tflops(point.precision)]
-    return [replace(point, gpu=gpu.name, borrowed_from=closest_one) for point in own]
+    lent = [
+        [replace(p, gpu=gpu.name, borrowed_from=name) for p in listed if p.gpu == name and gpu.peak_tflops(p.precision)]
+        for name in lenders([point.gpu for point in listed], gpu)
+    ]
+    return next((each for each in lent if _answers(each, request)), lent[0] if lent else [])
 
 
-def lender(listed: Sequence[str], gpu: hardware.Device) -> str | None:
-    """The ``listed`` GPU that is closest to ``gpu`` in memory and has not more; None where all have more."""
+def _answers(listed: list[Point], request: Request) -> bool:
+    """Whether ``listed`` has the wanted point, or one that scales up to its number of GPUs."""
+    alike = [point for point in listed if _agree(point, request, KEYS[:3])]
+    wanted = request.num_gpus
+    if wanted is None or any(point.num_gpus == wanted for point in alike):
+        return bool(alike)
+    return any(point.num_gpus < wanted and point.group.scales_to(wanted) for point in alike)
+
+
+def lenders(listed: Iterable[str], gpu: hardware.Device) -> list[str]:
+    """The other ``listed`` GPUs that have not more memory than ``gpu``, the closest first."""
     memory_gib = {name: device.memory_gib for name in listed if (device := hardware.gpu(name))}
-    enough = (name for name, size in memory_gib.items() if size <= gpu.memory_gib)
-    return max(enough, key=memory_gib.__getitem__, default=None)
+    others = (name for name, size in memory_gib.items() if size <= gpu.memory_gib and name != gpu.name)
+    return sorted(others, key=memory_gib.__getitem__, reverse=True)
 
 
 def wanted_gpu(name: str | None, cluster: str | None) -> hardware.Device | None:

@@ -49,7 +49,8 @@ def _with_origin(table: Table, rows: Rows) -> Table:
     """``table`` with the GPU whose layouts the ``rows`` have, where that is another one."""
     if not any(row["derived"] for row in rows):
         return table
-    derived = [(*line, f"from {row['derived']}") for line, row in zip(table.rows, rows, strict=True)]
+    origins = (row["derived"] for row in rows)
+    derived = [(*line, name and f"from {name}") for line, name in zip(table.rows, origins, strict=True)]
     return Table((*table.titles, "DERIVED"), derived)
 
 
@@ -74,7 +75,7 @@ def layouts_table(rows: Rows) -> Table:
 
 def points_table(rows: Rows) -> Table:
     """One line a point."""
-    left_out = (*ONLY_IN_JSON, *(() if rows[0]["derived"] else ("derived",)))
+    left_out = (*ONLY_IN_JSON, *(() if any(row["derived"] for row in rows) else ("derived",)))
     names = [name for name in rows[0] if name not in left_out]
     return Table(names, [[row[name] for name in names] for row in rows], missing="None")
 

@@ -147,7 +147,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path: Path) -> None:
         (["launch", "smok"], "there is a suite: benchrun launch smoke"),
         (["render", "llama3.1-8b", "--gpu", "H100"], "add --precision"),
         (["render", *POINT, "--output", "/dev/null"], "/dev/null: cannot be written"),
-        (["list", "llama3.1-8b", "--gpu", "H1000"], "there are points for GH200, H100, H200"),
+        (["list", "llama3.1-8b", "--gpu", "H1000"], "there are points for B200, B300, GB200, GB300, GH200, H100, H200"),
         (["render", *POINT, "--set", "layout.tp=3"], "must be a multiple of tp (3)"),
         (["render", *POINT[:-1], "nowhere"], "no cluster is called 'nowhere'"),
         (["parse", "/no/such.log"], "cannot be read"),

@@ -35,7 +35,7 @@ class TestList:
     def test_of_a_recipe_covers_every_point_in_few_lines(self) -> None:
         points = app.list_points(("llama3.1-8b",))
         layouts = app.list_layouts(("llama3.1-8b",))
-        assert len(layouts) < 12 < len(points)
+        assert len(layouts) < 15 < len(points)
         for point in points:
             same = [
                 row
@@ -251,7 +251,15 @@ class TestCompletion:
         assert self.complete("benchrun list sm") == []
 
     def test_of_the_values_that_the_recipe_has(self) -> None:
-        assert self.complete("benchrun show llama3.1-8b --gpu ") == ["GH200", "H100", "H200"]
+        assert self.complete("benchrun show llama3.1-8b --gpu ") == [
+            "B200",
+            "B300",
+            "GB200",
+            "GB300",
+            "GH200",
+            "H100",
+            "H200",
+        ]
         assert self.complete("benchrun show tiny-llama --gpu ") == ["CPU"]
         assert "paxml" not in self.complete("benchrun show llama3.1-8b --gpu H100 --framework ")
         assert self.complete("benchrun show nothing --gpu ") == []

@@ -21,7 +21,7 @@ ROUNDED = 0.02
 OF_TODAY = (
     *("deepseek-v3", "gpt-oss-120b", "gpt-oss-20b", "kimi-k2", "llama4-maverick", "mixtral-8x3b", "nemotron-3-nano"),
     *("nemotron-3-super", "nemotron-h-56b", "nemotron3-22b", "nemotron3-8b", "qwen2.5-32b", "qwen2.5-72b"),
-    *("qwen2.5-7b", "qwen3-235b-a22b", "qwen3-30b-a3b"),
+    *("nemotron-3-ultra", "nemotron-3.5-lightning", "qwen2.5-7b", "qwen3-235b-a22b", "qwen3-30b-a3b"),
 )
 SHAPES = {
     **MODELS,

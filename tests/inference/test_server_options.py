@@ -67,10 +67,19 @@ def test_a_release_takes_every_option(
     assert len(found) >= least
 
 
-def test_a_newer_sglang_differs_in_one_option() -> None:
-    """It splits the size of CUDA graphs: the recipes name an image that has the one option."""
-    found = options(array(render(resolve(Request(*SGLANG, overrides=SERVED)))["job.sh"], "server"))
-    assert wrong(found, accepted("sglang_server_0.5.23.txt")) == ["--cuda-graph-max-bs"]
+@pytest.mark.parametrize(
+    ("image", "release", "name"),
+    [
+        ("lmsysorg/sglang:v0.5.23-cu130", "sglang_server_0.5.23.txt", "--cuda-graph-max-bs-decode"),
+        ("/images/sglang-v0.5.24.sqsh", "sglang_server_0.5.23.txt", "--cuda-graph-max-bs-decode"),
+        ("lmsysorg/sglang:v0.5.7", "sglang_server_0.5.7.txt", "--cuda-graph-max-bs"),
+        ("/images/sglang.sqsh", "sglang_server_0.5.7.txt", "--cuda-graph-max-bs"),
+    ],
+)
+def test_the_release_of_the_image_names_the_option_of_cuda_graphs(image: str, release: str, name: str) -> None:
+    spec = resolve(Request(*SGLANG, overrides=(*SERVED, f"cluster.container.images.sglang={image}")))
+    found = options(array(render(spec)["job.sh"], "server"))
+    assert (wrong(found, accepted(release)), found[name]) == ([], "512")
 
 
 def test_a_wrong_option_or_value_is_found() -> None:

@@ -52,6 +52,8 @@ PARAMETERS = {
     "mixtral-8x3b": 18_305_026_560,
     "nemotron-3-nano": 31_577_937_344,
     "nemotron-3-super": 126_553_336_832,
+    "nemotron-3-ultra": 571_740_188_672,
+    "nemotron-3.5-lightning": 34_248_588_992,
     "nemotron-h-56b": 56_324_350_464,
     "nemotron3-22b": 21_266_116_608,
     "nemotron3-8b": 8_540_135_424,
@@ -122,8 +124,9 @@ def test_a_point_is_listed_as_it_resolves(name: str) -> None:
     file, points = resolved(name)
     rows = {tuple(row[key] for key in ASKED): row for row in listed(file.name)}
     assert len(rows) == len(catalogue.points(file.recipe)), "two points share all that a user can ask for"
-    for _, spec in points:
+    for point, spec in points:
         row = rows[tuple(getattr(spec, key) for key in ASKED)]
+        assert row.pop("scales") == point.group.scales_to(2 * point.num_gpus)
         assert row == {
             **{key: getattr(spec, key) for key in row if key in type(spec).model_fields},
             **{key: getattr(spec.layout, key) for key in DEGREES},

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import hardware
+from benchrun import app, hardware
 from benchrun.errors import UserError
 from benchrun.memory import warning
 from benchrun.metrics.setting import Setting, setting_of
@@ -12,6 +12,7 @@ from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.spec.runspec import TrainingSpec
 
+OWN = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
 LISTED = [name for name in hardware.names() if hardware.gpu(name).memory_gib >= 80]
 
 
@@ -26,7 +27,7 @@ def site(folder: Path, gpu: str, *lines: str) -> str:
 def test_every_gpu_of_the_table_takes_the_layout_of_one_that_has_points(tmp_path: Path, gpu: str) -> None:
     spec = resolve(Request("llama3.1-8b", precision="bf16", num_gpus=16, cluster=site(tmp_path, gpu)))
     assert spec.gpu == gpu
-    if gpu not in ("H100", "H200", "GH200"):
+    if gpu not in OWN:
         assert spec.source is None and spec.derived.startswith("layout and batch of ")
         lender = spec.derived.removeprefix("layout and batch of ").partition(",")[0]
         assert hardware.gpu(lender).memory_gib <= hardware.gpu(gpu).memory_gib
@@ -46,6 +47,42 @@ def test_a_smaller_gpu_than_every_listed_one_borrows_no_layout(tmp_path: Path) -
 def test_a_number_of_gpus_that_is_not_listed_names_the_lender(tmp_path: Path) -> None:
     spec = resolve(Request("llama3.1-8b", "A100", "bf16", 48, cluster=site(tmp_path, "A100")))
     assert spec.derived.startswith("layout and batch per GPU of 32 H100, as in: NVIDIA")
+
+
+class TestBesidePointsOfItsOwn:
+    """llama3.1-8b has layouts of Megatron-Bridge for 8 B200, and of every framework for 1 to 128 H200."""
+
+    def derived(self, *point: object, recipe: str = "llama3.1-8b") -> str:
+        spec = resolve(Request(recipe, *point), to_launch=False)
+        return spec.source or spec.derived
+
+    def test_the_own_layout_comes_first_and_scales_up(self) -> None:
+        assert self.derived("B200", "fp8", 8).startswith("NVIDIA-NeMo/Megatron-Bridge")
+        assert self.derived("B200", "fp8", 16).startswith("layout and batch per GPU of 8 GPUs, as in: NVIDIA-NeMo")
+
+    @pytest.mark.parametrize("point", [("B200", "fp8", 4), ("B200", "bf16", 8, "nemo2")])
+    def test_what_it_lacks_is_borrowed(self, point: tuple[object, ...]) -> None:
+        assert self.derived(*point).startswith("layout and batch of H200, as in: ")
+
+    def test_of_the_next_gpu_where_the_closest_has_none(self) -> None:
+        assert self.derived("GB300", "bf16", 64, "maxtext", recipe="llama2-70b").startswith("layout and batch of H200")
+        other = self.derived("GB300", "bf16", 256, "paxml", recipe="gpt3-175b")
+        assert other.startswith("layout and batch of H100")
+
+    def test_a_list_has_what_show_takes(self) -> None:
+        rows = app.list_points(("llama3.1-8b",), "GB300")
+        for row in rows:
+            point = (row["gpu"], row["precision"], row["num_gpus"], row["framework"])
+            overrides = (f"gbs={row['gbs']}",)
+            spec = resolve(Request("llama3.1-8b", *point, overrides=overrides), to_launch=False)
+            assert (spec.mbs, spec.derived and spec.derived.split()[4].strip(",")) == (row["mbs"], row["derived"])
+        assert {row["derived"] for row in rows} == {None, "H200"}
+
+    def test_tensor_parallelism_across_small_nodes_has_no_overlap(self) -> None:
+        point = ("llama3.1-405b", "GB200", "bf16", 256, "megatron-lm")
+        assert not resolve(Request(*point)).training.tp_comm_overlap
+        with pytest.raises(UserError, match="tp_comm_overlap works only within a node"):
+            resolve(Request(*point, overrides=("training.tp_comm_overlap=true",)))
 
 
 class TestOwn:
