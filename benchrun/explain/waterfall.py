@@ -64,13 +64,13 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     again = least.recomputed_attention
     attention.take("attention, computed again", divided.attention * again / (1 + again), "recompute", source)
     attention.take("attention at the GPU's peak", least.attention_s, None, LAW)
-    attention.rest("attention below the peak", "attention", source)
+    attention.rest("attention below the peak" if least.attention_s else "attention", "attention", source)
     yield from attention.parts
     memory = Ledger(divided.memory_bound)
     share = least.recomputed_memory / (1 + least.recomputed_memory)
     memory.take("memory-bound kernels, computed again", divided.memory_bound * share, "recompute", source)
     memory.take("memory-bound kernels at the memory's speed", least.memory_s, None, _memory_of(run))
-    memory.rest("memory-bound kernels beyond it", "memory_bound", source)
+    memory.rest("memory-bound kernels beyond it" if least.memory_s else "memory-bound kernels", "memory_bound", source)
     yield from memory.parts
     if divided.copies:
         words = "the trace: nothing else runs meanwhile"

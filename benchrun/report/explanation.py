@@ -32,7 +32,7 @@ def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
     yield (markdown if page else plain)(Table(("part", "s", "%", ""), rows))
     for number, cause in enumerate(result.causes, 1):
         yield "\n".join(_cause(number, cause, result.step_time_s)) + "\n"
-    yield "".join(f"{'- ' if page else ''}to know more: {each}\n" for each in result.missing)
+    yield "".join(f"{'- ' if page else ''}note: {each}\n" for each in result.missing)
 
 
 def _headline(result: Explanation) -> str:
