@@ -74,6 +74,8 @@ class Collective:
     group: str | None
     ranks: tuple[int, ...]
     """Ranks whose traces are here."""
+    members: tuple[int, ...]
+    """Ranks of the group, as the trace states them; else ``ranks``."""
     ranks_of_group: int | None
     count: int
     """Per rank."""
@@ -226,6 +228,7 @@ def _measured(kinds: dict[int, Occurrences], group: str | None) -> Collective:
         name=first.name,
         group=group,
         ranks=tuple(sorted(kinds)),
+        members=first.ranks or tuple(sorted(kinds)),
         ranks_of_group=first.ranks_of_group or (len(kinds) if len(kinds) > 1 else None),
         count=len(first.start),
         bytes=int(sizes.sum()) if (sizes >= 0).all() else None,
