@@ -88,7 +88,7 @@ class _Reader:
         self._ways: dict[tuple[str, str], Way | None] = {}
         """What is done with the events of a category and name: each pair is judged once. None: they are left out."""
         self._processes: dict[tuple[int, int], Any] = {}
-        """Under which process the kernels of a GPU and stream stand."""
+        """The process under which the kernels of each GPU and stream stand."""
         self._open: dict[Any, list[Event]] = {}
         """Begun events of each thread that have not ended, the innermost last."""
 

@@ -162,8 +162,8 @@ def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> T
 
 def _names_of(identifiers: Table, strings: dict[int, str]) -> NDArray[np.int64]:
     """Of the identifiers in each row the first that is one of a string."""
-    known = np.isin(identifiers, list(strings))
-    chosen: NDArray[np.int64] = identifiers[np.arange(len(known)), known.argmax(axis=1)]
+    named = np.isin(identifiers, list(strings))
+    chosen: NDArray[np.int64] = identifiers[np.arange(len(named)), named.argmax(axis=1)]
     return chosen
 
 
