@@ -94,7 +94,9 @@ def events_of(table: NDArray[np.int64]) -> Events:
 def _distinct(table: NDArray[np.int64]) -> NDArray[np.int64]:
     """The rows without copies, in their order: exports that were joined hold an event twice."""
     order = np.lexsort((table[:, 3], table[:, 1], table[:, 0]))
-    copies = order[1:][(table[order[1:]] == table[order[:-1]]).all(axis=1)]
+    times = table[order, :2]
+    near = np.flatnonzero((times[1:] == times[:-1]).all(axis=1))  # few, so that little memory is needed
+    copies = order[near + 1][(table[order[near + 1]] == table[order[near]]).all(axis=1)]
     return np.delete(table, copies, axis=0) if len(copies) else table
 
 

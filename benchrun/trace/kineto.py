@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchrun.errors import UserError
 from benchrun.trace.events import TOUCHED, Columns, Events, Group, Kind, Message, Numbers, RankTrace, Shape
 from benchrun.trace.json_stream import Event, JsonTrace
@@ -182,10 +184,13 @@ class _Reader:
 
     def several_ranks(self, calls: Events) -> bool:
         """True if processes use the same numbers for their calls: files of several ranks were joined."""
-        process = {number: thread[0] for thread, number in self.threads.items()}
-        used = {(process[place], link) for place, link in zip(calls.place.tolist(), calls.link.tolist(), strict=True)}
-        linked = [link for _, link in used if link >= 0]
-        return len(set(process.values())) > 1 and len(set(linked)) < len(linked)
+        processes = Numbers()
+        of_thread = np.array([processes[process] for process, _ in self.threads], np.int64)
+        if len(processes) < 2:
+            return False
+        linked = calls.where(calls.link >= 0)
+        used = np.unique(np.column_stack([of_thread[linked.place], linked.link]), axis=0)
+        return len(np.unique(used[:, 1])) < len(used)
 
     def _thread(self, event: Event) -> int:
         return self.threads[event.get("pid"), event.get("tid")]

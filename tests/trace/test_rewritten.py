@@ -1,13 +1,17 @@
 """Traces as exporters rewrite them: what remains is measured alike, what was lost is null or one clear error."""
 
+import json
+import lzma
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made import call, fingerprint, host, kernel, message, write
+from oracle import shares
 from test_nsight import KERNEL, STRINGS, export, row
-from test_other_grammars import kineto, nsight
+from test_other_grammars import TRACES, kineto, nsight
 from test_strange_traces import USUAL, begun_and_ended, read
 
 from benchrun import app
@@ -16,6 +20,56 @@ from benchrun.errors import UserError
 Event = dict[str, Any]
 REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 MATRICES: dict[str, Any] = {"Input Dims": [[8, 16], [16, 32]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+
+
+DOCUMENT = json.loads(lzma.decompress((TRACES / "h200_llama_tp2_pp2_bf16/trace-rank0.json.xz").read_bytes()))
+OF_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+EVENTS: list[Event] = DOCUMENT["traceEvents"]
+
+
+def each(change: Callable[[Event], Event]) -> Callable[[], list[Event]]:
+    """The real trace with every event that has a length changed."""
+    return lambda: [change(event) if event.get("ph") == "X" else event for event in EVENTS]
+
+
+def pairs() -> list[Event]:
+    """The real trace with each event of the GPU as a begin and an end of the same name, all in the order of time."""
+    of_gpu = [event for event in EVENTS if event.get("cat") in OF_GPU]
+    ends = [{**event, "ph": "E", "ts": event["ts"] + event["dur"]} for event in of_gpu]
+    apart = [
+        *({**event, "ph": "B"} for event in of_gpu),
+        *ends,
+        *(event for event in EVENTS if event.get("cat") not in OF_GPU),
+    ]
+    return sorted(apart, key=lambda event: (float(event.get("ts", 0)), event["ph"] == "B"))
+
+
+REWRITTEN: dict[str, Callable[[], list[Event]]] = {
+    "backwards": lambda: EVENTS[::-1],
+    "in any order": lambda: random.Random(1).sample(EVENTS, len(EVENTS)),
+    "twice": lambda: [*EVENTS, *EVENTS],
+    "begins and ends": pairs,
+    "texts": each(lambda event: {**event, "ts": str(event["ts"]), "pid": str(event["pid"]), "tid": str(event["tid"])}),
+    "old categories": each(
+        lambda event: {**event, "cat": {"gpu_memcpy": "Memcpy", "gpu_memset": "Memset"}.get(event["cat"], event["cat"])}
+    ),
+    "with annotations of the GPU": lambda: [
+        *EVENTS,
+        *({**event, "cat": "gpu_user_annotation", "dur": 3 * event.get("dur", 0)} for event in EVENTS),
+    ],
+    "with events that have no length": lambda: [*EVENTS, *({**event, "dur": 0} for event in EVENTS[:200])],
+}
+
+
+@pytest.mark.parametrize("way", REWRITTEN)
+def test_a_real_trace_is_measured_alike_however_it_is_written(tmp_path: Path, way: str) -> None:
+    (usual,) = read(tmp_path, EVENTS).ranks
+    (rank,) = read(tmp_path, REWRITTEN[way]()).ranks
+    assert rank == usual
+    (expected,) = shares(TRACES / "h200_llama_tp2_pp2_bf16/trace-rank0.json.xz").values()
+    assert {name: getattr(rank, name) for name in expected if name != "copy"} == pytest.approx(
+        {name: share for name, share in expected.items() if name != "copy"}, abs=1e-7
+    )
 
 
 def test_hyphens_in_categories_hide_no_copy(tmp_path: Path) -> None:
