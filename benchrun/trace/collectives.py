@@ -179,7 +179,7 @@ def _group_of(
     """The occurrences of one group, by rank, with the first of ``kinds``.
 
     The group is the one that the trace states; else the largest whose kernels end together; else that rank alone. Of
-    more than two ``traces`` without groups nobody knows who sends to whom: neighbours in a stage end together too.
+    more than two ``traces`` without groups it is unknown who sends to whom: neighbours in a stage end together too.
     """
     rank, own = kinds[0]
     if own.ranks is not None:  # a send of one rank is a recv of another, so messages are not paired
