@@ -1,11 +1,14 @@
-"""Whether a trace or a breakdown can be of the run beside which it lies: its GPU, its ranks, its step."""
+"""Whether a trace or a document can be of the run beside which it lies: its GPU, its ranks, its step, its products."""
 
 import math
 from dataclasses import replace
+from statistics import median
 
 from benchrun import hardware
 from benchrun.explain.evidence import Evidence
-from benchrun.spec.artifacts import BREAKDOWN, Breakdown
+from benchrun.explain.work import products_flops
+from benchrun.model.operators import MULTIPLY_ADD
+from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, HOST, RANKS, Breakdown, Ceilings, RankTimes
 from benchrun.trace.model import Fingerprint
 
 SHORTEST, LONGEST = 0.5, 2.5
@@ -13,27 +16,64 @@ SHORTEST, LONGEST = 0.5, 2.5
 results/measured, and more where the host is late."""
 SUM_TOLERANCE = 0.05
 """Of the profiled step: its parts add up to it, but for rounding."""
+WORK_TOLERANCE = 0.01
+"""Of the FLOPs of the run's products: ceilings have the same, but for rounding."""
 TRACE = "the trace is left out"
 
 
 def without_foreign(run: Evidence) -> Evidence:
-    """``run`` without the trace and the breakdown that cannot be its own, and with a note for each."""
+    """``run`` without the trace and the documents that cannot be its own, and with a note for each."""
     if run.fingerprint is not None and (why := foreign_trace(run.fingerprint, run)):
         run = replace(run, fingerprint=None, notes=(*run.notes, f"{TRACE}: {why}"))
     if run.breakdown is not None and (why := foreign_breakdown(run.breakdown, run)):
         run = replace(run, breakdown=None, notes=(*run.notes, f"{BREAKDOWN} is left out: {why}"))
+    if run.ceilings is not None and (why := foreign_ceilings(run.ceilings, run)):
+        run = replace(run, ceilings=None, bound=None, notes=(*run.notes, f"{CEILINGS} is left out: {why}"))
+    if run.ranks is not None and (why := foreign_ranks(run.ranks, run)):
+        run = replace(run, ranks=None, notes=(*run.notes, f"{RANKS} is left out: {why}"))
+    if run.hosts is not None and (count := len(run.hosts.ranks)) > run.spec.num_gpus:
+        why = f"it has {count} ranks, the run {run.spec.num_gpus}"
+        run = replace(run, hosts=None, notes=(*run.notes, f"{HOST} is left out: {why}"))
     return run
+
+
+def foreign_ceilings(measured: Ceilings, run: Evidence) -> str | None:
+    """Why ceilings are not of ``run``; None where they can be."""
+    if why := _other_gpu(measured.device, run):
+        return why
+    flops = sum(each.count * MULTIPLY_ADD * each.m * each.n * each.k for each in measured.gemms)
+    own = products_flops(run.spec)
+    if math.isclose(flops, own, rel_tol=WORK_TOLERANCE):
+        return None
+    return f"its products have {flops:.4g} FLOPs in a micro-batch, those of the run {own:.4g}"
+
+
+def foreign_ranks(times: RankTimes, run: Evidence) -> str | None:
+    """Why the times of ranks are not of ``run``; None where they can be."""
+    if len(times.ranks) > run.spec.num_gpus:
+        return f"it has {len(times.ranks)} ranks, the run {run.spec.num_gpus}"
+    longest = max((median(each.compute_time_s) for each in times.ranks if each.compute_time_s), default=0.0)
+    if longest > LONGEST * run.inner_s:
+        return f"a rank computes {longest:.4g} s, a step takes {run.inner_s:.4g} s"
+    return None
 
 
 def foreign_trace(trace: Fingerprint, run: Evidence) -> str | None:
     """Why ``trace`` is not of ``run``; None where it can be."""
     for device in dict.fromkeys(rank.gpu for rank in trace.ranks if rank.gpu):
-        name = hardware.name_of(device)
-        if name is not None and name != run.spec.gpu and (hardware.gpu(run.spec.gpu) or not run.on_gpu):
-            return f"it is of {name} ({device}), the run of {run.spec.gpu}"
+        if why := _other_gpu(device, run):
+            return why
     if len(trace.ranks) > run.spec.num_gpus:
         return f"it has {len(trace.ranks)} ranks, the run {run.spec.num_gpus}"
     return _other_step(trace.window_s / trace.steps, run) if trace.steps else None
+
+
+def _other_gpu(device: str, run: Evidence) -> str | None:
+    """Why a measurement on ``device`` is not of ``run``."""
+    name = hardware.name_of(device)
+    if name is not None and name != run.spec.gpu and (hardware.gpu(run.spec.gpu) or not run.on_gpu):
+        return f"it is of {name} ({device}), the run of {run.spec.gpu}"
+    return None
 
 
 def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:

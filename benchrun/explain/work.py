@@ -7,7 +7,7 @@ from benchrun import hardware
 from benchrun.hardware import Gpu
 from benchrun.model.communication import Collective, Sizes
 from benchrun.model.flops import PASSES
-from benchrun.model.operators import Operators, Product, operators, weight_passes
+from benchrun.model.operators import MULTIPLY_ADD, Operators, Product, operators, weight_passes
 from benchrun.spec.artifacts import Ceilings
 from benchrun.spec.runspec import TrainingSpec
 
@@ -79,6 +79,11 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
         recomputed_memory=_recomputed_memory(spec, ops),
         bubble=(layout.pp - 1) / (layout.vp * count),
     )
+
+
+def products_flops(spec: TrainingSpec) -> float:
+    """FLOPs of one pass of the matrix products of a micro-batch on one GPU, as ceilings.json has them."""
+    return sum(each.count * MULTIPLY_ADD * each.m * each.n * each.k for each in _operators(spec).products)
 
 
 def weights_of_groups(spec: TrainingSpec, sent: Mapping[str, float]) -> dict[str, float]:

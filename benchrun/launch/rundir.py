@@ -270,7 +270,9 @@ def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
             undo.pop_all()
     except OSError as error:
         hint = "run from a directory you can write, or set BENCHRUN_RESULTS"
-        raise UserError(f"cannot write {error.filename or root}: {error.strerror}", hint=hint) from error
+        # Copying a tree raises one error for all files, each with its reason.
+        why = error.args[0][0][-1] if isinstance(error, shutil.Error) else error.strerror
+        raise UserError(f"cannot write {error.filename or root}: {why}", hint=hint) from error
     return RunDir(path.resolve())
 
 

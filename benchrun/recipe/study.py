@@ -41,7 +41,7 @@ class Expanded:
     study: Study
     points: tuple[Point, ...]
 
-    @property
+    @functools.cached_property
     def columns(self) -> tuple[str, ...]:
         """Keys whose values differ between points."""
         stated = dict.fromkeys(key for point in self.points for key in point.settings)
@@ -50,14 +50,23 @@ class Expanded:
 
     def baseline(self, point: Point) -> Point | None:
         """The point that ``point`` is compared with, maybe itself; None where it is excluded."""
-        own = [other for other in self.points if other.run == point.run]
         if not self.study.baseline:
-            return own[0]
+            return self._first_of[point.run]
         wanted = dict(point.settings)
         for choice in alternatives(self.study):
             stated = {key: value for key, value in self.study.baseline.items() if key in choice[0]}
             wanted |= next(each for each in choice if _has(each, stated)) if stated else {}
-        return next((other for other in own if _has(other.settings, wanted)), None)
+        return self._by_values.get((point.run, _values(wanted)))
+
+    @functools.cached_property
+    def _first_of(self) -> dict[int, Point]:
+        """The first point of each run."""
+        return {point.run: point for point in reversed(self.points)}
+
+    @functools.cached_property
+    def _by_values(self) -> dict[tuple[int, frozenset[tuple[str, str]]], Point]:
+        """The first point of a run with each combination of values."""
+        return {(point.run, _values(point.settings)): point for point in reversed(self.points)}
 
 
 def expand(request: Request) -> Expanded:
@@ -99,6 +108,11 @@ def point_of(index: int, run: SuiteRun, varied: Settings, request: Request, plac
     sets = tuple(f"{key}={json.dumps(value)}" for key, value in stated.items() if key not in OF_REQUEST)
     chosen: dict[str, Any] = {key: stated.get(key) for key in OF_REQUEST}
     return Point(index, stated, replace(request, overrides=(*sets, *request.overrides), **chosen), place)
+
+
+def _values(settings: Settings) -> frozenset[tuple[str, str]]:
+    """Keys and values, equal for equal settings."""
+    return frozenset((key, text(value)) for key, value in settings.items())
 
 
 def _has(settings: Settings, values: Mapping[str, Any]) -> bool:

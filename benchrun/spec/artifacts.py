@@ -273,7 +273,7 @@ class Breakdown(File):
         return f"{shares} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"
 
 
-class RankTime(Frozen):
+class RankTime(Frozen, allow_inf_nan=False):
     """How long one rank computed, and how long it was in collectives, in each step of `RankTimes.steps`."""
 
     rank: NonNegativeInt
@@ -297,7 +297,7 @@ class RankTimes(File):
     """Every rank, in order."""
 
 
-class HostTime(Frozen):
+class HostTime(Frozen, allow_inf_nan=False):
     """What the host of one rank did in each step, in s: the most that the step may have lost by it."""
 
     rank: NonNegativeInt

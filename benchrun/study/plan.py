@@ -38,19 +38,23 @@ class Plan:
     expanded: Expanded
     points: tuple[PlannedPoint, ...]
 
-    @property
+    @cached_property
     def legal(self) -> list[PlannedPoint]:
         """The points that can be launched."""
         return [planned for planned in self.points if planned.spec]
 
-    @property
+    @cached_property
     def slots(self) -> list[Slot]:
         """Every run of every legal point."""
         return [(planned.key, n + 1) for planned in self.legal for n in range(self.expanded.study.repeats)]
 
     def number(self, key: str) -> int:
         """Position of a legal point, from 1."""
-        return 1 + next(index for index, each in enumerate(self.points) if each.spec and each.key == key)
+        return self._numbers[key]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {each.key: number for number, each in enumerate(self.points, 1) if each.spec}
 
     def hours(self) -> dict[str, Hours]:
         """GPU-hours of one run of each legal point, by its key."""

@@ -135,7 +135,7 @@ def _point(
     retries: int,
 ) -> PointResult:
     key, stated = planned.key if planned.spec else "", planned.point.settings
-    slots = [slot for slot in plan.slots if slot[0] == key]
+    slots = [(key, repeat) for repeat in range(1, plan.expanded.study.repeats + 1)] if planned.spec else []
     own, launched = numbers.get(key, ()), runs.get(key, ())
     place = _baseline(plan, planned)
     other = None if place is None else plan.points[place]

@@ -74,6 +74,8 @@ class Collective:
     group: str | None
     ranks: tuple[int, ...]
     """Ranks whose traces are here."""
+    members: tuple[int, ...]
+    """Ranks of the group, as the trace states them; else ``ranks``."""
     ranks_of_group: int | None
     count: int
     """Per rank."""
@@ -105,7 +107,7 @@ def collectives(parts: Sequence[tuple[RankTrace, Classified]]) -> list[Collectiv
     listed: list[Collective] = []
     for kinds in alike.values():
         while kinds:
-            chosen = _group_of(kinds, groups)
+            chosen = _group_of(kinds, groups, len(parts))
             kinds = [each for each in kinds if not any(each[1] is own for own in chosen.values())]
             stated = next(iter(chosen.values())).group
             listed.append(_measured(chosen, stated or groups.get(tuple(sorted(chosen)))))
@@ -172,11 +174,12 @@ def _stated_group(message: Message | None, trace: RankTrace) -> str | None:
 
 
 def _group_of(
-    kinds: list[tuple[int, Occurrences]], groups: dict[tuple[int, ...], str | None]
+    kinds: list[tuple[int, Occurrences]], groups: dict[tuple[int, ...], str | None], traces: int
 ) -> dict[int, Occurrences]:
     """The occurrences of one group, by rank, with the first of ``kinds``.
 
-    The group is the one that the trace states; else the largest whose kernels end together; else that rank alone.
+    The group is the one that the trace states; else the largest whose kernels end together; else that rank alone. Of
+    more than two ``traces`` without groups it is unknown who sends to whom: neighbours in a stage end together too.
     """
     rank, own = kinds[0]
     if own.ranks is not None:  # a send of one rank is a recv of another, so messages are not paired
@@ -187,9 +190,11 @@ def _group_of(
             others.setdefault(other, []).append(kind)
     candidates = [ranks for ranks in groups if rank in ranks and set(ranks) <= {rank, *others}]
     if not groups:
-        candidates = [tuple(sorted((rank, *others)))]
+        together = (other for other, each in others.items() if min(_distance(own, kind) for kind in each) < _limit(own))
+        candidates = [tuple(sorted((rank, *others))), tuple(sorted((rank, *together)))]
     if own.name in POINT_TO_POINT:
         candidates = [ranks for ranks in candidates if len(ranks) == PAIR and groups.get(ranks, "pp") == "pp"]
+        candidates = candidates if groups or traces == PAIR else []
     for apart in (_distance, _unsteadiness):
         for ranks in sorted(candidates, key=len, reverse=True):
             others_of = {
@@ -226,6 +231,7 @@ def _measured(kinds: dict[int, Occurrences], group: str | None) -> Collective:
         name=first.name,
         group=group,
         ranks=tuple(sorted(kinds)),
+        members=first.ranks or tuple(sorted(kinds)),
         ranks_of_group=first.ranks_of_group or (len(kinds) if len(kinds) > 1 else None),
         count=len(first.start),
         bytes=int(sizes.sum()) if (sizes >= 0).all() else None,

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from benchrun.trace.intervals import Intervals
 
+TOUCHED = 0.01
+"""Of the events of a rank's own device: another one with no more of them is not its own."""
+
 
 class Kind(IntEnum):
     """Kinds of device events."""
@@ -81,10 +84,20 @@ class Columns:
 
 
 def events_of(table: NDArray[np.int64]) -> Events:
-    """Events of a table with the columns start, end, name, place, link, kind, external."""
+    """Events of a table with the columns start, end, name, place, link, kind, external; repeated rows count once."""
+    table = _distinct(table)
     order = np.argsort(table[:, 0], kind="stable")
     start, end, *others = (table[order, column] for column in range(Columns.WIDTH))
     return Events(Intervals(start, np.maximum(start, end)), *others)
+
+
+def _distinct(table: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows without copies, in their order: exports that were joined hold an event twice."""
+    order = np.lexsort((table[:, 3], table[:, 1], table[:, 0]))
+    times = table[order, :2]
+    near = np.flatnonzero((times[1:] == times[:-1]).all(axis=1))  # few, so that little memory is needed
+    copies = order[near + 1][(table[order[near + 1]] == table[order[near]]).all(axis=1)]
+    return np.delete(table, copies, axis=0) if len(copies) else table
 
 
 class Message(NamedTuple):

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchrun.errors import UserError
-from benchrun.trace.events import Columns, Group, Kind, Message, Numbers, RankTrace, Shape
+from benchrun.trace.events import TOUCHED, Columns, Events, Group, Kind, Message, Numbers, RankTrace, Shape
 from benchrun.trace.json_stream import Event, JsonTrace
 
 NS_PER_US = 1000
@@ -38,8 +40,6 @@ Only speed depends on it: an event that it does not match is parsed and then lef
 LOADER = re.compile(r"data ?_?loader|load_?(batch|data)|(next|get|wait_for|fetch)_batch|batch[-_ ]generator", re.I)
 """Host ranges in which a thread waits for data, in annotations, operators and Python functions."""
 PEER = re.compile(r"PtoP|peer", re.I)
-TOUCHED = 0.01
-"""Of the events of a rank's own device: another one with no more of them is not its own."""
 BYTES = {
     "double": 8,
     "long": 8,
@@ -89,6 +89,8 @@ class _Reader:
         """Events of GPUs, and those of them that lack a name or a length."""
         self._ways: dict[tuple[str, str], Way | None] = {}
         """What is done with the events of a category and name: each pair is judged once. None: they are left out."""
+        self._processes: dict[tuple[int, int], Any] = {}
+        """The process under which the kernels of each GPU and stream stand."""
         self._open: dict[Any, list[Event]] = {}
         """Begun events of each thread that have not ended, the innermost last."""
 
@@ -132,10 +134,14 @@ class _Reader:
 
     def _ended(self, event: Event) -> Event | None:
         """The event that ``event`` ends, as one with a length; None where none of its thread has begun."""
-        begun = self._open.get((event.get("pid"), event.get("tid")))
-        if not begun:
+        begun, name = self._open.get((event.get("pid"), event.get("tid")), []), event.get("name")
+        places = reversed(range(len(begun)))
+        place = next((place for place in places if not name or begun[place].get("name") == name), None)
+        if place is None:
             return None
-        first = begun.pop()
+        first = begun.pop(place)
+        if float(event["ts"]) < float(first["ts"]):
+            raise ValueError("the end of an event stands before its begin")
         args = {**(first.get("args") or {}), **(event.get("args") or {})}
         return {**first, "ph": "X", "dur": float(event["ts"]) - float(first["ts"]), "args": args}
 
@@ -147,22 +153,44 @@ class _Reader:
         if event.get("dur") is None:
             return
         args = event.get("args") or {}
-        device = _whole(args.get("device", event.get("pid")))
+        device = _device(args.get("device"), event.get("pid"))
         if (columns := self.devices.get(device)) is None:
             columns = self.devices[device] = Columns()
         stream, link = _whole(args.get("stream", event.get("tid"))), _whole(args.get("correlation"))
-        columns.add(*_times(event), number, stream, link, kind, _whole(args.get("External id")))
         if "Collective name" in args and (message := message_of(args)):
+            if link < 0:  # a number of its own: other kernels without a link have other messages
+                link = -2 - len(self.messages)
             self.messages[link] = message
+        columns.add(*_times(event), number, stream, link, kind, _whole(args.get("External id")))
+        process = event.get("pid")
+        if kind == Kind.KERNEL and self._processes.setdefault((device, stream), process) != process:
+            raise UserError(f"kernels of several processes on GPU {device}", hint="give one file for each rank")
 
     def _add_operator(self, event: Event, name: str) -> None:
         """The shape of a matrix product or the message of a collective."""
         args = event.get("args") or {}
         operator = _whole(args.get("External id"))
+        if operator < 0:
+            return
         if "Collective name" in args and (message := message_of(args)):
             self.operator_messages[operator] = message
         elif name in PRODUCTS and (shape := shape_of(name, args)):
             self.shapes[operator] = shape
+
+    def without_end(self) -> int:
+        """How many events of GPUs have begun and not ended."""
+        categories = (plain(event.get("cat") or "") for begun in self._open.values() for event in begun)
+        return sum(kind_of(category) is not None for category in categories)
+
+    def several_ranks(self, calls: Events) -> bool:
+        """True if processes use the same numbers for their calls: files of several ranks were joined."""
+        processes = Numbers()
+        of_thread = np.array([processes[process] for process, _ in self.threads], np.int64)
+        if len(processes) < 2:
+            return False
+        linked = calls.where(calls.link >= 0)
+        used = np.unique(np.column_stack([of_thread[linked.place], linked.link]), axis=0)
+        return len(np.unique(used[:, 1])) < len(used)
 
     def _thread(self, event: Event) -> int:
         return self.threads[event.get("pid"), event.get("tid")]
@@ -174,18 +202,22 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
     for events in source.batches():
         try:
             reader.add(events)
+        except UserError as error:
+            raise UserError(error.message, where=str(path), hint=error.hint) from None
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise UserError(f"holds a damaged event: {error!r}", where=str(path)) from None
-    if 2 * reader.incomplete > reader.seen:
-        raise UserError(
-            f"{reader.incomplete} of {reader.seen} events of GPUs have no name or no length", where=str(path)
-        )
+    without_end = reader.without_end()
+    incomplete, seen = reader.incomplete + without_end, reader.seen + without_end
+    if 2 * incomplete > seen:
+        raise UserError(f"{incomplete} of {seen} events of GPUs have no name or no length", where=str(path))
     stated, listed = source.properties.get("distributedInfo"), source.properties.get("deviceProperties")
     stated = stated if isinstance(stated, dict) else {}
     gpus = {gpu.get("id"): gpu.get("name") for gpu in _documents(listed)}
     rank = _whole(stated.get("rank"))
     own = _own_devices(reader.devices, alone=rank >= 0)
     calls = reader.calls.events() if reader.host_events else None
+    if calls is not None and reader.several_ranks(calls):
+        calls, reader.messages, reader.operator_messages, reader.shapes = None, {}, {}, {}
     ranges = reader.ranges.events()
     for device, columns in sorted(own.items()):
         device_events = columns.events()
@@ -238,8 +270,8 @@ def is_needed(category: str, name: str) -> bool:
 
 
 def plain(category: str) -> str:
-    """The first of the categories that are listed, in small letters: exporters differ in both."""
-    return category.split(",", 1)[0].strip().lower()
+    """The first of the categories that are listed, in small letters with underscores: exporters differ in these."""
+    return re.sub(r"[\s-]+", "_", category.split(",", 1)[0].strip().lower())
 
 
 def kind_of(category: str) -> Kind | None:
@@ -270,6 +302,13 @@ def _whole(value: Any) -> int:
         return int(value)
     except (TypeError, ValueError):
         return -1
+
+
+def _device(stated: Any, process: Any) -> int:
+    """Number of a GPU: as stated, else that of the process that stands for it, which may be a text like "GPU 1"."""
+    number = _whole(process if stated is None else stated)
+    digits = re.search(r"\d+", process) if number < 0 and isinstance(process, str) else None
+    return int(digits[0]) if digits else number
 
 
 def _groups(stated: Any) -> Iterator[Group]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchrun.errors import UserError
 from benchrun.parse.inputs import chunks
-from benchrun.trace.events import Columns, Events, Kind, Numbers, RankTrace, events_of
+from benchrun.trace.events import TOUCHED, Columns, Events, Kind, Numbers, RankTrace, events_of
 
 Table = NDArray[np.int64]
 ROWS = 50_000
@@ -25,6 +25,7 @@ ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 PEER_COPY, DEVICE_COPY = 10, 8
 RANGES = (59, 60, 70, 71, 35, 37)
 """Types of NVTX events that have a start and an end (ENUM_NSYS_EVENT_TYPE of an export)."""
+NAMELESS = "[unknown]"
 PROCESS_BITS = ~0xFFFFFF
 """The part of a globalTid that is the globalPid."""
 WAITS = re.compile(
@@ -86,14 +87,14 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
         calls, processes_of_calls = _calls(export, strings, names)
         ranges, processes_of_ranges = _ranges(export, strings, names)
         waits, processes_of_waits = _waits(export, strings, names)
-        if (device_table[:, -2] == int(Kind.KERNEL)).any() and not strings:
-            raise sqlite3.DatabaseError("kernels have no names: table StringIds is missing or empty")
+        kernels = device_table[device_table[:, -2] == int(Kind.KERNEL)]
+        if 2 * np.count_nonzero(kernels[:, 4] == names.get(NAMELESS, -1)) > len(kernels):
+            raise sqlite3.DatabaseError("most kernels have no name in table StringIds")
         host = next((str(row[0]) for row in export.texts(_HOST, "TARGET_INFO_SYSTEM_ENV")), None)
         gpus = {row[0]: str(row[1]) for query, table in _GPUS for row in export.texts(query, table)}
     # Without the call of each kernel the cause of idle time is unknown.
-    links = device_table[device_table[:, -2] == int(Kind.KERNEL), 6]
-    linked = not len(links) or bool((links >= 0).any())
-    for device, process in sorted({(int(row[0]), int(row[1])) for row in np.unique(device_table[:, :2], axis=0)}):
+    linked = not len(kernels) or bool((kernels[:, 6] >= 0).any())
+    for device, process in _users(device_table):
         mine = device_table[(device_table[:, 0] == device) & (device_table[:, 1] == process)]
         yield RankTrace(
             file=str(path),
@@ -108,6 +109,20 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             host=host,
             gpu=gpus.get(device),
         )
+
+
+def _users(device_table: Table) -> list[tuple[int, int]]:
+    """Each GPU with each process that uses it, sorted.
+
+    A process that did not choose its GPU makes a context and a few fills on the first one, which is that of another.
+    """
+    pairs, counts = np.unique(device_table[:, :2], axis=0, return_counts=True)
+    devices, processes = pairs.T
+    return [
+        (int(device), int(process))
+        for (device, process), count in zip(pairs.tolist(), counts.tolist(), strict=True)
+        if count > TOUCHED * counts[processes == process].max() or count == counts[devices == device].max()
+    ]
 
 
 def _of_process(processes: Table, process: int) -> NDArray[np.bool_]:
@@ -127,7 +142,8 @@ _GPUS = (
 def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> Table:
     """Rows of device, process, and the columns of `Columns`, of all kinds of device events."""
     place = ("deviceId", "globalPid", "start", "end")
-    kernels = export.read(f"{ACTIVITY}KERNEL", *place, "demangledName shortName", "streamId", "correlationId")
+    texts = ("demangledName", "shortName", "mangledName")
+    kernels = export.read(f"{ACTIVITY}KERNEL", *place, texts[0], "streamId", "correlationId", *texts[1:])
     copies = export.read(
         f"{ACTIVITY}MEMCPY", *place, "copyKind", "streamId", "correlationId", "srcDeviceId", "dstDeviceId"
     )
@@ -137,11 +153,18 @@ def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> T
     peers = (copies[:, 4] == PEER_COPY) | ((copies[:, 4] == DEVICE_COPY) & between)
     if 2 * np.count_nonzero(kernels[:, 3] < kernels[:, 2]) > len(kernels):
         raise sqlite3.DatabaseError("most kernels end before they start")
-    kernels[:, 4] = _numbers(kernels[:, 4], strings, names)
+    kernels[:, 4] = _numbers(_names_of(kernels[:, [4, 7, 8]], strings), strings, names)
     for table, text in ((copies, "Memcpy"), (sets, "Memset"), (graphs, "CUDA graph, traced as a whole")):
         table[:, 4] = names[text]
     kinds = ((kernels, Kind.KERNEL), (copies[~peers], Kind.COPY), (copies[peers], Kind.PEER_COPY), (sets, Kind.SET))
     return _placed(np.concatenate([_with_kind(table[:, :7], kind) for table, kind in (*kinds, (graphs, Kind.GRAPH))]))
+
+
+def _names_of(identifiers: Table, strings: dict[int, str]) -> NDArray[np.int64]:
+    """Of the identifiers in each row the first that is one of a string."""
+    named = np.isin(identifiers, list(strings))
+    chosen: NDArray[np.int64] = identifiers[np.arange(len(named)), named.argmax(axis=1)]
+    return chosen
 
 
 def _placed(table: Table) -> Table:
@@ -164,7 +187,7 @@ def _with_kind(table: Table, kind: Kind) -> Table:
 def _numbers(values: NDArray[np.int64], strings: dict[int, str], names: Numbers) -> NDArray[np.int64]:
     """Numbers in ``names`` for identifiers of strings."""
     unique, inverse = np.unique(values, return_inverse=True)
-    numbers = [names[strings.get(int(value), "[unknown]")] for value in unique]
+    numbers = [names[strings.get(int(value), NAMELESS)] for value in unique]
     return np.array(numbers, np.int64)[inverse] if len(unique) else values
 
 

@@ -47,7 +47,7 @@ def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
 
 
 def _device_time(trace: RankTrace, ranges: Events, call: Times) -> int | None:
-    if trace.calls is None or not len(trace.calls):
+    if trace.calls is None or not (call >= 0).any():
         return None
     launched, thread = trace.calls.times.start[np.maximum(call, 0)], trace.calls.place[np.maximum(call, 0)]
     mine = np.zeros(len(launched), bool)

@@ -57,11 +57,16 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        inside = sorted(file for file in path.rglob("*") if file.is_file() and _is_trace(file))
+        inside = sorted((file for file in path.rglob("*") if file.is_file() and _is_trace(file)), key=_numbered)
         if not inside:
             raise UserError("no trace in this directory", where=str(path), hint=HINT)
         files += inside
     return list(dict.fromkeys(files))
+
+
+def _numbered(file: Path) -> list[str | int]:
+    """A key by which rank 10 comes after rank 9: the texts and numbers of the path in turn."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(file))]
 
 
 def _is_trace(file: Path) -> bool:

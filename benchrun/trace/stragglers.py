@@ -29,7 +29,9 @@ def stragglers(listed: Sequence[Collective], window_ns: int, exposed_ns: Mapping
     """
     behind: dict[int, int] = {}
     groups = [each for each in listed if each.name not in POINT_TO_POINT and len(each.waiting) > 1]
-    neighbours = [set(each.ranks) for each in listed if each.name in POINT_TO_POINT and each.group != "cp"]
+    messages = [each for each in listed if each.name in POINT_TO_POINT and each.group != "cp"]
+    # A group of all ranks does not say who sends to whom.
+    neighbours = [set(each.ranks if each.group == "world" else each.members) for each in messages]
     for ranks in dict.fromkeys(each.ranks for each in groups):
         if any(len(pair.intersection(ranks)) > 1 for pair in neighbours):
             continue

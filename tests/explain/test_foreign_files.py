@@ -115,6 +115,40 @@ def test_no_kept_profile_is_left_out(path: Path) -> None:
     assert not found.notes
 
 
+@pytest.mark.parametrize(
+    ("file", "other", "why"),
+    [
+        (CEILINGS, "grok1-314b-82a07837-20261121T185519Z-af6c", "it is of H200"),
+        (CEILINGS, "grok1-314b-dde72990-20261121T212504Z-0d8b", "its products have"),
+        (RANKS, "llama3.1-8b-86062d5a-20261123T032820Z-3445", "it has 2 ranks"),
+        (HOST, "llama3.1-8b-86062d5a-20261123T032820Z-3445", "it has 2 ranks"),
+    ],
+)
+def test_a_document_of_another_run_is_left_out_and_named(run: Path, file: str, other: str, why: str) -> None:
+    shutil.copy(paths.MEASURED / other / file, run / file)
+    foreign = document("explain", run)
+    (line,) = notes(foreign, f"{file} is left out")
+    assert why in line
+    (run / file).unlink()
+    assert foreign["waterfall"] == document("explain", run)["waterfall"]
+
+
+def test_ranks_that_compute_longer_than_a_step_are_of_another_run(run: Path) -> None:
+    ranks = json.loads((run / RANKS).read_text())
+    for each in ranks["ranks"]:
+        each["compute_time_s"] = [10 * seconds for seconds in each["compute_time_s"]]
+    change(run / RANKS, **ranks)
+    assert notes(document("explain", run), f"{RANKS} is left out: a rank computes")
+
+
+@pytest.mark.parametrize(("file", "field"), [(RANKS, "compute_time_s"), (HOST, "garbage_s")])
+def test_a_time_that_is_not_finite_is_damage(run: Path, file: str, field: str) -> None:
+    found = json.loads((run / file).read_text())
+    found["ranks"][0][field][5] = float("inf")
+    change(run / file, **found)
+    assert notes(document("explain", run), f"{file} is damaged and left out")
+
+
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"schema_version": 1, "ranks": ['])
 @pytest.mark.parametrize("name", [BREAKDOWN, CEILINGS, HOST, RANKS, FINGERPRINT])
 def test_a_damaged_file_is_left_out_and_named(run: Path, name: str, text: str) -> None:

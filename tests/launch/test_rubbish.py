@@ -234,6 +234,20 @@ def test_an_event_after_half_a_line_is_not_lost(make: Callable[..., Any]) -> Non
     assert run.job_id == "7"
 
 
+def test_a_disk_that_is_full_when_the_worker_is_copied_is_named_once(
+    slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(source: Path, target: Path, **_: Any) -> None:
+        raise shutil.Error([(str(source), str(target / str(number)), "No space left") for number in range(200)])
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    code, _, err = benchrun(capsys, "launch", *POINT)
+    assert code == 2
+    assert err.count("No space left") == 1
+    assert not find_runs(tmp_path / "runs")
+
+
 def test_an_event_that_a_full_disk_takes_half_of_is_an_error(
     make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,16 @@ def expanded(folder: Path, request: dict[str, Any] | None = None, **study: Any) 
     return expand(Request(str(path), **request or {}))
 
 
+def test_what_all_points_share_is_computed_once(tmp_path: Path) -> None:
+    """A study may have thousands of points."""
+    study = expanded(tmp_path, matrix={"mbs": [1, 2], "gbs": [8, 16]}, baseline={"mbs": 2})
+    planned = plan(study)
+    assert study.columns is study.columns == ("mbs", "gbs")
+    assert planned.slots is planned.slots
+    assert [study.points.index(study.baseline(point) or point) for point in study.points] == [2, 3, 2, 3]
+    assert [planned.number(each.key) for each in planned.points] == [1, 2, 3, 4]
+
+
 VALUES = st.lists(st.integers(1, 30), min_size=1, max_size=4, unique=True)
 
 

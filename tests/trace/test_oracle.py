@@ -1,6 +1,7 @@
 """Fingerprints of real traces, by an independent script and by HolisticTraceAnalysis."""
 
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,19 @@ def test_groups_of_a_pipeline_with_tensor_parallelism_are_those_of_the_layout() 
     assert {("reduce_scatter", "tp", (0, 1)), ("reduce_scatter", "tp", (2, 3))} <= groups
     assert {("send_recv", "pp", (0, 2)), ("send_recv", "pp", (1, 3))} <= groups
     assert result.stragglers == []  # a stage that waits for the other one is no slow rank
+
+
+def test_groups_that_the_traces_do_not_state_are_those_that_end_together(tmp_path: Path) -> None:
+    for file in (TRACES / "h200_llama_tp2_pp2_bf16").iterdir():
+        document = json.loads(lzma.decompress(file.read_bytes()))
+        del document["distributedInfo"]
+        (tmp_path / file.name.removesuffix(".xz")).write_text(json.dumps(document))
+    stated = app.fingerprint_of([TRACES / "h200_llama_tp2_pp2_bf16"])[0].collectives
+    found = app.fingerprint_of([tmp_path])[0].collectives
+    for name in ("all_gather", "reduce_scatter"):
+        expected = {tuple(each.ranks): each.transfer_s for each in stated if each.name == name}
+        assert {tuple(each.ranks): each.transfer_s for each in found if each.name == name} == expected
+    assert {each.transfer_s for each in found if each.name == "send_recv"} == {None}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
