@@ -12,7 +12,7 @@ from benchrun.errors import UserError, closest
 from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
 from benchrun.predict import software
-from benchrun.predict.work import HEAD_WIDTH
+from benchrun.predict.counting import HEAD_WIDTH
 from benchrun.predict.workload import Architecture, Number, Recomputed, Workload, architectures
 from benchrun.recipe.files import names, recipe_document
 from benchrun.vocabulary import Task
@@ -47,43 +47,17 @@ def workload(row: Row) -> Workload:
     """What a row describes. UserError where a column that is needed is empty or not understood."""
     if "hidden" in row and "gpu" not in row:
         row = {**row, **SINGLE_NODE}
-
-    def whole(column: str, default: float | None = None) -> float:
-        text = (row.get(column) or "").strip()
-        if not text or text.upper() in ABSENT:
-            if default is None:
-                raise UserError(f"{column} is empty")
-            return default
-        try:
-            number = float(text)
-        except ValueError:
-            raise UserError(f"{column} is '{text}', not a number") from None
-        if not 0 < number < LARGEST or (column in COUNTS and number != int(number)):
-            raise UserError(
-                f"{column} is {text[:40]}, which is no {'whole ' if column in COUNTS else ''}number above 0"
-            )
-        return number
-
     notes, task = row.get("notes") or "", row.get("task") or "pretrain"
     if OTHER_WORK.search(task):
         raise UserError(f"task is {task[:40]}: only a training step can be predicted")
-    layers = int(whole("layers", 0))
+    layers = int(_positive(row, "layers", 0))
     gpu = _gpu(row.get("gpu") or "", notes)
-    num_gpus, seq_length = int(whole("num_gpus")), int(whole("seq_len"))
-    tp, pp, cp = (int(whole(column, 1)) for column in ("tp", "pp", "cp"))
-    if num_gpus % (tp * pp * cp):
-        raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
-    ranks = num_gpus // (tp * pp * cp)
+    num_gpus, seq_length = int(_positive(row, "num_gpus")), int(_positive(row, "seq_len"))
     stack = _stack(row, task)
-    fsdp = int(whole("fsdp_shard", num_gpus if stack in software.FULLY_SHARDED else 1))
-    moe_ep = int(whole("ep", 1))
-    gbs = whole("gbs")
-    mbs = whole("mbs", 0) or _likely_mbs(gbs, ranks, stack)
-    layout = Layout(
-        tp=tp, pp=pp, cp=cp, vp=int(whole("vp", 1)), ep=moe_ep, etp=1, sequence_parallel=tp > 1, fsdp=max(1, fsdp)
-    )
-    if stack == software.MEGATRON_2022 and "sp" not in (row.get("recompute") or ""):
-        layout = layout.model_copy(update={"sequence_parallel": False})
+    layout = _layout(row, num_gpus, stack)
+    ranks = num_gpus // (layout.tp * layout.pp * layout.cp)
+    gbs = _positive(row, "gbs")
+    mbs = _positive(row, "mbs", 0) or _likely_mbs(gbs, ranks, stack)
     return Workload(
         model=_architecture(row, layers),
         gpu=gpu,
@@ -181,6 +155,34 @@ def observed(row: Row) -> float | None:
         tokens = float(row["gbs"] or 0) * float(row["seq_len"] or 0) / float(row["num_gpus"] or 1)
         return tokens / float(row["tokens_per_s_per_gpu"] or 1)
     return None
+
+
+def _positive(row: Row, column: str, default: float | None = None) -> float:
+    """The number above 0 in a column, or ``default`` where the row states none."""
+    text = (row.get(column) or "").strip()
+    if not text or text.upper() in ABSENT:
+        if default is None:
+            raise UserError(f"{column} is empty")
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        raise UserError(f"{column} is '{text}', not a number") from None
+    if not 0 < number < LARGEST or (column in COUNTS and number != int(number)):
+        raise UserError(f"{column} is {text[:40]}, which is no {'whole ' if column in COUNTS else ''}number above 0")
+    return number
+
+
+def _layout(row: Row, num_gpus: int, stack: str) -> Layout:
+    """How the model is spread over the GPUs; a size that the row does not state is 1, but for FSDP's share."""
+    tp, pp, cp = (int(_positive(row, column, 1)) for column in ("tp", "pp", "cp"))
+    if num_gpus % (tp * pp * cp):
+        raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
+    fsdp = int(_positive(row, "fsdp_shard", num_gpus if stack in software.FULLY_SHARDED else 1))
+    ep, vp = int(_positive(row, "ep", 1)), int(_positive(row, "vp", 1))
+    # Rows of 2022 state sequence parallelism in the column of recomputation.
+    split = tp > 1 and (stack != software.MEGATRON_2022 or "sp" in (row.get("recompute") or ""))
+    return Layout(tp=tp, pp=pp, cp=cp, vp=vp, ep=ep, sequence_parallel=split, fsdp=max(1, fsdp))
 
 
 def _gpu(name: str, notes: str) -> hardware.Gpu:
