@@ -99,6 +99,7 @@ from benchrun.metrics.setting import Setting as Setting
 from benchrun.parse import Log as Log
 from benchrun.parse import Rows as Rows
 from benchrun.parse import Step as Step
+from benchrun.predict.prediction import Calibration as Calibration
 from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render

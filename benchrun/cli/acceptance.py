@@ -7,7 +7,7 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.complete import cluster_names, plan_names
-from benchrun.cli.options import json_option, print_json, say
+from benchrun.cli.options import interrupted, json_option, print_json, say
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def plan(
         try:
             app.run_study(planned.study, concurrency, retries, tell=say)
         except KeyboardInterrupt:
-            say("\nThe jobs run on. The same command goes on with the plan; benchrun status shows the jobs")
-            return Exit.INTERRUPTED
+            return interrupted("plan")
     appraisal = app.appraise(planned, app.runs_of(planned))
     if not report:
         app.store_appraisal(appraisal)
