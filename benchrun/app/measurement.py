@@ -11,12 +11,12 @@ from typing import Any
 
 from benchrun import hardware
 from benchrun.app.kept_traces import kept_traces
-from benchrun.app.traces import shares, store_fingerprint, without_names
+from benchrun.app.traces import nameless_fingerprint, store_fingerprint, without_names
 from benchrun.comparison.references import load_references
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError, reading, writing
 from benchrun.frameworks.logs import parse_log, parse_logs
-from benchrun.launch.endings import recorded
+from benchrun.launch.endings import recorded_name
 from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import bound
@@ -115,9 +115,8 @@ def result_of(run: RunDir) -> RunResult:
     """Measurement, recorded verdict and recorded ending of one run; it is measured anew from its log."""
     verdict = run.document(artifacts.VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
-    end = recorded(run)
     metrics = measurement.metrics if measurement else None
-    return RunResult(run.run_id, run.spec, metrics, verdict, end.ending.value if end else None)
+    return RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run))
 
 
 def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
@@ -144,10 +143,10 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             (path / file).write_bytes(content)
         again = measure_run(redacted, verdict.warmup)
-        if (again and without_hosts(again.metrics)) != (measurement and without_hosts(measurement.metrics)):
+        if not same_numbers(again, measurement):
             raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
         stored = redacted.document(artifacts.FINGERPRINT, Fingerprint)
-        if stored and shares(redacted) != without_names(stored):
+        if stored and nameless_fingerprint(redacted) != without_names(stored):
             raise UserError(f"{run.run_id} is not kept: its small traces give another fingerprint")
         if again:
             (path / artifacts.STEPS).write_text(steps_text(again.log))
@@ -157,9 +156,11 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
     return redacted
 
 
-def without_hosts(metrics: Metrics) -> dict[str, Any]:
-    """Every number; a kept run has other names of its hosts."""
-    return metrics.model_dump(exclude={"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}})
+def same_numbers(one: RunMeasurement | None, other: RunMeasurement | None) -> bool:
+    """Whether a run and its redacted copy, whose hosts have other names, give the same metrics, or both none."""
+    hosts: Any = {"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}}
+    a, b = (each and each.metrics.model_dump(exclude=hosts) for each in (one, other))
+    return a == b
 
 
 def setting(

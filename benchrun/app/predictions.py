@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from benchrun.comparison.checks import broken
 from benchrun.errors import UserError
-from benchrun.launch.endings import recorded
+from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import open_run
 from benchrun.memory import ESTIMATE_ERROR, estimate, warning
 from benchrun.metrics.model import Metrics
@@ -84,8 +84,8 @@ def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
     """A calibration from runs, by name or path, and what it changed. UserError for a run without a step time."""
     opened = [open_run(name) for name in names]
     for run in opened:
-        metrics, end = run.document(artifacts.METRICS, Metrics), recorded(run)
-        if reason := broken([metrics] if metrics else [], end.ending.value if end else None):
+        metrics = run.document(artifacts.METRICS, Metrics)
+        if reason := broken([metrics] if metrics else [], recorded_name(run)):
             raise UserError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
     return site.calibrated([runs.read(run.path, SITE) for run in opened])
 

@@ -13,7 +13,7 @@ from benchrun.app.measurement import measure_run, read_logs, rows_of, setting, s
 from benchrun.comparison.verdict import Verdict
 from benchrun.errors import BenchrunError, UserError, reading
 from benchrun.explain.model import Difference
-from benchrun.launch.endings import recorded
+from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import RunDir, find_runs, is_folder, open_run
 from benchrun.metrics.model import Measurement
 from benchrun.metrics.setting import Setting, setting_of
@@ -198,11 +198,11 @@ def _is_run(path: Path) -> bool:
 
 
 def _of_run(run: RunDir, warmup: int | None) -> Run:
-    verdict, end = run.document(VERDICT, Verdict), recorded(run)
+    verdict = run.document(VERDICT, Verdict)
     measured = measure_run(run, warmup if warmup is not None else verdict.warmup if verdict else None)
     numbers, log = (measured.metrics, measured.log) if measured else (None, None)
-    ending = end.ending.value if end else None
-    return Run(run.run_id, run.spec, run.spec.recipe, log, setting_of(run.spec), numbers, verdict, ending, run)
+    given, ending = setting_of(run.spec), recorded_name(run)
+    return Run(run.run_id, run.spec, run.spec.recipe, log, given, numbers, verdict, ending, run)
 
 
 def _of_log(log: Log, recipe: str | None, given: Setting, warmup: int | None, files: list[Path]) -> Run:

@@ -155,7 +155,7 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
 
 
 def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference]:
-    """The entries that agree with ``ours`` on every condition that must agree; an unstated one does not agree.
+    """The entries that agree with ``own`` on every condition that must agree; an unstated one does not agree.
 
     A loss belongs to its own recipe alone: data and seeds are the recipe's.
     """

@@ -53,6 +53,12 @@ def recorded(run: RunDir) -> End | None:
     return None if end is None or end.ending is Ending.LOST else end
 
 
+def recorded_name(run: RunDir) -> str | None:
+    """The name of the ending that `recorded` returns, e.g. ``completed``; None without one."""
+    end = recorded(run)
+    return end.ending.value if end else None
+
+
 def classify(
     job: Job,
     done: Done | None,

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from benchrun.metrics.changes import SHORTEST
 from benchrun.report.history import Change, History, Series
-from benchrun.report.table import Table, as_csv, markdown, plain
+from benchrun.report.table import Table, as_csv, capitals, markdown, plain
 
 COLUMNS = ("node", "driver", "image", "version", "options")
 """Facts that have a column in CSV."""
@@ -18,7 +18,7 @@ def history_page(history: History, form: str) -> str:
         return as_csv(runs_table(history))
     if not history.series:
         return "no runs\n"
-    heading, written = ("## ", markdown) if form == "markdown" else ("", _upper)
+    heading, written = ("## ", markdown) if form == "markdown" else ("", lambda table: plain(capitals(table)))
     changed = [series for series in history.series if series.changes]
     parts = [written(points_table(history)), *(_section(series, heading, written) for series in changed)]
     short = sum(len(series.runs) < SHORTEST for series in history.series)
@@ -82,10 +82,6 @@ def runs_table(history: History) -> Table:
             )
     measured = ("run_id", "launched", "step_time_s", "tokens_per_s_per_gpu", "verdict")
     return Table((*CONDITIONS, *measured, *COLUMNS, "period", "change_percent", "chance", "changed"), rows)
-
-
-def _upper(table: Table) -> str:
-    return plain(Table([str(title).upper() for title in table.titles], table.rows, missing="-"))
 
 
 def _day(time: datetime) -> str:

@@ -7,7 +7,7 @@ from benchrun.report.html import page
 from benchrun.report.junit import junit
 from benchrun.report.model import ReportModel
 from benchrun.report.runs import runs_page
-from benchrun.report.table import Table, as_csv, fitted, markdown
+from benchrun.report.table import Table, as_csv, capitals, fitted, markdown
 from benchrun.report.terminal import run_page
 
 
@@ -31,7 +31,7 @@ def written(report: ReportModel, form: str, by: str = "point", *, one: bool = Fa
     if form == "markdown":
         return runs_page(report.results)
     ratios = "".join(f"\n{sentence}\n" for sentence in report.ratios)
-    return fitted(_upper(report.readable), width) + ratios if report.results else "no runs\n"
+    return fitted(capitals(report.readable), width) + ratios if report.results else "no runs\n"
 
 
 def _scaling(curves: Sequence[CurveView], form: str) -> str:
@@ -44,7 +44,3 @@ def _scaling(curves: Sequence[CurveView], form: str) -> str:
     titles = dict.fromkeys(title for _, table in tables for title in table.titles)
     rows = [[view.title, view.kind, *map(row.get, titles)] for view, table in tables for row in table.records()]
     return as_csv(Table(("curve", "scaling", *titles), rows))
-
-
-def _upper(table: Table) -> Table:
-    return Table([str(title).upper() for title in table.titles], table.rows, missing="-")

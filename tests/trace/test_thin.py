@@ -10,7 +10,7 @@ import pytest
 from benchrun import app, paths
 from benchrun.app.kept_traces import published
 from benchrun.app.measurement import keep
-from benchrun.app.traces import fingerprint_of_steps, shares
+from benchrun.app.traces import fingerprint_of_steps, nameless_fingerprint
 from benchrun.errors import UserError
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import FINGERPRINT, PROFILE
@@ -94,7 +94,7 @@ def test_keeping_a_profiled_run_keeps_small_traces_of_all_ranks(tmp_path: Path) 
     kept = keep(RunDir(run), tmp_path / "kept")
     files = sorted((kept.path / PROFILE).iterdir())
     assert [file.name for file in files] == [f"rank{rank}.json.xz" for rank in range(4)]
-    assert shares(kept) == shares(RunDir(run))
+    assert nameless_fingerprint(kept) == nameless_fingerprint(RunDir(run))
     assert (kept.path / FINGERPRINT).exists()
     assert len(fingerprint_of_steps([kept.path / PROFILE]).ranks) == 4
 
