@@ -33,7 +33,7 @@ from benchrun.spec import artifacts
 from benchrun.trace.model import Fingerprint
 
 NOTHING = Setting()
-"""The setting of a log whose caller knows nothing about it."""
+"""The setting of a log about which its caller states nothing."""
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,8 @@ def setting(
     """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
 
     ``num_layers`` is that of a proxy of the recipe's model; ``takes_peak``: the caller has an option for the peak of a
-    GPU that is not listed. UserError for an unknown recipe, and for a GPU that stands
-    neither in the hardware table nor in a published number and whose peak is not stated, and for a size that is not
-    above zero.
+    GPU that is not listed. UserError for an unknown recipe, for a GPU without a stated peak that stands neither in the
+    hardware table nor in a published number, and for a size that is not above zero.
     """
     for name in ("num_gpus", "seq_length", "gbs", "peak"):
         value = getattr(given, name)
@@ -189,6 +188,7 @@ def setting(
 
 
 def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
+    """The name of a GPU as the hardware table or a published number spells it; others only if ``unlisted``."""
     listed = (*hardware.names(), "CPU")
     for names in (listed, {entry.key.gpu for entry in load_references()}):
         if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:

@@ -109,6 +109,7 @@ def derived(root: Path, manifest: pack.Manifest, plan: Planned) -> Derived:
 
 
 def _json(model: Any) -> str:
+    """The text of the file that holds ``model``."""
     return json.dumps(model.model_dump(mode="json"), indent=2) + "\n"
 
 

@@ -96,12 +96,14 @@ def predicted_table(path: Path, out: TextIO, say: Callable[[str], Any]) -> int:
 
 
 def _training(spec: RunSpec) -> TrainingSpec:
+    """``spec`` as a training. UserError for another workload."""
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{spec.recipe} is no training: only a training step can be predicted")
     return spec
 
 
 def _load(spec: RunSpec, calibration: Calibration | None) -> Workload:
+    """The workload of a run; with a calibration it is akin to the site's own runs."""
     load = runs.workload(_training(spec))
     return load if calibration is None else replace(load, source=SITE)
 
@@ -113,6 +115,7 @@ def _spec_of(spec: TrainingSpec, load: Workload) -> TrainingSpec:
 
 
 def _warnings(spec: RunSpec) -> tuple[str, ...]:
+    """Why the run may not fit into memory, or its prediction be less certain than the interval shows."""
     training = _training(spec)
     texts = [text for text in (warning(training),) if text]
     load = runs.workload(training)

@@ -97,13 +97,14 @@ def _planned_page(planned: "Planned") -> str:
 
 
 def _packed(planned: "Planned", target: Path | None, with_site: bool) -> dict[str, Any]:
-    """Write the pack; its path and digest."""
+    """Write the pack; returns its path and digest as JSON has them."""
     written = app.write_pack(planned, target, packs=paths.packs_dir(), redacted=not with_site)
     say(f"evidence: {written.path}, sha256 of its manifest {written.digest}")
     return {"path": str(written.path), "digest": written.digest}
 
 
 def _show(planned: "Planned", appraisal: "Appraisal", written: dict[str, Any] | None, as_json: bool) -> int:
+    """Print the verdict on every criterion; returns the exit code."""
     acceptance = appraisal.acceptance
     if as_json:
         study = app.study_result(planned.study).model_dump(mode="json")

@@ -130,7 +130,7 @@ def _write_steps(rows: "Rows", form: str, target: str) -> None:
 
 
 def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
-    """Print the steps of one growing log until it is complete, its job was ended, or the user interrupts."""
+    """Print the steps of one growing log until it is complete, its job has ended, or the user interrupts; the log."""
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-" or logs[0].suffix in (".gz", ".xz", ".zst"):
         raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
     if not logs[0].exists():

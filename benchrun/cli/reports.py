@@ -123,10 +123,10 @@ def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: boo
     """The report in the format ``form``, as wide as the terminal where it goes there."""
     if form == "json":
         return json_text(_curves(model) if rows == "scaling" else model.rows(rows).records())
-    from benchrun.report.written import written
+    from benchrun.report.formats import formatted
 
     width = None if to_file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
-    return written(model, form, rows, one=one, width=width)
+    return formatted(model, form, rows, one=one, width=width)
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -43,7 +43,7 @@ SILENT_S = 600
 
 
 def symptoms(end: EndingRecord) -> list[str]:
-    """The lines of its evidence that are of the log, the first one first: what went wrong, beside how the job ended."""
+    """The lines of the evidence that are from the log, in order: what went wrong, without how the job ended."""
     return [line for line in end.evidence if not _STATED.fullmatch(line)]
 
 

@@ -197,7 +197,7 @@ class TolerantRun(RunDir):
     """Name of each file that was left out -> why."""
 
     def document(self, name: str, model: type[M]) -> M | None:
-        """As of any run; None where it is damaged, too."""
+        """As of any run, but None where it is damaged."""
         try:
             document = super().document(name, model)
         except UserError as error:

@@ -25,6 +25,8 @@ NUMBERS: dict[str, Number] = {
 }  # fmt: skip
 ABSENT = ("NA", "N/A", "-")
 """What tables write where they state nothing."""
+RELEASE = re.compile(r"(?:@v|NeMo |ngc)(\d\d)\.(\d\d)")
+"""Year and month of the software in a source: @v25.04 or NeMo 25.09."""
 SIZE = re.compile(r"\d+(\.\d+)?[bt]")
 """The last word of many a model's name."""
 COUNTS = ("num_gpus", "seq_len", "tp", "pp", "cp", "vp", "ep", "fsdp_shard", "layers")
@@ -71,7 +73,7 @@ def workload(row: Row) -> Workload:
         recompute=_recompute(row.get("recompute") or ""),
         stack=stack,
         source=row.get("source_id") or "",
-        release=_release(row.get("source") or ""),
+        release=software.release_year(RELEASE.search(row.get("source") or "")),
         tp_overlap=stack in software.OVERLAPPING or "async" in notes.lower(),
         power_limit=500 / 700 if "500W" in notes else 1.0,
     )
@@ -261,9 +263,3 @@ def _recompute(text: str) -> Recomputed:
 def _likely_mbs(gbs: float, ranks: int, stack: str) -> float:
     """The micro-batch where a table does not state it: 1, and of GPT-3 in 2021 what its paper's throughput suggests."""
     return max(1.0, min(gbs / ranks, 2.0)) if stack == software.MEGATRON_2022 else 1.0
-
-
-def _release(source: str) -> float | None:
-    """Years, from the version in a source: v25.04 or NeMo 25.09."""
-    stated = re.search(r"(?:@v|NeMo |ngc)(\d\d)\.(\d\d)", source)
-    return 2000 + int(stated[1]) + (int(stated[2]) - 0.5) / 12 if stated else None

@@ -44,7 +44,7 @@ class CurveView:
         return breaks(points)
 
     def table(self) -> Table:
-        """One row a number of GPUs."""
+        """One row per number of GPUs."""
         titles = ["GPUs", "batch"]
         columns: list[list[Any]] = [[point.num_gpus for point in self.points], [int(each.gbs) for each in self.points]]
         if self.measured:

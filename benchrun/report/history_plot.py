@@ -61,7 +61,7 @@ def _narrow(table: Table) -> Table:
 
 
 def plot_history(history: History, path: Path) -> None:
-    """Write the picture, one panel a point, to ``path``, in the format that its name ends in.
+    """Write the picture, one panel per point, to ``path``, in the format that its name ends in.
 
     UserError where there is nothing to draw, or too much, or the file cannot be written.
     """

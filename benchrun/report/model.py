@@ -26,7 +26,7 @@ class ReportModel:
     """Everything that a report shows."""
 
     points: Table
-    """One row a point, its repeats together: every column, for programs."""
+    """One row per point, its repeats together: every column, for programs."""
     readable: Table
     """The same rows in few columns, for readers; a metric that no run has is left out."""
     frameworks: Table

@@ -1,4 +1,4 @@
-"""verl: one line a step, behind Ray's prefix, perhaps in colours.
+"""verl: one line per step, behind Ray's prefix, perhaps in colours.
 
     (TaskRunner pid=2664304) step:2 - critic/rewards/mean:0.252 - timing_s/gen:44.684 - ... - perf/throughput:1076.864
 

@@ -11,10 +11,10 @@ from benchrun.report.table import Table, as_csv, capitals, fitted, markdown
 from benchrun.report.terminal import run_page
 
 
-def written(report: ReportModel, form: str, by: str = "point", *, one: bool = False, width: int | None = None) -> str:
+def formatted(report: ReportModel, form: str, by: str = "point", *, one: bool = False, width: int | None = None) -> str:
     """``report`` as terminal, markdown, csv, html or junit; of ``one`` run the first two are a page of it.
 
-    ``by``: point, framework or scaling. JUnit has a case a run, whatever the rows are. ``width``: of the terminal.
+    ``by``: point, framework or scaling. JUnit has a case per run, whatever the rows are. ``width``: of the terminal.
     """
     if form == "html":
         return page(report, by=by)
@@ -35,7 +35,7 @@ def written(report: ReportModel, form: str, by: str = "point", *, one: bool = Fa
 
 
 def _scaling(curves: Sequence[CurveView], form: str) -> str:
-    """Every curve; as CSV one row a point of one."""
+    """Every curve; as CSV one row per point of a curve."""
     if form == "terminal":
         return "\n".join(view.text() for view in curves)
     if form == "markdown":
