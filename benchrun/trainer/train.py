@@ -108,12 +108,7 @@ def _one_or_all(items: list[Any]) -> Any:
 
 
 def _loop(
-    spec: TrainingSpec,
-    model: list[Any],
-    optimizer: Any,
-    scheduler: Any,
-    gradients: Callable[[], Any],
-    host: HostClock,
+    spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, gradients: Callable[[], Any], host: HostClock
 ) -> None:
     """Make the steps of the run: first the measured ones, then those that a profiler records."""
     printer = torch.distributed.get_rank() == torch.distributed.get_world_size() - 1
