@@ -6,7 +6,7 @@ From Python (docs/how-to/python.md):
 
     run = benchrun.load("slurm-1234.out", recipe="llama3.1-8b")  # a run, its id, or a log
     run.metrics["tokens_per_s_per_gpu"], run.steps  # numbers; a pandas frame of the steps
-    benchrun.frame("results/runs", "old.log")  # a pandas frame, one row a run
+    benchrun.frame("results/runs", "old.log")  # a pandas frame, one row per run
     benchrun.compare(run).verdict  # against a published number
     benchrun.diff("A", "B").ratio  # two runs or logs
 """

@@ -36,8 +36,6 @@ from benchrun.app.nodes import fleet_of as fleet_of
 from benchrun.app.nodes import nodes_check as nodes_check
 from benchrun.app.nodes import store_fleet as store_fleet
 from benchrun.app.nodes import without_nodes as without_nodes
-from benchrun.app.overview import list_layouts as list_layouts
-from benchrun.app.overview import list_recipes as list_recipes
 from benchrun.app.packs import Pack as Pack
 from benchrun.app.packs import write_pack as write_pack
 from benchrun.app.points import describe as describe
@@ -55,6 +53,8 @@ from benchrun.app.predictions import expected_step as expected_step
 from benchrun.app.predictions import predicted as predicted
 from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
+from benchrun.app.recipe_listing import list_layouts as list_layouts
+from benchrun.app.recipe_listing import list_recipes as list_recipes
 from benchrun.app.reporting import past_run as past_run
 from benchrun.app.reporting import report_on as report_on
 from benchrun.app.reporting import run_data as run_data
@@ -99,6 +99,7 @@ from benchrun.metrics.setting import Setting as Setting
 from benchrun.parse import Log as Log
 from benchrun.parse import Rows as Rows
 from benchrun.parse import Step as Step
+from benchrun.predict.prediction import Calibration as Calibration
 from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render

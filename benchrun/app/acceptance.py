@@ -1,4 +1,4 @@
-"""Acceptance plans: read, appraised. The study room launches and resumes their runs."""
+"""Acceptance plans: reading them, and judging every criterion. `app.studies` launches and resumes their runs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from benchrun.app.measurement import RunMeasurement, measure_run, store_measurem
 from benchrun.comparison.checks import broken
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError
-from benchrun.launch.endings import Ending, recorded
+from benchrun.launch.endings import Ending, recorded, recorded_name
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import VERDICT
 from benchrun.study.acceptance import Planned, planned, read_plan
@@ -68,7 +68,7 @@ def appraise(plan: Planned, runs: Mapping[int, Sequence[RunDir]]) -> Appraisal:
     for number, point in enumerate(plan.study.points, 1):
         assert point.spec is not None
         own = list(runs.get(number, ()))
-        endings = {run: _ending(run) for run in own}
+        endings = {run: recorded_name(run) for run in own}
         valid = [run for run in own if run in measurements and not broken([measurements[run].metrics], endings[run])]
         verdict = _verdict(valid, own, measurements) if valid else None
         for run in own:
@@ -91,8 +91,3 @@ def _verdict(valid: Sequence[RunDir], own: Sequence[RunDir], measurements: Mappi
     """The verdict on the runs with numbers together."""
     chosen = [measurements[run] for run in valid]
     return verdict_together(valid[0].spec, chosen, Ending.COMPLETED.value, names=[run.run_id for run in own])
-
-
-def _ending(run: RunDir) -> str | None:
-    end = recorded(run)
-    return end.ending.value if end else None

@@ -10,7 +10,7 @@ from benchrun.comparison.measured import MeasuredRun, load_measured
 from benchrun.comparison.references import load_references
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError
-from benchrun.launch.endings import recorded
+from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import KEPT, RunDir, is_folder, open_run, runs_at
 from benchrun.spec.artifacts import ENV, SPEC, VERDICT
 from benchrun.spec.runspec import TrainingSpec
@@ -50,6 +50,7 @@ def baseline_run(name: str, run: RunDir) -> RunDir:
 
 
 def _trainings(name: str) -> list[RunDir]:
+    """The trainings among the runs that ``name`` stands for. UserError where it stands for none."""
     try:
         runs = runs_at(name)
     except UserError as error:
@@ -68,12 +69,11 @@ def _measured(runs: Iterable[RunDir]) -> list[MeasuredRun]:
 
 def _valid(run: RunDir) -> MeasuredRun | None:
     """What ``run`` measured, from its log; None for a failed, incomplete or broken one."""
-    verdict, end = run.document(VERDICT, Verdict), recorded(run)
+    verdict = run.document(VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     if measurement is None or not isinstance(run.spec, TrainingSpec):
         return None
-    ending = end.ending.value if end else None
-    numbers = RunResult(run.run_id, run.spec, measurement.metrics, verdict, ending).numbers
+    numbers = RunResult(run.run_id, run.spec, measurement.metrics, verdict, recorded_name(run)).numbers
     if numbers is None:
         return None
     return MeasuredRun(run.run_id, run.spec, numbers, run.read_json(ENV) or {}, None, run.path, measurement.log)

@@ -12,17 +12,17 @@ Rows = list[dict[str, Any]]
 
 
 def list_suites() -> Rows:
-    """One row a shipped suite."""
+    """One row per shipped suite."""
     return _files("suite", paths.SUITES)
 
 
 def list_studies() -> Rows:
-    """One row a shipped study."""
+    """One row per shipped study."""
     return _files("study", paths.STUDIES)
 
 
 def list_plans() -> Rows:
-    """One row a shipped acceptance plan."""
+    """One row per shipped acceptance plan."""
     return _files("plan", paths.PLANS)
 
 
@@ -53,7 +53,7 @@ def _distinct(runs: Rows, key: str) -> list[Any]:
 
 
 def list_clusters() -> Rows:
-    """One row a shipped cluster profile."""
+    """One row per shipped cluster profile."""
     rows = []
     for name in names(paths.CLUSTERS):
         site = cluster_document(name)
@@ -65,7 +65,7 @@ def list_clusters() -> Rows:
 
 
 def list_gpus() -> Rows:
-    """One row a GPU of the hardware table, with the number of recipes that have points for it."""
+    """One row per GPU of the hardware table, with the number of recipes that have points for it."""
     from benchrun import hardware
 
     recipes: dict[str, set[str]] = {}
@@ -84,7 +84,7 @@ def list_gpus() -> Rows:
 
 
 def list_frameworks() -> Rows:
-    """One row a framework: those that benchrun launches, then those whose logs it only reads."""
+    """One row per framework: those that benchrun launches, then those whose logs it only reads."""
     from benchrun.frameworks.logs import DIALECTS
     from benchrun.frameworks.registry import FRAMEWORKS
 

@@ -77,10 +77,10 @@ def has_ended(observation: Observation) -> bool:
 def status_of(observation: Observation) -> dict[str, Any]:
     """An observed run as ``status --json`` prints it. A final ending is recorded.
 
-    ``state`` is the ending of a run that ended, else the job's phase; ``final`` says whether the ending is certain,
-    ``slowest_rank`` is that of a run that was measured (metrics.json),
-    ``quiet_s`` how many seconds ago the log got its last line, ``note`` why the state is incomplete, ``age_s`` how long
-    ago the run was launched, ``step_time_s`` the measured median, or that of the last steps of a run not yet measured.
+    ``state`` is the ending of a run that ended, else the job's phase; ``final``: the ending is certain;
+    ``slowest_rank``: of a run that was measured (metrics.json); ``quiet_s``: seconds since the last line of the log;
+    ``note``: why the state is incomplete; ``age_s``: seconds since the launch; ``step_time_s``: the measured median, or
+    that of the last steps of a run that is not measured yet.
     """
     run, job = observation.run, observation.job
     end = record_end(observation) if observation.over else None

@@ -34,12 +34,12 @@ def kept_fingerprint(run: RunDir, public: PublicNames | None = None) -> dict[str
     document = run.read_json(FINGERPRINT)
     if document is None:
         return {}
-    text = json.dumps(published(cleaned(run, document), public or PublicNames()), indent=2)
+    text = json.dumps(with_public_names(cleaned(run, document), public or PublicNames()), indent=2)
     return {FINGERPRINT: f"{text}\n".encode()}
 
 
-def published(document: dict[str, Any], public: PublicNames) -> dict[str, Any]:
-    """A fingerprint with ``public`` names, and the ranks as names of its traces.
+def with_public_names(document: dict[str, Any], public: PublicNames) -> dict[str, Any]:
+    """A fingerprint with ``public`` names of ranges and kernels, and traces named by their rank.
 
     torch's handler for TensorBoard names a trace by its host.
     """

@@ -120,7 +120,7 @@ def saves(file: Path, before_line: int | None = None) -> bool:
 
 
 def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
-    """What is stated of the run. Fields that nobody stated are absent, but for what `_notes` says is assumed."""
+    """What is stated of the run. Fields that neither log nor caller states are absent, but for what `_notes` names."""
     facts, gpu = log.facts, hardware.gpu(context.gpu or "")
     num_gpus = context.num_gpus or ranks
     sizes = {name: size for name in DEGREES if (size := getattr(facts, name))}

@@ -11,12 +11,12 @@ from typing import Any
 
 from benchrun import hardware
 from benchrun.app.kept_traces import kept_traces
-from benchrun.app.traces import shares, store_fingerprint, without_names
+from benchrun.app.traces import nameless_fingerprint, store_fingerprint, without_names
 from benchrun.comparison.references import load_references
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError, reading, writing
 from benchrun.frameworks.logs import parse_log, parse_logs
-from benchrun.launch.endings import recorded
+from benchrun.launch.endings import recorded_name
 from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import bound
@@ -33,7 +33,7 @@ from benchrun.spec import artifacts
 from benchrun.trace.model import Fingerprint
 
 NOTHING = Setting()
-"""The setting of a log whose caller knows nothing about it."""
+"""The setting of a log about which its caller states nothing."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,8 @@ def result_of(run: RunDir) -> RunResult:
     """Measurement, recorded verdict and recorded ending of one run; it is measured anew from its log."""
     verdict = run.document(artifacts.VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
-    end = recorded(run)
     metrics = measurement.metrics if measurement else None
-    return RunResult(run.run_id, run.spec, metrics, verdict, end.ending.value if end else None)
+    return RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run))
 
 
 def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
@@ -144,10 +143,10 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             (path / file).write_bytes(content)
         again = measure_run(redacted, verdict.warmup)
-        if (again and without_hosts(again.metrics)) != (measurement and without_hosts(measurement.metrics)):
+        if not same_numbers(again, measurement):
             raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
         stored = redacted.document(artifacts.FINGERPRINT, Fingerprint)
-        if stored and shares(redacted) != without_names(stored):
+        if stored and nameless_fingerprint(redacted) != without_names(stored):
             raise UserError(f"{run.run_id} is not kept: its small traces give another fingerprint")
         if again:
             (path / artifacts.STEPS).write_text(steps_text(again.log))
@@ -157,9 +156,11 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
     return redacted
 
 
-def without_hosts(metrics: Metrics) -> dict[str, Any]:
-    """Every number; a kept run has other names of its hosts."""
-    return metrics.model_dump(exclude={"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}})
+def same_numbers(one: RunMeasurement | None, other: RunMeasurement | None) -> bool:
+    """Whether a run and its redacted copy, whose hosts have other names, give the same metrics, or both none."""
+    hosts: Any = {"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}}
+    a, b = (each and each.metrics.model_dump(exclude=hosts) for each in (one, other))
+    return a == b
 
 
 def setting(
@@ -168,9 +169,8 @@ def setting(
     """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
 
     ``num_layers`` is that of a proxy of the recipe's model; ``takes_peak``: the caller has an option for the peak of a
-    GPU that is not listed. UserError for an unknown recipe, and for a GPU that stands
-    neither in the hardware table nor in a published number and whose peak is not stated, and for a size that is not
-    above zero.
+    GPU that is not listed. UserError for an unknown recipe, for a GPU without a stated peak that stands neither in the
+    hardware table nor in a published number, and for a size that is not above zero.
     """
     for name in ("num_gpus", "seq_length", "gbs", "peak"):
         value = getattr(given, name)
@@ -188,6 +188,7 @@ def setting(
 
 
 def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
+    """The name of a GPU as the hardware table or a published number spells it; others only if ``unlisted``."""
     listed = (*hardware.names(), "CPU")
     for names in (listed, {entry.key.gpu for entry in load_references()}):
         if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:

@@ -66,6 +66,7 @@ def without_nodes(spec: S, exclude: str | None) -> S:
 
 
 def _names(exclude: str) -> list[str]:
+    """The names of nodes in a file or a list, as they are written. UserError for anything else."""
     file = Path(exclude)
     from_file = file.is_file()
     text = (read_text(file) or "").removeprefix("\ufeff") if from_file else exclude
@@ -103,6 +104,7 @@ def check_excluded(spec: RunSpec) -> None:
 
 
 def _rates(file: Path) -> RankRates:
+    """What one rank measured. UserError for a damaged file."""
     try:
         return RankRates.model_validate_json(read_text(file) or "")
     except ValidationError as error:

@@ -14,7 +14,7 @@ import yaml
 from benchrun import __version__
 from benchrun.app.acceptance import Appraisal, appraise, runs_of
 from benchrun.app.kept_traces import kept_fingerprint
-from benchrun.app.measurement import measure_run, steps_text, without_hosts
+from benchrun.app.measurement import measure_run, same_numbers, steps_text
 from benchrun.app.reporting import report_on, run_data
 from benchrun.comparison.references import Reference
 from benchrun.errors import UserError, writing
@@ -109,6 +109,7 @@ def derived(root: Path, manifest: pack.Manifest, plan: Planned) -> Derived:
 
 
 def _json(model: Any) -> str:
+    """The text of the file that holds ``model``."""
     return json.dumps(model.model_dump(mode="json"), indent=2) + "\n"
 
 
@@ -200,8 +201,7 @@ def _files(run: RunDir, redacted: bool) -> Iterator[tuple[str, bytes]]:
 
 def _same_numbers(run: RunDir, copy: RunDir) -> None:
     """UserError where the packed files of ``run`` give other numbers than its own."""
-    own, packed = (measure_run(each) for each in (run, copy))
-    if (own and without_hosts(own.metrics)) != (packed and without_hosts(packed.metrics)):
+    if not same_numbers(measure_run(run), measure_run(copy)):
         hint = "--with-site packs the files as they are"
         raise UserError(f"{run.run_id}: without the site's names and paths its log gives other numbers", hint=hint)
 

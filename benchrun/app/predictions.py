@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from benchrun.comparison.checks import broken
 from benchrun.errors import UserError
-from benchrun.launch.endings import recorded
+from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import open_run
 from benchrun.memory import ESTIMATE_ERROR, estimate, warning
 from benchrun.metrics.model import Metrics
@@ -84,8 +84,8 @@ def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
     """A calibration from runs, by name or path, and what it changed. UserError for a run without a step time."""
     opened = [open_run(name) for name in names]
     for run in opened:
-        metrics, end = run.document(artifacts.METRICS, Metrics), recorded(run)
-        if reason := broken([metrics] if metrics else [], end.ending.value if end else None):
+        metrics = run.document(artifacts.METRICS, Metrics)
+        if reason := broken([metrics] if metrics else [], recorded_name(run)):
             raise UserError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
     return site.calibrated([runs.read(run.path, SITE) for run in opened])
 
@@ -96,12 +96,14 @@ def predicted_table(path: Path, out: TextIO, say: Callable[[str], Any]) -> int:
 
 
 def _training(spec: RunSpec) -> TrainingSpec:
+    """``spec`` as a training. UserError for another workload."""
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{spec.recipe} is no training: only a training step can be predicted")
     return spec
 
 
 def _load(spec: RunSpec, calibration: Calibration | None) -> Workload:
+    """The workload of a run; with a calibration it is akin to the site's own runs."""
     load = runs.workload(_training(spec))
     return load if calibration is None else replace(load, source=SITE)
 
@@ -113,6 +115,7 @@ def _spec_of(spec: TrainingSpec, load: Workload) -> TrainingSpec:
 
 
 def _warnings(spec: RunSpec) -> tuple[str, ...]:
+    """Why the run may not fit into memory, or its prediction be less certain than the interval shows."""
     training = _training(spec)
     texts = [text for text in (warning(training),) if text]
     load = runs.workload(training)

@@ -13,7 +13,7 @@ from benchrun.app.measurement import measure_run, read_logs, rows_of, setting, s
 from benchrun.comparison.verdict import Verdict
 from benchrun.errors import BenchrunError, UserError, reading
 from benchrun.explain.model import Difference
-from benchrun.launch.endings import recorded
+from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import RunDir, find_runs, is_folder, open_run
 from benchrun.metrics.model import Measurement
 from benchrun.metrics.setting import Setting, setting_of
@@ -59,7 +59,7 @@ class Run:
 
     @functools.cached_property
     def steps(self) -> "pd.DataFrame":
-        """One row a step, with times and rates completed from each other; ``warmup`` marks those that do not count."""
+        """One row per step, with times and rates completed from each other; ``warmup``: the step does not count."""
         import pandas as pd
 
         if self.log is None or self.measurement is None:
@@ -106,7 +106,7 @@ def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = No
 
 
 def frame(*paths: "str | Path | Run | Iterable[str | Path | Run]", **stated: Any) -> "pd.DataFrame":
-    """One row a run: every run of the runs folder, or the given runs, logs, and folders of either.
+    """One row per run: every run of the runs folder, or the given runs, logs, and folders of either.
 
     ``stated`` are the options of `load` for logs. A metric that was not measured is NaN. A damaged run in a folder is
     left out with a warning that names it.
@@ -198,11 +198,12 @@ def _is_run(path: Path) -> bool:
 
 
 def _of_run(run: RunDir, warmup: int | None) -> Run:
-    verdict, end = run.document(VERDICT, Verdict), recorded(run)
+    """A run directory, measured anew; ``warmup`` rows are dropped, or as many as its verdict dropped."""
+    verdict = run.document(VERDICT, Verdict)
     measured = measure_run(run, warmup if warmup is not None else verdict.warmup if verdict else None)
     numbers, log = (measured.metrics, measured.log) if measured else (None, None)
-    ending = end.ending.value if end else None
-    return Run(run.run_id, run.spec, run.spec.recipe, log, setting_of(run.spec), numbers, verdict, ending, run)
+    given, ending = setting_of(run.spec), recorded_name(run)
+    return Run(run.run_id, run.spec, run.spec.recipe, log, given, numbers, verdict, ending, run)
 
 
 def _of_log(log: Log, recipe: str | None, given: Setting, warmup: int | None, files: list[Path]) -> Run:

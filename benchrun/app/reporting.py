@@ -6,11 +6,11 @@ from datetime import datetime, timezone
 from benchrun.app.explanations import evidence
 from benchrun.app.measurement import RunMeasurement, measure_run, result_of, rows_of
 from benchrun.app.scaling import measured_scaling
-from benchrun.app.traces import profiled
+from benchrun.app.traces import fingerprint_if_readable
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import NoNumberError
 from benchrun.explain.evidence import Evidence
-from benchrun.launch.endings import recorded
+from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.telemetry import read
@@ -27,10 +27,10 @@ def run_data(run: RunDir, verdict: Verdict | None = None, *, drawn: bool = True)
 
     ``verdict`` replaces the stored one. UserError for a damaged file. Nothing is written.
     """
-    verdict, end = verdict or run.document(VERDICT, Verdict), recorded(run)
+    verdict = verdict or run.document(VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
-    metrics, ending = measurement.metrics if measurement else None, end.ending.value if end else None
-    result = RunResult(run.run_id, run.spec, metrics, verdict, ending, profiled(run))
+    metrics = measurement.metrics if measurement else None
+    result = RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run), fingerprint_if_readable(run))
     environment = run.read_json(ENV) or {}
     if not drawn:
         return RunData(result, environment=environment)

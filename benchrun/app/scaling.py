@@ -34,6 +34,10 @@ def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:
 
 
 def _view(curve: Curve, steps: dict[str, float], parts: dict[str, dict[str, float]]) -> CurveView:
+    """A measured curve with the predictions for its points, if each has one; likewise the parts of its steps.
+
+    ``steps`` and ``parts``: seconds by point.
+    """
     profiled = all(parts[spec.repeat_key()] for spec in curve.specs)
     measured = tuple(
         CurvePoint(

@@ -1,4 +1,4 @@
-"""A site file: written from what Slurm says, and checked before anything waits in a queue."""
+"""A site file: written from what Slurm reports, and checked before anything waits in a queue."""
 
 import os
 from collections.abc import Iterator

@@ -83,16 +83,9 @@ def run_study(
     notes = {""}
     with directory.locked():
         while True:
-            launched, changed = directory.runs(), False
+            launched = directory.runs()
             left = [run for runs in launched.values() for run in runs if run not in ended]
-            for observation in observe(left):
-                if observation.job is None and observation.note not in notes:
-                    notes.add(observation.note)
-                    tell(f"{observation.run.run_id}: {observation.note}")
-                attempt = _attempt(observation, record_end)
-                if attempt.state is not State.GOING:
-                    ended[observation.run], changed = attempt, True
-                    tell(f"{observation.run.run_id}: {attempt.ending.value if attempt.ending else 'not launched'}")
+            ended |= (just_ended := _ended(left, notes, tell))
             going = Attempt(State.GOING)
             attempts = {slot: [ended.get(run, going) for run in runs] for slot, runs in launched.items()}
             new = list(due(planned.slots, attempts, concurrency, retries))
@@ -106,8 +99,25 @@ def run_study(
             running = [run for run in left if run not in ended]
             if not new and not running:
                 return
-            polls = 0 if new or changed else polls + 1
+            polls = 0 if new or just_ended else polls + 1
             _pause(running, backoff(polls))
+
+
+def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, Attempt]:
+    """Those of ``runs`` that have ended, with their endings recorded.
+
+    ``tell`` gets each ending, and each note of the scheduler once: ``notes`` collects them.
+    """
+    ended = {}
+    for observation in observe(runs):
+        if observation.job is None and observation.note not in notes:
+            notes.add(observation.note)
+            tell(f"{observation.run.run_id}: {observation.note}")
+        attempt = _attempt(observation, record_end)
+        if attempt.state is not State.GOING:
+            ended[observation.run] = attempt
+            tell(f"{observation.run.run_id}: {attempt.ending.value if attempt.ending else 'not launched'}")
+    return ended
 
 
 def _launch(directory: StudyDir, slot: Slot, spec: RunSpec, planned: Plan, tell: Tell) -> None:

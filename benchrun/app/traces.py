@@ -61,7 +61,7 @@ def sound_fingerprint(run: RunDir) -> tuple[Fingerprint | None, list[str]]:
         return fingerprint_of_steps(sound), damaged
 
 
-def profiled(run: RunDir) -> Fingerprint | None:
+def fingerprint_if_readable(run: RunDir) -> Fingerprint | None:
     """As `fingerprint_of_run`; None where its traces cannot be read."""
     try:
         return fingerprint_of_run(run)
@@ -89,7 +89,7 @@ def store_fingerprint(run: RunDir) -> None:
         (run.path / FINGERPRINT).write_text(result.model_dump_json(indent=2, by_alias=True) + "\n")
 
 
-def shares(run: RunDir) -> dict[str, Any] | None:
+def nameless_fingerprint(run: RunDir) -> dict[str, Any] | None:
     """The fingerprint of ``run`` without names of files and hosts; None where it has none."""
     of_run = fingerprint_of_run(run)
     return without_names(of_run) if of_run else None

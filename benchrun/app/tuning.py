@@ -4,12 +4,12 @@ Each job is a point of a study, so that the directory of that study holds which 
 from what they measured (`study.search`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchrun import hardware
 from benchrun.app.points import resolve_point
-from benchrun.app.studies import run_study, study_result
+from benchrun.app.studies import Tell, run_study, study_result
 from benchrun.errors import UserError
 from benchrun.predict.prediction import Calibration
 from benchrun.recipe.schema import Study, SuiteRun
@@ -22,8 +22,6 @@ from benchrun.study.result import StudyResult
 from benchrun.study.schedule import State
 from benchrun.study.search import COMMON, UNKNOWN, Job, Search, Trial
 from benchrun.study.tuned import Tuned, tuned
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)

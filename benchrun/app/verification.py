@@ -117,7 +117,7 @@ def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | Non
 
 
 def _unexpected(content: Content) -> Iterator[Reason]:
-    """Files that no pack has, files that a run lacks, and endings that say nothing."""
+    """Files that no pack has, files that a run lacks, and endings that cannot be read."""
     listed = content.manifest.files
     runs = {run: {*FILES, *_framework_files(content.root, run)} for run in content.manifest.runs}
     for name in listed:

@@ -22,7 +22,7 @@ VERBS = {
     "cancel": ("runs", "Stop runs."),
     "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),
     "compare": ("logs", "Runs or logs against reference numbers: the verdict."),
-    "report": ("runs", "Runs as tables."),
+    "report": ("reports", "Runs as tables."),
     "fingerprint": ("traces", "Traces of GPU runs (Kineto, Nsight Systems): where the time goes."),
     "explain": ("explanations", "Why a run is slow: from the GPU's peak to its step, causes, advice."),
     "diff": ("explanations", "Two runs: how much slower, what differs, where the seconds went."),

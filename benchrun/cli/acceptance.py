@@ -7,7 +7,7 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.complete import cluster_names, plan_names
-from benchrun.cli.options import json_option, print_json, say
+from benchrun.cli.options import interrupted, json_option, print_json, say
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def plan(
         try:
             app.run_study(planned.study, concurrency, retries, tell=say)
         except KeyboardInterrupt:
-            say("\nThe jobs run on. The same command goes on with the plan; benchrun status shows the jobs")
-            return Exit.INTERRUPTED
+            return interrupted("plan")
     appraisal = app.appraise(planned, app.runs_of(planned))
     if not report:
         app.store_appraisal(appraisal)
@@ -98,13 +97,14 @@ def _planned_page(planned: "Planned") -> str:
 
 
 def _packed(planned: "Planned", target: Path | None, with_site: bool) -> dict[str, Any]:
-    """Write the pack; its path and digest."""
+    """Write the pack; returns its path and digest as JSON has them."""
     written = app.write_pack(planned, target, packs=paths.packs_dir(), redacted=not with_site)
     say(f"evidence: {written.path}, sha256 of its manifest {written.digest}")
     return {"path": str(written.path), "digest": written.digest}
 
 
 def _show(planned: "Planned", appraisal: "Appraisal", written: dict[str, Any] | None, as_json: bool) -> int:
+    """Print the verdict on every criterion; returns the exit code."""
     acceptance = appraisal.acceptance
     if as_json:
         study = app.study_result(planned.study).model_dump(mode="json")

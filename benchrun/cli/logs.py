@@ -84,14 +84,20 @@ def parse(
         from benchrun.report.plot import plot_steps
 
         plot_steps(app.rows_of(parsed[0], setting), summaries[0], plot, metric)
+    if steps is None or steps != form:  # else the rows are on stdout
+        _print_summaries(summaries, as_json)
+    return worst(map(_exit_code, summaries))
+
+
+def _print_summaries(summaries: "Sequence[Summary]", as_json: bool) -> None:
+    """Print what was measured in each log; as JSON one object, or an array of several."""
     if as_json:
         documents = [summary.model_dump(mode="json") for summary in summaries]
         print_json(documents if len(documents) > 1 else documents[0])
-    elif steps is None or steps != form:
+    else:
         from benchrun.report.terminal import summary_view
 
         print_views(*map(summary_view, summaries))
-    return worst(map(_exit_code, summaries))
 
 
 def _exit_code(summary: "Summary") -> Exit:
@@ -124,7 +130,7 @@ def _write_steps(rows: "Rows", form: str, target: str) -> None:
 
 
 def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
-    """Print the steps of one growing log until it is complete, its job was ended, or the user interrupts."""
+    """Print the steps of one growing log until it is complete, its job has ended, or the user interrupts; the log."""
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-" or logs[0].suffix in (".gz", ".xz", ".zst"):
         raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
     if not logs[0].exists():

@@ -31,7 +31,7 @@ inventory_options = all_of(
 def list(
     recipes: tuple[str, ...], gpu: str | None, cluster: str | None, every: bool, as_json: bool, **inventories: bool
 ) -> None:
-    """One line a recipe; of RECIPES one line a layout. --json: every point, with layout, batch, image.
+    """One line per recipe; of RECIPES one line per layout. --json: every point, with layout, batch, image.
 
     GPUS is the range of the number of GPUs, PUBLISHED how many published numbers there are for these points. DERIVED
     is the GPU whose layout another one takes, which has none of its own.
@@ -86,7 +86,7 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
 
 
 def _show_suite(request: "Request", as_json: bool) -> Exit:
-    """The runs of a suite or study. UserError where none is legal."""
+    """Print the runs of a suite or study. UserError where none is legal."""
     from benchrun.report import listing
     from benchrun.report.point import suite_rows
     from benchrun.report.table import plain

@@ -60,6 +60,7 @@ def nodes(
 
 
 def _print_script(spec: "NodesSpec", as_json: bool) -> Exit:
+    """Print the job of a check; returns the exit code."""
     from benchrun.spec.artifacts import JOB
 
     script = app.render(spec)[JOB]
@@ -71,7 +72,7 @@ def _print_script(spec: "NodesSpec", as_json: bool) -> Exit:
 
 
 def _print(run: "RunDir", reason: str | None, as_json: bool) -> Exit:
-    """``reason``: why the job did not end well."""
+    """Store and print what the check found; returns the exit code. ``reason``: why the job did not end well."""
     from benchrun.report.fleet import fleet_view
 
     fleet = app.fleet_of(run)

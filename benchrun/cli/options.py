@@ -172,3 +172,9 @@ def print_views(*views: Any) -> None:
 def say(text: str) -> None:
     """Print a remark on stderr: stdout is for results."""
     click.echo(text, err=True)
+
+
+def interrupted(what: str) -> Exit:
+    """The exit code after Ctrl-C, with a remark that the jobs of ``what`` run on."""
+    say(f"\nThe jobs run on. The same command goes on with the {what}; benchrun status shows the jobs")
+    return Exit.INTERRUPTED

@@ -30,6 +30,7 @@ def render(output: Path | None, **point: Any) -> None:
 
 
 def _print_script(spec: "RunSpec") -> None:
+    """Print the script that would be submitted."""
     from benchrun.spec.artifacts import JOB  # pydantic, which a listing does without
 
     click.echo(app.render(spec)[JOB], nl=False)
@@ -119,6 +120,7 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
 
 
 def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
+    """Follow ``runs`` until they have ended, launch failed ones again, judge them; returns the exit code."""
     from benchrun.cli.logs import print_verdicts
     from benchrun.cli.runs import follow
 

@@ -12,10 +12,11 @@ from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from benchrun.app import Predicted
+    from benchrun.app import Calibration, Predicted, RunSpec
 
 
 def _numbers(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """``8,64`` as numbers: click calls this for --num-gpus."""
     try:
         numbers = tuple(int(part) for part in value.split(",")) if value else ()
     except ValueError:
@@ -47,12 +48,7 @@ def predict(
     rows like those of published_scaling.csv instead of a recipe, and prints them with predicted_s, low_s and high_s.
     """
     if table is not None:
-        given = {"a recipe": point["recipe"], "--num-gpus": num_gpus, "--scaling": scaling, "--plot": plot}
-        given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
-        if ignored := [name for name, value in given.items() if value]:
-            raise UserError(f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}")
-        app.predicted_table(table, sys.stdout, say)
-        return Exit.OK
+        return _predict_table(table, scaling, plot, runs, {**point, "num_gpus": num_gpus})
     if point["recipe"] is None:
         raise UserError("name a recipe, or a table with --csv", hint="benchrun list names the recipes")
     calibration = None
@@ -62,20 +58,42 @@ def predict(
             say(change)
     first = num_gpus[0] if num_gpus else None
     spec = app.resolve_point(app.Request(**point, num_gpus=first))
-    if scaling is None and len(num_gpus) < 2:
-        if plot:
-            raise UserError("--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512")
-        one = app.predicted(spec, calibration)
-        print_json(one.document()) if as_json else _print([one])
-        return Exit.OK
-    kind: Any = scaling or "weak"
-    sizes = num_gpus or (spec.num_gpus,)
-    curve = app.predicted_curve(spec, sizes, kind, calibration)
-    view = app.predicted_scaling(curve, kind)
+    if scaling is not None or len(num_gpus) > 1:
+        return _predict_curve(spec, num_gpus or (spec.num_gpus,), scaling or "weak", calibration, plot, as_json)
+    if plot:
+        raise UserError("--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512")
+    one = app.predicted(spec, calibration)
+    print_json(one.document()) if as_json else _print([one])
+    return Exit.OK
+
+
+def _predict_table(
+    table: Path, scaling: str | None, plot: Path | None, runs: tuple[str, ...], point: dict[str, Any]
+) -> Exit:
+    """Print the rows of ``table`` with their predictions. UserError for an option that a table ignores."""
+    given = {"a recipe": point["recipe"], "--num-gpus": point["num_gpus"], "--scaling": scaling, "--plot": plot}
+    given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
+    if ignored := [name for name, value in given.items() if value]:
+        raise UserError(f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}")
+    app.predicted_table(table, sys.stdout, say)
+    return Exit.OK
+
+
+def _predict_curve(
+    spec: "RunSpec",
+    num_gpus: tuple[int, ...],
+    scaling: Any,
+    calibration: "Calibration | None",
+    plot: Path | None,
+    as_json: bool,
+) -> Exit:
+    """Print, and draw into ``plot``, the step on each number of GPUs and where the curve breaks."""
+    curve = app.predicted_curve(spec, num_gpus, scaling, calibration)
+    view = app.predicted_scaling(curve, scaling)
     if as_json:
         shares = [point["efficiency"] for point in view.document()["points"]]
         points = [each.document() | {"efficiency": share} for each, share in zip(curve, shares, strict=True)]
-        print_json({"schema_version": 1, "scaling": kind, "points": points, "break": view.document()["break"]})
+        print_json({"schema_version": 1, "scaling": scaling, "points": points, "break": view.document()["break"]})
     else:
         _print(curve)
         click.echo("\n" + view.text(), nl=False)
@@ -87,6 +105,7 @@ def predict(
 
 
 def _print(curve: "list[Predicted]") -> None:
+    """Print a table with a row per number of GPUs, and warnings on stderr."""
     from benchrun.report.table import aligned
 
     documents = [each.document() for each in curve]

@@ -1,4 +1,4 @@
-"""The live display of ``launch --wait`` and ``status --watch``: a line a run with state, steps, step time, tokens/s."""
+"""The live display of ``launch --wait`` and ``status --watch``: state, steps, step time and tokens/s of each run."""
 
 import statistics
 from collections import deque

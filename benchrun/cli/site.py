@@ -43,6 +43,7 @@ def doctor(cluster: str | None, wait_s: int, no_node: bool, as_json: bool) -> in
 
 
 def _check(cluster: str, wait_s: int, on_node: bool, as_json: bool) -> int:
+    """Print each check of a site file as soon as it is done; returns the exit code."""
     checks: list[Check] = []
     for check in app.check_site(cluster, wait_s=wait_s, on_node=on_node):
         checks.append(check)

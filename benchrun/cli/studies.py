@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
-from benchrun.cli.options import PROFILERS, choice_options, json_option, print_json, say
+from benchrun.cli.options import PROFILERS, choice_options, interrupted, json_option, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
@@ -81,14 +81,19 @@ def study(
         try:
             app.run_study(planned, concurrency or 4, retries, reuse, say)
         except KeyboardInterrupt:
-            say("\nThe jobs run on. The same command goes on with the study; benchrun status shows the jobs")
-            return Exit.INTERRUPTED
+            return interrupted("study")
     result = app.study_result(planned, price_per_gpu_hour, retries)
+    _print(planned, result, "json" if as_json else form, plot)
+    return Exit.OK if dry_run or result.complete else Exit.INCONCLUSIVE
+
+
+def _print(planned: "Plan", result: "StudyResult", form: str, plot: Path | None) -> None:
+    """Print the points in the format ``form``, runs without numbers on stderr, and draw into ``plot``."""
     if plot:
         from benchrun.report.study_plot import plot_study
 
         plot_study(result, plot)
-    if as_json:
+    if form == "json":
         print_json(result.model_dump(mode="json"))
     else:
         from benchrun.report.study import missing, study_page
@@ -96,11 +101,10 @@ def study(
         click.echo(_html(planned, result) if form == "html" else study_page(result, form), nl=False)
         for line in missing(result):
             say(line)
-    return Exit.OK if dry_run or result.complete else Exit.INCONCLUSIVE
 
 
 def _html(planned: "Plan", result: "StudyResult") -> str:
-    """The study and its runs with plots."""
+    """One HTML file: the study and its runs, with plots."""
     from benchrun.report.study_html import study_html
 
     return study_html(result, app.report_on([app.run_data(run) for run in app.study_runs(planned)]))
@@ -117,8 +121,7 @@ def _tune(
         try:
             app.tune(tuning, concurrency or 1, say)
         except KeyboardInterrupt:
-            say("\nThe jobs run on. The same command goes on with the search; benchrun status shows the jobs")
-            return Exit.INTERRUPTED
+            return interrupted("search")
     result = app.tuning_result(tuning)
     if as_json:
         print_json(result.model_dump(mode="json"))

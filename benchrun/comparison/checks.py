@@ -29,11 +29,11 @@ LEARNED = {"final_loss": "loss", "final_reward": "reward"}
 """Metrics of what a run has learned, and their words: they show whether it computed the right thing."""
 
 FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
-"""Fatal to a verdict, beside what is fatal in any log."""
+"""Problems that are fatal to a verdict, in addition to those that are fatal in any log."""
 
 
 class Check(Frozen):
-    """One number beside one reference entry."""
+    """One measured number compared with one reference."""
 
     metric: str
     value: float
@@ -88,6 +88,7 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
 
 
 def _in_band(low: float, middle: float, high: float, band: tuple[float, float | None]) -> Name:
+    """The verdict on a relative speed; inconclusive where its bounds lie on both sides of a limit of ``band``."""
     slowest, fastest = band[0], math.inf if band[1] is None else band[1]
     if any(low < edge < high for edge in (slowest, fastest)):
         return "inconclusive"
@@ -117,7 +118,7 @@ def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, 
 
 
 def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
-    """Our final loss beside a known one, of a post-training the final reward; None where none is known."""
+    """The final loss, of a post-training the final reward, compared with the newest known one; None without one."""
     if own.seed is None or own.lr is None:
         return None  # a bare log: another seed gives another loss
     entries = [e for e in references if e.metric in LEARNED and not differences(e.key, own, (*LOSS, *SOFT))]
@@ -148,6 +149,7 @@ def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
 
 
 def _broken(run: Metrics) -> str | None:
+    """Why one run gives no number; None where it does."""
     fatal = run.fatal or next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
     if run.num_steps == 0 and not run.results:
         return "the log holds no step"

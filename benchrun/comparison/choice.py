@@ -66,7 +66,7 @@ def usable(entry: Reference) -> bool:
 
 
 def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]:
-    """Every published number, or the one with id ``wanted``. UserError where ``ours`` cannot be compared with it."""
+    """Every published number, or the one with id ``wanted``. UserError where ``own`` cannot be compared with it."""
     entries = load_references()
     if wanted is None:
         return entries
@@ -107,7 +107,7 @@ class _Fit(NamedTuple):
 
 
 def choose(entries: Sequence[Reference], own: Conditions) -> Reference | None:
-    """The best of the usable ``entries``, which all agree with ``ours`` on what must agree; None where none is usable.
+    """The best of the usable ``entries``, which all agree with ``own`` on what must agree; None where none is usable.
 
     Of equally fast ones the newest, and of these the last in its file.
     """

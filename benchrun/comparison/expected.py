@@ -1,4 +1,4 @@
-"""The verdict where nobody published or measured a number to compare with: against a prediction."""
+"""The verdict against a prediction, where no published or measured number is comparable."""
 
 import statistics
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ LABEL = Label(code="prediction", text="against a prediction")
 
 
 def against(expected: Prediction, verdict: Verdict, metrics: Sequence[Metrics]) -> Verdict:
-    """``verdict`` replaced by one on the step time beside ``expected``: slower only beyond the whole interval."""
+    """``verdict`` replaced by one against ``expected``: slower only where the step time is above its whole interval."""
     measured = [run.step_time_s.median for run in metrics if run.step_time_s and run.step_time_s.median]
     if verdict.verdict not in UNJUDGED or not measured:
         return verdict

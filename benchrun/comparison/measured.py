@@ -16,6 +16,7 @@ from benchrun import paths
 from benchrun.comparison.conditions import Conditions, besides_recipe, conditions
 from benchrun.comparison.references import Reference, Source
 from benchrun.errors import UserError
+from benchrun.launch.rundir import KEPT, stamp_of
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
 from benchrun.spec.artifacts import CEILINGS, ENV, FINGERPRINT, METRICS, SPEC, STEPS, Ceilings
@@ -52,8 +53,7 @@ class MeasuredRun:
     @property
     def launched(self) -> str:
         """The time in its name; empty where there is none."""
-        stamp = re.search(r"\d{8}T\d{6}Z", self.name)
-        return stamp[0] if stamp else ""
+        return stamp_of(self.name)
 
     @property
     def date(self) -> str:
@@ -176,7 +176,7 @@ def _reference(group: Sequence[MeasuredRun], baseline: str | None) -> Reference:
     if baseline is not None:
         source, place = (f"baseline {baseline}", newest.name)
     return Reference(
-        id=newest.name if baseline is not None else f"measured:{newest.name}",
+        id=newest.name if baseline is not None else f"{KEPT}{newest.name}",
         metric="step_time_s",
         value=statistics.median(times),
         better="lower",

@@ -19,7 +19,7 @@ SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
 
 @dataclass(frozen=True)
 class Nearest:
-    """One published number beside the conditions of a run."""
+    """A published number, and how its conditions differ from those of a run."""
 
     entry: Reference
     whole_tflops: float | None
@@ -78,10 +78,12 @@ def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | Non
 
 
 def _arch(where: Conditions) -> str | None:
+    """The generation of the GPU, e.g. Hopper; None where it is not listed."""
     return getattr(hardware.gpu(where.gpu), "arch", None)
 
 
 def _one_node(where: Conditions) -> bool | None:
+    """Whether the GPUs are those of one node; None where that is unknown."""
     gpu = hardware.gpu(where.gpu)
     return where.num_gpus <= gpu.gpus_per_node if gpu and where.num_gpus else None
 

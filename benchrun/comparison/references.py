@@ -1,4 +1,4 @@
-"""The reference store: CSV files in results/reference, one number a row; and what is comparable under two names."""
+"""The reference store: CSV files in results/reference, one number per row; and what is comparable under two names."""
 
 import csv
 import functools
@@ -45,7 +45,7 @@ class Source(Frozen):
     where: str
     """Repository, document and commit or tag."""
     date: str
-    """As precise as the source says: 2024-12, 2025-09-30."""
+    """As precise as the source states it: 2024-12, 2025-09-30."""
 
 
 class Printed(Frozen):
@@ -85,7 +85,7 @@ class Reference(Frozen):
 
     @property
     def band(self) -> tuple[float, float | None]:
-        """The ratios to the value that pass. Beside a floor nothing is too fast: then the upper one is None."""
+        """The ratios to the value that pass; the upper one is None for a floor, which nothing exceeds by too much."""
         return 1 - self.tolerance_low, None if "floor" in self.flags else 1 + self.tolerance_high
 
     @property
@@ -155,7 +155,7 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
 
 
 def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference]:
-    """The entries that agree with ``ours`` on every condition that must agree; an unstated one does not agree.
+    """The entries that agree with ``own`` on every condition that must agree; an unstated one does not agree.
 
     A loss belongs to its own recipe alone: data and seeds are the recipe's.
     """

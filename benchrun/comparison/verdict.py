@@ -47,7 +47,7 @@ class Verdict(Frozen):
     chosen_because: Choice | None = None
     """Why the speed was compared with that reference and not another."""
     warmup: int | None = None
-    """Rows that were dropped as warm-up because the user said so; None for the usual number."""
+    """Rows that were dropped as warm-up because the user named the number; None for the usual one."""
 
     @property
     def exit_code(self) -> Exit:

@@ -9,11 +9,13 @@ from pathlib import Path
 from benchrun.errors import MachineError, SchedulerUnavailable
 
 TIMEOUT_S = 30
+"""How long a command may take, where its caller states nothing else."""
 _OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
-_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
-
-
+"""How variables begin that are options of Slurm's commands."""
+_WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
+"""Those that choose the cluster; they are passed on."""
 NOT_HERE = "submit from a login node, or use --cluster local"
+"""Hint where a program of Slurm is missing."""
 
 
 def require(program: str) -> None:
@@ -26,7 +28,7 @@ def call(
     command: Sequence[str], cwd: Path | None = None, timeout_s: float = TIMEOUT_S
 ) -> subprocess.CompletedProcess[str]:
     """Run one command without the shell's options for another job (SBATCH_*, SLURM_JOB_*) or list (SQUEUE_*)."""
-    env = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_OPTIONS)}
+    env = {name: value for name, value in os.environ.items() if name in _WHICH_SLURM or not name.startswith(_OPTIONS)}
     try:
         return subprocess.run(
             command, cwd=cwd, env=env, timeout=timeout_s, capture_output=True, encoding="utf-8", errors="replace"

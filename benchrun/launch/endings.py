@@ -43,7 +43,7 @@ SILENT_S = 600
 
 
 def symptoms(end: EndingRecord) -> list[str]:
-    """The lines of its evidence that are of the log, the first one first: what went wrong, beside how the job ended."""
+    """The lines of the evidence that are from the log, in order: what went wrong, without how the job ended."""
     return [line for line in end.evidence if not _STATED.fullmatch(line)]
 
 
@@ -51,6 +51,12 @@ def recorded(run: RunDir) -> End | None:
     """The ending in ending.json; None where the file is missing or damaged, or holds a guess (lost)."""
     end = run.read(ENDING, End)
     return None if end is None or end.ending is Ending.LOST else end
+
+
+def recorded_name(run: RunDir) -> str | None:
+    """The name of the ending that `recorded` returns, e.g. ``completed``; None without one."""
+    end = recorded(run)
+    return end.ending.value if end else None
 
 
 def classify(

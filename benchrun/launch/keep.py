@@ -73,7 +73,7 @@ def scripts(run: RunDir) -> dict[str, bytes]:
 
 
 def verbatim_files(run: RunDir) -> dict[str, bytes]:
-    """The same files of ``run`` as they are, with its scripts, events and done.json; logs are compressed."""
+    """The files of `kept_files` as they are, with the scripts, events and done.json of ``run``; logs are compressed."""
     names = (*DOCUMENTS, SPEC, ENV, artifacts.FINGERPRINT, artifacts.EVENTS, artifacts.DONE, *render(run.spec))
     plain = {name: (run.path / name).read_bytes() for name in names if (run.path / name).is_file()}
     packed = {log.name.removesuffix(XZ) + XZ: lzma.compress(unpacked(log)) for log in run.logs}
@@ -110,6 +110,7 @@ def _without_folder(path: str) -> str:
 
 
 def _alias(hosts: Sequence[str], host: str) -> str:
+    """The published name of a host: node1 for the first of ``hosts``."""
     return f"node{hosts.index(host) + 1}"
 
 
@@ -191,6 +192,7 @@ def _is_private(word: str, public: Collection[str]) -> bool:
 
 
 def _node(node: dict[str, Any]) -> dict[str, Any]:
+    """The published fields of a node in env.json; of its kernel the version alone."""
     kernel = re.match(r"\d+(\.\d+)*", str(node.get("kernel", "")))
     gpus = [_only(gpu, PUBLIC["gpu"]) for gpu in node.get("gpus") or []]
     return {**_only(node, PUBLIC["node"]), "kernel": kernel[0] if kernel else None, "gpus": gpus}

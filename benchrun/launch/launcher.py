@@ -37,7 +37,7 @@ class Observation:
     job: Job | None
     """None where the scheduler gave no answer, or never had the job."""
     over: bool
-    """The job has ended, or neither scheduler nor files know it any more."""
+    """The job has ended, or neither the scheduler nor its files have it any more."""
     note: str = ""
     """Why nothing more is known."""
     quiet_s: float = 0.0

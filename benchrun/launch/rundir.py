@@ -27,9 +27,9 @@ from benchrun.spec.runspec import RunSpec
 
 M = TypeVar("M", bound=BaseModel)
 STAMP = r"\d{8}T\d{6}Z"
-"""The time in a run's name."""
+"""The time of the launch in a run's id."""
 KEPT = "measured:"
-"""The ids of our own kept runs begin so where they are references."""
+"""Begins the id of a reference that is one of benchrun's own kept runs."""
 LIMIT = 64 << 20
 """Bytes of a document that are read; a run's documents are far smaller."""
 _FIELDS = {"submitted": ("job",), "refused": ("reason",), "state": ("state", "phase")}
@@ -197,7 +197,7 @@ class TolerantRun(RunDir):
     """Name of each file that was left out -> why."""
 
     def document(self, name: str, model: type[M]) -> M | None:
-        """As of any run; None where it is damaged, too."""
+        """As of any run, but None where it is damaged."""
         try:
             document = super().document(name, model)
         except UserError as error:
@@ -298,7 +298,13 @@ def find_runs(root: Path | None = None) -> list[RunDir]:
     """All runs in ``root`` (the runs folder where None), oldest first."""
     root = root or paths.runs_dir()
     runs = [_opened(root, spec.parent) for spec in root.glob(f"[!.]*/{SPEC}")]
-    return sorted(runs, key=lambda run: ((re.findall(STAMP, run.run_id) or [""])[0], run.run_id))
+    return sorted(runs, key=lambda run: (stamp_of(run.run_id), run.run_id))
+
+
+def stamp_of(run_id: str) -> str:
+    """The time of the launch in a run's id, as ``20250102T030405Z``; empty where there is none."""
+    stamp = re.search(STAMP, run_id)
+    return stamp[0] if stamp else ""
 
 
 def runs_at(name: str) -> list[RunDir]:

@@ -1,4 +1,4 @@
-"""A site file against what Slurm says: everything because of which a job would be refused or wait for ever."""
+"""A site file against what Slurm reports: everything because of which a job would be refused or wait for ever."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

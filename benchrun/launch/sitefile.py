@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from benchrun import hardware
 from benchrun.errors import UserError, closest
-from benchrun.launch.survey import Node, Partition, Survey
+from benchrun.launch.survey import Association, Node, Partition, Survey
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.documentation import field_docs
 
@@ -26,7 +26,8 @@ MISSING = "WRITE IT"
 def site_text(slurm: Survey, runtime: str | None, partition: str | None = None) -> str:
     """The text of a site file for one partition (by default that with the most GPUs). UserError for an unknown one."""
     chosen = _chosen(slurm, partition)
-    values, remarks = _values(slurm, chosen, runtime)
+    values = _values(slurm, chosen, runtime)
+    remarks = _remarks(slurm, chosen, runtime, values["gpu"])
     head = [
         f"# Partition {chosen.name}, as Slurm describes it to user {slurm.user}. Every key is here; a comment has",
         "# the default. Check the file with: benchrun doctor --cluster FILE",
@@ -50,43 +51,42 @@ def _chosen(slurm: Survey, name: str | None) -> Partition:
     return max(up, key=rank)
 
 
-def _values(slurm: Survey, partition: Partition, runtime: str | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """Keys with the values that Slurm answers, and remarks on them."""
-    nodes = slurm.nodes_of(partition.name)
+def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[str, Any]:
+    """Keys with the values that Slurm answers; None where it answers none."""
+    nodes, accounts = slurm.nodes_of(partition.name), _accounts(slurm, partition)
     kind, gpus = _gpus(nodes)
-    rights = [each for each in slurm.associations or () if each.partition in ("", partition.name)]
-    accounts = list(dict.fromkeys(right.account for right in rights))
-    fitting = [name for name in accounts if partition.accounts is None or name in partition.accounts]
-    qos = list(dict.fromkeys(name for right in rights for name in right.qos))
-    gpu = "CPU" if not gpus else hardware.name_of(kind.replace("_", " "))
-    sockets = {node.sockets for node in nodes}
-    two = len(sockets) == 1 and sockets == {2} and gpus % 2 == 0 and gpus > 0
-    numa = gpus // 2 if two else None
+    two_sockets = {node.sockets for node in nodes} == {2} and gpus % 2 == 0 and gpus > 0
     most = partition.max_time_s
-    limit = None if most is None or most >= DEFAULT_LIMIT_S else _clock(most)
-    values = {
+    return {
         "description": f"partition {partition.name}",
         "scheduler": "slurm",
-        "gpu": gpu,
+        "gpu": "CPU" if not gpus else hardware.name_of(kind.replace("_", " ")),
         "gpus_per_node": gpus or 2,
         "partition": partition.name,
-        "account": fitting[0] if len(fitting) == 1 and "associations" in slurm.enforced else None,
+        "account": accounts[0] if len(accounts) == 1 and "associations" in slurm.enforced else None,
         "gres": (f"gpu:{kind}" if kind else "gpu") if gpus else None,
         "mem": "0",
         "cpus_per_task": None if gpus else 1,
         "exclusive": bool(gpus),
-        "time_limit": limit,
+        "time_limit": None if most is None or most >= DEFAULT_LIMIT_S else _clock(most),
         "mpi": "pmix" if gpus and "pmix" in slurm.mpi else None,
         "container": {"runtime": "pyxis" if slurm.pyxis else runtime or "none"},
-        "binding": {"gpus_per_numa_node": numa},
+        "binding": {"gpus_per_numa_node": gpus // 2 if two_sockets else None},
     }
+
+
+def _remarks(slurm: Survey, partition: Partition, runtime: str | None, gpu: str | None) -> dict[str, str]:
+    """What Slurm offers for a key; empty where it states nothing. ``gpu``: the value of that key."""
+    nodes, accounts = slurm.nodes_of(partition.name), _accounts(slurm, partition)
+    qos = list(dict.fromkeys(name for right in _rights(slurm, partition) for name in right.qos))
     reservations = [each.name for each in slurm.reservations]
     features = sorted({feature for node in nodes for feature in node.features})
-    remarks = {
+    most = partition.max_time_s
+    return {
         "gpu": "" if gpu else f"{MISSING}: Slurm names no type. One of {', '.join(hardware.names())}",
-        "gpus_per_node": "" if gpus else "Slurm counts no GPUs here: two CPU ranks a node",
+        "gpus_per_node": "" if _gpus(nodes)[1] else "Slurm counts no GPUs here: two CPU ranks a node",
         "partition": f"Here: {', '.join(_about(slurm, each) for each in slurm.partitions)}",
-        "account": f"Yours: {', '.join(fitting)}" if fitting else "",
+        "account": f"Yours: {', '.join(accounts)}" if accounts else "",
         "qos": f"Yours: {', '.join(qos)}" if qos else "",
         "reservation": f"Here: {', '.join(reservations)}" if reservations else "",
         "constraint": f"Features of the nodes: {', '.join(features)}" if features else "",
@@ -94,7 +94,17 @@ def _values(slurm: Survey, partition: Partition, runtime: str | None) -> tuple[d
         "mpi": f"srun has: {', '.join(slurm.mpi)}" if slurm.mpi else "",
         "time_limit": f"At most {_clock(most)} here" if most else "",
     }
-    return values, remarks
+
+
+def _rights(slurm: Survey, partition: Partition) -> list[Association]:
+    """The user's associations that hold for the partition."""
+    return [each for each in slurm.associations or () if each.partition in ("", partition.name)]
+
+
+def _accounts(slurm: Survey, partition: Partition) -> list[str]:
+    """The user's accounts that the partition accepts."""
+    names = dict.fromkeys(right.account for right in _rights(slurm, partition))
+    return [name for name in names if partition.accounts is None or name in partition.accounts]
 
 
 def _runtimes(slurm: Survey, runtime: str | None) -> str:

@@ -38,6 +38,7 @@ def _states(*limits: str) -> dict[str, str]:
 
 
 def _lines(*command: str) -> list[str]:
+    """The lines that a command prints, without empty ones. MachineError where it fails."""
     result = call(command)
     if result.returncode != 0:
         raise MachineError(f"{' '.join(command)}: {' '.join(result.stderr.split()) or 'failed'}")

@@ -1,4 +1,4 @@
-"""What Slurm says about a cluster: partitions, nodes, the user's accounts and QOS, reservations."""
+"""What Slurm reports of a cluster: partitions, nodes, the user's accounts and QOS, reservations."""
 
 import os
 import pwd
@@ -118,6 +118,7 @@ def survey() -> Survey:
 
 
 def _answer(*command: str) -> str:
+    """What a command of Slurm prints. MachineError where it fails."""
     result = call(command)
     if result.returncode != 0:
         raise MachineError(f"{' '.join(command)} fails: {' '.join((result.stderr or result.stdout).split())[:300]}")

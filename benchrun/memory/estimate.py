@@ -5,7 +5,7 @@ the last the output layer and the logits. Flash attention is assumed: it stores 
 nothing. Biases, norms and routers are left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from benchrun import hardware
@@ -13,7 +13,7 @@ from benchrun.frameworks.registry import framework
 from benchrun.memory import activations
 from benchrun.model.adapters import MEGATRON, TRANSFORMERS, adapted, adapter_params
 from benchrun.model.communication import optimizer_shards, weight_shards
-from benchrun.model.operators import operators
+from benchrun.model.operators import Product, operators
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Recompute
 from benchrun.vocabulary import LOW
@@ -124,8 +124,6 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
         adapters = adapter_params(spec.model, MEGATRON, training.lora.target_modules, training.lora.rank)
         trained, states = adapters * layers / layout.tp, adapters * layers / layout.tp / ranks
     output = not first or layout.pp == 1
-    products = listed.products if output else listed.block
-    shapes = {(product.n, product.k) for product in products}
     stored, logits = activations.stored(spec, first), activations.logits(spec) if output else 0.0
     # FP8 keeps two one-byte copies (plain and transposed), as much as BF16; beside BF16 weights they come on top.
     weight = 4 if spec.precision == "fp32" else 2
@@ -139,7 +137,6 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     if layout.fsdp > 1 and facts.torch_fsdp:
         # transformer-engine keeps the FP8 copies of a gathered weight for the backward pass.
         largest, copied = max(unit, ends / 2), dense + expert
-    accumulates = layout.fsdp == 1 and spec.gpu != "CPU" and not (lora or facts.planned_by_xla)
     return {
         "weights": own * weight + copied * copies,
         "gathered": unit * weight + largest * (weight + (0 if lora else gradient)) if layout.fsdp > 1 else 0.0,
@@ -147,10 +144,20 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
         "optimizer": states * state,
         "activations": stored,
         "logits": logits,
-        # get_dummy_wgrad in transformer-engine 2.11, which megatron.core's own linear layers call as well
-        "placeholders": 2.0 * sum(n * k for n, k in shapes) if accumulates else 0.0,
+        "placeholders": _placeholders(spec, listed.products if output else listed.block),
         "step": max(0.0, step - stored - logits),
     }
+
+
+def _placeholders(spec: TrainingSpec, products: Iterable[Product]) -> float:
+    """Bytes of the gradients that stand in for those that kernels add to the buffer themselves; one per shape.
+
+    get_dummy_wgrad in transformer-engine 2.11, which megatron.core's own linear layers call as well.
+    """
+    planned_by_xla = framework(spec.framework).memory.planned_by_xla
+    if spec.layout.fsdp > 1 or spec.gpu == "CPU" or spec.task == "lora" or planned_by_xla:
+        return 0.0
+    return 2.0 * sum(n * k for n, k in {(product.n, product.k) for product in products})
 
 
 def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gradient: int) -> tuple[int, float]:

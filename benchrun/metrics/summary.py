@@ -78,21 +78,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
     inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible & ~values.other_work)
-    timed = inside.chosen(~np.isnan(inside.step_time_s))
-    coarse = _coarse(log, timed)
-    tokens = _tokens(log, inside, timed, coarse=coarse)
-    times, notes = _times(log, timed, coarse=coarse)
-    rates, impossible = _rates(setting, tokens.median)
-    notes += impossible
-    steps = timed.step if len(timed.step) else inside.step
-    speeds: dict[str, Any] = {
-        **times,
-        "window": Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None,
-        "quantities": _quantities(log, steps),
-        "other_windows": _other_windows(values),
-        "tokens_per_s_per_gpu": tokens,
-        **rates,
-    }
+    speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
     problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
     steps_timed, skipped = updates(log)
@@ -112,13 +98,37 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         skipped_share=skipped_share,
         warmup_rows_dropped=dropped,
         peak_memory_gib=log.facts.peak_memory_gib,
-        **_reported(setting, inside, tokens.median),
+        **_reported(setting, inside, rate),
         **_rewards(log),
         **_losses(log),
         problems=tuple(map(_entry, problems)),
         fatal=_entry(fatal) if fatal else None,
-        **({} if impossible else speeds),
+        **speeds,
     )
+
+
+def _speeds(
+    log: Log, setting: Setting, values: Measured, inside: Measured
+) -> tuple[dict[str, Any], float | None, list[Problem]]:
+    """Step time, throughput, TFLOPS and MFU of the rows ``inside``, by field; tokens/s/GPU; what makes them worth less.
+
+    There are no fields where the rate is impossible.
+    """
+    timed = inside.chosen(~np.isnan(inside.step_time_s))
+    coarse = _coarse(log, timed)
+    tokens = _tokens(log, inside, timed, coarse=coarse)
+    times, notes = _times(log, timed, coarse=coarse)
+    rates, impossible = _rates(setting, tokens.median)
+    steps = timed.step if len(timed.step) else inside.step
+    speeds = {
+        **times,
+        "window": Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None,
+        "quantities": _quantities(log, steps),
+        "other_windows": _other_windows(values),
+        "tokens_per_s_per_gpu": tokens,
+        **rates,
+    }
+    return {} if impossible else speeds, tokens.median, notes + impossible
 
 
 def _coarse(log: Log, timed: Measured) -> bool:
@@ -224,6 +234,7 @@ def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
 
 
 def _other_windows(values: Measured) -> OtherWindows:
+    """Mean step times, in s, of windows that publications use in place of this one."""
     times, step, count = values.step_time_s, values.step, len(values.step)
     # The mean of several steps may be of others too.
     early = (values.interval == 1) & (step >= 35) & (step <= 44) & (count > 0 and step[-1] >= 44)
@@ -234,6 +245,7 @@ def _other_windows(values: Measured) -> OtherWindows:
 
 
 def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:
+    """Weighted mean and median of ``values`` without NaN; empty where none is left."""
     usable = ~np.isnan(values)
     if not usable.any():
         return MeanMedian()

@@ -122,18 +122,8 @@ def operators(
     ``tokens``: mbs * seq_length / cp, before sequence parallelism. ``seq_length``: the positions that a token is scored
     against. The options after ``task`` matter for memory-bound operators and collectives alone.
     """
-    listed, counts = products(model, tokens, layout, task), layer_counts(model)
-    widths = (model.mla.qk_width, model.mla.v_head_dim) if model.mla else (model.kv_channels,) * 2
-    attention = Attention(
-        tokens,
-        seq_length,
-        model.num_attention_heads / layout.tp,
-        widths[0],
-        counts.attention / layout.pp,
-        widths[1],
-        counts.windowed / layout.pp,
-        model.window.size if model.window else None,
-    )
+    listed = products(model, tokens, layout, task)
+    attention = _attention(model, tokens, seq_length, layout)
     memory_bound = tuple(_memory_bound(model, layout, listed, attention, sizes))
     routed = next((product.rows for product in listed if product.expert), 0.0)
     collectives = [*communication.of_a_micro_batch(model, layout, tokens, routed, sizes, cp_comm)]
@@ -146,9 +136,26 @@ def operators(
         per_param, share = sizes.gradient + 2 * sizes.states + sizes.weight, dense / ranks + experts / expert_ranks
         memory_bound += (MemoryBound("adam", step_bytes=share * per_param),)
     needed = tuple(each for each in collectives if each.ranks > 1 and each.bytes)
-    mamba, scans = model.mamba, counts.mamba / layout.pp
-    scan = SCAN * scans * tokens * mamba.inner * mamba.state_dim / layout.tp if mamba else 0.0
-    return Operators(listed, attention, memory_bound, needed, scan)
+    return Operators(listed, attention, memory_bound, needed, _scan_flops(model, tokens, layout))
+
+
+def _attention(model: "ModelShape", tokens: float, seq_length: float, layout: Layout) -> Attention:
+    counts, mla = layer_counts(model), model.mla
+    return Attention(
+        tokens,
+        seq_length,
+        heads=model.num_attention_heads / layout.tp,
+        kv_channels=mla.qk_width if mla else model.kv_channels,
+        layers=counts.attention / layout.pp,
+        value_channels=mla.v_head_dim if mla else model.kv_channels,
+        windowed=counts.windowed / layout.pp,
+        window=model.window.size if model.window else None,
+    )
+
+
+def _scan_flops(model: "ModelShape", tokens: float, layout: Layout) -> float:
+    mamba, layers = model.mamba, layer_counts(model).mamba / layout.pp
+    return SCAN * layers * tokens * mamba.inner * mamba.state_dim / layout.tp if mamba else 0.0
 
 
 def _memory_bound(

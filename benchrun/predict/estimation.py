@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from benchrun.predict import constants, tuning
 from benchrun.predict.choice import Chosen
+from benchrun.predict.counting import work
 from benchrun.predict.kinship import Array, Kinship, combined, noise, shared
 from benchrun.predict.physics import seconds
 from benchrun.predict.residuals import NORMAL, kind
 from benchrun.predict.runs import Measured, profiled
-from benchrun.predict.work import Value, Work, work
+from benchrun.predict.work import Value, Work
 from benchrun.predict.workload import Workload
 
 PART_NOISE = 0.03

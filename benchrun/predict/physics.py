@@ -75,12 +75,6 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     sent = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
     ep = sent * progress
     gpu = matmul + attention + memory + tp + ring + ep
-    of_experts = of("host.experts") * progress + of("host.expert") * work.experts
-    floor: Value = np.where(work.moe > 0, of_experts, of("host.layer"))
-    floor = floor * np.where(work.low > 0, of("host.low"), 1.0) + work.hooked * of("host.hooks")
-    floor = floor * np.where(work.graphed > 0, of("host.graphs"), 1.0)
-    waits = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
-    host = waits + of("host.gaps") + work.sinkhorn * of("host.sinkhorn")
     return {
         "matmul": matmul,
         "attention": attention,
@@ -88,8 +82,21 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
         "tp": tp,
         "cp": ring,
         "ep": ep,
-        "host": host,
+        "host": _host(work, of, gpu, progress),
     }
+
+
+def _host(work: Work, of: Callable[[str], Value], gpu: Value, progress: Value) -> Value:
+    """Seconds in which the GPU, busy for ``gpu`` seconds of a layer, waits for the host that starts its kernels.
+
+    ``progress``: what newer software needs of the time that the first one took for experts.
+    """
+    of_experts = of("host.experts") * progress + of("host.expert") * work.experts
+    floor: Value = np.where(work.moe > 0, of_experts, of("host.layer"))
+    floor = floor * np.where(work.low > 0, of("host.low"), 1.0) + work.hooked * of("host.hooks")
+    floor = floor * np.where(work.graphed > 0, of("host.graphs"), 1.0)
+    waits = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
+    return waits + of("host.gaps") + work.sinkhorn * of("host.sinkhorn")
 
 
 def _slower(work: Work, of: Callable[[str], Value]) -> Value:

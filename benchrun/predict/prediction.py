@@ -13,10 +13,10 @@ import numpy as np
 from benchrun.errors import UserError
 from benchrun.predict import constants, residuals, rows
 from benchrun.predict.choice import chosen
+from benchrun.predict.counting import work
 from benchrun.predict.kinship import Kinship
 from benchrun.predict.physics import PARTS, seconds
 from benchrun.predict.scaling import Scaling
-from benchrun.predict.work import work
 from benchrun.predict.workload import Workload
 
 PUBLISHED = "published rows and kept runs"

@@ -12,7 +12,7 @@ from benchrun.errors import UserError, closest
 from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
 from benchrun.predict import software
-from benchrun.predict.work import HEAD_WIDTH
+from benchrun.predict.counting import HEAD_WIDTH
 from benchrun.predict.workload import Architecture, Number, Recomputed, Workload, architectures
 from benchrun.recipe.files import names, recipe_document
 from benchrun.vocabulary import Task
@@ -25,6 +25,8 @@ NUMBERS: dict[str, Number] = {
 }  # fmt: skip
 ABSENT = ("NA", "N/A", "-")
 """What tables write where they state nothing."""
+RELEASE = re.compile(r"(?:@v|NeMo |ngc)(\d\d)\.(\d\d)")
+"""Year and month of the software in a source: @v25.04 or NeMo 25.09."""
 SIZE = re.compile(r"\d+(\.\d+)?[bt]")
 """The last word of many a model's name."""
 COUNTS = ("num_gpus", "seq_len", "tp", "pp", "cp", "vp", "ep", "fsdp_shard", "layers")
@@ -47,43 +49,17 @@ def workload(row: Row) -> Workload:
     """What a row describes. UserError where a column that is needed is empty or not understood."""
     if "hidden" in row and "gpu" not in row:
         row = {**row, **SINGLE_NODE}
-
-    def whole(column: str, default: float | None = None) -> float:
-        text = (row.get(column) or "").strip()
-        if not text or text.upper() in ABSENT:
-            if default is None:
-                raise UserError(f"{column} is empty")
-            return default
-        try:
-            number = float(text)
-        except ValueError:
-            raise UserError(f"{column} is '{text}', not a number") from None
-        if not 0 < number < LARGEST or (column in COUNTS and number != int(number)):
-            raise UserError(
-                f"{column} is {text[:40]}, which is no {'whole ' if column in COUNTS else ''}number above 0"
-            )
-        return number
-
     notes, task = row.get("notes") or "", row.get("task") or "pretrain"
     if OTHER_WORK.search(task):
         raise UserError(f"task is {task[:40]}: only a training step can be predicted")
-    layers = int(whole("layers", 0))
+    layers = int(_positive(row, "layers", 0))
     gpu = _gpu(row.get("gpu") or "", notes)
-    num_gpus, seq_length = int(whole("num_gpus")), int(whole("seq_len"))
-    tp, pp, cp = (int(whole(column, 1)) for column in ("tp", "pp", "cp"))
-    if num_gpus % (tp * pp * cp):
-        raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
-    ranks = num_gpus // (tp * pp * cp)
+    num_gpus, seq_length = int(_positive(row, "num_gpus")), int(_positive(row, "seq_len"))
     stack = _stack(row, task)
-    fsdp = int(whole("fsdp_shard", num_gpus if stack in software.FULLY_SHARDED else 1))
-    moe_ep = int(whole("ep", 1))
-    gbs = whole("gbs")
-    mbs = whole("mbs", 0) or _likely_mbs(gbs, ranks, stack)
-    layout = Layout(
-        tp=tp, pp=pp, cp=cp, vp=int(whole("vp", 1)), ep=moe_ep, etp=1, sequence_parallel=tp > 1, fsdp=max(1, fsdp)
-    )
-    if stack == software.MEGATRON_2022 and "sp" not in (row.get("recompute") or ""):
-        layout = layout.model_copy(update={"sequence_parallel": False})
+    layout = _layout(row, num_gpus, stack)
+    ranks = num_gpus // (layout.tp * layout.pp * layout.cp)
+    gbs = _positive(row, "gbs")
+    mbs = _positive(row, "mbs", 0) or _likely_mbs(gbs, ranks, stack)
     return Workload(
         model=_architecture(row, layers),
         gpu=gpu,
@@ -97,7 +73,7 @@ def workload(row: Row) -> Workload:
         recompute=_recompute(row.get("recompute") or ""),
         stack=stack,
         source=row.get("source_id") or "",
-        release=_release(row.get("source") or ""),
+        release=software.release_year(RELEASE.search(row.get("source") or "")),
         tp_overlap=stack in software.OVERLAPPING or "async" in notes.lower(),
         power_limit=500 / 700 if "500W" in notes else 1.0,
     )
@@ -183,6 +159,34 @@ def observed(row: Row) -> float | None:
     return None
 
 
+def _positive(row: Row, column: str, default: float | None = None) -> float:
+    """The number above 0 in a column, or ``default`` where the row states none."""
+    text = (row.get(column) or "").strip()
+    if not text or text.upper() in ABSENT:
+        if default is None:
+            raise UserError(f"{column} is empty")
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        raise UserError(f"{column} is '{text}', not a number") from None
+    if not 0 < number < LARGEST or (column in COUNTS and number != int(number)):
+        raise UserError(f"{column} is {text[:40]}, which is no {'whole ' if column in COUNTS else ''}number above 0")
+    return number
+
+
+def _layout(row: Row, num_gpus: int, stack: str) -> Layout:
+    """How the model is spread over the GPUs; a size that the row does not state is 1, but for FSDP's share."""
+    tp, pp, cp = (int(_positive(row, column, 1)) for column in ("tp", "pp", "cp"))
+    if num_gpus % (tp * pp * cp):
+        raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
+    fsdp = int(_positive(row, "fsdp_shard", num_gpus if stack in software.FULLY_SHARDED else 1))
+    ep, vp = int(_positive(row, "ep", 1)), int(_positive(row, "vp", 1))
+    # Rows of 2022 state sequence parallelism in the column of recomputation.
+    split = tp > 1 and (stack != software.MEGATRON_2022 or "sp" in (row.get("recompute") or ""))
+    return Layout(tp=tp, pp=pp, cp=cp, vp=vp, ep=ep, sequence_parallel=split, fsdp=max(1, fsdp))
+
+
 def _gpu(name: str, notes: str) -> hardware.Gpu:
     gpu = hardware.gpu(GPUS.get(name) or hardware.name_of(name) or name)
     if gpu is None:
@@ -259,9 +263,3 @@ def _recompute(text: str) -> Recomputed:
 def _likely_mbs(gbs: float, ranks: int, stack: str) -> float:
     """The micro-batch where a table does not state it: 1, and of GPT-3 in 2021 what its paper's throughput suggests."""
     return max(1.0, min(gbs / ranks, 2.0)) if stack == software.MEGATRON_2022 else 1.0
-
-
-def _release(source: str) -> float | None:
-    """Years, from the version in a source: v25.04 or NeMo 25.09."""
-    stated = re.search(r"(?:@v|NeMo |ngc)(\d\d)\.(\d\d)", source)
-    return 2000 + int(stated[1]) + (int(stated[2]) - 0.5) / 12 if stated else None

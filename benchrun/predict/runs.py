@@ -42,7 +42,6 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
     if number == "fp8":
         number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")
     stack = software.of_framework(spec.framework)
-    release = re.search(r"@ ?v(\d\d)\.(\d\d)", spec.source or "")
     node = spec.cluster.gpus_per_node
     return Workload(
         model=architecture(spec),
@@ -58,7 +57,7 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
         stack=stack,
         source=published if source is None else source,
         framework=spec.framework if source == OWN else "",
-        release=2000 + int(release[1]) + (int(release[2]) - 0.5) / 12 if release else None,
+        release=software.release_year(re.search(r"@ ?v(\d\d)\.(\d\d)", spec.source or "")),
         tp_overlap=spec.training.tp_comm_overlap,
         gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
         state_bytes=_state_bytes(spec),

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import re
 from pathlib import Path
 
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
@@ -53,6 +54,11 @@ def hooks_adapters(framework: str) -> bool:
 def scales_currently(source: str) -> bool:
     """Whether FP8 of ``source`` is scaled by each tensor's own largest value, whatever its tables call it."""
     return ("current_scaling", source) in _table()
+
+
+def release_year(version: re.Match[str] | None) -> float | None:
+    """The year of a version such as 25.04, whose groups are year and month; None without one."""
+    return 2000 + int(version[1]) + (int(version[2]) - 0.5) / 12 if version else None
 
 
 @functools.cache

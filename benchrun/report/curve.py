@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchrun.errors import UserError
 from benchrun.predict.prediction import Prediction
 from benchrun.predict.scaling import Break, CurvePoint, Scaling, breaks, efficiencies
+from benchrun.report.picture import picture, save
 from benchrun.report.table import Table, plain
 
 
@@ -44,7 +44,7 @@ class CurveView:
         return breaks(points)
 
     def table(self) -> Table:
-        """One row a number of GPUs."""
+        """One row per number of GPUs."""
         titles = ["GPUs", "batch"]
         columns: list[list[Any]] = [[point.num_gpus for point in self.points], [int(each.gbs) for each in self.points]]
         if self.measured:
@@ -83,11 +83,7 @@ def plot(views: Sequence[CurveView], path: Path) -> None:
 
     UserError where it cannot be drawn.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("matplotlib is not installed", hint="pip install '.[plot]'") from None
-    axes = (figure := Figure(figsize=(8, 5), layout="constrained")).add_subplot()
+    axes = (figure := picture(8, 5)).add_subplot()
     for number, view in enumerate(views):
         colour, name = f"C{number}", f"{view.title}, {view.kind}"
         if view.predicted:
@@ -111,10 +107,7 @@ def plot(views: Sequence[CurveView], path: Path) -> None:
     axes.set_xlabel("GPUs")
     axes.set_ylabel("tokens/s/GPU" if all(view.predicted for view in views) else "sequences/s/GPU")
     axes.legend(fontsize=8)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise UserError(f"the plot cannot be written: {error}", where=str(path)) from error
+    save(figure, path)
 
 
 def _percent(points: Sequence[CurvePoint]) -> list[float]:

@@ -9,7 +9,7 @@ BAR = 24
 """Characters of the whole step."""
 
 MOST = 0.5
-"""Share of a step that is not separated, from which the headline says so."""
+"""Share of a step that is not separated from which the headline names it."""
 
 
 def explanation_text(result: Explanation, *, page: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""A plot as data: what is drawn, and the table that says the same."""
+"""A plot as data: what is drawn, and the table with the same numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from benchrun.comparison.conditions import besides_recipe, conditions
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.verdict import RunResult
+from benchrun.launch.rundir import stamp_of
 from benchrun.metrics.changes import Cut, changes
 from benchrun.model import Frozen
 from benchrun.report.runs import proxy, short_layout
@@ -150,8 +151,8 @@ def history_of(runs: Sequence[Past], by: By = "point") -> History:
 
 def launch_time(run_id: str) -> datetime | None:
     """The time in a run's id; None where it has none."""
-    stamp = re.search(r"\d{8}T\d{6}Z", run_id)
-    return datetime.strptime(stamp[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc) if stamp else None
+    stamp = stamp_of(run_id)
+    return datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc) if stamp else None
 
 
 def _run(past: Past) -> HistoryRun | None:

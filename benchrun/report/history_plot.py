@@ -9,6 +9,7 @@ from benchrun.report.figure import Figure, Series
 from benchrun.report.history import History
 from benchrun.report.history import Series as PointHistory
 from benchrun.report.history_text import change_sentence, periods_table
+from benchrun.report.picture import picture, save
 from benchrun.report.table import Table
 
 if TYPE_CHECKING:
@@ -60,26 +61,19 @@ def _narrow(table: Table) -> Table:
 
 
 def plot_history(history: History, path: Path) -> None:
-    """Write the picture, one panel a point, to ``path``, in the format that its name ends in.
+    """Write the picture, one panel per point, to ``path``, in the format that its name ends in.
 
     UserError where there is nothing to draw, or too much, or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure as Picture
-    except ImportError:
-        raise UserError("matplotlib is not installed", hint="pip install '.[plot]'") from None
     points = [point for point in history.series if len(point.runs) > 1]
     if not points:
         raise UserError("no point has two runs to draw", hint="name more RUNS")
     if len(points) > DRAWN:
         raise UserError(f"{len(points)} points make no readable picture", hint=f"name RUNS of at most {DRAWN} points")
-    figure = Picture(figsize=(10, 1 + 2.6 * len(points)), layout="constrained")
+    figure = picture(10, 1 + 2.6 * len(points))
     for axes, point in zip(figure.subplots(len(points), squeeze=False)[:, 0], points, strict=True):
         _panel(axes, point)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise UserError(f"the plot cannot be written: {error}", where=str(path)) from error
+    save(figure, path)
 
 
 def _panel(axes: "Axes", point: PointHistory) -> None:

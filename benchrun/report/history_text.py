@@ -5,7 +5,7 @@ from datetime import datetime
 
 from benchrun.metrics.changes import SHORTEST
 from benchrun.report.history import Change, History, Series
-from benchrun.report.table import Table, as_csv, markdown, plain
+from benchrun.report.table import Table, as_csv, capitals, markdown, plain
 
 COLUMNS = ("node", "driver", "image", "version", "options")
 """Facts that have a column in CSV."""
@@ -18,22 +18,22 @@ def history_page(history: History, form: str) -> str:
         return as_csv(runs_table(history))
     if not history.series:
         return "no runs\n"
-    heading, written = ("## ", markdown) if form == "markdown" else ("", _upper)
+    heading, as_text = ("## ", markdown) if form == "markdown" else ("", lambda table: plain(capitals(table)))
     changed = [series for series in history.series if series.changes]
-    parts = [written(points_table(history)), *(_section(series, heading, written) for series in changed)]
+    parts = [as_text(points_table(history)), *(_section(series, heading, as_text) for series in changed)]
     short = sum(len(series.runs) < SHORTEST for series in history.series)
     note = f"\nA change can be seen in {SHORTEST} runs and more; with fewer: {short} of {len(history.series)}\n"
     return "\n".join(parts) + (note if short else "")
 
 
-def _section(series: Series, heading: str, written: Callable[[Table], str]) -> str:
+def _section(series: Series, heading: str, as_text: Callable[[Table], str]) -> str:
     sentences = "".join(f"\n{change_sentence(change)}\n" for change in series.changes)
     gap = "\n" if heading else ""
-    return f"{heading}{series.name}\n{gap}{written(periods_table(series))}{sentences}"
+    return f"{heading}{series.name}\n{gap}{as_text(periods_table(series))}{sentences}"
 
 
 def points_table(history: History) -> Table:
-    """One row a point: its newest period and how that began."""
+    """One row per point: its newest period and how that began."""
     rows = []
     for series in history.series:
         now, newest = series.periods[-1], series.changes[-1] if series.changes else None
@@ -45,7 +45,7 @@ def points_table(history: History) -> Table:
 
 
 def periods_table(series: Series) -> Table:
-    """One row a period between two changes."""
+    """One row per period between two changes."""
     rows = [
         (
             *(_day(period.first), _day(period.last), period.runs, period.step_time_s, period.tokens_per_s_per_gpu),
@@ -65,7 +65,7 @@ def change_sentence(change: Change) -> str:
 
 
 def runs_table(history: History) -> Table:
-    """One row a run, the oldest of each point first."""
+    """One row per run, the oldest of each point first."""
     rows = []
     for series in history.series:
         first = {change.run_id: change for change in series.changes}
@@ -82,10 +82,6 @@ def runs_table(history: History) -> Table:
             )
     measured = ("run_id", "launched", "step_time_s", "tokens_per_s_per_gpu", "verdict")
     return Table((*CONDITIONS, *measured, *COLUMNS, "period", "change_percent", "chance", "changed"), rows)
-
-
-def _upper(table: Table) -> str:
-    return plain(Table([str(title).upper() for title in table.titles], table.rows, missing="-"))
 
 
 def _day(time: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Verdicts as JUnit XML, which CI servers show: one test case a run."""
+"""Verdicts as JUnit XML, which CI servers show: one test case per run."""
 
 import re
 from collections.abc import Sequence

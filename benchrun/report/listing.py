@@ -33,7 +33,7 @@ def span(numbers: Iterable[int]) -> str:
 
 
 def recipes_table(rows: Rows) -> Table:
-    """One line a recipe."""
+    """One line per recipe."""
     titles = ("RECIPE", "TASK", "GPU", "PRECISION", "GPUS", "POINTS", "PUBLISHED", "FRAMEWORKS")
     lines = [
         (
@@ -55,7 +55,7 @@ def _with_origin(table: Table, rows: Rows) -> Table:
 
 
 def layouts_table(rows: Rows) -> Table:
-    """One line a layout; the name of the recipe only where there are several."""
+    """One line per layout; the name of the recipe only where there are several."""
     several = len({row["recipe"] for row in rows}) > 1
     trained, other = any(row["per_gpu"] for row in rows), any(row.get("settings") for row in rows)
     work = (*(("MBS", "BATCH", "SEQUENCE") if trained else ()), *(("SETTINGS",) if other else ()))
@@ -74,7 +74,7 @@ def layouts_table(rows: Rows) -> Table:
 
 
 def points_table(rows: Rows) -> Table:
-    """One line a point."""
+    """One line per point."""
     left_out = (*ONLY_IN_JSON, *(() if any(row["derived"] for row in rows) else ("derived",)))
     names = [name for name in rows[0] if name not in left_out]
     return Table(names, [[row[name] for name in names] for row in rows], missing="None")

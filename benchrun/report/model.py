@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import load_references
 from benchrun.comparison.verdict import RunResult
+from benchrun.launch.rundir import stamp_of
 from benchrun.report.curve import CurveView
 from benchrun.report.data import RunData, RunSection, Section
 from benchrun.report.figure import Figure
@@ -14,7 +15,7 @@ from benchrun.report.published import Pair, pairs
 from benchrun.report.readable import readable
 from benchrun.report.runs import identified, ratio_line
 from benchrun.report.scaling import ratios
-from benchrun.report.section import launched, run_section
+from benchrun.report.section import run_section
 from benchrun.report.sections import point_labels, sections
 from benchrun.report.table import Table
 from benchrun.spec.runspec import TrainingSpec
@@ -25,7 +26,7 @@ class ReportModel:
     """Everything that a report shows."""
 
     points: Table
-    """One row a point, its repeats together: every column, for programs."""
+    """One row per point, its repeats together: every column, for programs."""
     readable: Table
     """The same rows in few columns, for readers; a metric that no run has is left out."""
     frameworks: Table
@@ -84,7 +85,7 @@ def _order(run: RunData) -> tuple[object, ...]:
     spec = run.result.spec
     model, gbs = getattr(spec, "model", None), getattr(spec, "gbs", 0)
     layers = -model.num_layers if model else 0
-    return spec.recipe, layers, spec.gpu, spec.precision, spec.num_gpus, gbs, launched(run.result.run_id)
+    return spec.recipe, layers, spec.gpu, spec.precision, spec.num_gpus, gbs, stamp_of(run.result.run_id)
 
 
 def _points(results: Sequence[RunResult]) -> list[tuple[str, list[Measured]]]:

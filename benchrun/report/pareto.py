@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.report.figure import Figure, Series
+from benchrun.report.picture import picture, save
 from benchrun.report.table import Table
 from benchrun.study.result import PointResult, StudyResult
 
@@ -61,15 +61,13 @@ def pareto_figures(study: StudyResult) -> Iterator[Figure]:
 
 
 def plot_pareto(study: StudyResult, path: Path) -> None:
-    """Write the loads and their Pareto front to ``path``, in the format that its name ends in; needs matplotlib.
+    """Write the loads and their Pareto front to ``path``, in the format that its name ends in.
 
-    UserError where the file cannot be written.
+    UserError where matplotlib is missing, or the file cannot be written.
     """
-    from matplotlib.figure import Figure as Canvas
-
     points = loads(study)
     front = [load for load in points if load.front]
-    figure = Canvas(figsize=(7, 5), layout="constrained")
+    figure = picture(7, 5)
     axes = figure.subplots()
     axes.plot([load.per_user for load in front], [load.per_gpu for load in front], color="0.6", label="Pareto front")
     axes.plot([load.per_user for load in points], [load.per_gpu for load in points], "o", color="0.2")
@@ -82,7 +80,4 @@ def plot_pareto(study: StudyResult, path: Path) -> None:
     axes.set_ylim(bottom=0)
     axes.legend()
     figure.suptitle(f"{study.study}: {study.description}", fontsize=10)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise UserError(f"the plot cannot be written: {error}", where=str(path)) from error
+    save(figure, path)

@@ -9,6 +9,7 @@ from benchrun.metrics.model import MeanMedian, Summary
 from benchrun.metrics.registry import OURS, Metric, metric
 from benchrun.metrics.rows import Measured
 from benchrun.metrics.statistics import Floats, Spread
+from benchrun.report.picture import picture, save
 
 
 def plot_steps(rows: Measured, summary: Summary, path: Path, name: str | None = None) -> None:
@@ -16,15 +17,11 @@ def plot_steps(rows: Measured, summary: Summary, path: Path, name: str | None = 
 
     The step time where None, or tokens/s where the log gives no time. UserError where it cannot be drawn.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("matplotlib is not installed", hint="pip install '.[plot]'") from None
     entry = metric(name or ("tokens_per_s_per_gpu" if np.isnan(rows.step_time_s).all() else "step_time_s"))
     steps, left_out, values = rows.step, rows.impossible, series(entry, rows, summary)
     if np.isnan(values).all():
         raise UserError(f"no step has a value of {entry.name}", where=summary.file)
-    axes = (figure := Figure(figsize=(10, 5), layout="constrained")).add_subplot()
+    axes = (figure := picture(10, 5)).add_subplot()
     axes.plot(steps[~left_out], values[~left_out], ".-", linewidth=0.8, markersize=4, label="each row")
     if left_out.any():
         axes.plot(steps[left_out], values[left_out], "x", color="red", label="impossible, left out")
@@ -42,10 +39,7 @@ def plot_steps(rows: Measured, summary: Summary, path: Path, name: str | None = 
     axes.set_ylabel("step time (s)" if entry.name == "step_time_s" else entry.unit)
     axes.set_title(f"{summary.file}  ({summary.framework})", fontsize=10)
     axes.legend(loc="upper right", fontsize=9)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise UserError(f"the plot cannot be written: {error}", where=str(path)) from error
+    save(figure, path)
 
 
 def series(entry: Metric, rows: Measured, summary: Summary) -> Floats:

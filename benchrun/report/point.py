@@ -165,7 +165,7 @@ CHOSEN = ("recipe", "framework", "gpu", "precision", "num_gpus")
 
 
 def suite_rows(points: Sequence[tuple[Mapping[str, Any], RunSpec | UserError]]) -> list[dict[str, Any]]:
-    """One row a run of a suite or study, in its order: its conditions, and ``refused``: why it is illegal."""
+    """One row per run of a suite or study, in its order: its conditions, and ``refused``: why it is illegal."""
     varied = [key for key in dict.fromkeys(key for stated, _ in points for key in stated) if key not in CHOSEN]
     differing = [key for key in varied if len({str(stated.get(key)) for stated, _ in points}) > 1]
     return [{**_chosen(stated, spec), **{key: stated.get(key) for key in differing}, **_size(spec)}

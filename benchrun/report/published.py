@@ -12,7 +12,7 @@ from benchrun.report.table import Table
 from benchrun.spec.runspec import TrainingSpec
 
 STATED = ("gpu", "num_gpus", "framework", "image", "num_layers", "dimensions")
-"""Conditions that the name of a point and the source of a number say."""
+"""Conditions that the name of a point or the source of a number states already."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _values(repeats: Sequence[Measured], metric: str) -> tuple[float, ...]:
 
 
 def published_table(listed: Sequence[Pair]) -> Table:
-    """One row a pair, for readers."""
+    """One row per pair, for readers."""
     titles = ("point", "measured", "published", "unit", "ratio", "published by", "also differs: published, ours")
     rows = [
         (

@@ -16,11 +16,11 @@ SERVED = ("output_tokens_per_s_per_gpu", "output_tokens_per_s_per_user", "median
 """Metrics of servers, which share one column: few reports have both servers and trainings."""
 METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
 NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
-"""Columns that say what a step computes."""
+"""Columns that state what a step computes."""
 
 
 def readable(results: Sequence[RunResult]) -> Table:
-    """One row a point. A column in which no row has anything is left out."""
+    """One row per point. A column in which no row has anything is left out."""
     records = table(results).records()
     points = grouped(results, lambda result: result.spec.repeat_key())
     differing = _differing([point[0] for point in points])

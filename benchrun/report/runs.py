@@ -1,6 +1,5 @@
 """Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import RunResult
 from benchrun.explain.difference import NOT_COMPARED, flat
+from benchrun.launch.rundir import stamp_of
 from benchrun.metrics.registry import Metric, tabled
 from benchrun.metrics.statistics import spread_percent as spread_percent
 from benchrun.report.repeats import median_of, valid_values
@@ -46,7 +46,7 @@ def identified(results: Sequence[RunResult]) -> Table:
     more = [
         (
             " ".join(result.run_id for result in point),
-            _distinct(stamp[0] for result in point if (stamp := re.search(r"\d{8}T\d{6}Z", result.run_id))),
+            _distinct(stamp_of(result.run_id) for result in point),
             *(point[0].spec.image, point[0].spec.identity(), *_conditions(point[0].spec)),
         )
         for point in points

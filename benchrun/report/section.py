@@ -1,10 +1,10 @@
 """One run for a reader: verdict, plots, the waterfall with its causes, numbers, conditions."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchrun.explain.explanation import explain
+from benchrun.launch.rundir import stamp_of
 from benchrun.report import figures
 from benchrun.report.data import RunData, RunSection
 from benchrun.report.figure import Figure
@@ -45,15 +45,9 @@ def run_section(run: RunData, *, brief: bool = False) -> RunSection:
     )
 
 
-def launched(run_id: str) -> str:
-    """The time in a run's id, as ``20250102T030405Z``; empty where there is none."""
-    stamp = re.search(r"\d{8}T\d{6}Z", run_id)
-    return stamp[0] if stamp else ""
-
-
 def _launched(run_id: str) -> Iterator[tuple[str, str]]:
     """When the run was launched."""
-    if stamp := launched(run_id):
+    if stamp := stamp_of(run_id):
         yield "launched", f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[9:11]}:{stamp[11:13]} UTC"
 
 

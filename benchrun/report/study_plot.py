@@ -4,6 +4,7 @@ from pathlib import Path
 
 from benchrun.errors import UserError
 from benchrun.report.pareto import loads, plot_pareto
+from benchrun.report.picture import picture, save
 from benchrun.report.study import point_text
 from benchrun.study.result import PointResult, StudyResult
 
@@ -15,17 +16,13 @@ def plot_study(study: StudyResult, path: Path) -> None:
 
     UserError where no point was measured or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("matplotlib is not installed", hint="pip install '.[plot]'") from None
     if loads(study):
         plot_pareto(study, path)
         return
     points = [point for point in study.points if point.metrics["tokens_per_s_per_gpu"] is not None]
     if not points:
         raise UserError(f"no point of {study.study} was measured", hint=f"benchrun study {study.study}")
-    figure = Figure(figsize=(10, 1.5 + 0.4 * len(points)), layout="constrained")
+    figure = picture(10, 1.5 + 0.4 * len(points))
     rows, names = range(len(points)), [point_text(study, point) for point in points]
     speed, memory = figure.subplots(1, 2, sharey=True)
     for axes, metric, title in (
@@ -41,10 +38,7 @@ def plot_study(study: StudyResult, path: Path) -> None:
     speed.set_yticks(rows, names, fontsize=9)
     speed.invert_yaxis()
     figure.suptitle(f"{study.study}: {study.description}", fontsize=10)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise UserError(f"the plot cannot be written: {error}", where=str(path)) from error
+    save(figure, path)
 
 
 def _text(point: PointResult, metric: str) -> str:

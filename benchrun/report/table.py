@@ -55,6 +55,11 @@ def visible(text: str) -> str:
     return _UNSEEN.sub("", text)
 
 
+def capitals(table: Table) -> Table:
+    """The table as a terminal shows it: headings in capitals, ``-`` for what was not measured."""
+    return Table([str(title).upper() for title in table.titles], table.rows, missing="-")
+
+
 def markdown(table: Table) -> str:
     """The table in Markdown."""
     return markdown_rows([table.titles, ["---"] * len(table.titles), *table.cells()])

@@ -20,6 +20,7 @@ from benchrun.spec.runspec import RunSpec, TrainingSpec
 Rows = list[tuple[str, str]]
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
+"""Problems that are listed."""
 
 
 def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
@@ -280,6 +281,7 @@ def run_page(result: RunResult) -> str:
 
 
 def spec_rows(spec: RunSpec) -> Rows:
+    """Name and value of the conditions of a run."""
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''}"
     rows = [
         ("workload", f"{proxy(spec)}, {spec.task}"),

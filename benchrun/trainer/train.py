@@ -22,17 +22,7 @@ from benchrun.trainer.layers import chunk_positions
 
 def train(spec: TrainingSpec) -> None:
     """Train ``spec`` as this process's rank."""
-    build.refuse_impossible(spec)
-    if spec.gpu == "CPU":
-        cpu.install()
-    ranks.start_process_group(spec)
-    layout, training, core = spec.layout, spec.training, build.configuration(spec)
-    parallel_state.initialize_model_parallel(
-        **{name: size for name, size in core.parallel.items() if name.endswith("_parallel_size")},
-        create_gloo_process_groups=False,
-        distributed_timeout_minutes=ranks.TIMEOUT_S // 60,
-    )
-    tensor_parallel.model_parallel_cuda_manual_seed(training.seed, te_rng_tracker=training.cuda_graphs != "none")
+    _start(spec)
     if torch.distributed.get_rank() == 0:
         # megatron.core uses transformer-engine's Adam and gradient norm even with its own layers.
         packages = {"megatron-core": "megatron.core", "transformer-engine": "transformer_engine"}
@@ -43,31 +33,66 @@ def train(spec: TrainingSpec) -> None:
     ceiling.measure(spec, {"dp": data_group, "tp": parallel_state.get_tensor_model_parallel_group()})
 
     kernels.install(spec)
-    if training.tp_comm_overlap:
+    if spec.training.tp_comm_overlap:
         te.start_userbuffers(spec)
     config = build.transformer_config(spec)
     model = build.build_model(spec, config)
     optimizer = build.build_optimizer(spec, model)
     scheduler = build.build_scheduler(spec, optimizer)
+    _connect(spec, config, model, optimizer)
+
+    positions = chunk_positions(spec.seq_length, spec.layout.cp, parallel_state.get_context_parallel_rank())
+    rank, steps = parallel_state.get_data_parallel_rank(), spec.training.steps + profiling.steps_made(spec)
+    micro_batches = loader(spec, dataset(spec), rank, steps + spec.training.breakdown, partial(at_positions, positions))
+    host = HostClock(spec)
+    gradients = _gradients(spec, model, positions, [host.timed(micro_batches) for _ in model])
+    _loop(spec, model, optimizer, scheduler, gradients, host)
+    host.keep()
+
+
+def _start(spec: TrainingSpec) -> None:
+    """Join the other ranks: the groups of the layout, and the seeds."""
+    build.refuse_impossible(spec)
+    if spec.gpu == "CPU":
+        cpu.install()
+    ranks.start_process_group(spec)
+    parallel_state.initialize_model_parallel(
+        **{name: size for name, size in build.configuration(spec).parallel.items() if name.endswith("_parallel_size")},
+        create_gloo_process_groups=False,
+        distributed_timeout_minutes=ranks.TIMEOUT_S // 60,
+    )
+    seed, graphs = spec.training.seed, spec.training.cuda_graphs
+    tensor_parallel.model_parallel_cuda_manual_seed(seed, te_rng_tracker=graphs != "none")
+
+
+def _connect(spec: TrainingSpec, config: Any, model: list[Any], optimizer: Any) -> None:
+    """Tell megatron.core's schedules how to scale the loss, and when to communicate gradients and weights.
+
+    Megatron-LM's defaults (megatron/training/training.py), with --align-param-gather for interleaved stages: reduce
+    gradients only in the last micro-batch, and gather weights as the stages reach them.
+    """
     config.grad_scale_func = optimizer.scale_loss
     config.finalize_model_grads_func = finalize_model_grads
-    # Megatron-LM's defaults (megatron/training/training.py), with --align-param-gather for interleaved stages: reduce
-    # gradients only in the last micro-batch, and gather weights as the stages reach them.
-    if core.ddp["overlap_grad_reduce"]:
+    ddp = build.configuration(spec).ddp
+    if ddp["overlap_grad_reduce"]:
         config.no_sync_func = _one_or_all([chunk.no_sync for chunk in model])
         config.grad_sync_func = _one_or_all([chunk.start_grad_sync for chunk in model])
-    if core.ddp["align_param_gather"]:
+    if ddp["align_param_gather"]:
         config.param_sync_func = _one_or_all([chunk.start_param_sync for chunk in model])
 
-    positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())
-    rank, steps = parallel_state.get_data_parallel_rank(), training.steps + profiling.steps_made(spec)
-    micro_batches = loader(spec, dataset(spec), rank, steps + training.breakdown, partial(at_positions, positions))
-    host = HostClock(spec)
-    gradients = partial(
+
+def _gradients(
+    spec: TrainingSpec, model: list[Any], positions: torch.Tensor, batches: list[Iterator[Any]]
+) -> Callable[[], Any]:
+    """A function that passes the next global batch forward and backward and returns the losses of its micro-batches.
+
+    ``batches``: the micro-batches of each chunk of the model.
+    """
+    return partial(
         get_forward_backward_func(),
         # On the device before the first step: a copy from other memory would wait for the GPU's queue.
         forward_step_func=partial(_forward_step, positions.expand(spec.mbs, -1).cuda()),
-        data_iterator=_one_or_all([host.timed(micro_batches) for _ in model]),
+        data_iterator=_one_or_all(batches),
         model=_one_or_all(model),
         num_microbatches=spec.num_microbatches,
         seq_length=spec.seq_length,
@@ -75,8 +100,6 @@ def train(spec: TrainingSpec) -> None:
         decoder_seq_length=spec.seq_length,
         forward_only=False,
     )
-    _loop(spec, model, optimizer, scheduler, gradients, host)
-    host.keep()
 
 
 def _one_or_all(items: list[Any]) -> Any:
@@ -85,25 +108,14 @@ def _one_or_all(items: list[Any]) -> Any:
 
 
 def _loop(
-    spec: TrainingSpec,
-    model: list[Any],
-    optimizer: Any,
-    scheduler: Any,
-    gradients: Callable[[], Any],
-    host: HostClock,
+    spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, gradients: Callable[[], Any], host: HostClock
 ) -> None:
+    """Make the steps of the run: first the measured ones, then those that a profiler records."""
     printer = torch.distributed.get_rank() == torch.distributed.get_world_size() - 1
     for chunk in model:
         chunk.train()
     ranks.collect_garbage(spec, step=0)
-
-    def step() -> tuple[list[dict[str, Any]], bool, float | None]:
-        for chunk in model:
-            chunk.zero_grad_buffer()
-        optimizer.zero_grad()
-        losses = gradients()
-        return losses, *te.optimizer_step(spec, optimizer, model)
-
+    step = partial(_step, spec, model, optimizer, gradients)
     with StepClock(spec) as clock:
         started = ranks.synchronised()
         clock.start()
@@ -131,6 +143,17 @@ def _loop(
     clock.keep(parallel_state.get_pipeline_model_parallel_rank())
     profiling.profile(spec, lambda: _mean_loss(step()[0]))
     breakdown.measure(spec, step, host)
+
+
+def _step(
+    spec: TrainingSpec, model: list[Any], optimizer: Any, gradients: Callable[[], Any]
+) -> tuple[list[dict[str, Any]], bool, float | None]:
+    """Make a step: its losses, whether the weights were updated, and the norm of the gradients."""
+    for chunk in model:
+        chunk.zero_grad_buffer()
+    optimizer.zero_grad()
+    losses = gradients()
+    return losses, *te.optimizer_step(spec, optimizer, model)
 
 
 def _forward_step(position_ids: Any, iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:

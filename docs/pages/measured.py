@@ -163,7 +163,7 @@ DIFFERS = ("run", "spread", "tokens/J", "loss", "published", "what differs: publ
 
 
 def _speeds(beside: Sequence[tuple[Group, Nearest | None]]) -> Table:
-    """One row a point; those that look the same also with the settings that tell them apart."""
+    """One row per point; those that look the same also with the settings that tell them apart."""
     settings: dict[int, str] = {}
     for same in grouped(range(len(beside)), lambda index: _label(beside[index][0][0].spec)):
         settings |= zip(same, distinctions([beside[index][0][0].spec for index in same]), strict=True)

@@ -16,7 +16,7 @@ from benchrun.app import judgement
 from benchrun.app.baselines import baseline_run
 from benchrun.cli.explanations import explain
 from benchrun.cli.logs import compare
-from benchrun.cli.runs import report
+from benchrun.cli.reports import report
 from benchrun.errors import UserError
 from benchrun.launch.rundir import RunDir, open_run
 from benchrun.vocabulary import Exit

@@ -14,7 +14,7 @@ from test_measured import finished, spec_of
 from benchrun import app
 from benchrun.app import judgement
 from benchrun.cli.logs import compare
-from benchrun.cli.runs import report
+from benchrun.cli.reports import report
 from benchrun.comparison.measured import load_measured
 from benchrun.launch.rundir import RunDir, open_run
 from benchrun.recipe.resolve import resolve

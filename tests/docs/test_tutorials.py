@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.transcripts import ROOT, Call, Names, Shell, agree, calls, differences, renewed
+from tests.docs.transcripts import ROOT, Call, Names, Shell, agree, calls, check, differences, renewed
 
 PAGES = [page for page in sorted((ROOT / "docs").glob("**/*.md")) if calls(page.read_text())]
 ON_SLURM = {"site-administrator.md"}
@@ -20,14 +20,7 @@ ON_SLURM = {"site-administrator.md"}
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in ON_SLURM], ids=lambda page: page.name)
 def test_the_commands_print_what_the_page_shows(page: Path, tmp_path: Path, request: Any) -> None:
     shell = Shell(tmp_path, SLURM_CONF="/dev/null")
-    try:
-        wrong, right = differences(page.read_text(), shell)
-    finally:
-        shell.close()
-    if request.config.getoption("--update-transcripts"):
-        page.write_text(right)
-    else:
-        assert wrong == [], "\n\n".join(wrong)
+    check(page, shell, update=request.config.getoption("--update-transcripts"))
 
 
 def shown(*lines: str, measured: bool = False) -> Call:

@@ -203,3 +203,15 @@ def differences(text: str, shell: Shell) -> tuple[list[str], str]:
         right += text[end : call.place[0]] + "".join(f"{line}\n" for line in shown)
         end = call.place[1]
     return wrong, right + text[end:]
+
+
+def check(page: Path, shell: Shell, *, update: bool) -> None:
+    """Run the commands of ``page`` and compare what they print; with ``update`` write that into the page instead."""
+    try:
+        wrong, right = differences(page.read_text(), shell)
+    finally:
+        shell.close()
+    if update:
+        page.write_text(right)
+    else:
+        assert wrong == [], "\n\n".join(wrong)

@@ -10,7 +10,7 @@ from test_with_a_trace import rank, trace
 from benchrun import app, paths
 from benchrun.app.explanations import explain_run
 from benchrun.app.measurement import keep
-from benchrun.app.traces import fingerprint_of, fingerprint_of_run, shares, without_names
+from benchrun.app.traces import fingerprint_of, fingerprint_of_run, nameless_fingerprint, without_names
 from benchrun.explain.model import FAULT_SHARE
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import BREAKDOWN, FINGERPRINT, PROFILE, VERDICT
@@ -32,7 +32,7 @@ def test_a_kept_fingerprint_is_shown(path: Path) -> None:
 @pytest.mark.parametrize("path", TRACED, ids=lambda path: path.name)
 def test_kept_traces_give_the_kept_fingerprint(path: Path) -> None:
     stored = Fingerprint.model_validate_json((path / FINGERPRINT).read_text())
-    assert shares(RunDir(path)) == without_names(stored)
+    assert nameless_fingerprint(RunDir(path)) == without_names(stored)
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serving_results import LOGS, TRTLLM_REPORT
 
 from benchrun import app
 from benchrun.cli import main
@@ -13,7 +14,6 @@ from benchrun.metrics.model import Summary
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
 
-LOGS = Path(__file__).parent.parent / "logs" / "serving"
 RULE = "=" * 50
 BLOCK = f"""INFO: other lines come before
 Namespace(backend='vllm', dataset_name='random', num_prompts=640, max_concurrency=64, random_input_len=1024)
@@ -116,18 +116,6 @@ AIPERF = {
     "request_throughput": {"unit": "requests/sec", "avg": 9.0},
     "request_count": {"unit": "requests", "avg": 100},
     "error_request_count": {"unit": "requests", "avg": 3},
-}
-TRTLLM_REPORT = {
-    "request_info": {"num_requests": 100, "avg_input_length": 128, "avg_output_length": 128},
-    "world_info": {"tp_size": 2, "pp_size": 1},
-    "performance": {
-        "request_throughput_req_s": 86.5373,
-        "system_output_throughput_tok_s": 11076.77,
-        "system_total_throughput_tok_s": 22153.54,
-        "output_throughput_per_gpu_tok_s": 5538.385,
-        "total_latency_ms": 1155.5715,
-    },
-    "streaming_metrics": {"ttft_percentiles": {"average": 162.6706, "p99": 232.4339}},
 }
 
 

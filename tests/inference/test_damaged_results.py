@@ -5,25 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serving_results import LOGS, TRTLLM_REPORT
 
 from benchrun.frameworks.logs import parse_logs
 from benchrun.metrics.model import Summary
 from benchrun.metrics.summary import summarise
 
-LOGS = Path(__file__).parent.parent / "logs" / "serving"
 VLLM = json.loads((LOGS / "concurrency_64_req_rate_inf_gpus_16_ctx_8_gen_8.json").read_text())
-TRTLLM = {
-    "request_info": {"num_requests": 100, "avg_input_length": 128, "avg_output_length": 128},
-    "world_info": {"tp_size": 2, "pp_size": 1},
-    "performance": {
-        "request_throughput_req_s": 86.5373,
-        "system_output_throughput_tok_s": 11076.77,
-        "system_total_throughput_tok_s": 22153.54,
-        "output_throughput_per_gpu_tok_s": 5538.385,
-        "total_latency_ms": 1155.5715,
-    },
-    "streaming_metrics": {"ttft_percentiles": {"average": 162.6706, "p99": 232.4339}},
-}
 AIPERF = {
     "time_to_first_token": {"unit": "ms", "avg": 16.26},
     "inter_token_latency": {"unit": "ms", "avg": 14.26},
@@ -71,25 +59,25 @@ def test_a_result_that_contradicts_itself_has_no_number(changes: dict[str, Any],
 
 
 def test_the_number_of_gpus_must_agree_with_the_rates(tmp_path: Path) -> None:
-    assert one(tmp_path, TRTLLM).num_gpus == 2
+    assert one(tmp_path, TRTLLM_REPORT).num_gpus == 2
     for changes in (
         {"world_info": {"tp_size": 8}},
-        {"performance": {**TRTLLM["performance"], "total_latency_ms": 1.1}},
+        {"performance": {**TRTLLM_REPORT["performance"], "total_latency_ms": 1.1}},
     ):
-        assert one(tmp_path, {**TRTLLM, **changes}).fatal.kind == "contradictory_result"
+        assert one(tmp_path, {**TRTLLM_REPORT, **changes}).fatal.kind == "contradictory_result"
 
 
 @pytest.mark.parametrize("part", ["request_info", "world_info", "streaming_metrics"])
 @pytest.mark.parametrize("value", [True, 5, "text", [1], {"ttft_percentiles": [1]}], ids=str)
 def test_a_part_of_a_wrong_kind_is_none(part: str, value: Any, tmp_path: Path) -> None:
-    assert one(tmp_path, {**TRTLLM, part: value}).results["output_tokens_per_s"] == pytest.approx(11076.77)
+    assert one(tmp_path, {**TRTLLM_REPORT, part: value}).results["output_tokens_per_s"] == pytest.approx(11076.77)
     configured = {"perf_analyzer": value, "loadgen": value}
     assert one(tmp_path, {**AIPERF, "input_config": configured}).settings == {}
 
 
 def test_a_report_without_its_rate_has_none(tmp_path: Path) -> None:
-    performance = {**TRTLLM["performance"], "system_output_throughput_tok_s": None}
-    assert "output_tokens_per_s" not in one(tmp_path, {**TRTLLM, "performance": performance}).results
+    performance = {**TRTLLM_REPORT["performance"], "system_output_throughput_tok_s": None}
+    assert "output_tokens_per_s" not in one(tmp_path, {**TRTLLM_REPORT, "performance": performance}).results
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import pytest
 from benchrun import app
 from benchrun.cli.options import opened
 from benchrun.cli.points import launch as launch_command
-from benchrun.cli.runs import report
+from benchrun.cli.reports import report
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending
 from benchrun.launch.launcher import cancel, observe

@@ -11,10 +11,10 @@ from benchrun import hardware
 from benchrun.model.layout import Layout
 from benchrun.predict import constants
 from benchrun.predict.choice import chosen
+from benchrun.predict.counting import work
 from benchrun.predict.fit import table
 from benchrun.predict.physics import seconds, total
 from benchrun.predict.prediction import predict, scaled
-from benchrun.predict.work import work
 from benchrun.predict.workload import Number, Workload, architectures
 
 DENSE = ("llama3-8b", "llama3-70b", "llama3.1-405b", "nemotron4-340b", "gpt3-175b", "nemotronh-56b")

@@ -8,9 +8,9 @@ from benchrun import hardware
 from benchrun.model.layout import Layout
 from benchrun.predict import constants
 from benchrun.predict.choice import chosen
+from benchrun.predict.counting import work
 from benchrun.predict.physics import seconds, total
 from benchrun.predict.runs import OTHER_KERNELS, Measured, profiled
-from benchrun.predict.work import work
 from benchrun.predict.workload import Workload, architectures
 from benchrun.spec.artifacts import Breakdown
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchrun import app, paths
-from benchrun.cli.runs import report
+from benchrun.cli.reports import report
 from benchrun.comparison.verdict import RunResult
 from benchrun.report.figure import Figure
 from benchrun.report.history import History, Past, Series, history_of, launch_time

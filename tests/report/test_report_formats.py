@@ -12,12 +12,12 @@ from benchrun.metrics.model import ProblemEntry
 from benchrun.report.data import RunData
 from benchrun.report.drawing import length, names_of, number, ticks, wrapped
 from benchrun.report.figure import Figure, Series, thinned
+from benchrun.report.formats import formatted
 from benchrun.report.html import page
 from benchrun.report.junit import junit
 from benchrun.report.model import ReportModel, report_model
 from benchrun.report.svg import svg
 from benchrun.report.table import Table
-from benchrun.report.written import written
 
 LARGEST = 2_000_000
 """Bytes of a page on all kept runs; on 80 runs, each with all of its plots, it has about as many."""
@@ -25,11 +25,11 @@ LARGEST = 2_000_000
 
 def test_every_format_has_every_point(report: ReportModel) -> None:
     points = len(report.points.rows)
-    assert len(written(report, "csv").splitlines()) == 1 + points
+    assert len(formatted(report, "csv").splitlines()) == 1 + points
     assert len(report.readable.rows) == points
-    lines = written(report, "terminal").splitlines()
+    lines = formatted(report, "terminal").splitlines()
     assert lines[0].split()[:5] == ["POINT", "LAYOUT", "BATCH", "MICRO", "SEQUENCE"]
-    assert [line for line in written(report, "markdown").splitlines() if line.startswith("| llama3.1-8b")]
+    assert [line for line in formatted(report, "markdown").splitlines() if line.startswith("| llama3.1-8b")]
 
 
 def test_csv_and_json_identify_each_point(report: ReportModel) -> None:
@@ -175,13 +175,13 @@ def test_what_a_log_or_recipe_contains_is_text(few: ReportModel) -> None:
 @pytest.mark.parametrize(("fixture", "width"), [("report", 140), ("report", 160), ("scaling_study", 110)])
 def test_a_table_fits_the_terminal_and_loses_nothing(fixture: str, width: int, request: pytest.FixtureRequest) -> None:
     model = request.getfixturevalue(fixture)
-    whole, narrow = (written(model, "terminal", width=each) for each in (None, width))
+    whole, narrow = (formatted(model, "terminal", width=each) for each in (None, width))
     assert max(map(len, narrow.splitlines())) <= width < max(map(len, whole.splitlines()))
     assert sorted(re.sub(r"\s", "", narrow)) == sorted(re.sub(r"\s", "", whole))
 
 
 def test_a_terminal_that_is_too_narrow_gets_whole_lines(report: ReportModel) -> None:
-    assert written(report, "terminal", width=60) == written(report, "terminal")
+    assert formatted(report, "terminal", width=60) == formatted(report, "terminal")
 
 
 HOSTILE = "a\x1b[31mred\x00 <script>alert(1)</script> | pipe\nline ]]> & \ufffe"
@@ -205,7 +205,7 @@ def test_junit_is_xml_whatever_a_log_contains(report: ReportModel) -> None:
 @pytest.mark.parametrize("one", [True, False])
 def test_markdown_has_neither_tags_nor_cells_of_a_log(report: ReportModel, one: bool) -> None:
     model = report_model([RunData(hostile(report))])
-    text = written(model, "markdown", one=one)
+    text = formatted(model, "markdown", one=one)
     assert "<script" not in text and "\x00" not in text
     tables = [line for line in text.splitlines() if line.startswith("| ")]
     assert {line.count(" | ") for line in tables} <= {1, len(model.points.titles)} or not one
@@ -215,7 +215,7 @@ def test_markdown_has_neither_tags_nor_cells_of_a_log(report: ReportModel, one: 
 def test_no_run_gives_a_page_too() -> None:
     empty = app.report_on([])
     assert "no runs" in page(empty)
-    assert (written(empty, "terminal"), written(empty, "markdown")) == ("no runs\n", "no runs\n")
+    assert (formatted(empty, "terminal"), formatted(empty, "markdown")) == ("no runs\n", "no runs\n")
 
 
 def test_junit_has_a_case_a_run(report: ReportModel) -> None:

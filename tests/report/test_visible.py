@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from benchrun.report.formats import formatted
 from benchrun.report.junit import junit
 from benchrun.report.model import ReportModel
 from benchrun.report.readable import readable
 from benchrun.report.runs import identified
 from benchrun.report.table import visible
-from benchrun.report.written import written
 
 WRONG = "\x1b\x07\u061c\u200e\u200f\u202a\u202e\u2066\u2069"
 
@@ -22,5 +22,5 @@ def test_no_format_has_them(two: ReportModel) -> None:
         for each in two.results
     )
     model = replace(two, results=results, points=identified(results), readable=readable(results))
-    for text in (junit(results), written(model, "csv"), written(model, "html"), written(model, "terminal")):
+    for text in (junit(results), formatted(model, "csv"), formatted(model, "html"), formatted(model, "terminal")):
         assert not set(WRONG) & set(text)

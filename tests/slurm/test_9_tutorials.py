@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.docs.test_tutorials import ON_SLURM, PAGES
-from tests.docs.transcripts import Shell, differences
+from tests.docs.transcripts import Shell, check
 
 from .conftest import path_of
 
@@ -14,11 +14,4 @@ from .conftest import path_of
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name in ON_SLURM], ids=lambda page: page.name)
 def test_the_commands_print_what_the_page_shows(slurm: str, page: Path, tmp_path: Path, request: Any) -> None:
     shell = Shell(tmp_path, SLURM_CONF=slurm, PATH=path_of(Path(slurm).parents[1]))
-    try:
-        wrong, right = differences(page.read_text(), shell)
-    finally:
-        shell.close()
-    if request.config.getoption("--update-transcripts"):
-        page.write_text(right)
-    else:
-        assert wrong == [], "\n\n".join(wrong)
+    check(page, shell, update=request.config.getoption("--update-transcripts"))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from benchrun import app, paths
-from benchrun.app.kept_traces import published
+from benchrun.app.kept_traces import with_public_names
 from benchrun.app.measurement import keep
-from benchrun.app.traces import fingerprint_of_steps, shares
+from benchrun.app.traces import fingerprint_of_steps, nameless_fingerprint
 from benchrun.errors import UserError
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import FINGERPRINT, PROFILE
@@ -26,10 +26,10 @@ SECRET = "/home/someone/train.py"
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.name)
 def test_the_small_copy_gives_the_same_fingerprint(path: Path, tmp_path: Path) -> None:
     public, small = PublicNames(), tmp_path / path.name
-    whole = published(app.fingerprint_of([path])[0].model_dump(), public)
+    whole = with_public_names(app.fingerprint_of([path])[0].model_dump(), public)
     small.write_bytes(thinned(path, str, public))
     assert small.stat().st_size < 0.5 * path.stat().st_size
-    copy = published(app.fingerprint_of([small])[0].model_dump(), public)
+    copy = with_public_names(app.fingerprint_of([small])[0].model_dump(), public)
     assert [each["ranks"][0].pop("file") for each in (whole, copy)]
     assert copy == whole
 
@@ -94,7 +94,7 @@ def test_keeping_a_profiled_run_keeps_small_traces_of_all_ranks(tmp_path: Path) 
     kept = keep(RunDir(run), tmp_path / "kept")
     files = sorted((kept.path / PROFILE).iterdir())
     assert [file.name for file in files] == [f"rank{rank}.json.xz" for rank in range(4)]
-    assert shares(kept) == shares(RunDir(run))
+    assert nameless_fingerprint(kept) == nameless_fingerprint(RunDir(run))
     assert (kept.path / FINGERPRINT).exists()
     assert len(fingerprint_of_steps([kept.path / PROFILE]).ranks) == 4
 

@@ -1,1 +1,1 @@
-"""The logs that can be read: one file a framework, those that benchrun does not launch too."""
+"""The logs that can be read: one file per framework, those that benchrun does not launch too."""

@@ -1,4 +1,4 @@
-"""NeMo 2: one line a step, from its ProgressPrinter.
+"""NeMo 2: one line per step, from its ProgressPrinter.
 
     Training epoch 0, iteration 3/99 | lr: 1e-06 | global_batch_size: 128 | global_step: 3 | reduced_train_loss: 11.03
     | train_step_timing in s: 12.64 | TFLOPS_per_GPU: 712.3 | consumed_samples: 512         (on one line)

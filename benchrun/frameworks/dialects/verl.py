@@ -1,4 +1,4 @@
-"""verl: one line a step, behind Ray's prefix, perhaps in colours.
+"""verl: one line per step, behind Ray's prefix, perhaps in colours.
 
     (TaskRunner pid=2664304) step:2 - critic/rewards/mean:0.252 - timing_s/gen:44.684 - ... - perf/throughput:1076.864
 
@@ -11,6 +11,7 @@ verl/trainer/ppo/metric_utils.py, verl/utils/logger/aggregate_logger.py; logs of
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 
 from benchrun.frameworks.dialects.rollouts import Rollouts, first, total
 from benchrun.parse.dialect import count, number, positive
@@ -60,9 +61,7 @@ class Verl(Rollouts):
             self._step(line, head)
 
     def _step(self, line: Line, head: re.Match[str]) -> None:
-        text = _NUMPY.sub(r"\1", line.text)
-        pairs = _PAIR.findall(text[head.start() :])
-        values = dict(pairs if pairs and _ENOUGH.fullmatch(pairs[-1][1]) else pairs[:-1])
+        values = _values(line.text[head.start() :])
         prefix = "timing_s/" if any(name.startswith("timing_s/") for name in values) else "timing/"
         times = {name[len(prefix) :]: value for name, value in values.items() if name.startswith(prefix)}
         step, time_s = count(head[1]), first(times, "step") or positive(values.get("perf/time_per_step"))
@@ -79,7 +78,6 @@ class Verl(Rollouts):
         if tokens and rate and (counted := round(tokens / time_s / rate)):
             self._counted[counted] += 1
             self.facts.num_gpus = self._counted.most_common(1)[0][0]
-        num_gpus = self.facts.num_gpus
         row = Step(
             step,
             time_s,
@@ -88,20 +86,32 @@ class Verl(Rollouts):
             grad_norm=number(values.get("actor/grad_norm")),
             tokens_per_s_per_gpu=rate,
         )
-        stages = {
-            "generation_s": first(times, "gen", "gen_sequences", "generate_sequences"),
-            "training_s": total(times, "update_critic", "update_actor"),
-            "logprob_s": total(times, "old_log_prob", "ref"),
-            "weight_sync_s": first(times, "update_weights", "sync_rollout_weights", "reshard"),
-        }
-        rates = {
-            f"{name[:-2]}_tokens_per_s_per_gpu": tokens / time / num_gpus
-            for name, time in stages.items()
-            if time and tokens and num_gpus and name != "weight_sync_s"
-        }
-        sizes = {
+        quantities = {
+            **_stages(times, tokens, self.facts.num_gpus),
             "tokens": tokens,
             "reward": number(values.get("critic/rewards/mean")),
             "response_tokens": positive(values.get("response_length/mean")),
         }
-        self.add_step(row, stages | rates | sizes, " and ".join(other))
+        self.add_step(row, quantities, " and ".join(other))
+
+
+def _values(text: str) -> dict[str, str]:
+    """The values of a step's line by name, without the last one where the line may be cut within it."""
+    pairs = _PAIR.findall(_NUMPY.sub(r"\1", text))
+    return dict(pairs if pairs and _ENOUGH.fullmatch(pairs[-1][1]) else pairs[:-1])
+
+
+def _stages(times: Mapping[str, str], tokens: float | None, num_gpus: int | None) -> dict[str, float | None]:
+    """Seconds of the stages of a step, and of those that work on its ``tokens`` the rate per GPU."""
+    stages = {
+        "generation_s": first(times, "gen", "gen_sequences", "generate_sequences"),
+        "training_s": total(times, "update_critic", "update_actor"),
+        "logprob_s": total(times, "old_log_prob", "ref"),
+        "weight_sync_s": first(times, "update_weights", "sync_rollout_weights", "reshard"),
+    }
+    rates = {
+        f"{name[:-2]}_tokens_per_s_per_gpu": tokens / time / num_gpus
+        for name, time in stages.items()
+        if time and tokens and num_gpus and name != "weight_sync_s"
+    }
+    return stages | rates

@@ -7,14 +7,14 @@ from benchrun.report.html import page
 from benchrun.report.junit import junit
 from benchrun.report.model import ReportModel
 from benchrun.report.runs import runs_page
-from benchrun.report.table import Table, as_csv, fitted, markdown
+from benchrun.report.table import Table, as_csv, capitals, fitted, markdown
 from benchrun.report.terminal import run_page
 
 
-def written(report: ReportModel, form: str, by: str = "point", *, one: bool = False, width: int | None = None) -> str:
+def formatted(report: ReportModel, form: str, by: str = "point", *, one: bool = False, width: int | None = None) -> str:
     """``report`` as terminal, markdown, csv, html or junit; of ``one`` run the first two are a page of it.
 
-    ``by``: point, framework or scaling. JUnit has a case a run, whatever the rows are. ``width``: of the terminal.
+    ``by``: point, framework or scaling. JUnit has a case per run, whatever the rows are. ``width``: of the terminal.
     """
     if form == "html":
         return page(report, by=by)
@@ -31,11 +31,11 @@ def written(report: ReportModel, form: str, by: str = "point", *, one: bool = Fa
     if form == "markdown":
         return runs_page(report.results)
     ratios = "".join(f"\n{sentence}\n" for sentence in report.ratios)
-    return fitted(_upper(report.readable), width) + ratios if report.results else "no runs\n"
+    return fitted(capitals(report.readable), width) + ratios if report.results else "no runs\n"
 
 
 def _scaling(curves: Sequence[CurveView], form: str) -> str:
-    """Every curve; as CSV one row a point of one."""
+    """Every curve; as CSV one row per point of a curve."""
     if form == "terminal":
         return "\n".join(view.text() for view in curves)
     if form == "markdown":
@@ -44,7 +44,3 @@ def _scaling(curves: Sequence[CurveView], form: str) -> str:
     titles = dict.fromkeys(title for _, table in tables for title in table.titles)
     rows = [[view.title, view.kind, *map(row.get, titles)] for view, table in tables for row in table.records()]
     return as_csv(Table(("curve", "scaling", *titles), rows))
-
-
-def _upper(table: Table) -> Table:
-    return Table([str(title).upper() for title in table.titles], table.rows, missing="-")

@@ -1,4 +1,4 @@
-"""Points in few lines: one a recipe, or one a layout. Imports as little as the listing of all points."""
+"""Points in few rows: one per recipe, or one per layout. Imports as little as the listing of all points."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
@@ -12,7 +12,7 @@ LAYOUT = ("recipe", "gpu", "proxy", "seq_length", "mbs", "per_gpu", *DEGREES, "s
 
 
 def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None) -> Rows:
-    """One row a recipe: what its points are for, and how many published numbers there are for them.
+    """One row per recipe: what its points are for, and how many published numbers there are for them.
 
     UserError as `list_points`.
     """
@@ -25,7 +25,7 @@ def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None, cluster: s
             "num_gpus": _distinct(rows, "num_gpus"),
             "framework": _distinct(rows, "framework"),
             "points": len(rows),
-            "published": published(rows),
+            "published": published_count(rows),
             "derived": rows[0]["derived"],
         }
         for recipe, rows in _grouped(point_rows(recipes, gpu, cluster), lambda row: row["recipe"])
@@ -33,20 +33,20 @@ def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None, cluster: s
 
 
 def list_layouts(recipes: Sequence[str], gpu: str | None = None, cluster: str | None = None) -> Rows:
-    """One row a layout of each recipe: points that differ only in precision, number of GPUs or framework share it."""
+    """One row per layout of each recipe: points that differ only in precision, number of GPUs or framework share it."""
     every = point_rows(recipes, gpu, cluster)
     rows = [row | {"per_gpu": _per_gpu(row), "settings": row.get("settings")} for row in every]
     lines = [
         {name: group[0][name] for name in LAYOUT}
         | {name: _distinct(group, name) for name in ("precision", "num_gpus", "framework", "gbs")}
-        | {"published": published(group), "derived": group[0]["derived"]}
+        | {"published": published_count(group), "derived": group[0]["derived"]}
         for _, group in _grouped(rows, lambda row: tuple(row[name] for name in LAYOUT))
     ]
     return sorted(lines, key=lambda line: (line["recipe"], line["gpu"], line["proxy"]))
 
 
-def published(rows: Rows) -> int:
-    """How many published numbers are comparable with ``rows``: frameworks have them in common."""
+def published_count(rows: Rows) -> int:
+    """How many published numbers are comparable with ``rows``; one that several frameworks share counts once."""
     return sum({row["conditions"]: row["reference"] for row in rows}.values())
 
 

@@ -1,0 +1,203 @@
+"""The verb report."""
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from benchrun import app
+from benchrun.cli.complete import run_names
+from benchrun.cli.options import baseline_option, each, json_option, json_text, opened, run_id, say
+from benchrun.cli.runs import no_runs
+from benchrun.errors import NoNumberError, UserError, writing
+from benchrun.vocabulary import Exit, worst
+
+if TYPE_CHECKING:
+    from benchrun.app import ReportModel, RunDir, RunResult, Verdict
+
+FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
+ENDINGS = {".html": "html", ".xml": "junit", ".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "terminal"}
+"""Format that the ending of a file names."""
+SPLITS = ("node", "driver", "image", "version")
+"""Of --by: facts by which the runs of a point can be separate histories."""
+
+
+@click.command("report")
+@click.argument("runs", nargs=-1, shell_complete=run_names)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="terminal (the default on a terminal), markdown (elsewhere), csv, json, html (with plots), junit (for CI).",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write into FILE; its ending is the format (.html .xml .csv .json .md .txt).",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["point", "framework", *SPLITS]),
+    default="point",
+    show_default=True,
+    help="Rows; with --history what separates the runs of a point.",
+)
+@click.option("--history", is_flag=True, help="Step time of each point since its first run, with its change points.")
+@click.option("--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw --scaling or --history.")
+@baseline_option
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
+@json_option
+def report(
+    runs: tuple[str, ...],
+    form: str | None,
+    output: Path | None,
+    by: str,
+    history: bool,
+    scaling: bool,
+    plot: Path | None,
+    baseline: str | None,
+    keep: Path | None,
+    as_json: bool,
+) -> int:
+    """One RUN as a page, or several (all, if none is named) as a table with a row per point. A folder is its runs.
+
+    --by framework compares the frameworks that ran the same point, the fastest first. --format html is one file with
+    plots that needs no network.
+
+    --history names the dates at which the step time of a point changed, by how much, and what changed with it: nodes,
+    driver, image, versions, options; exit code 1 where the newest change made a point slower.
+
+    With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
+    compressed logs, without this machine's names and paths. Nothing is overwritten.
+
+    With --baseline the report has the verdicts against it, instead of the stored ones; they are not stored.
+
+    The exit code is that of the worst run: 0 if every one passed, 1 if one is slow, 4 if one gives no clear answer,
+    failed, or was not judged; 4 also where there is no run.
+    """
+    if keep and not runs:
+        raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
+    if output is not None and output.exists():
+        raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
+    form = _form_of(output, form, as_json)
+    _check_history(history, by, form)
+    chosen, code = _reported(runs)
+    if keep:
+        for run in chosen:
+            say(f"kept {app.keep(run, keep, say).path}")
+    if history and form != "html":
+        return worst((code, _history(chosen, by, form, output, plot)))
+    rows, drawn = "scaling" if scaling or (plot and not history) else by, form == "html"
+    verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)
+    data, failed = each(chosen, lambda run: app.run_data(run, verdicts.get(run), drawn=drawn), run_id)
+    results = [one.result for one in data]
+    if runs and not results:
+        return worst((code, failed))
+    model = app.report_on(data, drawn=drawn, scaling=drawn or rows == "scaling")
+    if rows == "scaling" and not model.curves:
+        say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
+    _write(_text(model, form, rows, one=len(runs) == len(chosen) == 1, to_file=output is not None), output)
+    if plot and model.curves:
+        from benchrun.report.curve import plot as draw
+
+        draw(model.curves, plot)
+    return worst((code, unjudged, failed if runs else Exit.OK, *(_code(result) for result in results)))
+
+
+def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":
+    """The runs called ``names``, or all that a report has, and the exit code. NoNumberError where there is none."""
+    chosen, code = opened(names, open_name=app.runs_at)
+    chosen = [run for run in chosen if names or run.spec.reported]
+    if not chosen and code is Exit.OK:
+        raise NoNumberError(no_runs())
+    return chosen, code
+
+
+def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: bool) -> str:
+    """The report in the format ``form``, as wide as the terminal where it goes there."""
+    if form == "json":
+        return json_text(_curves(model) if rows == "scaling" else model.rows(rows).records())
+    from benchrun.report.formats import formatted
+
+    width = None if to_file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+    return formatted(model, form, rows, one=one, width=width)
+
+
+def _write(text: str, output: Path | None) -> None:
+    """Write ``text`` into the file ``output``, or to stdout without one."""
+    with contextlib.nullcontext() if output is None else writing(output):
+        click.echo(text, nl=False) if output is None else output.write_text(text)
+
+
+def _check_history(history: bool, by: str, form: str) -> None:
+    """UserError for options that do not go together."""
+    if by in SPLITS and not history:
+        raise UserError(f"--by {by} splits a history", hint="add --history")
+    if form == "html" and by in SPLITS:
+        raise UserError(f"the HTML page has no histories by {by}", hint="--format terminal, markdown or csv, or --json")
+    if form == "junit" and history:
+        raise UserError("a history has no test cases", hint="--format csv or --json")
+
+
+def _history(runs: "Sequence[RunDir]", by: str, form: str, output: Path | None, plot: Path | None) -> Exit:
+    """Print the history of ``runs``; returns the exit code."""
+    past, code = each(runs, app.past_run, run_id)
+    history = app.history_of(past, cast(Any, "point" if by == "framework" else by))  # a point has one framework
+    if history.left_out:
+        say(f"left out, without numbers or profiled: {len(history.left_out)} of {len(past)} runs")
+    if plot:
+        from benchrun.report.history_plot import plot_history
+
+        plot_history(history, plot)
+    if form == "json":
+        _write(json_text(history.model_dump(mode="json")), output)
+    else:
+        from benchrun.report.history_text import history_page
+
+        _write(history_page(history, form), output)
+    return worst((code, Exit.SLOW if history.slower else Exit.OK))
+
+
+def _verdicts(runs: "Sequence[RunDir]", baseline: str) -> "tuple[dict[RunDir, Verdict], Exit]":
+    """The verdict of each run against ``baseline``, its repeats together, and the exit code."""
+
+    def judge(group: "Sequence[RunDir]") -> "dict[RunDir, Verdict]":
+        return dict.fromkeys(group, app.judge_runs(group, None, baseline).verdict)
+
+    judged, code = each(app.repeats(runs), judge, lambda group: group[0].run_id)
+    return {run: verdict for group in judged for run, verdict in group.items()}, code
+
+
+def _code(result: "RunResult") -> Exit:
+    """The exit code of one run: a run that was not judged gives no answer."""
+    return result.verdict.exit_code if result.verdict else Exit.INCONCLUSIVE
+
+
+def _curves(model: "ReportModel") -> dict[str, Any]:
+    """The curves as a JSON document."""
+    return {"schema_version": 1, "curves": [view.document() for view in model.curves]}
+
+
+def _form_of(output: Path | None, form: str | None, as_json: bool) -> str:
+    """The format: that of the file's ending, else the one given, else what suits the place.
+
+    UserError where file, --format and --json contradict each other, and where none names one.
+    """
+    if as_json and form not in (None, "json"):
+        raise UserError(f"--json and --format {form} contradict each other", hint="leave one out")
+    form = "json" if as_json else form
+    if output is None:
+        return form or ("terminal" if sys.stdout.isatty() else "markdown")
+    of_ending = ENDINGS.get(output.suffix)
+    if of_ending and form and of_ending != form:
+        raise UserError(f"--output {output} is a file of {of_ending}, and --format says {form}", hint="leave one out")
+    if not (of_ending or form):
+        hint = f"one of {' '.join(ENDINGS)}, or --format"
+        raise UserError(f"--output {output}: the ending names no format", hint=hint)
+    return of_ending or form or ""

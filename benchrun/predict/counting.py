@@ -1,0 +1,227 @@
+"""A workload -> its counts, from the operator list: products, attention, memory traffic and communication of a GPU."""
+
+from dataclasses import dataclass
+
+from benchrun.model.communication import Sizes
+from benchrun.model.layers import layer_counts
+from benchrun.model.operators import Operators, operators
+from benchrun.model.products import OUTPUT, Product
+from benchrun.predict.links import link_times
+from benchrun.predict.software import MEGATRON_2022
+from benchrun.predict.work import Work
+from benchrun.predict.workload import Workload
+
+HEAD = ("loss", "embedding")
+"""Memory-bound operators of the first and the last stage."""
+FUSED = ("swiglu",)
+"""Activations that one kernel computes between the experts' products."""
+FIRST_RELEASE = 2025.75
+"""The first release that the published rows of one mixture of experts compare with later ones."""
+HEAD_WIDTH = 128
+"""Elements of a head for which attention kernels are fastest."""
+
+
+def work(load: Workload) -> Work:
+    """The counts of ``load``."""
+    counting = Counting.of(load)
+    layout, layers, again = load.layout, counting.layers, counting.again
+    first, last = _ends(load)
+    return Work(
+        **_products(counting),
+        **_attention(counting),
+        **_memory(counting),
+        **link_times(load, counting.listed, layers, again),
+        layers=layers,
+        most_layers=first,
+        last_layers=last,
+        stages=float(layout.pp),
+        virtual=float(layout.vp),
+        microbatches=load.microbatches,
+        nodes=max(1.0, load.num_gpus / load.gpus_per_node),
+        low=float(counting.low),
+        plain=float(not load.tp_overlap),
+        repeated=again / (3.0 + again),
+        offloaded=load.offloaded_bytes,
+        hooked=float(load.hooked),
+        graphed=float(load.graphed),
+        **_mixture(counting),
+        legacy=float(counting.legacy),
+    )
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A workload with its operators and its GPU's peaks: what every group of counts is computed from."""
+
+    load: Workload
+    listed: Operators
+    layers: float
+    """Layers of a stage, the mean."""
+    again: int
+    """1 where the backward pass repeats the whole forward pass, else 0."""
+    low: bool
+    """Products are in FP8 or FP4."""
+    legacy: bool
+    """The stack has neither fused attention nor a distributed optimizer."""
+    peak: float
+    """BF16 FLOPs per second."""
+    peak_of_products: float
+    """FLOPs per second in the precision of the products."""
+    bandwidth: float
+    """Bytes per second of the memory."""
+
+    @classmethod
+    def of(cls, load: Workload) -> "Counting":
+        """The operators of ``load`` on one GPU, and that GPU's peaks."""
+        gpu, legacy = load.gpu, load.stack == MEGATRON_2022
+        low_peak = dict.fromkeys(("fp8", "fp8_current", "mxfp8"), gpu.peak_fp8_tflops) | {"nvfp4": gpu.peak_fp4_tflops}
+        low = load.number in low_peak
+        listed = operators(
+            load.model.shape,
+            load.mbs * load.seq_length / load.layout.cp,
+            load.seq_length,
+            load.layout,
+            task=load.task,
+            dp=load.dp,
+            sizes=Sizes(weight=1 if low else 2, gradient=load.gradient_bytes, states=load.state_bytes),
+            distributed_optimizer=not legacy,
+        )
+        return cls(
+            load,
+            listed,
+            layers=_layers(load) / load.layout.pp,
+            again=1 if load.recompute == "full" else 0,
+            low=low,
+            legacy=legacy,
+            peak=gpu.peak_bf16_tflops * 1e12,
+            peak_of_products=(low_peak.get(load.number) or gpu.peak_bf16_tflops) * 1e12,
+            bandwidth=gpu.memory_gb_per_s * 1e9,
+        )
+
+    @property
+    def expert_products(self) -> list[Product]:
+        """The products of a layer's experts."""
+        return [each for each in self.listed.block if each.expert]
+
+
+def _products(counting: Counting) -> dict[str, float]:
+    """Matrix products and the scans of Mamba-2 layers."""
+    listed, layers, again, peak = counting.listed, counting.layers, counting.again, counting.peak
+    blocks, peak_of_products = listed.block, counting.peak_of_products
+    flops = {each: (len(each.passes) + again) * each.flops / layers for each in blocks}
+    output = sum(len(each.passes) * each.flops for each in listed.products if each.name in OUTPUT)
+    return {
+        "products": sum(flops.values()) / peak_of_products,
+        "grouped": sum(flops[each] / max(1.0, each.m) for each in counting.expert_products) / peak_of_products,
+        "narrow": sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks) / peak_of_products,
+        "calls": sum((len(each.passes) + again) * each.layers / layers for each in blocks),
+        "logits": output * counting.load.layout.pp / peak,
+        "scans": (3 + again) * listed.scan_flops / layers / peak,
+    }
+
+
+def _attention(counting: Counting) -> dict[str, float]:
+    """Scores and values of attention, and how its kernels differ from the fastest ones."""
+    load, attention, again = counting.load, counting.listed.attention, counting.again
+    values, head = attention.value_channels, (attention.kv_channels + attention.value_channels) / 2
+    return {
+        "attention": (3 + again) / 2 * attention.flops / counting.layers / counting.peak,
+        "attention_length": load.seq_length / load.layout.cp,
+        "wide_heads": max(0.0, values / HEAD_WIDTH - 1),
+        "narrow_heads": max(0.0, HEAD_WIDTH / head - 1),
+        "ringed": float(load.layout.cp > 1),
+        "low_attention": float(load.low_attention),
+    }
+
+
+def _memory(counting: Counting) -> dict[str, float]:
+    """Memory-bound operators, casts to low precision, and the optimizer."""
+    load, listed, layers, bandwidth = counting.load, counting.listed, counting.layers, counting.bandwidth
+    layout, moved = load.layout, _moved(load, listed, counting.again)
+    scores = listed.attention.heads * listed.attention.tokens * load.seq_length
+    passes = 1 + 0.5 * (counting.again or load.recompute == "selective")
+    return {
+        "memory": moved["rest"] / layers / bandwidth,
+        "permuted": moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,
+        "unfused": moved["unfused"] / layers / bandwidth,
+        "latent": _latent(load, listed) / bandwidth,
+        "accumulated": _trained_weights(listed, layers) * load.gradient_bytes / bandwidth,
+        "balance": bandwidth / counting.peak,
+        "casts": 3 * _cast_elements(load, listed, layers) * counting.low / bandwidth,
+        "scores": 4 * scores / bandwidth * passes,
+        "memory_head": moved["head"] * layout.pp / bandwidth,
+        "optimizer": sum(each.step_bytes for each in listed.memory_bound) / bandwidth,
+        "gradients": (0 if load.task == "lora" else listed.params) * load.gradient_bytes / layout.fsdp / bandwidth,
+    }
+
+
+def _mixture(counting: Counting) -> dict[str, float]:
+    """What slows the host in a mixture of experts."""
+    load, moe = counting.load, counting.load.model.shape.moe
+    return {
+        "moe": float(moe is not None),
+        "experts": max((each.matrices for each in counting.expert_products), default=0.0),
+        "sinkhorn": float(moe is not None and moe.balance == "sinkhorn"),
+        "years": max(load.release - FIRST_RELEASE, 0.0) if load.release and moe else 0.0,
+    }
+
+
+def _trained_weights(listed: Operators, layers: float) -> float:
+    """Dense weights of a layer that get gradients."""
+    trained = [each for each in listed.block if "weight_gradient" in each.passes and not each.expert]
+    return sum(each.layers / layers * each.matrices * each.weights for each in trained)
+
+
+def _cast_elements(load: Workload, listed: Operators, layers: float) -> float:
+    """Elements of a layer that are cast to a low precision."""
+    blocks, attention = listed.block, listed.attention
+    # Read, written, and for the weight gradient written transposed.
+    elements = sum((1 + len(each.passes)) / 4 * each.layers / layers * each.rows * (each.k + each.n) for each in blocks)
+    if load.low_attention:  # queries, keys, values and results, and the gradients of all four
+        inputs = next((each.rows * each.n for each in blocks if each.name == "qkv"), 0.0)
+        elements += 2 * (inputs + attention.heads * attention.value_channels * attention.tokens)
+    return elements
+
+
+def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
+    """Bytes that memory-bound operators of a micro-batch move, by the kernels that move them."""
+    moe, fused = load.model.shape.moe is not None, load.model.shape.activation in FUSED
+    bytes_of = dict.fromkeys(("head", "permute", "unfused", "rest"), 0.0)
+    for each in listed.memory_bound:
+        if each.name in HEAD:
+            bytes_of["head"] += each.forward_bytes + each.backward_bytes
+            if each.name == "embedding" and load.task != "lora":
+                # PyTorch writes the gradient of the whole table, and DDP adds it to those of earlier micro-batches.
+                bytes_of["head"] += each.params * (4 + 2 * load.gradient_bytes)
+            continue
+        kernel = "unfused" if moe and each.name == "activation" and not fused else each.name
+        bytes_of[kernel if kernel in bytes_of else "rest"] += (1 + again) * each.forward_bytes + each.backward_bytes
+    return bytes_of
+
+
+def _latent(load: Workload, listed: Operators) -> float:
+    """Bytes of a layer's queries, keys and values, read and written in both directions, where latents precede them."""
+    attention = listed.attention
+    width = 2 * attention.kv_channels + attention.value_channels
+    return 4 * 2 * attention.tokens * attention.heads * width if load.model.shape.mla else 0.0
+
+
+def _layers(load: Workload) -> float:
+    """Layers of attention and an MLP: two of a hybrid's count as one, a multi-token prediction as another."""
+    return layer_counts(load.model.shape).halves / 2
+
+
+def _ends(load: Workload) -> tuple[float, float]:
+    """Layers of the fullest stage, and of the last."""
+    shape, layout = load.model.shape, load.layout
+    layers, size = shape.num_layers, 0.5 if shape.mamba else 1.0
+    predicted = _layers(load) - layers * size
+    if layout.pp == 1:
+        return _layers(load), _layers(load)
+    chunks = layout.pp * layout.vp
+    if layers % chunks and (layers + 2) % chunks == 0:  # embedding and output layer count as one layer each
+        fullest, last = (layers + 2) / layout.pp, (layers + 2) / layout.pp - 1
+    else:
+        fullest = -(-layers // layout.pp)
+        last = layers - (layout.pp - 1) * fullest if layers % layout.pp else fullest
+    return fullest * size, last * size + predicted
