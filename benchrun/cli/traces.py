@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     type=click.Choice(["device", "steps"]),
     default="device",
     show_default=True,
-    help="From a rank's first device event to its last, or the whole marked steps.",
+    help="From a rank's first device event to its last, or whole steps.",
 )
 @json_option
 def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> None:

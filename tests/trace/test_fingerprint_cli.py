@@ -99,6 +99,30 @@ def test_traces_that_cannot_be_of_one_run_are_noted(other: str, kinds: str) -> N
     assert "are they of one run?" not in call(H200)[1]
 
 
+def test_gpus_are_counted_by_what_is_known_of_them() -> None:
+    code, out, _ = call(TRACES / "nsys_2gpu_training.sqlite.xz", H200 / "trace-rank0.json.xz")
+    assert code == 0
+    assert out.startswith("2 x GPU, 1 x NVIDIA H200,")
+
+
+def test_a_gpu_without_a_name_beside_one_with_a_name_is_noted(tmp_path: Path) -> None:
+    gpus = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
+    files = [write(tmp_path / "0.json", [kernel(0, 5)]), write(tmp_path / "1.json", [kernel(0, 5)], **gpus)]
+    assert "are they of one run?" in call(*files)[1]
+
+
+@pytest.mark.parametrize(("apart_s", "noted"), [(1, False), (3600, True)])
+def test_traces_of_different_times_are_noted(tmp_path: Path, apart_s: int, noted: bool) -> None:
+    """Both count from a base that the file states."""
+    first, second = (
+        write(tmp_path / f"{number}.json", [kernel(0, 5)], baseTimeNanoseconds=10**18) for number in (0, 1)
+    )
+    write(second, [kernel(apart_s * 1e6, 5)], baseTimeNanoseconds=10**18)
+    assert ("are they of one run?" in call(first, second)[1]) is noted
+    write(second, [kernel(0, 5)], baseTimeNanoseconds=10**18 + apart_s * 10**9)
+    assert ("are they of one run?" in call(first, second)[1]) is noted
+
+
 def test_a_run_is_named_by_its_directory_or_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "runs" / "a-run"
     (run / "profile").mkdir(parents=True)
