@@ -31,6 +31,8 @@ def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> No
     What a trace does not hold is null.
     """
     result, empty = app.fingerprint_of(traces, window)
+    if result.window != window:
+        say(f"the traces of this run were not kept: this is its kept fingerprint, of --window {result.window}")
     for file in empty:
         say(f"left out, no event of a GPU: {file}")
     if as_json:

@@ -7,7 +7,9 @@ import pytest
 from click.testing import CliRunner
 from made import kernel, message, write
 
+from benchrun import paths
 from benchrun.cli import group
+from benchrun.spec.artifacts import FINGERPRINT, PROFILE
 
 TRACES = Path(__file__).parent / "traces"
 H200 = TRACES / "h200_llama_tp2_pp2_bf16"
@@ -133,6 +135,15 @@ def test_a_run_is_named_by_its_directory_or_its_id(tmp_path: Path, monkeypatch: 
     answers = [call(name, "--json") for name in (run, run.name, run / "profile")]
     assert [(code, err) for code, _, err in answers] == [(0, "")] * 3
     assert len({out for _, out, _ in answers}) == 1
+
+
+def test_a_kept_run_without_its_traces_gives_what_was_kept_and_says_so() -> None:
+    alone = (path.parent for path in paths.MEASURED.glob(f"*/{FINGERPRINT}") if not (path.parent / PROFILE).exists())
+    kept = next(path for path in alone if json.loads((path / FINGERPRINT).read_text())["window"] == "steps")
+    code, out, err = call(kept, "--window", "device", "--json")
+    assert (code, json.loads(out)["window"]) == (0, "steps")
+    assert "--window steps" in err
+    assert call(kept, "--window", "steps")[2] == ""
 
 
 def test_a_run_without_a_profile_says_so(tmp_path: Path) -> None:
