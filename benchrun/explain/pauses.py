@@ -54,7 +54,9 @@ def slow_steps(run: Evidence) -> Iterator[Cause]:
         scattered = float(np.mean(np.where(_queued(run, excess), 0.0, excess)))
         if scattered > SCATTERED * run.step_s:
             longer = np.quantile(run.times, UPPER) / typical
-            yield _of_pauses(run, scattered, f"a tenth of the steps takes {longer:.2g} times the median or longer")
+            yield _of_pauses(
+                run, scattered, f"a tenth of the {_rows(run)} takes {longer:.2g} times the median or longer"
+            )
 
 
 def _rows(run: Evidence) -> str:
