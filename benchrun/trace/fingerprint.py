@@ -173,8 +173,8 @@ def _different(parts: Sequence[tuple[RankTrace, Window]]) -> str | None:
     tools: set[str] = {trace.tool for trace, _ in parts}
     if mixed := next((kinds for kinds in (tools, gpus) if len(kinds) > 1), None):
         return f"the traces are of {' and '.join(sorted(mixed))}"
-    known = [
+    dated = [
         (trace.clock + window.first, trace.clock + window.last) for trace, window in parts if trace.clock is not None
     ]
-    apart = (max(first for first, _ in known) - min(last for _, last in known)) / NS if known else 0
+    apart = (max(first for first, _ in dated) - min(last for _, last in dated)) / NS if dated else 0
     return f"one trace begins {apart:.3g} s after another one ends" if apart > APART_S else None
