@@ -66,6 +66,7 @@ from benchrun.app.site import check_site as check_site
 from benchrun.app.site import write_site as write_site
 from benchrun.app.studies import plan_study as plan_study
 from benchrun.app.studies import run_study as run_study
+from benchrun.app.studies import runs_of_other_points as runs_of_other_points
 from benchrun.app.studies import study_result as study_result
 from benchrun.app.studies import study_runs as study_runs
 from benchrun.app.traces import fingerprint_of as fingerprint_of

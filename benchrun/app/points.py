@@ -16,6 +16,7 @@ from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe import resolve as points
 from benchrun.recipe import study as studies
+from benchrun.recipe.capability import WITHOUT_PROFILER
 from benchrun.recipe.layout import arithmetic, slow_links
 from benchrun.recipe.resolve import missing_scripts
 from benchrun.recipe.select import Request
@@ -63,8 +64,16 @@ def resolve_each(request: Request) -> tuple[list[tuple[studies.Point, RunSpec | 
 
 def resolve_profiled(request: Request, tool: str | None = None) -> list[RunSpec]:
     """As `resolve`, with profiled steps in every run: by ``tool``, else by the recipe's, else by Kineto."""
-    specs = resolve(request if tool is None else profiled(request, tool))
-    return specs if all(spec.profiler != "none" for spec in specs) else resolve(profiled(request, "kineto"))
+    if tool is not None:
+        return resolve(profiled(request, tool))
+    try:
+        specs = resolve(request)
+        if all(spec.profiler != "none" for spec in specs):
+            return specs
+    except UserError as error:
+        if WITHOUT_PROFILER not in error.message:
+            raise
+    return resolve(profiled(request, "kineto"))
 
 
 def profiled(request: Request, tool: str) -> Request:

@@ -54,6 +54,11 @@ def study_result(planned: Plan, price: float | None = None, retries: int = 0) ->
     return result(planned, str(directory.path), price, attempts, measured, retries, used)
 
 
+def runs_of_other_points(planned: Plan) -> int:
+    """Runs of a study of this name that are of none of its points: of other options, or of an earlier file."""
+    return sum(len(runs) for slot, runs in StudyDir(planned.expanded.name).runs().items() if slot not in planned.slots)
+
+
 def study_runs(planned: Plan) -> list[RunDir]:
     """Every run that was launched for a study and has ended."""
     launched = StudyDir(planned.expanded.name).runs()

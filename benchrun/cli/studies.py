@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from benchrun.app import Plan, Request, StudyResult
 
 
+CONCURRENCY = "Runs at a time; without Slurm those of one results folder take turns.  [default: 4; with --tune: 1]"
+
+
 @click.command("study")
 @click.argument("recipe", metavar="FILE")
 @choice_options
 @click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones, in every run.")
 @click.option("--repeats", type=click.IntRange(min=1), help="Runs of each point; by default as the file states.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Runs at a time.  [default: 4; with --tune: 1]")
+@click.option("--concurrency", type=click.IntRange(min=1), help=CONCURRENCY)
 @click.option(
     "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
 )
@@ -84,6 +87,8 @@ def study(
             return interrupted("study")
     result = app.study_result(planned, price_per_gpu_hour, retries)
     _print(planned, result, "json" if as_json else form, plot)
+    if report and not any(point.runs for point in result.points) and (others := app.runs_of_other_points(planned)):
+        say(f"{others} runs of this study have other options: give --report the --profile and --set of their launch")
     return Exit.OK if dry_run or result.complete else Exit.INCONCLUSIVE
 
 

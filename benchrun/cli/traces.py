@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     type=click.Choice(["device", "steps"]),
     default="device",
     show_default=True,
-    help="From a rank's first device event to its last, or the whole marked steps.",
+    help="From a rank's first device event to its last, or whole steps.",
 )
 @json_option
 def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> None:
@@ -31,6 +31,8 @@ def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> No
     What a trace does not hold is null.
     """
     result, empty = app.fingerprint_of(traces, window)
+    if result.window != window:
+        say(f"the traces of this run were not kept: this is its kept fingerprint, of --window {result.window}")
     for file in empty:
         say(f"left out, no event of a GPU: {file}")
     if as_json:

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from benchrun.metrics.model import Metrics
+from benchrun.metrics.ratio import Sample, distances, of_repeats, of_steps
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.model import Frozen
 
@@ -26,33 +27,30 @@ class Ratio(Frozen):
 
 def ratio(runs: Sequence[Metrics], others: Sequence[Metrics]) -> Ratio | None:
     """The ratio of the repeats ``runs`` to the repeats ``others``; None where one side has no speed."""
-    own, baseline = _speed(runs), _speed(others)
-    if own is None or baseline is None:
+    own, baseline = _rates(runs), _rates(others)
+    if not own or not baseline:
         return None
-    value = own[0] / baseline[0]
-    if own[1] is None or baseline[1] is None:
+    value = statistics.median(own) / statistics.median(baseline)
+    mine, other = _sample(runs, own), _sample(others, baseline)
+    if mine is None or other is None:
         return Ratio(value=value, low=None, high=None)
-    down, up = (math.hypot(mine, other) for mine, other in zip(own[1], reversed(baseline[1]), strict=True))
+    down, up = distances(other, mine)
     return Ratio(value=value, low=value * math.exp(-down), high=value * math.exp(up))
 
 
-def _speed(runs: Sequence[Metrics]) -> tuple[float, tuple[float, float] | None] | None:
-    """Median rate of the repeats, and how far it may be lower and higher, as logarithms of a factor.
-
-    Of repeats that is their range, of a single run the confidence interval of its median step time.
-    """
-    rates = [rate for run in runs if (rate := _rate(run))]
-    if not rates:
-        return None
-    middle = statistics.median(rates)
+def _sample(runs: Sequence[Metrics], rates: Sequence[float]) -> Sample | None:
+    """How well the speed is known: of repeats by their rates, of a single run by its steps; None without either."""
     if len(rates) > 1:
-        return middle, (math.log(middle / min(rates)), math.log(max(rates) / middle))
+        return of_repeats(rates)
     run = next(run for run in runs if _rate(run))
     step, interval = run.step_time_s, run.step_time_interval_s
     if step is None or interval is None or run.only_average or interval.low <= 0:
-        return middle, None
-    slower, faster = math.log(interval.high / step.median), math.log(step.median / interval.low)
-    return middle, (max(slower, 0.0), max(faster, 0.0))
+        return None
+    return of_steps(step, interval).inverse
+
+
+def _rates(runs: Sequence[Metrics]) -> list[float]:
+    return [rate for run in runs if (rate := _rate(run))]
 
 
 def _rate(run: Metrics) -> float | None:

@@ -46,7 +46,7 @@ def slow_steps(run: Evidence) -> Iterator[Cause]:
     if slow.sum() >= FEWEST or excess[slow].max(initial=0.0) > PAUSE * typical:
         numbers = ", ".join(str(int(step)) for step in run.steps[slow][:5])
         longest = f"the longest took {run.times.max():.3g} s"
-        evidence = f"{slow.sum()} of {len(excess)} steps are slow (steps {numbers}), {longest}"
+        evidence = f"{slow.sum()} of {len(excess)} {_rows(run)} are slow (steps {numbers}), {longest}"
         yield _of_pauses(run, float(np.sum(excess[slow])) / len(excess), evidence)
     elif again and run.steadiness and run.steadiness.period:
         yield _of_pauses(run, again / run.steadiness.period, run.steadiness.detail)
@@ -54,7 +54,15 @@ def slow_steps(run: Evidence) -> Iterator[Cause]:
         scattered = float(np.mean(np.where(_queued(run, excess), 0.0, excess)))
         if scattered > SCATTERED * run.step_s:
             longer = np.quantile(run.times, UPPER) / typical
-            yield _of_pauses(run, scattered, f"a tenth of the steps takes {longer:.2g} times the median or longer")
+            yield _of_pauses(
+                run, scattered, f"a tenth of the {_rows(run)} takes {longer:.2g} times the median or longer"
+            )
+
+
+def _rows(run: Evidence) -> str:
+    """What a time is of: a log may print one row for several steps."""
+    apart = int(np.median(np.diff(run.steps))) if len(run.steps) > 1 else 1
+    return f"rows, {apart} steps apart," if apart > 1 else "steps"
 
 
 def _comes_back(run: Evidence) -> float:

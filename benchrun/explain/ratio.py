@@ -4,17 +4,8 @@ import math
 
 import numpy as np
 
-from benchrun.metrics.statistics import (
-    MIN_INTERVAL_ROWS,
-    Floats,
-    Interval,
-    confidence_interval,
-    effective_rows,
-    student_95,
-)
-
-OF_MEDIAN = math.sqrt(math.pi / 2)
-"""Standard error of the median over that of the mean, in many values of a normal distribution; in few it is less."""
+from benchrun.metrics.ratio import distances, of_steps
+from benchrun.metrics.statistics import Floats, Interval, confidence_interval, spread
 
 
 def ratio_interval(a: Floats, b: Floats) -> tuple[Interval | None, str]:
@@ -23,42 +14,17 @@ def ratio_interval(a: Floats, b: Floats) -> tuple[Interval | None, str]:
     From six independent steps on it takes the intervals of both medians, which assume no distribution; of fewer it is
     Welch's, on the logarithms.
     """
-    if min(len(a), len(b)) < 2:
+    one, other = confidence_interval(a), confidence_interval(b)
+    if one is None or other is None:
         return None, f"no interval: {len(a)} and {len(b)} steps"
-    independent = _independent(a), _independent(b)
-    few = min(independent) < MIN_INTERVAL_ROWS
+    first, second = of_steps(spread(a), one), of_steps(spread(b), other)
+    down, up = distances(first, second)
     ratio = float(np.median(b) / np.median(a))
-    down, up = _of_means(a, b, independent) if few else _of_medians(a, b)
+    independent = one.effective_rows, other.effective_rows
     interval = Interval(low=ratio * math.exp(-down), high=ratio * math.exp(up), effective_rows=min(independent))
-    way = "Student's t" if few else "order of the steps, which assumes no distribution"
+    by_order = first.bounds and second.bounds
+    way = "order of the steps, which assumes no distribution" if by_order else "Student's t"
     steps = (
         f"{len(a)} and {len(b)} steps that tell as much as {independent[0]:.3g} and {independent[1]:.3g} independent"
     )
     return interval, f"{steps}; {way}"
-
-
-def _independent(times: Floats) -> float:
-    """Independent steps that tell as much; of too few to see how they hang together all of them count."""
-    return effective_rows(times) if len(times) >= MIN_INTERVAL_ROWS else float(len(times))
-
-
-def _of_medians(a: Floats, b: Floats) -> tuple[float, float]:
-    """How far the logarithm of the ratio may be lower and higher."""
-    one, other = confidence_interval(a), confidence_interval(b)
-    assert one is not None
-    assert other is not None
-    first, second = float(np.median(a)), float(np.median(b))
-    down = math.hypot(math.log(second / other.low), math.log(one.high / first))
-    up = math.hypot(math.log(other.high / second), math.log(first / one.low))
-    return down, up
-
-
-def _of_means(a: Floats, b: Floats, independent: tuple[float, float]) -> tuple[float, float]:
-    """The same by Welch's t of the logarithms, for medians, which scatter more than means."""
-    squares = [float(np.var(np.log(each), ddof=1)) / count for each, count in zip((a, b), independent, strict=True)]
-    total = sum(squares)
-    if total == 0:
-        return 0.0, 0.0
-    parts = (square**2 / max(count - 1, 1) for square, count in zip(squares, independent, strict=True))
-    half = OF_MEDIAN * student_95(total**2 / sum(parts)) * math.sqrt(total)
-    return half, half

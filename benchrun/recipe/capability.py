@@ -10,10 +10,13 @@ from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
 from benchrun.frameworks.registry import names
 from benchrun.model.features import FEATURES, features
 from benchrun.spec.identity import value_of
+from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.spec.training import Data, Training
 
-DEFAULTS = SimpleNamespace(training=Training(), data=Data())
+DEFAULTS = SimpleNamespace(training=Training(), data=Data(), profile=Profile())
+WITHOUT_PROFILER = "changes nothing while profile.tool is none: name a profiler"
+"""Part of the refusal of a profile without a tool."""
 
 
 def incapable(spec: RunSpec, framework: Framework) -> Iterator[str]:
@@ -144,6 +147,8 @@ def _data(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
 def _profile(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, profile, training = framework.name, spec.profile, spec.training
     if profile.tool == "none":
+        stated = (key for key, value in profile if value != getattr(DEFAULTS.profile, key))
+        yield from (f"profile.{key} {WITHOUT_PROFILER} (--profile kineto or nsys)" for key in stated)
         return
     if profile.tool not in framework.profilers:
         legal, others = _or(("none", *framework.profilers)), _others(lambda other: profile.tool in other.profilers)

@@ -15,7 +15,7 @@ from benchrun.recipe.files import find, recipe_document
 from benchrun.recipe.files import names as names
 from benchrun.recipe.schema import UNKNOWN_NAME, PointGroup, Recipe, Study, TrainingRecipe
 from benchrun.recipe.yamlfile import Document, Loc, load
-from benchrun.spec.cluster import IN_WORDS
+from benchrun.spec.cluster import IN_WORDS, Cluster
 from benchrun.vocabulary import Precision
 
 M = TypeVar("M", bound=BaseModel)
@@ -162,12 +162,18 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     # The input of a contradiction is a whole mapping: too long for a message.
     several = isinstance(value, list) and kind.split("_")[0] in ("int", "float", "bool", "string")
     one_key = several and not any(isinstance(part, int) for part in loc)
-    hint = (
-        f"a study file compares several values: 'matrix: {{{key}: {value}}}'; benchrun study FILE" if one_key else None
-    )
+    hint = _in_place_of_a_list(model, key, value) if one_key else None
     if kind == "value_error" and not loc:  # of several keys together, which the text names
         return text, hint
     return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
+
+
+def _in_place_of_a_list(model: type[BaseModel], key: str, values: list[Any]) -> str:
+    """What to write where ``key`` takes one value: several runs have several, a site has one."""
+    if issubclass(model, Cluster) or key.startswith("cluster."):
+        texts = all(isinstance(value, str) for value in values)
+        return f"one text: '{key}: {','.join(values)}'" if texts else "a site has one value"
+    return f"a study file compares several values: 'matrix: {{{key}: {values}}}'; benchrun study FILE"
 
 
 def fields(model: type[BaseModel], loc: Loc) -> list[str]:

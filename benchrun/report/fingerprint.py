@@ -1,5 +1,6 @@
 """A fingerprint as tables of at most 100 columns."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from textwrap import fill
@@ -38,9 +39,9 @@ def fingerprint_text(result: Fingerprint) -> str:
 
 
 def _parts(result: Fingerprint) -> Iterable[str]:
-    gpus = ", ".join(sorted({rank.gpu for rank in result.ranks if rank.gpu})) or "GPU"
-    steps = f", {result.steps} marked step{'s' if result.steps > 1 else ''}" if result.steps else ""
-    yield f"{len(result.ranks)} x {gpus}, window {result.window}: {result.window_s:.4g} s{steps}\n"
+    gpus = ", ".join(f"{count} x {name}" for name, count in Counter(rank.gpu or "GPU" for rank in result.ranks).items())
+    steps = f", {result.steps} step{'s' if result.steps > 1 else ''}" if result.steps else ""
+    yield f"{gpus}, window {result.window}: {result.window_s:.4g} s{steps}\n"
     yield _ranks("% of the window", result.ranks, _TIME)
     yield _ranks("kernels, % of the window", result.ranks, _CLASSES)
     yield _collectives(result.collectives)

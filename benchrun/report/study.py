@@ -120,13 +120,14 @@ def sentences(study: StudyResult) -> Iterator[str]:
         yield f"{what}{where}: {_speed(point, other)}{_memory(point, baseline)}."
 
 
-ONE_RUN = "Each point was measured once: the intervals do not show how runs differ from each other."
-
-
 def remarks(study: StudyResult) -> Iterator[str]:
     """What limits the sentences."""
-    if any(point.ratio for point in study.points) and all(point.measured <= 1 for point in study.points):
-        yield ONE_RUN
+    once = [number for number, point in enumerate(study.points, 1) if point.measured == 1]
+    if once and any(point.ratio for point in study.points):
+        listed = f"Point{'s' if len(once) > 1 else ''} {', '.join(map(str, once))} of the table"
+        repeated = any(point.measured > 1 for point in study.points)
+        which = f"{listed} {'were' if len(once) > 1 else 'was'}" if repeated else "Each point was"
+        yield f"{which} measured once: the intervals do not show how runs differ from each other."
 
 
 def _speed(point: PointResult, other: str) -> str:

@@ -49,7 +49,9 @@ DATA_INDEX = _file("data-index", "a folder: megatron-core's shuffled order of th
 CEILINGS = _file("ceilings.json", "matrix products, copies and collectives, measured alone before the first step")
 BREAKDOWN = _file("breakdown.json", "one profiled step after the last")
 PROFILE = _file("profile", "a folder: traces of the profiled ranks, e.g. rank0.json.gz, or rank0.nsys-rep and .sqlite")
-FINGERPRINT = _file("fingerprint.json", "the fingerprint of the traces of a kept run, which are not kept themselves")
+FINGERPRINT = _file(
+    "fingerprint.json", "what was read of the traces of a kept run; small ones are kept too, in profile"
+)
 RANKS = _file("ranks.json", "how long each rank computed in each step, without collectives")
 HOST = _file("host.json", "each rank's waits for data and a core, garbage collection and time between steps, by step")
 NODES = _file("nodes", "a folder: HOST.RANK.json, what each rank measured in a check of nodes")

@@ -20,8 +20,10 @@ SET_HERE = (
 
 
 def _allowed(option: str) -> str:
-    """``option``. ValueError for one of SET_HERE."""
+    """``option``. ValueError for one of SET_HERE, and for a value after a space, which the shell would not part."""
     name = option.partition("=")[0]
+    if " " in name:
+        raise ValueError(f"an option and its value are one word, --name=value, e.g. {'='.join(option.split(None, 1))}")
     if name in SET_HERE:
         advice = "profile.trace states what is recorded" if name in ("--trace", "-t") else "leave it out"
         raise ValueError(f"benchrun sets {name} itself: {advice}")
@@ -48,4 +50,4 @@ class Profile(Frozen):
     """What nsys records (its option --trace). For cudnn and cublas it loads libraries into the process, which must be
     those of the image: PyTorch with cuDNN of its own does not start where the node has another release."""
     options: tuple[Annotated[Option, AfterValidator(_allowed)], ...] = ()
-    """More options of ``nsys profile``, one word each, e.g. ``--event-sample=system-wide``."""
+    """More options of ``nsys profile``, each one word, e.g. ``--event-sample=system-wide``."""

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from benchrun.trace.intervals import Intervals
 
+PROCESS_BITS = ~0xFFFFFF
+"""The part of a host event's place that is its process, as in a globalTid of Nsight Systems; the rest is the thread."""
 TOUCHED = 0.01
 """Of the events of a rank's own device: another one with no more of them is not its own."""
 
@@ -43,7 +45,7 @@ class Events:
     name: NDArray[np.int64]
     """Numbers in the trace's ``names``."""
     place: NDArray[np.int64]
-    """Stream of a device event, thread of a host event."""
+    """Stream of a device event, process and thread of a host event."""
     link: NDArray[np.int64]
     """Correlation of a call with what it starts on the device; -1 if there is none."""
     kind: NDArray[np.int64]
@@ -156,6 +158,8 @@ class RankTrace:
     host: str | None = None
     gpu: str | None = None
     """Name of the GPU as the driver states it."""
+    clock: int | None = None
+    """When its times were zero, in ns since 1970; None where the trace does not state it."""
     groups: tuple[Group, ...] = ()
     messages: dict[int, Message] = field(default_factory=dict)
     """By the link of the device event."""

@@ -13,6 +13,7 @@ from benchrun.trace.events import Events, Kind, RankTrace, Tool
 from benchrun.trace.idle import idle_by_cause
 from benchrun.trace.intervals import Intervals, union_of
 from benchrun.trace.kernels import CLASSES, classified, unknown
+from benchrun.trace.kineto import collective_name
 from benchrun.trace.outside import notes_on
 from benchrun.trace.ranges import ranges_of
 from benchrun.trace.roofline import products_of
@@ -20,6 +21,8 @@ from benchrun.trace.stragglers import stragglers
 from benchrun.trace.window import Choice, Window, window_of
 
 SHOWN_UNKNOWN = 10
+APART_S = 60
+"""Between the windows of two ranks: clocks of one cluster differ by less."""
 NS = 1e9
 MARK: dict[Tool, str] = {
     "kineto": "call the profiler's step() after each step",
@@ -73,7 +76,7 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
             )
             for each in products_of(first, classes)
         ],
-        notes=[*_notes(traces, listed), *(notes_on(parts) if choice == "device" else ())],
+        notes=[*_notes(parts, listed), *(notes_on(parts) if choice == "device" else ())],
     )
 
 
@@ -113,7 +116,8 @@ def _window(trace: RankTrace, choice: Choice) -> Window:
         if window.length > 0:
             return window
         raise UserError("its events of a GPU have no length", where=trace.file, hint="profile whole steps")
-    raise UserError("fewer than two steps are marked", where=trace.file, hint=f"--window device; or {MARK[trace.tool]}")
+    message = "fewer than two steps are marked, and no collective recurs once a step"
+    raise UserError(message, where=trace.file, hint=f"--window device; or {MARK[trace.tool]}")
 
 
 def _within(trace: RankTrace, window: Window) -> Events:
@@ -145,17 +149,32 @@ def _collective(each: Collective) -> model.CollectiveTime:
     )
 
 
-def _notes(traces: Sequence[RankTrace], listed: Sequence[Collective]) -> Iterator[str]:
+def _notes(parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collective]) -> Iterator[str]:
     """What these traces cannot show, and what would."""
+    traces = [trace for trace, _ in parts]
     if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):
         yield "CUDA graphs were traced as a whole, which hides their kernels: nsys --cuda-graph-trace=node"
     tool = traces[0].tool
-    gpus, tools = {trace.gpu for trace in traces if trace.gpu}, {trace.tool for trace in traces}
-    if mixed := next((kinds for kinds in (gpus, tools) if len(kinds) > 1), None):
-        yield f"the traces are of {' and '.join(sorted(mixed))}: are they of one run? All count as ranks of it"
+    if different := _different(parts):
+        yield f"{different}: are they of one run? All count as ranks of it"
+    if kernel := next((window.collective for _, window in parts if window.collective), None):
+        yield f"no range marks a step: the ends of {collective_name(kernel) or kernel} separate them"
     if any(trace.calls is None or not len(trace.calls) for trace in traces):
         yield f"no calls of the host, so idle time has no cause: {CALLS[tool]}"
     if listed and len(traces) == 1:
         yield "one rank cannot tell transfer from waiting: trace the other ranks of the same steps"
     if listed and all(each.bytes is None for each in listed):
         yield f"no sizes of collectives: {SIZES[tool]}"
+
+
+def _different(parts: Sequence[tuple[RankTrace, Window]]) -> str | None:
+    """In what these traces differ as those of one run do not."""
+    gpus = {trace.gpu or "a GPU without a name" for trace, _ in parts}
+    tools: set[str] = {trace.tool for trace, _ in parts}
+    if mixed := next((kinds for kinds in (tools, gpus) if len(kinds) > 1), None):
+        return f"the traces are of {' and '.join(sorted(mixed))}"
+    dated = [
+        (trace.clock + window.first, trace.clock + window.last) for trace, window in parts if trace.clock is not None
+    ]
+    apart = (max(first for first, _ in dated) - min(last for _, last in dated)) / NS if dated else 0
+    return f"one trace begins {apart:.3g} s after another one ends" if apart > APART_S else None

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.trace.events import TOUCHED, Columns, Events, Group, Kind, Message, Numbers, RankTrace, Shape
+from benchrun.trace.events import (
+    PROCESS_BITS,
+    TOUCHED,
+    Columns,
+    Events,
+    Group,
+    Kind,
+    Message,
+    Numbers,
+    RankTrace,
+    Shape,
+)
 from benchrun.trace.json_stream import Event, JsonTrace
 
 NS_PER_US = 1000
@@ -37,6 +48,8 @@ SKIP = re.compile(
 
 Only speed depends on it: an event that it does not match is parsed and then left out.
 """
+BASE = "baseTimeNanoseconds"
+"""What all times are counted from; without it from 1970."""
 LOADER = re.compile(r"data ?_?loader|load_?(batch|data)|(next|get|wait_for|fetch)_batch|batch[-_ ]generator", re.I)
 """Host ranges in which a thread waits for data, in annotations, operators and Python functions."""
 PEER = re.compile(r"PtoP|peer", re.I)
@@ -78,7 +91,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.names = Numbers()
-        self.threads = Numbers()
+        self.processes, self.threads = Numbers(), Numbers()
         self.devices: dict[int, Columns] = {}
         self.calls, self.ranges = Columns(), Columns()
         self.messages: dict[int, Message] = {}
@@ -184,16 +197,15 @@ class _Reader:
 
     def several_ranks(self, calls: Events) -> bool:
         """True if processes use the same numbers for their calls: files of several ranks were joined."""
-        processes = Numbers()
-        of_thread = np.array([processes[process] for process, _ in self.threads], np.int64)
-        if len(processes) < 2:
+        if len(self.processes) < 2:
             return False
         linked = calls.where(calls.link >= 0)
-        used = np.unique(np.column_stack([of_thread[linked.place], linked.link]), axis=0)
+        used = np.unique(np.column_stack([linked.place & PROCESS_BITS, linked.link]), axis=0)
         return len(np.unique(used[:, 1])) < len(used)
 
     def _thread(self, event: Event) -> int:
-        return self.threads[event.get("pid"), event.get("tid")]
+        pid = event.get("pid")
+        return self.processes[pid] * -PROCESS_BITS + self.threads[pid, event.get("tid")]
 
 
 def read_kineto(path: Path) -> Iterator[RankTrace]:
@@ -239,6 +251,7 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             ranges=ranges,
             waits=Columns().events(),
             gpu=gpus.get(device),
+            clock=max(_whole(source.properties.get(BASE)), 0),
             groups=tuple(_groups(stated.get("pg_config"))),
             messages=messages,
             shapes=reader.shapes,

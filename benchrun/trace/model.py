@@ -101,7 +101,7 @@ class RangeTime(Frozen):
     count: int
     host_s: float
     device_s: float | None
-    """Union of what they launched from their own thread."""
+    """Union of what any thread of their process launched while they were open; None where launches are unknown."""
 
 
 class ProductRow(Frozen):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchrun.errors import UserError
 from benchrun.parse.inputs import chunks
-from benchrun.trace.events import TOUCHED, Columns, Events, Kind, Numbers, RankTrace, events_of
+from benchrun.trace.events import PROCESS_BITS, TOUCHED, Columns, Events, Kind, Numbers, RankTrace, events_of
 
 Table = NDArray[np.int64]
 ROWS = 50_000
@@ -26,8 +26,6 @@ PEER_COPY, DEVICE_COPY = 10, 8
 RANGES = (59, 60, 70, 71, 35, 37)
 """Types of NVTX events that have a start and an end (ENUM_NSYS_EVENT_TYPE of an export)."""
 NAMELESS = "[unknown]"
-PROCESS_BITS = ~0xFFFFFF
-"""The part of a globalTid that is the globalPid."""
 WAITS = re.compile(
     r"^(p?read(v|64)?|fread|p?poll|p?select|epoll_p?wait|(clock_)?nanosleep|u?sleep|sem_\w*wait|recv\w*)$"
 )
@@ -91,6 +89,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
         if 2 * np.count_nonzero(kernels[:, 4] == names.get(NAMELESS, -1)) > len(kernels):
             raise sqlite3.DatabaseError("most kernels have no name in table StringIds")
         host = next((str(row[0]) for row in export.texts(_HOST, "TARGET_INFO_SYSTEM_ENV")), None)
+        clock = next((int(str(row[0])) for row in export.texts(_CLOCK, "TARGET_INFO_SESSION_START_TIME")), None)
         gpus = {row[0]: str(row[1]) for query, table in _GPUS for row in export.texts(query, table)}
     # Without the call of each kernel the cause of idle time is unknown.
     linked = not len(kernels) or bool((kernels[:, 6] >= 0).any())
@@ -108,6 +107,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             waits=waits.where(_of_process(processes_of_waits, process)),
             host=host,
             gpu=gpus.get(device),
+            clock=clock,
         )
 
 
@@ -131,6 +131,7 @@ def _of_process(processes: Table, process: int) -> NDArray[np.bool_]:
 
 
 _HOST = "select value from TARGET_INFO_SYSTEM_ENV where name = 'Hostname'"
+_CLOCK = "select utcEpochNs from TARGET_INFO_SESSION_START_TIME where utcEpochNs is not null"
 _GPUS = (
     # Of several versions; what the last ones state counts.
     ("select id, name from TARGET_INFO_CUDA_GPU", "TARGET_INFO_CUDA_GPU"),

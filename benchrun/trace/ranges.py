@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchrun.trace.events import Events, RankTrace
-from benchrun.trace.intervals import Times
+from benchrun.trace.events import PROCESS_BITS, Events, RankTrace
+from benchrun.trace.intervals import Intervals, Times
 from benchrun.trace.window import Window, launching_calls
 
 SHOWN = 20
@@ -22,7 +23,7 @@ class Range:
     host: int
     """Union of the ranges."""
     device: int | None
-    """Union of the device events that they launched from the same thread; None where launches are unknown."""
+    """Union of what their process launched on the device while they were open; None where launches are unknown."""
 
 
 def unnumbered(name: str) -> str:
@@ -32,27 +33,45 @@ def unnumbered(name: str) -> str:
 
 def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
     """The names with the longest time on the host, at most SHOWN, longest first."""
-    times = trace.ranges.times
-    inside = (times.end > window.first) & (times.start < window.last)
-    ranges = trace.ranges.where(inside)
+    ranges = trace.ranges.where(_inside(trace.ranges.times, window))
     names = {int(number): unnumbered(trace.names[number]) for number in np.unique(ranges.name)}
     labels = np.array([names[int(number)] for number in ranges.name], dtype=object)
-    totals = {name: ranges.times.where(labels == name).length() for name in dict.fromkeys(names.values())}
+    totals = {
+        name: _part(ranges.times.where(labels == name), window).length() for name in dict.fromkeys(names.values())
+    }
     chosen = sorted(totals, key=lambda name: -totals[name])[:SHOWN]
     call = launching_calls(trace.device_events, trace.calls)
     return [
-        Range(name, int((labels == name).sum()), totals[name], _device_time(trace, ranges.where(labels == name), call))
+        Range(
+            *(name, int((labels == name).sum()), totals[name]),
+            _device_time(trace, ranges.where(labels == name), call, window),
+        )
         for name in chosen
     ]
 
 
-def _device_time(trace: RankTrace, ranges: Events, call: Times) -> int | None:
+def _inside(times: Intervals, window: Window) -> NDArray[np.bool_]:
+    """Which ranges belong to the window: of whole steps, those that start in them and those around all of them."""
+    if window.host is None:
+        return (times.end > window.first) & (times.start < window.last)
+    first, last = window.host
+    return ((times.start >= first) & (times.start < last)) | ((times.start <= first) & (times.end >= last))
+
+
+def _part(times: Intervals, window: Window) -> Intervals:
+    """What lies in the steps of the window; all of it where the window is not of steps."""
+    return times if window.host is None else times.clip(*window.host)
+
+
+def _device_time(trace: RankTrace, ranges: Events, call: Times, window: Window) -> int | None:
+    """What any thread of a process launched while one of its ranges was open: autograd launches from its own thread."""
     if trace.calls is None or not (call >= 0).any():
         return None
-    launched, thread = trace.calls.times.start[np.maximum(call, 0)], trace.calls.place[np.maximum(call, 0)]
+    launched = trace.calls.times.start[np.maximum(call, 0)]
+    process, of_ranges = trace.calls.place[np.maximum(call, 0)] & PROCESS_BITS, ranges.place & PROCESS_BITS
     mine = np.zeros(len(launched), bool)
-    for each in np.unique(ranges.place):
-        union = ranges.times.where(ranges.place == each).merged()
+    for each in np.unique(of_ranges):
+        union = ranges.times.where(of_ranges == each).merged()
         index = np.searchsorted(union.start, launched, side="right") - 1
-        mine |= (call >= 0) & (thread == each) & (index >= 0) & (launched < union.end[index])
-    return trace.device_events.times.where(mine).length()
+        mine |= (call >= 0) & (process == each) & (index >= 0) & (launched < union.end[index])
+    return trace.device_events.times.where(mine).clip(window.first, window.last).length()

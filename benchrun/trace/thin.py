@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchrun.trace.json_stream import Event, JsonTrace
-from benchrun.trace.kineto import CALLS, SKIP, is_needed, kind_of, plain
+from benchrun.trace.kineto import BASE, CALLS, SKIP, is_needed, kind_of, plain
 from benchrun.trace.public import PublicNames
 
 EVENT = ("ph", "cat", "pid", "tid", "ts", "dur")
@@ -65,7 +65,8 @@ def _properties(stated: dict[str, Any], texts: _Cleaned) -> dict[str, Any]:
     listed, own = stated.get("deviceProperties"), stated.get("distributedInfo")
     gpus = [dict(_only(gpu, ("id", "name"), texts)) for gpu in listed or [] if isinstance(gpu, dict)]
     ranks = dict(_only(own, DISTRIBUTED, texts)) if isinstance(own, dict) else {}
-    return {"schemaVersion": 1, "deviceProperties": gpus, "distributedInfo": ranks}
+    base = dict(_only(stated, (BASE,), texts))
+    return {"schemaVersion": 1, **base, "deviceProperties": gpus, "distributedInfo": ranks}
 
 
 def _only(document: dict[str, Any], keys: tuple[str, ...], texts: _Cleaned) -> Iterator[tuple[str, Any]]:

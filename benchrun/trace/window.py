@@ -16,6 +16,10 @@ SAME_NAME = re.compile(
     re.I,
 )
 """Names of a range that every step repeats."""
+UNEVEN = 0.2
+"""Standard deviation of the distances between two steps over their mean, up to which they are even."""
+RARER = 0.01
+"""Of the time of all device events: those of a name that occurs less often than the steps, at most."""
 KEEP = 3
 """Whole steps from which on the first is dropped too: it may hold compilation and warm-up."""
 
@@ -26,7 +30,11 @@ class Window(NamedTuple):
     first: int
     last: int
     steps: int | None
-    """Whole steps in it; None where none are marked."""
+    """Whole steps in it; None where none are known."""
+    host: tuple[int, int] | None = None
+    """Of whole steps, when the host began the first one and the one after the last."""
+    collective: str | None = None
+    """The kernel that separates the steps where no range marks them."""
 
     @property
     def length(self) -> int:
@@ -36,20 +44,20 @@ class Window(NamedTuple):
 
 def window_of(trace: RankTrace, choice: Choice) -> Window | None:
     """The chosen part; None for ``steps`` where fewer than two starts of steps can be recognised."""
+    marks = _marks(trace)
     if choice == "device":
         times = trace.device_events.times
-        return Window(int(times.start.min()), int(times.end.max()), len(_marks(trace)) or None)
-    starts = step_starts(trace)
+        return Window(int(times.start.min()), int(times.end.max()), len(marks) or None)
+    collective = None if len(marks) else separating_collective(trace)
+    begun, starts = _on_device(trace, marks) if collective is None else 2 * (_ends(trace, collective),)
     if len(starts) < 2:
         return None
-    whole = starts[1:] if len(starts) - 1 > KEEP else starts
-    return Window(int(whole[0]), int(whole[-1]), len(whole) - 1)
-
-
-def step_starts(trace: RankTrace) -> Times:
-    """When the device began each step, in ns: by marked ranges, else by the largest recurring collective's end."""
-    marks = _marks(trace)
-    return _on_device(trace, marks) if len(marks) else _ends_of_collective(trace)
+    first = 1 if len(starts) - 1 > KEEP else 0
+    return Window(
+        *(int(starts[first]), int(starts[-1]), len(starts) - 1 - first),
+        host=(int(begun[first]), int(begun[-1])),
+        collective=None if collective is None else trace.names[collective],
+    )
 
 
 def _marks(trace: RankTrace) -> Times:
@@ -66,20 +74,21 @@ def _marks(trace: RankTrace) -> Times:
     return np.zeros(0, np.int64)
 
 
-def _on_device(trace: RankTrace, marks: Times) -> Times:
-    """The first start of a device event that the host launched after each mark; the marks where launches are unknown.
+def _on_device(trace: RankTrace, marks: Times) -> tuple[Times, Times]:
+    """Marks, and the first start of a device event that the host launched after each; twice the marks without launches.
 
     The device runs behind the host, so a step's first kernel starts later than its mark.
     """
     launched = launches(trace)
     linked = launched >= 0
     if not linked.any():
-        return marks
+        return marks, marks
     order = np.argsort(launched[linked], kind="stable")
     times, starts = launched[linked][order], trace.device_events.times.start[linked][order]
     earliest = np.minimum.accumulate(starts[::-1])[::-1]
     index = np.searchsorted(times, marks)
-    return np.unique(earliest[index[index < len(earliest)]])
+    starts, first = np.unique(earliest[index[index < len(earliest)]], return_index=True)
+    return marks[first], starts
 
 
 def launches(trace: RankTrace) -> Times:
@@ -100,19 +109,34 @@ def launching_calls(events: Events, calls: Events | None) -> Times:
     return np.where((links[place] == events.link) & (events.link >= 0), order[place], -1)
 
 
-def _ends_of_collective(trace: RankTrace) -> Times:
-    """Ends of the collective that takes longest among those that recur at even distances; none where none does."""
+def separating_collective(trace: RankTrace) -> int | None:
+    """The kernel of the collective that takes longest among those that recur once a step; None where none does."""
     from benchrun.trace.kernels import classified
 
     classes = classified(trace)
     communication = classes.events.where(classes.number == 3)
-    best, longest = np.zeros(0, np.int64), 0.0
-    for number in np.unique(communication.name):
-        chosen = communication.where(communication.name == number)
-        distances = np.diff(chosen.times.end)
-        if len(distances) < 2 or distances.std() > 0.2 * distances.mean():
-            continue
-        mean = float((chosen.times.end - chosen.times.start).mean())
-        if mean > longest:
-            best, longest = chosen.times.end, mean
+    best, longest = None, 0.0
+    for number in np.unique(communication.name).tolist():
+        times = communication.times.where(communication.name == number)
+        mean = float((times.end - times.start).mean())
+        if mean > longest and _recur_by_step(trace.device_events, times.end):
+            best, longest = number, mean
     return best
+
+
+def _recur_by_step(events: Events, ends: Times) -> bool:
+    """Whether these ends of a kernel lie at even distances, and what the device does recurs between each two.
+
+    Other work that recurs less often shows that they are parts of a step, as layers are.
+    """
+    distances = np.diff(ends)
+    if len(distances) < 2 or distances.std() > UNEVEN * distances.mean():
+        return False
+    inside = events.where((events.times.start >= ends[0]) & (events.times.start < ends[-1]))
+    length = inside.times.end - inside.times.start
+    _, kind, count = np.unique(inside.name, return_inverse=True, return_counts=True)
+    return bool(length[count[kind] < len(distances)].sum() <= RARER * length.sum())
+
+
+def _ends(trace: RankTrace, kernel: int) -> Times:
+    return np.sort(trace.device_events.times.end[trace.device_events.name == kernel])

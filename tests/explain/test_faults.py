@@ -111,6 +111,14 @@ def test_many_slow_steps_of_any_length_are_jitter() -> None:
     assert found.seconds == pytest.approx(float(np.mean(times) - np.median(times)))
 
 
+@pytest.mark.parametrize(("apart", "unit"), [(1, "6 of 60 steps are"), (10, "6 of 60 rows, 10 steps apart, are")])
+def test_what_is_slow_is_a_step_or_a_row_of_several(apart: int, unit: str) -> None:
+    times = 5.0 + np.random.default_rng(0).normal(0, 0.01, 60)
+    times[[3, 17, 20, 38, 41, 55]] *= 2
+    run = known(times=times, steps=60, hosts=None, steadiness=None)
+    assert unit in first(replace(run, steps=apart * run.steps)).evidence
+
+
 def test_a_rank_on_a_slow_clock_is_named_by_its_clock() -> None:
     run = kept()
     gpus = [gpu.model_copy(update={"sm_clock_mhz": 1500.0, "host": "node1"}) for gpu in run.samples.gpus]

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from benchrun import app
 from benchrun.app import studies
+from benchrun.cli import group
 from benchrun.errors import MachineError, UserError
 from benchrun.launch import launcher
 from benchrun.launch.rundir import RunDir, find_runs
@@ -230,3 +232,13 @@ def test_a_query_launches_and_writes_nothing(site: Site) -> None:
     planned = site.plan()
     assert not app.study_result(planned).finished
     assert not (site.folder / "runs").exists()
+
+
+def test_a_report_with_other_options_than_the_launch_says_so(site: Site) -> None:
+    planned = site.plan()
+    app.run_study(planned, concurrency=4)
+    file = str(site.folder / "mine.yaml")
+    command = ["study", file, "--cluster", "slurm-cpu", "--report"]
+    other = CliRunner().invoke(group, [*command, "--set", "training.steps=13"])
+    assert "3 runs of this study have other options" in other.stderr
+    assert "other options" not in CliRunner().invoke(group, command).stderr

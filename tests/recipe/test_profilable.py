@@ -62,10 +62,20 @@ def test_every_framework_has_a_profiler_and_without_one_nothing_changes() -> Non
     trained = {name: each for name, each in FRAMEWORKS.items() if each.workload == "training"}
     assert [name for name, each in trained.items() if not each.profilers] == []
     for name in POINTS:
-        plain = point(name, "profile.steps=7", "profile.ranks=[0, 1]")
+        plain = point(name)
         assert (plain.profiler, plain.profiled_steps) == ("none", None)
         assert framework(name).all_steps(plain) == plain.planned_steps
-        assert plain.identity() == point(name).identity()
+
+
+@pytest.mark.parametrize("override", ["profile.steps=7", "profile.ranks=[0, 1]", "profile.options=[--stats=true]"])
+def test_a_profile_without_a_profiler_is_refused_but_where_the_command_chooses_one(override: str) -> None:
+    with pytest.raises(UserError, match=r"profile\.\w+ changes nothing while profile\.tool is none") as refused:
+        point("nemo2", override)
+    assert refused.value.where == f"--set {override}"
+    request = Request(*POINTS["nemo2"], "nemo2", "dgx-h100", (override,))
+    assert [spec.profiler for spec in app.resolve_profiled(request, "nsys")] == ["nsys"]
+    if "options" not in override:
+        assert [spec.profiler for spec in app.resolve_profiled(request)] == ["kineto"]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +121,8 @@ def test_nsys_needs_a_gpu() -> None:
         ("profile.options=[stats]", "profile.options"),
         ("profile.options=[--output=elsewhere]", "profile.options"),
         ("profile.options=[-c=none]", "profile.options"),
+        ("profile.options=[--delay 360]", "profile.options"),
+        ("profile.options=[-y 360]", "profile.options"),
         ("profile.rank=[1]", "profile.rank"),
     ],
 )
@@ -119,6 +131,11 @@ def test_a_wrong_value_is_named(override: str, key: str) -> None:
         point("nemo2", override)
     assert f"'{key}" in refused.value.message
     assert refused.value.where == f"--set {override}"
+
+
+def test_a_value_may_contain_a_space() -> None:
+    spec = point("nemo2", "profile.tool=nsys", 'profile.options=["--session-new=my session"]')
+    assert spec.profile.options == ("--session-new=my session",)
 
 
 def test_a_recipe_states_a_profile_and_a_wrong_key_in_it_has_its_line(tmp_path: Path) -> None:

@@ -106,3 +106,11 @@ def test_an_engine_that_hands_out_every_gpu_needs_whole_nodes(tmp_path: Path, ru
     with pytest.raises(UserError):
         resolve_point(file, point, str(site), ())
     resolve_point(file, point, str(site), ("cluster.exclusive=true",))
+
+
+def test_a_list_where_a_site_has_one_value_is_no_matter_of_studies(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        resolved(tmp_path, "exclude: [n1, n2]")
+    assert refused.value.hint is not None
+    assert "exclude: n1,n2" in refused.value.hint
+    assert "matrix" not in refused.value.hint

@@ -10,15 +10,17 @@ import pytest
 
 from benchrun.comparison.ratio import ratio
 from benchrun.comparison.verdict import RunResult
+from benchrun.explain.ratio import ratio_interval
 from benchrun.launch.endings import Ending
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.setting import setting_of
+from benchrun.metrics.statistics import Floats, warmup_rows
 from benchrun.metrics.summary import measure
 from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import expand
-from benchrun.report.study import missing, planned_line, sentences, study_page, study_table
+from benchrun.report.study import missing, planned_line, remarks, sentences, study_page, study_table
 from benchrun.spec.artifacts import Done
 from benchrun.study.cost import hours
 from benchrun.study.plan import Plan, plan
@@ -28,13 +30,20 @@ from benchrun.study.schedule import Attempt, State
 SPEC = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=("training.steps=50",)))
 
 
-def numbers(step_s: float, memory: float | None = None, spread: float = 0.01, seed: int = 0) -> Metrics:
-    """What a run of 50 steps with a median near ``step_s`` measures."""
-    times = step_s * (1 + spread * np.random.default_rng(seed).standard_normal(50))
+def drawn_times(step_s: float, spread: float, seed: int, steps: int) -> Floats:
+    """Steps with a median near ``step_s``."""
+    return step_s * (1 + spread * np.random.default_rng(seed).standard_normal(steps))
+
+
+def numbers(
+    step_s: float, memory: float | None = None, spread: float = 0.01, seed: int = 0, steps: int = 50
+) -> Metrics:
+    """What a run with a median near ``step_s`` measures."""
+    times = drawn_times(step_s, spread, seed, steps)
     rows = Rows(Step(step=i, step_time_s=float(t), line=i, loss=2.0) for i, t in enumerate(times, start=1))
     log = Log(file="x.log", framework="megatron-core", steps=rows)
     log.facts.peak_memory_gib = memory
-    return measure(log, setting_of(SPEC), planned_steps=50)
+    return measure(log, setting_of(SPEC), planned_steps=steps)
 
 
 def test_the_ratio_is_that_of_the_rates_and_lies_in_its_interval() -> None:
@@ -59,12 +68,41 @@ def test_the_interval_holds_1_for_equal_work_in_most_cases() -> None:
     assert sum(not each.clear for each in found if each) >= 54
 
 
-def test_of_repeats_the_range_counts() -> None:
-    repeats = [numbers(1.0, spread=0.0), numbers(1.1, spread=0.0), numbers(1.05, spread=0.0)]
-    found = ratio(repeats, [numbers(1.05, spread=0.0)])
+def test_repeats_count_as_one_value_each() -> None:
+    """By Student's t of two degrees of freedom; the range of three runs would hold the median in 75 % of all cases."""
+    times = [1.0, 1.1, 1.05]
+    found = ratio([numbers(time, spread=0.0) for time in times], [numbers(1.05, spread=0.0)])
+    half = 4.303 * np.std(np.log(times), ddof=1) / 3**0.5
     assert found is not None
     assert found.value == pytest.approx(1.0)
-    assert (found.low, found.high) == (pytest.approx(1.05 / 1.1), pytest.approx(1.05))
+    assert (found.low, found.high) == (pytest.approx(np.exp(-half), 1e-4), pytest.approx(np.exp(half), 1e-4))
+
+
+@pytest.mark.parametrize("repeats", [(2, 2), (3, 3), (1, 3)])
+def test_intervals_of_repeats_hold_the_true_ratio(repeats: tuple[int, int]) -> None:
+    """Runs differ by 2 % beside their steps; a single run cannot show that, and holds the ratio less often."""
+    random, held = np.random.default_rng(3), 0
+    for draw in range(200):
+        apart = np.exp(0.02 * random.standard_normal(sum(repeats)))
+        own, others = (
+            [numbers(float(time), seed=1000 * draw + n) for n, time in enumerate(each)]
+            for each in (apart[: repeats[0]], apart[repeats[0] :])
+        )
+        found = ratio(own, others)
+        assert found and found.low and found.high
+        held += found.low <= 1 <= found.high
+    assert (held / 200 > 0.92) is (1 not in repeats)
+
+
+@pytest.mark.parametrize(("steps", "spread"), [(11, 0.02), (50, 0.01), (12, 0.1)])
+def test_one_pair_of_runs_has_one_interval(steps: int, spread: float) -> None:
+    """`diff` reads the steps, a study what `measure` found in them."""
+    one, other = (numbers(1.0 + 0.1 * seed, spread=spread, seed=seed, steps=steps) for seed in (0, 1))
+    times = [drawn_times(1.0 + 0.1 * seed, spread, seed, steps)[warmup_rows(steps) :] for seed in (0, 1)]
+    found, (read, _) = ratio([other], [one]), ratio_interval(times[1], times[0])
+    assert found and read and found.low
+    assert found.low / found.value == pytest.approx(read.low / (np.median(times[0]) / np.median(times[1])))
+    assert found.high / found.value == pytest.approx(read.high / (np.median(times[0]) / np.median(times[1])))
 
 
 def test_without_a_speed_there_is_no_ratio() -> None:
@@ -110,6 +148,17 @@ def test_a_point_has_its_state_its_numbers_and_its_reason(planned: Plan) -> None
 def test_a_failed_run_waits_where_it_may_be_retried(planned: Plan) -> None:
     found = study(planned, numbers(1.0), Ending.NODE_FAILURE, retries=1)
     assert found.points[1].state is State.WAITING
+
+
+def test_the_points_that_were_measured_once_are_named(planned: Plan) -> None:
+    point = planned.legal[0]
+    runs = [RunResult(f"run-{seed}", SPEC, numbers(1.0, seed=seed), None, "completed") for seed in range(4)]
+    keys = [each.key for each in planned.legal]
+    attempts = {(key, 1): [Attempt(State.COMPLETED, Ending.COMPLETED)] for key in keys[:2]}
+    of_points = {point.key: runs[:1], keys[1]: runs[1:3]}
+    (line,) = remarks(result(planned, "", None, attempts, of_points))
+    assert "Point 1 of" in line
+    assert not [*remarks(result(planned, "", None, attempts, {point.key: runs[:2], keys[1]: runs[2:]}))]
 
 
 def test_sentences_say_no_more_than_the_interval(planned: Plan) -> None:

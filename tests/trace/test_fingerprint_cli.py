@@ -7,7 +7,9 @@ import pytest
 from click.testing import CliRunner
 from made import kernel, message, write
 
+from benchrun import paths
 from benchrun.cli import group
+from benchrun.spec.artifacts import FINGERPRINT, PROFILE
 
 TRACES = Path(__file__).parent / "traces"
 H200 = TRACES / "h200_llama_tp2_pp2_bf16"
@@ -99,6 +101,30 @@ def test_traces_that_cannot_be_of_one_run_are_noted(other: str, kinds: str) -> N
     assert "are they of one run?" not in call(H200)[1]
 
 
+def test_gpus_are_counted_by_what_is_known_of_them() -> None:
+    code, out, _ = call(TRACES / "nsys_2gpu_training.sqlite.xz", H200 / "trace-rank0.json.xz")
+    assert code == 0
+    assert out.startswith("2 x GPU, 1 x NVIDIA H200,")
+
+
+def test_a_gpu_without_a_name_beside_one_with_a_name_is_noted(tmp_path: Path) -> None:
+    gpus = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
+    files = [write(tmp_path / "0.json", [kernel(0, 5)]), write(tmp_path / "1.json", [kernel(0, 5)], **gpus)]
+    assert "are they of one run?" in call(*files)[1]
+
+
+@pytest.mark.parametrize(("apart_s", "noted"), [(1, False), (3600, True)])
+def test_traces_of_different_times_are_noted(tmp_path: Path, apart_s: int, noted: bool) -> None:
+    """Both count from a base that the file states."""
+    first, second = (
+        write(tmp_path / f"{number}.json", [kernel(0, 5)], baseTimeNanoseconds=10**18) for number in (0, 1)
+    )
+    write(second, [kernel(apart_s * 1e6, 5)], baseTimeNanoseconds=10**18)
+    assert ("are they of one run?" in call(first, second)[1]) is noted
+    write(second, [kernel(0, 5)], baseTimeNanoseconds=10**18 + apart_s * 10**9)
+    assert ("are they of one run?" in call(first, second)[1]) is noted
+
+
 def test_a_run_is_named_by_its_directory_or_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "runs" / "a-run"
     (run / "profile").mkdir(parents=True)
@@ -109,6 +135,15 @@ def test_a_run_is_named_by_its_directory_or_its_id(tmp_path: Path, monkeypatch: 
     answers = [call(name, "--json") for name in (run, run.name, run / "profile")]
     assert [(code, err) for code, _, err in answers] == [(0, "")] * 3
     assert len({out for _, out, _ in answers}) == 1
+
+
+def test_a_kept_run_without_its_traces_gives_what_was_kept_and_says_so() -> None:
+    alone = (path.parent for path in paths.MEASURED.glob(f"*/{FINGERPRINT}") if not (path.parent / PROFILE).exists())
+    kept = next(path for path in alone if json.loads((path / FINGERPRINT).read_text())["window"] == "steps")
+    code, out, err = call(kept, "--window", "device", "--json")
+    assert (code, json.loads(out)["window"]) == (0, "steps")
+    assert "--window steps" in err
+    assert call(kept, "--window", "steps")[2] == ""
 
 
 def test_a_run_without_a_profile_says_so(tmp_path: Path) -> None:
