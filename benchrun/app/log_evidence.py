@@ -115,8 +115,8 @@ def resolution_s(numbers: Measurement, steps: Floats) -> float:
 def saves(file: Path, before_line: int | None = None) -> bool:
     """Whether this log mentions that a checkpoint was written; ``before_line``: that of its last step."""
     text = unpacked(file)
-    found = (text.count(b"\n", 0, each.start()) + 1 for each in SAVING.finditer(text))
-    return any(before_line is None or line < before_line for line in found)
+    lines = (text.count(b"\n", 0, each.start()) + 1 for each in SAVING.finditer(text))
+    return any(before_line is None or line < before_line for line in lines)
 
 
 def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
