@@ -148,8 +148,8 @@ class TestFp8:
         assert "needs Blackwell" in self.refused("llama3.1-8b", "H100", "training.fp8.recipe=mxfp8")
 
     def test_mxfp8_weights_are_refused(self) -> None:
-        said = self.refused("llama3.1-8b", "B200", "training.fp8.param_gather=true")
-        assert "fp8.param_gather must be false" in said
+        message = self.refused("llama3.1-8b", "B200", "training.fp8.param_gather=true")
+        assert "fp8.param_gather must be false" in message
 
     def test_sizes_must_suit_the_units(self) -> None:
         assert "multiple of 16 in fp8" in self.refused("llama3.1-8b", "H100", "model.ffn_hidden_size=14340")
