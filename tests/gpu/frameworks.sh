@@ -60,7 +60,7 @@ bridge() { # FOLDER TAG CORE
 served() { # FOLDER WHEEL: of vLLM, without FlashAttention in FP16 and FP8, DeepGEMM, the server in Rust, code for Blackwell
   python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
     --implementation cp --abi abi3 --platform manylinux_2_28_x86_64 --dest "$work/wheel" "$2"
-  python3 "$here/keep_sm.py" 90 "$work"/wheel/vllm-*.whl "$work/vllm.whl" '*_fa3_C*=half_t' '*_fa3_C*=float_e4m3_t' \
+  python3 "$here/keep_sm.py" 90 "$work"/wheel/vllm-*.whl "$work/vllm.whl" '*_fa3_C*=half_t!FwdCombine' '*_fa3_C*=float_e4m3_t' \
     'vllm/_qutlass_C*' 'vllm/vllm-rs' 'vllm/vllm_flash_attn/_vllm_fa2_C*' 'vllm/third_party/fmha_sm100/*' \
     'vllm/third_party/deep_gemm/*' 'vllm/entrypoints/serve/instrumentator/static/*'
   python3 -m zipfile -e "$work/vllm.whl" "$1"

@@ -4,7 +4,8 @@
 
 The code for the others is zeroed in place: headers and sizes stay, so the CUDA runtime finds its way as before, and
 zeros compress to nothing. On any other kind of GPU the result does not run. Files whose path matches a PATTERN are left
-out; PATTERN=WORD zeroes in such a file the kernels in whose names WORD stands.
+out; PATTERN=WORD zeroes in such a file the code that names a kernel with WORD, PATTERN=WORD!OTHER only where it names none
+with OTHER.
 """
 
 import base64
@@ -21,8 +22,9 @@ CONTAINER = struct.pack("<IHH", 0xBA55ED50, 1, 16)
 MACHINE_CODE = 2
 
 
-def keep(library: bytearray, sm: int, without: Sequence[bytes] = ()) -> int:
-    """Zero the code that is not machine code for ``sm``, or names a kernel of ``without``; return the bytes kept."""
+def keep(library: bytearray, sm: int, without: Sequence[tuple[bytes, bytes]] = ()) -> int:
+    """Zero the code that is not machine code for ``sm``, or has the first word of a pair of ``without`` and not the second
+    (an empty one is in none); return the bytes kept."""
     kept, at = 0, library.find(CONTAINER)
     while at >= 0:
         (size,) = struct.unpack_from("<Q", library, at + 8)
@@ -32,7 +34,8 @@ def keep(library: bytearray, sm: int, without: Sequence[bytes] = ()) -> int:
             (gpu,) = struct.unpack_from("<I", library, at + 28)
             if header < 32 or at + header + code > end:
                 raise SystemExit(f"keep_sm: no fat binary as known at byte {at}")
-            named = any(library.find(word, at + header, at + header + code) >= 0 for word in without)
+            body = library[at + header : at + header + code]
+            named = any(word in body and not (other and other in body) for word, other in without)
             if kind == MACHINE_CODE and gpu == sm and not named:
                 kept += code
             else:
@@ -51,7 +54,8 @@ def main(sm: int, source: str, target: str, *patterns: str) -> None:
                 continue
             content = bytearray(old.read(entry))
             if entry.filename.endswith(".so") and CONTAINER in content:
-                without = [word.encode() for pattern, word in words if fnmatch.fnmatch(entry.filename, pattern)]
+                chosen = [word.encode() for pattern, word in words if fnmatch.fnmatch(entry.filename, pattern)]
+                without = [(word, other) for word, _, other in (each.partition(b"!") for each in chosen)]
                 if not keep(content, sm, without):
                     raise SystemExit(f"keep_sm: {entry.filename} holds no code for sm_{sm}")
                 digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

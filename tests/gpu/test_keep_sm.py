@@ -39,7 +39,7 @@ def test_files_and_kernels_can_be_left_out(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "in.whl", "w") as wheel:
         for name in ("a.so", "b.so", "server"):
             wheel.writestr(name, code)
-    main(90, str(tmp_path / "in.whl"), str(tmp_path / "out.whl"), "serv*", "b.*=half_t")
+    main(90, str(tmp_path / "in.whl"), str(tmp_path / "out.whl"), "serv*", "b.*=half_t", "a.*=half_t!kernel_of")
     with zipfile.ZipFile(tmp_path / "out.whl") as wheel:
         assert wheel.namelist() == ["a.so", "b.so"]
         assert wheel.read("a.so") == code
