@@ -8,6 +8,7 @@ from benchrun.explain.advice import choice
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause, Name, Part
 from benchrun.explain.waits import late_rank
+from benchrun.explain.waterfall import PLAIN
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.spec.artifacts import RANKS
 
@@ -32,7 +33,7 @@ OFFLOADED = (
 )
 """Advice where most of it is copies of activations to host memory and back."""
 COPIES, SMALL, LEAST = "copies", "products bound by memory", "memory-bound kernels at the memory's speed"
-BEYOND = "memory-bound kernels beyond it"
+BEYOND, PEAK = "memory-bound kernels beyond it", "attention at the GPU's peak"
 """Parts of the waterfall."""
 
 
@@ -50,7 +51,7 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     if uneven:
         yield uneven
     yield from _of_memory(run, parts)
-    yield from _of_attention(parts)
+    yield from _of_attention(run, parts)
     yield from _of_products(run, parts)
     yield from _of_turns(run)
 
@@ -58,19 +59,15 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
 def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Memory-bound kernels beyond those of fused ones, products that are too small, and copies that nothing hides."""
     seconds = {part.part: part.seconds for part in parts}
-    small, least = seconds.get(SMALL, 0.0), seconds.get(LEAST, 0.0)
-    spent = least + seconds.get(BEYOND, 0.0)
-    training, own = run.spec.training, FRAMEWORKS.get(run.spec.framework)
-    local = training.transformer_impl == "local" or (own is not None and own.memory.fully_sharded)
-    most = MOST_FUSED if training.fused_kernels and not local else FUSED
-    saved = spent - FUSED * least if least and spent > most * least else 0.0
+    small, (spent, least) = seconds.get(SMALL, 0.0), _memory(parts)
+    saved = spent - FUSED * least if least and spent > _most_fused(run) * least else 0.0
     words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []
     if saved:
         words.append(
             f"norms, activations, casts and the optimizer take {spent / least:.1f} times what the memory needs, "
             f"about {FUSED:.0f} where all are fused"
         )
-    copies, offloaded = seconds.get(COPIES, 0.0), training.offload_activations
+    copies, offloaded = seconds.get(COPIES, 0.0), run.spec.training.offload_activations
     if copies:
         words.insert(0, f"nothing but copies{' of offloaded activations' if offloaded else ''} runs for {copies:.3g} s")
     elif saved and offloaded:
@@ -81,16 +78,37 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
         yield cause.model_copy(update={"advice": OFFLOADED}) if offloaded and mostly_copies else cause
 
 
-def _of_attention(parts: list[Part]) -> Iterator[Cause]:
-    """Attention beyond what a fused kernel takes."""
+def _memory(parts: list[Part]) -> tuple[float, float]:
+    """What memory-bound kernels take, and the least of them, in s."""
     seconds = {part.part: part.seconds for part in parts}
-    least = seconds.get("attention at the GPU's peak", 0.0)
-    spent = least + sum(part.seconds for part in parts if part.cause == "attention")
+    least = seconds.get(LEAST, 0.0)
+    return least + seconds.get(BEYOND, 0.0), least
+
+
+def _most_fused(run: Evidence) -> float:
+    """Times the least up to which this run's memory-bound kernels count as fused."""
+    training, own = run.spec.training, FRAMEWORKS.get(run.spec.framework)
+    local = training.transformer_impl == "local" or (own is not None and own.memory.fully_sharded)
+    return MOST_FUSED if training.fused_kernels and not local else FUSED
+
+
+def _of_attention(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+    """Attention beyond what a fused kernel takes.
+
+    Plain attention has memory-bound kernels too, which pass over whole scores: those beyond fused ones are counted
+    here, unless the run means to have no fused kernels.
+    """
+    least = run.least.attention_s or 0.0
+    spent = sum(part.seconds for part in parts if part.cause == "attention" or part.part == PEAK)
+    words = f"attention takes {spent / least:.1f} times what it takes at the GPU's peak" if least else ""
+    if any(part.part == PLAIN for part in parts):
+        memory, smallest = _memory(parts)
+        passes = memory - FUSED * smallest if _most_fused(run) * smallest >= memory else 0.0
+        if passes > 0:
+            spent += passes
+            words = f"no kernel of its own computes attention: whole scores cost {spent:.3g} s in products and memory"
     if least and spent > FLASH * least:
-        words = (
-            f"attention takes {spent / least:.1f} times what it takes at the GPU's peak, about {FLASH:.0f} where fused"
-        )
-        yield choice("attention", spent - FLASH * least, words)
+        yield choice("attention", spent - FLASH * least, f"{words}, about {FLASH * least:.3g} s where fused")
 
 
 def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:

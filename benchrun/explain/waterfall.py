@@ -12,6 +12,7 @@ from benchrun.metrics.bound import Bound
 from benchrun.spec.artifacts import CEILINGS, RANKS, TELEMETRY_SUMMARY
 
 LAW = "operator list and data sheet"
+PLAIN = "attention as plain products"
 OF_GROUP: dict[str, Name] = {
     "tp": "exposed_tp",
     "cp": "exposed_cp",
@@ -58,7 +59,7 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     plain = _plain_attention(run, least, divided)
     if plain:
         words = f"{source}: next to no attention kernel ran, so that plain products compute it"
-        yield Part(part="attention as plain products", seconds=plain, cause="attention", evidence=words)
+        yield Part(part=PLAIN, seconds=plain, cause="attention", evidence=words)
     yield from _products(run, least, divided.matmul - plain, source)
     attention = Ledger(divided.attention)
     again = least.recomputed_attention
@@ -89,14 +90,14 @@ def _memory_of(run: Evidence) -> str:
 def _plain_attention(run: Evidence, least: Work, divided: Buckets) -> float:
     """What attention takes of the products, in s, where no kernel of its own computes it.
 
-    Of what the products take longer than alone at most twice the least that whole scores take; without ceilings as
-    much as the work of both says.
+    With ceilings what the products take longer than alone, from once to twice the least that whole scores take; without
+    as much as the work of both says.
     """
     if not least.attention_s or not least.matmul_s or divided.attention >= least.attention_s:
         return 0.0  # no kernel is faster than the peak
     whole = least.plain_attention_s
     if run.bound is not None:
-        return min(max(divided.matmul - run.bound.matmul_s * (1 + least.recomputed), 0.0), 2 * whole)
+        return min(max(divided.matmul - run.bound.matmul_s * (1 + least.recomputed), whole), 2 * whole, divided.matmul)
     return divided.matmul * whole / (whole + least.matmul_s)
 
 
