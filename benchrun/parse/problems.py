@@ -13,14 +13,15 @@ from benchrun.parse.rows import Rows
 
 MOST = 50
 """The most problems of one kind that are recorded: a thousand ranks die of one cause."""
-IGNORED = "Exception ignored "
-"""Python's words before a traceback that ends nothing, as of a destructor at interpreter shutdown."""
+IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
+"""Words before a traceback that ends nothing: Python's, of a destructor at interpreter shutdown; vLLM's, when it was
+told to stop (release 0.26 prints its engine's end as an error)."""
 
 
 with (Path(__file__).parent / "problems.csv").open(newline="", encoding="utf-8") as _file:
     _SIGNS = [(row["problem"], row["words"], re.compile(row["only_with"])) for row in csv.DictReader(_file)]
 """Kind of problem, its words, and what a line must match for them to mean it. The first that fits a line counts."""
-NEEDLES = tuple(words.encode() for words in (*(words for _, words, _ in _SIGNS), IGNORED))
+NEEDLES = tuple(words.encode() for words in (*(words for _, words, _ in _SIGNS), *IGNORED))
 _HOST = re.compile(
     r"srun: error: (?P<srun>[\w.-]{1,255}): tasks? |slurmstepd-(?P<stepd>[\w.-]{1,255}):"
     r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "

@@ -165,17 +165,17 @@ class Reader:
         return Problem("second_training", line, detail, source=self._source)
 
     def _problem(self, line: Line) -> None:
-        if problems.IGNORED in line.text:
+        if any(words in line.text for words in problems.IGNORED):
             self._ignored.add(problems.rank_of(line.text))
         problem = problems.recognise(line.text, line.number)
         if problem is None:
             return
+        if problem.kind == "rank_crash" and problem.rank in self._ignored:
+            self._ignored.remove(problem.rank)
+            return
         self._counts[problem.kind] += 1
         if problem.kind == "skipped_steps" and not problem.rank:
             self._skip_messages += 1  # of rank 0, or of the only rank that prints
-        if problem.kind == "rank_crash" and problem.rank in self._ignored:
-            self._ignored.remove(problem.rank)
-            problem = problem._replace(then="steps")
         if self._counts[problem.kind] <= problems.MOST:
             self._problems.append(problem._replace(source=self._source))
 

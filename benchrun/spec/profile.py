@@ -48,6 +48,6 @@ class Profile(Frozen):
     """Profiled ranks; each writes a trace of its own."""
     trace: Annotated[tuple[Trace, ...], AfterValidator(_some)] = ("cuda", "osrt", "nvtx")
     """What nsys records (its option --trace). For cudnn and cublas it loads libraries into the process, which must be
-    those of the image: PyTorch with cuDNN of its own does not start where the node has another release."""
+    those that PyTorch uses: docs/how-to/profile-a-run.md says how to name them."""
     options: tuple[Annotated[Option, AfterValidator(_allowed)], ...] = ()
     """More options of ``nsys profile``, each one word, e.g. ``--event-sample=system-wide``."""

@@ -1,4 +1,4 @@
-"""Causes that tests/bench/causes injected into real runs on one H200 and on CPUs are named: the records of 41 runs.
+"""Causes that tests/bench/causes injected into real runs on one H200 and on CPUs are named: the records of 44 runs.
 
 `injected.tar.xz` has WHERE/CASE/RUN as `benchrun report RUN --keep` writes it, without the traces: their fingerprints
 are there. The runs on CPUs shared two cores with other processes.

@@ -2,7 +2,7 @@
 # Adds other frameworks, at the releases named here, to a PACK for measure.sh: source trees, the Python packages that a
 # node with torch, transformers, jax and pack.sh's wheels still lacks, and stubs for packages that training never enters.
 #
-#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge maxtext vllm, or megatron-bridge-0.2.2 for another one
+#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge maxtext vllm trl, or megatron-bridge-0.2.2
 #
 # MEGATRON_LM, NEMO, MEGATRON_BRIDGE and MAXTEXT name git clones of github.com/NVIDIA/Megatron-LM, NVIDIA/NeMo,
 # NVIDIA-NeMo/Megatron-Bridge and AI-Hypercomputer/maxtext that have the revisions. PYTHON312 names a Python 3.12 with
@@ -97,6 +97,10 @@ add() {
         cloud_tpu_diagnostics ml_goodput_measurement jetstream tensorflow_datasets tensorflow_text transformers datasets \
         sentencepiece tiktoken ml_collections
       echo source:stubs:site:jax2026 >"$to/pythonpath"
+      ;;
+    trl) # accelerate and pyarrow are the node's too
+      packages "$to/site" trl==1.16.0 datasets==5.2.0 multiprocess==0.70.19 dill==0.4.1 xxhash==4.1.0
+      echo site >"$to/pythonpath"
       ;;
     vllm) # the last release built for torch 2.11; grammars, DeepGEMM and FlashInfer are not used by a benchmark
       packages "$to/site" \

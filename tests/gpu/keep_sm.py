@@ -4,8 +4,8 @@
 
 The code for the others is zeroed in place: headers and sizes stay, so the CUDA runtime finds its way as before, and
 zeros compress to nothing. On any other kind of GPU the result does not run. Files whose path matches a PATTERN are left
-out; PATTERN=WORD zeroes in such a file the code that names a kernel with WORD, PATTERN=WORD!OTHER only where it names none
-with OTHER.
+out; PATTERN=WORD zeroes in such a file the code that names a kernel with WORD, PATTERN=WORD!OTHER only where it names
+none with OTHER.
 """
 
 import base64
@@ -23,8 +23,8 @@ MACHINE_CODE = 2
 
 
 def keep(library: bytearray, sm: int, without: Sequence[tuple[bytes, bytes]] = ()) -> int:
-    """Zero the code that is not machine code for ``sm``, or has the first word of a pair of ``without`` and not the second
-    (an empty one is in none); return the bytes kept."""
+    """Zero the code that is not machine code for ``sm``, or has the first word of a pair of ``without`` but not the
+    second (an empty one is nowhere); return the bytes kept."""
     kept, at = 0, library.find(CONTAINER)
     while at >= 0:
         (size,) = struct.unpack_from("<Q", library, at + 8)

@@ -57,7 +57,7 @@ traces() { # OUT: of every profiled run
 }
 
 run() { # PACK OUT [SUITE [MORE...]]
-  local pack out suite nsys gpu
+  local pack out suite nsys gpu cudnn
   pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2") suite=${3:-$here/../../recipes/suites/profile-1xh100.yaml}
   nsys=$(find_nsys)
   [ -n "$nsys" ] || { echo "profile: no nsys on this node" >&2 && exit 3; }
@@ -68,6 +68,10 @@ run() { # PACK OUT [SUITE [MORE...]]
   nsys --version
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0 2>/dev/null | awk '{ print $2 }' || true)
   sed "s/gpu: H100/gpu: ${gpu:-H100}/" "$suite" >"$out/profile.yaml"
+  # With cuDNN among the traces nsys loads the node's, which must be torch's where torch has one of its own.
+  cudnn=$(python3 -c 'import nvidia.cudnn; print(nvidia.cudnn.__path__[0])' 2>/dev/null || true)
+  [ -z "$cudnn" ] ||
+    sed -i "s|profile: {tool: nsys,|env: {LD_LIBRARY_PATH: $cudnn/lib, CUDNN_HOME: $cudnn}, &|" "$out/profile.yaml"
   [ -z "${EVENT_SAMPLES:-}" ] ||
     sed -i 's/profile: {tool: nsys,/profile: {tool: nsys, options: ["--event-sample=system-wide"],/' "$out/profile.yaml"
   bash "$here/measure.sh" "$pack" "$out" "$out/profile.yaml" "${@:4}" || echo "profile: measure.sh ended with $?" >&2

@@ -139,6 +139,15 @@ def test_host_and_rank_are_read_where_the_line_names_them(
     assert (problem.host, problem.rank) == (host, rank)
 
 
+STOPPED = "(APIServer pid=7) INFO 11-24 13:53:27 [launcher.py:100] [shutdown] API server: shutdown triggered"
+TRACEBACK = "(APIServer pid=7) ERROR 11-24 13:53:27 [async_llm.py:704] Traceback (most recent call last):"
+
+
+def test_a_server_that_was_told_to_stop_did_not_crash(tmp_path: Path) -> None:
+    assert problems(tmp_path, f"{STOPPED}\n{TRACEBACK}") == ()
+    assert [each.kind for each in problems(tmp_path, f"{TRACEBACK}\n{STOPPED}")] == ["rank_crash"]
+
+
 def test_a_thousand_ranks_that_die_of_one_cause_are_fifty_lines(tmp_path: Path) -> None:
     text = "\n".join(f"{rank}: torch.OutOfMemoryError: CUDA out of memory." for rank in range(1000))
     assert len(problems(tmp_path, text)) == 50

@@ -13,10 +13,14 @@ from pathlib import Path
 from benchrun.spec.inference import InferenceSpec
 from benchrun.trainer.serving.deepseek import deepseek_config
 
+UNKNOWN = "t" + 11 * "0"
+"""Longer than any other word with a blank: vLLM refuses a prompt with more characters than its tokens may have, each as
+many as the longest, and it does not count blanks among those."""
+
 
 def word(token: int) -> str:
     """The text of a token."""
-    return f"t{token}"
+    return f"t{token}" if token else UNKNOWN
 
 
 def write_tokenizer(folder: Path, vocab_size: int) -> None:
@@ -24,9 +28,9 @@ def write_tokenizer(folder: Path, vocab_size: int) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.WordLevel({word(token): token for token in range(vocab_size)}, unk_token=word(0)))
+    tokenizer = Tokenizer(models.WordLevel({word(token): token for token in range(vocab_size)}, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=word(0)).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN).save_pretrained(folder)
 
 
 def write_weights(folder: Path, spec: InferenceSpec) -> None:
