@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchrun.model.communication import Sizes
+from benchrun.model.communication import Sizes, sequence_split
 from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, operators
 from benchrun.model.products import OUTPUT, Product
@@ -19,6 +19,11 @@ FIRST_RELEASE = 2025.75
 """The first release that the published rows of one mixture of experts compare with later ones."""
 HEAD_WIDTH = 128
 """Elements of a head for which attention kernels are fastest."""
+GATHERED_INPUTS = ("qkv", "fc1", "dense_fc1", "shared_fc1", "in_proj")
+GATHERED_GRADIENTS = ("proj", "fc2", "dense_fc2", "shared_fc2", "out_proj")
+"""Products whose inputs, or whose outputs' gradients, sequence parallelism gathers."""
+WEIGHT = 2
+"""Bytes of a weight, and of its gradient before it is added to those of earlier micro-batches."""
 
 
 def work(load: Workload) -> Work:
@@ -145,7 +150,7 @@ def _memory(counting: Counting) -> dict[str, float]:
         "permuted": moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,
         "unfused": moved["unfused"] / layers / bandwidth,
         "latent": _latent(load, listed) / bandwidth,
-        "accumulated": _trained_weights(listed, layers) * load.gradient_bytes / bandwidth,
+        "accumulated": _trained_weights(listed, layers) * WEIGHT / bandwidth,
         "balance": bandwidth / counting.peak,
         "casts": 3 * _cast_elements(load, listed, layers) * counting.low / bandwidth,
         "scores": 4 * scores / bandwidth * passes,
@@ -174,13 +179,29 @@ def _trained_weights(listed: Operators, layers: float) -> float:
 
 def _cast_elements(load: Workload, listed: Operators, layers: float) -> float:
     """Elements of a layer that are cast to a low precision."""
-    blocks, attention = listed.block, listed.attention
-    # Read, written, and for the weight gradient written transposed.
-    elements = sum((1 + len(each.passes)) / 4 * each.layers / layers * each.rows * (each.k + each.n) for each in blocks)
+    attention, gathered, elements = listed.attention, _cast_of_gathered(load), 0.0
+    for each in listed.block:
+        inputs = gathered if each.name in GATHERED_INPUTS and not each.expert else 1.0
+        gradients = gathered if each.name in GATHERED_GRADIENTS and not each.expert else 1.0
+        # Read, written, and for the weight gradient written transposed.
+        share = (1 + len(each.passes)) / 4 * each.layers / layers
+        elements += share * each.rows * (inputs * each.k + gradients * each.n)
     if load.low_attention:  # queries, keys, values and results, and the gradients of all four
-        inputs = next((each.rows * each.n for each in blocks if each.name == "qkv"), 0.0)
-        elements += 2 * (inputs + attention.heads * attention.value_channels * attention.tokens)
+        entering = next((each.rows * each.n for each in listed.block if each.name == "qkv"), 0.0)
+        elements += 2 * (entering + attention.heads * attention.value_channels * attention.tokens)
     return elements
+
+
+def _cast_of_gathered(load: Workload) -> float:
+    """Share of a cast's bytes that remains for what sequence parallelism gathers.
+
+    A rank casts its part of the sequence before it is gathered. Products on Hopper need the transpose too, made of the
+    whole: two of the four bytes of a cast.
+    """
+    split = sequence_split(load.layout)
+    if split == 1:
+        return 1.0
+    return 1 / split if load.gpu.arch.startswith("Blackwell") else (3 / split + 2) / 4
 
 
 def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
@@ -193,6 +214,9 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
             if each.name == "embedding" and load.task != "lora":
                 # PyTorch writes the gradient of the whole table, and DDP adds it to those of earlier micro-batches.
                 bytes_of["head"] += each.params * (4 + 2 * load.gradient_bytes)
+                if load.model.shape.tied_embeddings and load.layout.pp == 1:
+                    # The output layer has a gradient of its own, zeros where its product is added in place: the sum.
+                    bytes_of["head"] += each.params * 4 * WEIGHT
             continue
         kernel = "unfused" if moe and each.name == "activation" and not fused else each.name
         bytes_of[kernel if kernel in bytes_of else "rest"] += (1 + again) * each.forward_bytes + each.backward_bytes

@@ -49,7 +49,7 @@ class Work:
     latent: Value
     """Seconds to assemble queries, keys and values from latents, and their gradients back, at that bandwidth."""
     accumulated: Value
-    """Seconds to write the gradients of the dense weights of a layer once, at that bandwidth; 0 of frozen weights."""
+    """Seconds to write BF16 gradients of the dense weights of a layer once, at that bandwidth; 0 of frozen weights."""
     balance: Value
     """Bytes that the memory moves in the time of one BF16 FLOP."""
     casts: Value

@@ -58,6 +58,35 @@ def test_frozen_weights_have_no_gradients_to_write() -> None:
     assert frozen.casts == pytest.approx(full.casts * 3 / 4)
 
 
+def test_an_added_gradient_costs_what_weights_cost_in_any_precision_of_the_sum() -> None:
+    low, full = (work(load(gradient_bytes=size)) for size in (2, 4))
+    assert low.accumulated == full.accumulated
+    assert low.gradients < full.gradients
+
+
+@pytest.mark.parametrize("name", ["H100", "GB200"])
+def test_ranks_cast_their_part_of_a_sequence(name: str) -> None:
+    """Three of four ranks' inputs and gradients arrive cast; Hopper transposes them again."""
+    gpu = hardware.gpu(name)
+    layouts = (Layout(tp=4, sequence_parallel=split) for split in (False, True))
+    whole, split = (work(load(num_gpus=4, gpu=gpu, layout=layout)).casts for layout in layouts)
+    shape = load().model.shape
+    gathered = 4 * shape.hidden_size
+    narrow = (shape.hidden_size + 1024 * 2 + shape.hidden_size + 3 * shape.ffn_hidden_size) / 4
+    share = 1 / 4 if name == "GB200" else (3 / 4 + 2) / 4
+    assert split / whole == pytest.approx((share * gathered + narrow) / (gathered + narrow))
+
+
+def test_a_shared_table_has_two_gradients_on_one_stage() -> None:
+    model = load("gpt3-175b").model
+    assert model.shape.tied_embeddings
+    own = replace(model, shape=model.shape.model_copy(update={"tied_embeddings": False}))
+    for pp in (1, 2):
+        layout = Layout(pp=pp)
+        shared, apart = (work(load(model=each, num_gpus=pp, layout=layout)).memory_head for each in (model, own))
+        assert (shared > apart) == (pp == 1)
+
+
 def test_samples_attend_to_themselves_only_where_they_are_packed() -> None:
     packed, whole = (parts(load(task="sft", packed=packed))["attention"] for packed in (True, False))
     assert packed < whole == parts(load())["attention"]
