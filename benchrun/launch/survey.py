@@ -59,7 +59,6 @@ class Association:
     account: str
     partition: str
     qos: tuple[str, ...]
-    default_qos: str
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def survey() -> Survey:
     user = pwd.getpwuid(os.geteuid()).pw_name
     config = _answer("scontrol", "show", "config")
     enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(\S+)", config, re.MULTILINE)
-    rights = ("account", "partition", "qos", "defaultqos")
+    rights = ("account", "partition", "qos")
     associations = output("sacctmgr", "-nP", "show", "assoc", f"user={user}", f"format={','.join(rights)}")
     qos = output("sacctmgr", "-nP", "show", "qos", "format=name")
     help_text = output("srun", "--help") or ""
@@ -166,9 +165,9 @@ def _reservation(row: Mapping[str, str]) -> Reservation:
 
 def _associations(text: str) -> Iterator[Association]:
     for line in text.splitlines():
-        account, partition, qos, default = (*line.split("|"), "", "", "")[:4]
+        account, partition, qos = (*line.split("|"), "", "")[:3]
         if account:
-            yield Association(account, partition, _words(qos), default)
+            yield Association(account, partition, _words(qos))
 
 
 def _mpi() -> list[str]:

@@ -274,8 +274,11 @@ class Dialect(Traits):
     def take(self, tables: Sequence[Table]) -> bool:
         """Add many rows, one table per sink. False, and nothing is added, where they must be read one by one.
 
-        Text that stands for no value differs in its numbers only, in all lines of one form.
+        Text that stands for no value differs in its numbers only, in all lines of one form. Lines with several numbers
+        of planned steps are read one by one, because each says where its training ends.
         """
+        if any(self._plans_change(table) for table in tables):
+            return False
         for table in tables:
             self.complete(table.columns)
             planned = table.columns.pop("planned_steps", None)
@@ -283,6 +286,15 @@ class Dialect(Traits):
                 self.facts.planned_steps = int(planned[-1])
             self.extend(table)
         return True
+
+    def _plans_change(self, table: Table) -> bool:
+        """Whether the number of planned steps is another one for some rows than for others."""
+        planned = table.columns.get("planned_steps", ())
+        stated = planned[planned >= 0] if len(planned) else planned
+        if not len(stated):
+            return False
+        before = stated[0] if len(stated) == len(planned) else self.facts.planned_steps
+        return bool((stated != before).any())
 
     def extend(self, table: Table) -> None:
         """Add many rows."""

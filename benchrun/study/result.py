@@ -80,11 +80,6 @@ class StudyResult(Frozen):
     """As stated, in any currency."""
 
     @property
-    def finished(self) -> bool:
-        """Whether nothing is left to be launched or awaited."""
-        return not any(point.state in (State.WAITING, State.GOING) for point in self.points)
-
-    @property
     def complete(self) -> bool:
         """Whether every run of every legal point gave numbers."""
         return all(point.measured >= self.repeats for point in self.points if point.state is not State.REFUSED)

@@ -47,7 +47,7 @@ def slurm(**changes: Any) -> Survey:
         user="ann",
         partitions=tuple(map(survey._partition, survey.rows(PARTITIONS))),
         nodes=tuple(map(survey._node, survey.rows(text))),
-        associations=(Association("ml", "", ("normal", "long"), "normal"), Association("ops", "cpu", ("normal",), "")),
+        associations=(Association("ml", "", ("normal", "long")), Association("ops", "cpu", ("normal",))),
         qos=("normal", "long", "urgent"),
         reservations=(Reservation("course", "ACTIVE", ("bob",), ()),),
         enforced=frozenset({"associations", "qos"}),

@@ -196,8 +196,13 @@ def test_damaged_lines_give_a_document_without_nan(data: Any, framework: Any) ->
     assert document(read(data, framework=framework))
 
 
+def planned(step: int, steps: int) -> bytes:
+    return b" iteration %d/ %d | elapsed time per iteration (ms): 1234.5 | lm loss: 7.5E+00 |\n" % (step, steps)
+
+
 @QUICK
 @given(data=damaged(), places=st.lists(st.integers(0, 2000), max_size=12))
+@example(data=2 * planned(7, 100) + planned(126, 5000) + planned(7, 100), places=[len(planned(7, 100))])
 def test_how_the_bytes_come_changes_nothing(data: Any, places: Any) -> None:
     whole = told(read(data))
     edges = [0, *sorted(places), len(data)]

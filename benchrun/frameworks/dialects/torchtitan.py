@@ -16,6 +16,7 @@ from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Va
 _STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+(loss:.{0,400})")
 _FIELD = re.compile(r"\b(\w{1,20}):\s{1,4}(\S{1,40})(?=\s|$)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})*(?:\.\d+)?")
+_SCHEDULE = re.compile(r"pipeline schedule \w{1,40} with (\d{1,6}) microbatches and (\d{1,6}) stages\b")
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
 
 
@@ -39,17 +40,28 @@ class Torchtitan(Dialect):
 
     name = "torchtitan"
     step_needles = (b"tps: ", b"wps: ")
-    fact_needles = (b"Training starts at step", b"with parallelism: ", b" capacity: ", b"torchtitan version: ")
+    fact_needles = (
+        b"local batch size ",
+        b"with parallelism: ",
+        b"pipeline schedule ",
+        b" capacity: ",
+        b"torchtitan version: ",
+    )
     closing = ("%", "N/A")
     fact_groups = (
         re.compile(
             r"Training starts at step \d+, with local batch size (?P<mbs>\d{1,9}), global batch size (?P<gbs>\d{1,9}), "
             r"sequence length (?P<seq_length>\d{1,9}), total steps (?P<planned_steps>\d{1,15})\b"
         ),
+        re.compile(
+            r"initialized with local batch size (?P<mbs>\d{1,9}), global batch size (?P<gbs>\d{1,9}), "
+            r"gradient[ _]accumulation[ _]steps:? \d{1,9}, sequence length (?P<seq_length>\d{1,9})\b"
+        ),
         re.compile(r"(?:CUDA|XPU|HIP) capacity: (?P<device>.{1,80}?) with "),
         re.compile(r"torchtitan version: (?P<framework_version>\d[\w.+]*)"),
     )
     averages = ("rows",)
+    _micro_batches = 1
     printed_conventions = ("full", "causal")
 
     def records(self, text: str) -> Iterator[Record]:
@@ -76,3 +88,9 @@ class Torchtitan(Dialect):
             # Expert parallelism uses the ranks of the other dimensions.
             gpus = prod(size for name, size in sizes.items() if name != "ep")
             facts.num_gpus = gpus if 0 < gpus < 10**7 else None
+        if schedule := _SCHEDULE.search(text):
+            self._micro_batches, stages = map(int, schedule.groups())
+            facts.vp = stages // facts.pp if facts.pp and stages % facts.pp == 0 else None
+        elif "local batch size " in text and facts.mbs and self._micro_batches:
+            # What a rank's pipeline divides into micro-batches.
+            facts.mbs = facts.mbs // self._micro_batches if facts.mbs % self._micro_batches == 0 else None
