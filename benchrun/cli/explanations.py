@@ -62,7 +62,8 @@ def _of_log(
 ) -> "tuple[Explanation, str | None]":
     """The explanation of a log alone."""
     if baseline:
-        raise UserError("a log alone is compared by diff", hint=f"benchrun diff {log} {baseline}")
+        hint = f"with a run or a log: benchrun diff {log} {baseline}; with published numbers: benchrun compare {log}"
+        raise UserError("--against is for a run, and a log alone is compared by diff and compare", hint=hint)
     recipe, framework, warmup = (context.pop(name) for name in ("recipe", "framework", "warmup"))
     return app.explain_log(log, app.Setting(**context), recipe, framework, warmup, traces)
 

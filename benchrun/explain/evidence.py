@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchrun.explain.clocks import Clock, clocks
-from benchrun.explain.work import NOTHING_KNOWN, Work, work
+from benchrun.explain.work import Work, work, work_unknown
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.statistics import Floats
@@ -69,7 +69,7 @@ class Evidence:
     @cached_property
     def least(self) -> Work:
         """How long the work of a step takes at the least."""
-        return work(self.spec, self.ceilings) if self.work_known else NOTHING_KNOWN
+        return work(self.spec, self.ceilings) if self.work_known else work_unknown(self.spec)
 
     @cached_property
     def step_s(self) -> float:

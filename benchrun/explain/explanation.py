@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from benchrun.explain.advice import fault
+import numpy as np
+
+from benchrun.explain.advice import advised, fault
 from benchrun.explain.buckets import buckets
 from benchrun.explain.choices import OFFLOADED, choices
 from benchrun.explain.evidence import Evidence, alike
 from benchrun.explain.faults import faults
-from benchrun.explain.model import FAULT_SHARE, Against, Cause, Explanation, Name, Part
+from benchrun.explain.model import FAULT_SHARE, NOTICEABLE, Against, Cause, Explanation, Name, Part
 from benchrun.explain.pauses import FEW_STEPS
+from benchrun.explain.ratio import ratio_interval
 from benchrun.explain.speed import at_limit
 from benchrun.explain.waterfall import waterfall
 
@@ -22,7 +25,8 @@ def explain(run: Evidence, against: Against | None = None, other: Evidence | Non
     parts = waterfall(run)
     faulty = list(faults(run, parts, buckets(run)))
     causes = [*faulty, *_without(faulty, choices(run, parts))]
-    if other is not None:
+    equal = _not_slower(run, other) if other is not None else None
+    if other is not None and equal is None:
         causes += slower_parts(*alike(run, other))
     if not any(cause.seconds >= FAULT_SHARE * run.step_s for cause in causes):
         causes += at_limit(run, parts)  # no setting cures it, so that it comes after all that one does
@@ -30,9 +34,9 @@ def explain(run: Evidence, against: Against | None = None, other: Evidence | Non
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),
         waterfall=[part.model_copy(update={"seconds": round(part.seconds, DIGITS)}) for part in parts],
-        causes=_ranked(causes, run.step_s),
+        causes=[advised(cause, None if run.log_alone else run.spec) for cause in _ranked(causes, run.step_s)],
         against=against,
-        missing=list(missing(run)),
+        missing=[*missing(run), *([equal] if equal else [])],
     )
 
 
@@ -45,6 +49,18 @@ def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
             slow -= less
             cost = cost.model_copy(update={"seconds": cost.seconds - less})
         yield cost
+
+
+def _not_slower(run: Evidence, other: Evidence) -> str | None:
+    """What shows that ``run`` is not clearly slower than ``other``, for as many tokens on a GPU; None where it is."""
+    tokens = [each.spec.tokens_per_step / each.spec.num_gpus for each in (run, other)]
+    times = run.times * tokens[1] / tokens[0]
+    interval, _ = ratio_interval(other.times, times)
+    ratio = float(np.median(times) / np.median(other.times))
+    if interval is not None and interval.low > 1 and ratio >= 1 + NOTICEABLE:
+        return None
+    within = f"interval {interval.low:.3f} to {interval.high:.3f}" if interval else "no interval"
+    return f"not clearly slower than {other.name} (ratio {ratio:.3f}, {within}): no part that is longer here is a fault"
 
 
 def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
@@ -81,6 +97,8 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
 
 def missing(run: Evidence) -> Iterator[str]:
     """What would make an explanation sharper, one sentence each."""
+    if run.log_alone:
+        yield f"benchrun compare {run.name} says how fast this is, beside published numbers or a prediction"
     if run.breakdown is None and run.fingerprint is None and run.own_worker:
         yield "a profiled step (training.breakdown=true) would separate kernels, communication and idle time"
     if run.spec.training.offload_activations and run.fingerprint is None:

@@ -14,6 +14,8 @@ from benchrun.trace.model import Fingerprint
 SHORTEST, LONGEST = 0.5, 2.5
 """Times the measured step: a profiled step outside of this is of another run. A profiler costs up to 33 % in
 results/measured, and more where the host is late."""
+TO_ITSELF = 0.02
+"""Of the profiled step: more than the collectives of one rank with itself take."""
 SUM_TOLERANCE = 0.05
 """Of the profiled step: its parts add up to it, but for rounding."""
 WORK_TOLERANCE = 0.01
@@ -96,7 +98,7 @@ def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:
     longest = max(sent)
     if longest > LONGEST * profiled.step_s:
         return f"it has {longest:.4g} s of communication in a step of {profiled.step_s:.4g} s"
-    if run.spec.num_gpus == 1 and longest > 0:
+    if run.spec.num_gpus == 1 and longest > TO_ITSELF * profiled.step_s:
         return f"it has {longest:.4g} s of communication, the run has 1 GPU"
     return None
 

@@ -24,6 +24,8 @@ ALONE, SLOW_ALONE = 0.7, 0.6
 """Of the peak: what the fastest BF16 product reaches alone (0.69 to 0.76 in all kept runs), and what shows a fault."""
 SLOW_IN_TRAINING = 0.45
 """The same of a product in a trace: beside other work it is slower. The visible H100 trace has 0.60 to 0.69."""
+USUAL = "nothing to mend: healthy GPUs of this type run so under full load"
+"""Advice where the clock is the usual one."""
 
 
 def held_back(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
@@ -107,4 +109,5 @@ def at_limit(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """What the products lose at the measured clock where it is no fault: GPUs at full load run at their power limit."""
     for part in parts:
         if part.cause in ("clocks", "power"):
-            yield choice(part.cause, part.seconds, f"{part.evidence}; within what healthy GPUs of this type show")
+            evidence = f"{part.evidence}; within what healthy GPUs of this type show"
+            yield choice(part.cause, part.seconds, evidence, USUAL)

@@ -45,8 +45,14 @@ class Work:
     """Idle time of a pipeline over its computing time."""
 
 
-NOTHING_KNOWN = Work(None, 0.0, None, 0.0, None, {}, 0.0, 0.0, 0.0, 0.0, 0.0)
-"""Of a log that does not state what its steps compute."""
+def work_unknown(spec: TrainingSpec) -> Work:
+    """Of a log that does not state what its steps compute: the pipeline bubble, where it states the batch."""
+    return Work(None, 0.0, None, 0.0, None, {}, 0.0, 0.0, 0.0, 0.0, _bubble(spec) if hasattr(spec, "gbs") else 0.0)
+
+
+def _bubble(spec: TrainingSpec) -> float:
+    """What a stage waits for the pipeline to fill and to drain, over what it computes."""
+    return (spec.layout.pp - 1) / (spec.layout.vp * spec.num_microbatches)
 
 
 def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
@@ -65,7 +71,6 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
         attention = count * PASSES * ops.attention.flops / 2 / (peak * 1e12)
     moved = _moved_bytes(spec, ops)
     speed = ceilings.copy_gb_per_s if ceilings else gpu.memory_gb_per_s if gpu else None
-    layout = spec.layout
     return Work(
         matmul_s=matmul,
         products_memory_s=bound_by_memory,
@@ -77,7 +82,7 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
         recomputed=_recomputed(spec, ops),
         recomputed_attention=1 / PASSES if _attention_again(spec) else 0.0,
         recomputed_memory=_recomputed_memory(spec, ops),
-        bubble=(layout.pp - 1) / (layout.vp * count),
+        bubble=_bubble(spec),
     )
 
 

@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import errno
 import functools
+import glob
 import json
 import lzma
 import os
@@ -328,6 +329,7 @@ def is_folder(name: str) -> bool:
 def open_run(name: str, root: Path | None = None) -> RunDir:
     """The run called ``name`` in ``root`` (the runs folder where None), at the path ``name``, or among the kept runs.
 
+    The beginning of a run's name is enough where no other run's begins so.
     UserError where its specification cannot be read; where there is no such run it lists close matches.
     """
     root = root or paths.runs_dir()
@@ -337,18 +339,28 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
     with reading(name):
         places = [path for path in (root / name, Path(name), stored) if (path / SPEC).exists()]
     if not places:
-        ids = [run.run_id for run in find_runs(root)]
-        close = [run_id for run_id in ids if run_id.startswith(name)]
+        close = _beginning_with(name, root)
         if len(close) != 1:
-            listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
+            ids = [run.run_id for run in find_runs(root)]
+            like = difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids
+            listing = ([path.name for path in close] or like)[-5:]
             hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
             if Path(name).is_file():
                 raise UserError("is a file, and no run", where=name, hint="parse and diff read logs")
             raise UserError(f"no run is called '{name}' in {root}", hint=hint)
-        places = [root / close[0]]
+        places = close
     run = _opened(root, places[0])
     _ = run.spec
     return run
+
+
+def _beginning_with(name: str, root: Path) -> list[Path]:
+    """Runs whose names begin so: at a path those of its folder, else those in ``root``, else the kept ones."""
+    begin = Path(name.removeprefix(KEPT))
+    for folder in (root, paths.MEASURED) if len(begin.parts) == 1 else (begin.parent,):
+        if runs := sorted(path.parent for path in folder.glob(f"{glob.escape(begin.name)}*/{SPEC}")):
+            return runs
+    return []
 
 
 def _opened(root: Path, path: Path) -> RunDir:

@@ -45,7 +45,7 @@ def _headline(result: Explanation) -> str:
     unknown = sum(part.seconds for part in result.waterfall if part.part.startswith(UNSEPARATED))
     if unknown >= MOST * result.step_time_s:
         share = _percent(unknown / result.step_time_s)
-        return f"{share} % of it are not separated, because no step was profiled"
+        return f"{share} % of it are not separated, because nothing shows its kernels"
     largest = max((part for part in result.waterfall if part.cause), key=lambda part: part.seconds)
     share = _percent(largest.seconds / result.step_time_s)
     return f"no fault of {100 * FAULT_SHARE:.0f} % or more; most beyond the least: {largest.part}, {share} %"

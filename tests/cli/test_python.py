@@ -115,6 +115,15 @@ def test_no_room_has_the_name_of_a_function() -> None:
     assert not rooms & {*benchrun.__all__}
 
 
+def test_the_beginning_of_a_name_is_enough_where_it_is_the_only_one() -> None:
+    kept = "llama2-7b-lora-93f05e6c"
+    whole = benchrun.load(kept).name
+    assert whole.startswith(kept) and benchrun.load(str(paths.MEASURED / kept)).name == whole
+    with pytest.raises(UserError, match="no run is called") as error:
+        benchrun.load("llama2-7b-lora")
+    assert "llama2-7b-lora-hf-" in str(error.value.hint)
+
+
 def test_wrong_input_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run is called"):
         benchrun.load("nothing")

@@ -16,7 +16,7 @@ from benchrun.cli import group
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.measured import load_measured
 from benchrun.comparison.references import Reference, load_references
-from benchrun.explain.advice import advice
+from benchrun.explain import advice
 from benchrun.explain.model import Name
 from benchrun.spec.runspec import TrainingSpec
 
@@ -55,7 +55,7 @@ def test_json_has_the_keys_of_the_contract() -> None:
 
 
 def test_every_cause_has_advice() -> None:
-    assert all(advice(name) for name in get_args(Name))
+    assert {row["cause"] for row in paths.table(advice.__file__) if not row["set"]} == set(get_args(Name))
 
 
 @pytest.mark.parametrize("run", [DENSE, TENSOR])

@@ -166,6 +166,22 @@ def test_a_missing_file_is_not_called_damaged(run: Path) -> None:
     assert not notes(document("explain", run), "damaged")
 
 
+def test_a_rank_that_reduces_with_itself_has_a_breakdown(run: Path) -> None:
+    file = run / BREAKDOWN
+    profiled = json.loads(file.read_text())
+    change(file, communication_s=0.003 * profiled["step_s"], idle_s=profiled["idle_s"] - 0.003 * profiled["step_s"])
+    assert not notes(document("explain", run), "is left out")
+    change(file, communication_s=0.1 * profiled["step_s"], other_s=profiled["other_s"] - 0.1 * profiled["step_s"])
+    assert notes(document("explain", run), f"{BREAKDOWN} is left out")
+
+
+def test_a_run_that_is_not_slower_has_no_fault_beside_the_other(run: Path) -> None:
+    (run / RANKS).unlink()
+    found = document("explain", paths.MEASURED / ONE_GPU, "--against", run)
+    assert not [cause for cause in found["causes"] if cause["kind"] == "fault"]
+    assert notes(found, "not clearly slower")
+
+
 def test_what_is_left_out_of_the_other_run_is_named_too(run: Path) -> None:
     (run / BREAKDOWN).write_text("{}")
     found = document("explain", paths.MEASURED / ONE_GPU, "--against", run)
