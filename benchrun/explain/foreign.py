@@ -8,7 +8,7 @@ from benchrun import hardware
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.work import products_flops
 from benchrun.model.operators import MULTIPLY_ADD
-from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, HOST, RANKS, Breakdown, Ceilings, RankTimes
+from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, HOST, RANKS, Breakdown, Ceilings, HostTimes, RankTimes
 from benchrun.trace.model import Fingerprint
 
 SHORTEST, LONGEST = 0.5, 2.5
@@ -16,6 +16,8 @@ SHORTEST, LONGEST = 0.5, 2.5
 results/measured, and more where the host is late."""
 TO_ITSELF = 0.02
 """Of the profiled step: more than the collectives of one rank with itself take."""
+WHOLE = 1.1
+"""Of the step, or of the data sheet's peak: nothing takes or reaches more, but for rounding and faster clocks."""
 SUM_TOLERANCE = 0.05
 """Of the profiled step: its parts add up to it, but for rounding."""
 WORK_TOLERANCE = 0.01
@@ -33,16 +35,31 @@ def without_foreign(run: Evidence) -> Evidence:
         run = replace(run, ceilings=None, bound=None, notes=(*run.notes, f"{CEILINGS} is left out: {why}"))
     if run.ranks is not None and (why := foreign_ranks(run.ranks, run)):
         run = replace(run, ranks=None, notes=(*run.notes, f"{RANKS} is left out: {why}"))
-    if run.hosts is not None and (count := len(run.hosts.ranks)) > run.spec.num_gpus:
-        why = f"it has {count} ranks, the run {run.spec.num_gpus}"
+    if run.hosts is not None and (why := foreign_hosts(run.hosts, run)):
         run = replace(run, hosts=None, notes=(*run.notes, f"{HOST} is left out: {why}"))
     return run
+
+
+def foreign_hosts(hosts: HostTimes, run: Evidence) -> str | None:
+    """Why the times of hosts are not of ``run``; None where they can be."""
+    if len(hosts.ranks) > run.spec.num_gpus:
+        return f"it has {len(hosts.ranks)} ranks, the run {run.spec.num_gpus}"
+    for each in hosts.ranks:
+        for times in filter(None, (each.data_s, each.garbage_s, each.between_s)):
+            if (waited := median(times)) > WHOLE * run.step_s:
+                return f"rank {each.rank} waits {waited:.4g} s in a step of {run.step_s:.4g} s"
+    return None
 
 
 def foreign_ceilings(measured: Ceilings, run: Evidence) -> str | None:
     """Why ceilings are not of ``run``; None where they can be."""
     if why := _other_gpu(measured.device, run):
         return why
+    gpu = hardware.gpu(run.spec.gpu)
+    for precision, rates in ((name, rates) for each in measured.gemms for name, rates in each.tflops.items()):
+        peak = gpu.peak_tflops(precision) if gpu else None
+        if peak and (rate := max(rates.values())) > WHOLE * peak:
+            return f"a product in {precision} has {rate:.4g} TFLOPS, the peak of {run.spec.gpu} is {peak:.4g}"
     flops = sum(each.count * MULTIPLY_ADD * each.m * each.n * each.k for each in measured.gemms)
     own = products_flops(run.spec)
     if math.isclose(flops, own, rel_tol=WORK_TOLERANCE):
@@ -98,6 +115,8 @@ def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:
     longest = max(sent)
     if longest > LONGEST * profiled.step_s:
         return f"it has {longest:.4g} s of communication in a step of {profiled.step_s:.4g} s"
+    if profiled.data_of_ranks_s and (waited := max(profiled.data_of_ranks_s)) > WHOLE * profiled.step_s:
+        return f"a rank waits {waited:.4g} s for data in a step of {profiled.step_s:.4g} s"
     if run.spec.num_gpus == 1 and longest > TO_ITSELF * profiled.step_s:
         return f"it has {longest:.4g} s of communication, the run has 1 GPU"
     return None

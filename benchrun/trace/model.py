@@ -2,12 +2,15 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from benchrun.model import Frozen
 from benchrun.spec.artifacts import Breakdown
 
 SCHEMA_VERSION: Literal[1] = 1
+ROUNDING = 1e-3
+"""Of the window: what shares may differ by from what they add up to."""
 
 
 class IdleByCause(Frozen):
@@ -54,6 +57,20 @@ class RankTime(Frozen):
     idle_by_cause: IdleByCause | None
     """None where the trace has no calls of the host."""
     classes: Classes
+
+    @model_validator(mode="after")
+    def _divides_the_window(self) -> Self:
+        """ValueError where a share is none, or the shares do not add up."""
+        parts = (self.compute, self.exposed_comm, self.copies, self.idle)
+        causes = (*dict(self.idle_by_cause).values(),) if self.idle_by_cause else ()
+        shares = (*parts, self.hidden_comm, *causes, *dict(self.classes).values())
+        if not all(-ROUNDING <= share <= 1 + ROUNDING for share in shares):
+            raise ValueError(f"rank {self.rank}: every share must be from 0 to 1")
+        if abs(sum(parts) - 1) > ROUNDING:
+            raise ValueError(f"rank {self.rank}: compute, exposed_comm, copy and idle must add up to 1")
+        if causes and abs(sum(causes) - self.idle) > ROUNDING:
+            raise ValueError(f"rank {self.rank}: the causes must add up to idle")
+        return self
 
 
 class CollectiveTime(Frozen):
@@ -130,7 +147,7 @@ class Fingerprint(Frozen):
     """The median over the ranks."""
     steps: int | None
     """Whole steps in the window; None where none are marked."""
-    ranks: list[RankTime]
+    ranks: list[RankTime] = Field(min_length=1)
     collectives: list[CollectiveTime]
     stragglers: list[StragglerTime]
     unknown_share: float

@@ -166,6 +166,40 @@ def test_a_missing_file_is_not_called_damaged(run: Path) -> None:
     assert not notes(document("explain", run), "damaged")
 
 
+def test_waits_that_are_longer_than_the_step_are_no_fault(run: Path) -> None:
+    hosts = json.loads((run / HOST).read_text())
+    waits = [each | {"data_s": [2 * STEP_S for _ in each["data_s"]]} for each in hosts["ranks"]]
+    change(run / HOST, ranks=waits)
+    change(run / BREAKDOWN, data_of_ranks_s=[2 * STEP_S])
+    found = document("explain", run)
+    assert notes(found, f"{HOST} is left out") and notes(found, f"{BREAKDOWN} is left out")
+    assert not [cause for cause in found["causes"] if cause["cause"] == "data"]
+
+
+def test_products_faster_than_the_peak_are_no_ceilings(run: Path) -> None:
+    ceilings = json.loads((run / CEILINGS).read_text())
+    for each in ceilings["gemms"]:
+        each["tflops"] = {
+            name: {step: 10 * rate for step, rate in rates.items()} for name, rates in each["tflops"].items()
+        }
+    change(run / CEILINGS, gemms=ceilings["gemms"])
+    assert notes(document("explain", run), f"{CEILINGS} is left out")
+
+
+@pytest.mark.parametrize(
+    "damage", [{"compute": 57.0}, {"idle": -3.0}, {"compute": 0.01}, {"classes": {"attention": -0.15}}, None]
+)
+def test_shares_that_do_not_divide_the_window_are_no_fingerprint(run: Path, damage: dict[str, Any] | None) -> None:
+    ranks = json.loads((run / FINGERPRINT).read_text())["ranks"]
+    for rank_ in ranks:
+        for name, value in (damage or {}).items():
+            rank_[name] = rank_[name] | value if isinstance(value, dict) else value
+    change(run / FINGERPRINT, ranks=ranks if damage else [])
+    assert notes(document("explain", run), f"{FINGERPRINT} is damaged and left out")
+    code, out, err = call("fingerprint", run)
+    assert (code, out) == (2, "") and FINGERPRINT in err
+
+
 def test_a_rank_that_reduces_with_itself_has_a_breakdown(run: Path) -> None:
     file = run / BREAKDOWN
     profiled = json.loads(file.read_text())
