@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,15 @@ def explain_log(
     logs, _ = read_logs([file], framework)
     if len(logs) != 1:
         raise UserError(f"holds {len(logs)} logs", where=str(file), hint="name one file per run")
-    context = stated(logs[0], setting(recipe, given, takes_peak=False))
+    asked = setting(recipe, given, takes_peak=False)
+    context = stated(logs[0], asked)
     summary = summarise_log(logs[0], context, [file], warmup)
     if logs[0].post_training:
         return stages_of(str(file), summary), unreliable(summary)
-    return explain(_evidence(file, logs[0], given, context, summary, traces)), unreliable(summary)
+    own = _evidence(file, logs[0], given, context, summary, traces)
+    if recipe is not None and context.model != asked.model:
+        own = replace(own, notes=(f"the model of --recipe {recipe} is not used: the log states another", *own.notes))
+    return explain(own), unreliable(summary)
 
 
 def stages_of(name: str, numbers: Measurement | None) -> Explanation:

@@ -75,6 +75,7 @@ def test_the_work_at_the_peak_follows_from_the_gpu() -> None:
 def test_an_option_that_the_log_contradicts_is_named() -> None:
     found = document("explain", ONE_GPU, "--num-gpus", 8)
     assert missing(found, "--num-gpus 8 is not used: the log states 1")
+    assert missing(document("explain", ONE_GPU, "--recipe", "llama3.1-405b"), "--recipe llama3.1-405b is not used")
 
 
 def test_a_pipeline_in_the_log_has_its_bubble() -> None:
