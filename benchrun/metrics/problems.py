@@ -26,6 +26,7 @@ END = {"image_missing", "mount_failed", "launch_failed", "cancelled", "time_limi
 """Kinds after which a job writes no more steps. A preempted job, or one whose node failed, may be queued again."""
 CAUSES = ("xid", "ecc", "cuda_oom", "host_oom", "cuda_error", "missing_module", "port_taken")
 """Kinds that make a rank or a server crash. Cancelled steps and NCCL errors often follow the crash of another rank."""
+ABORTED = "srun: Job step aborted"
 EFFECTS = (SERVER, "failed_requests")
 """Kinds that say more than the traceback of a server does."""
 MOST_SKIPPED = 0.1
@@ -49,9 +50,14 @@ def fatal_problem(
 
 
 def _cause(crash: Problem, problems: Iterable[Problem]) -> Problem:
-    """The first problem that explains ``crash`` and that nothing made up for; else an effect, or the crash itself."""
+    """The first problem that explains ``crash`` and that nothing made up for; else an effect, or the crash itself.
+
+    Where srun aborted the step and no rank crashed, the cancelled job explains it.
+    """
     left = [each for each in problems if each.then not in FATAL[CRASH]]
     causes = [each for kinds in (CAUSES, EFFECTS) for each in left if each.kind in kinds]
+    if not any(each.kind == CRASH and ABORTED not in each.detail for each in left):
+        causes += [each for each in left if each.kind == "cancelled" and " JOB " in each.detail]
     return causes[0] if causes else crash
 
 

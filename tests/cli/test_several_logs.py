@@ -103,6 +103,8 @@ def test_what_is_no_log_in_a_directory_is_named(tmp_path: Path) -> None:
 CRASH = "[rank3]: Traceback (most recent call last):\n"
 SHUTDOWN = f"[rank3]: Exception ignored in: <function x.__del__ at 0x7e>\n{CRASH}"
 LIMIT = "slurmstepd: error: *** JOB 7 ON node1 CANCELLED AT 2026-05-05T11:20:53 DUE TO TIME LIMIT ***\n"
+ABORTED = "srun: Job step aborted: Waiting up to 62 seconds for job step to finish.\n"
+CANCELLED = "slurmstepd: error: *** JOB 18 ON n1 CANCELLED AT 2021-05-23T08:45:57 ***\n"
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"
 OVERFLOW = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 256, reducing to 128\n"
 
@@ -129,6 +131,8 @@ STEP_LINES = {"planned": lambda n: megatron(n, 1.0) + "\n", "open": unplanned}
         ("open", [50, SHUTDOWN], None),
         ("open", [50, SHUTDOWN, CRASH], "rank_crash"),
         ("planned", [50, LIMIT], "time_limit"),
+        ("open", [50, ABORTED + CANCELLED], "cancelled"),
+        ("open", [50, CRASH + ABORTED + CANCELLED], "rank_crash"),
         ("open", [30, LIMIT, 50], None),  # queued again
         ("planned", [30, XID, 50], "xid"),
         ("open", [20, "NCCL error: x\n", 50], "nccl_error"),
