@@ -9,7 +9,7 @@ from benchrun.app.measurement import RunMeasurement, measure_run, store_measurem
 from benchrun.comparison.checks import broken
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError
-from benchrun.launch.endings import Ending, recorded, recorded_name
+from benchrun.launch.endings import Ending, recorded, recorded_name, unreadable_ending
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import VERDICT
 from benchrun.study.acceptance import Planned, planned, read_plan
@@ -48,12 +48,11 @@ def plan_acceptance(name: str, cluster: str | None = None, title: str | None = N
 
 def runs_of(plan: Planned) -> dict[int, list[RunDir]]:
     """The runs of each point that have ended, by the point's position from 1; failed attempts too."""
-    launched, slots = StudyDir(plan.study.expanded.name).runs(), {*plan.study.slots}
+    launched = plan.study.own(StudyDir(plan.study.expanded.name).runs())
     runs: dict[int, list[RunDir]] = {}
     for slot in sorted(launched, key=lambda slot: slot[1]):
-        if slot in slots:
-            ended = [run for run in launched[slot] if recorded(run)]
-            runs.setdefault(plan.study.number(slot[0]), []).extend(ended)
+        ended = [run for run in launched[slot] if recorded(run) or unreadable_ending(run)]
+        runs.setdefault(plan.study.number(slot[0]), []).extend(ended)
     return runs
 
 
