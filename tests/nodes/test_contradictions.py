@@ -89,11 +89,12 @@ def test_files_that_contradict_each_other_are_one_error_that_names_the_file(
     assert error.value.where == str(run.path / NODES / f"{named}.json")
 
 
+@pytest.mark.parametrize("queue", ["exit 1", "exit 0"])  # of a queue that answers only the accounting is silent
 @pytest.mark.parametrize(
     ("lost", "contradiction", "code"), [((), False, 0), (("n3.3",), False, 4), (("n3.3",), True, 2)]
 )
 def test_without_an_answer_of_slurm_the_command_shows_what_is_there(
-    run: RunDir, tmp_path: Path, lost: tuple[str, ...], contradiction: bool, code: int
+    run: RunDir, tmp_path: Path, lost: tuple[str, ...], contradiction: bool, code: int, queue: str
 ) -> None:
     """It neither waits nor writes: the job may go on."""
     documents = {name: each for name, each in healthy().items() if name not in lost}
@@ -104,7 +105,8 @@ def test_without_an_answer_of_slurm_the_command_shows_what_is_there(
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("squeue", "sacct", "scontrol", "sinfo"):
-        (programs / name).write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n")
+        end = queue if name == "squeue" else "exit 1"
+        (programs / name).write_text(f"#!/bin/sh\necho 'Unable to contact slurm' >&2\n{end}\n")
         (programs / name).chmod(0o755)
     env = {**os.environ, "BENCHRUN_RESULTS": str(tmp_path), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     command = [sys.executable, "-m", "benchrun", "nodes", "--run", run.run_id, "--json"]
