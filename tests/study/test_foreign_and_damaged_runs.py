@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tampering import plan_file
 
 from benchrun import app, paths
+from benchrun.errors import UserError
 from benchrun.launch.rundir import RunDir, create
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -134,3 +136,17 @@ def test_a_run_with_a_damaged_ending_is_not_launched_again(
     monkeypatch.setattr("benchrun.app.studies.submit", submit)
     app.run_study(planned, concurrency=4)
     assert [new.spec.repeat_key() for new in launched] == [planned.legal[1].spec.repeat_key()]
+
+
+@pytest.mark.parametrize("damage", ["", "{}"])
+def test_a_run_with_a_damaged_ending_is_no_evidence_of_a_plan(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    plan = app.plan_acceptance(str(plan_file(tmp_path, 3.1)))
+    run = ended(plan.study)
+    assert app.runs_of(plan) == {1: [run]}
+    (run.path / ENDING).write_text(damage)
+    with pytest.raises(UserError) as error:
+        app.runs_of(plan)
+    assert error.value.where == str(run.path / ENDING)
