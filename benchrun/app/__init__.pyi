@@ -11,6 +11,7 @@ from benchrun.app.inventory import INVENTORIES as INVENTORIES
 from benchrun.app.jobs import end_of as end_of
 from benchrun.app.jobs import record_end as record_end
 from benchrun.app.jobs import status_of as status_of
+from benchrun.app.jobs import unanswered as unanswered
 from benchrun.app.jobs import wait as wait
 from benchrun.app.jobs import wait_for as wait_for
 from benchrun.app.judgement import Judgement as Judgement

@@ -9,9 +9,9 @@ from benchrun.app.measurement import RunMeasurement, measure_run, store_measurem
 from benchrun.comparison.checks import broken
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError
-from benchrun.launch.endings import Ending, recorded, recorded_name
+from benchrun.launch.endings import Ending, recorded, recorded_name, unreadable_ending
 from benchrun.launch.rundir import RunDir
-from benchrun.spec.artifacts import VERDICT
+from benchrun.spec.artifacts import ENDING, VERDICT
 from benchrun.study.acceptance import Planned, planned, read_plan
 from benchrun.study.criteria import Acceptance, Evidence, judged
 from benchrun.study.state import StudyDir
@@ -47,13 +47,18 @@ def plan_acceptance(name: str, cluster: str | None = None, title: str | None = N
 
 
 def runs_of(plan: Planned) -> dict[int, list[RunDir]]:
-    """The runs of each point that have ended, by the point's position from 1; failed attempts too."""
-    launched, slots = StudyDir(plan.study.expanded.name).runs(), {*plan.study.slots}
+    """The runs of each point that have ended, by the point's position from 1; failed attempts too.
+
+    UserError where the ending of one cannot be read: it would be no evidence.
+    """
+    launched = plan.study.own(StudyDir(plan.study.expanded.name).runs())
     runs: dict[int, list[RunDir]] = {}
     for slot in sorted(launched, key=lambda slot: slot[1]):
-        if slot in slots:
-            ended = [run for run in launched[slot] if recorded(run)]
-            runs.setdefault(plan.study.number(slot[0]), []).extend(ended)
+        for run in filter(unreadable_ending, launched[slot]):
+            hint = "move it away, and the same command determines it again or launches another run"
+            raise UserError("not what benchrun writes", where=str(run.path / ENDING), hint=hint)
+        ended = [run for run in launched[slot] if recorded(run)]
+        runs.setdefault(plan.study.number(slot[0]), []).extend(ended)
     return runs
 
 

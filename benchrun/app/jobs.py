@@ -67,6 +67,16 @@ def _follow(going: dict[RunDir, Observation], tails: "dict[RunDir, Tail]", progr
                 progress(observation, steps)
 
 
+def unanswered(run: RunDir) -> str | None:
+    """Why nobody knows now whether the job of ``run`` goes on, so that waiting may have no end; None where it is known.
+
+    Slurm or its accounting does not answer, or has no job with the run's directory yet.
+    """
+    (observation,) = observe([run])
+    lost = observation.job is None or bool(observation.job.unsure)
+    return observation.note if lost and not observation.over else None
+
+
 def has_ended(observation: Observation) -> bool:
     """Whether the job is over and its log is whole: the last lines of a completed job may reach this host late."""
     completed = observation.job is not None and observation.job.state == "COMPLETED"

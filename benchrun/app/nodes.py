@@ -1,7 +1,8 @@
 """Checking nodes: the job, what its ranks measured, the outliers; and leaving nodes out of a job."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from benchrun.launch.slurm_nodes import all_nodes, expanded, idle_nodes
 from benchrun.nodes.fleet import Fleet, fleet
 from benchrun.recipe.resolve import resolve_nodes
 from benchrun.spec.artifacts import EXCLUDE, FLEET, NODES
-from benchrun.spec.nodes import RankRates
+from benchrun.spec.nodes import RankRates, Test
 from benchrun.spec.runspec import NodesSpec, RunSpec
 
 S = TypeVar("S", bound=RunSpec)
@@ -39,10 +40,15 @@ def nodes_check(
 
 
 def fleet_of(run: RunDir) -> Fleet:
-    """The nodes of a check beside each other. Nothing is written. UserError for another kind of run."""
+    """The nodes of a check beside each other. Nothing is written.
+
+    UserError for another kind of run, and where the files of the ranks are damaged or contradict each other.
+    """
     if not isinstance(run.spec, NodesSpec):
         raise UserError(f"{run.run_id} is no check of nodes", hint="benchrun nodes CLUSTER launches one")
-    return fleet([_rates(file) for file in sorted((run.path / NODES).glob("*.json"))], _job_nodes(run))
+    files = {file: _rates(file) for file in sorted((run.path / NODES).glob("*.json"))}
+    _check_together(files)
+    return fleet([*files.values()], _job_nodes(run))
 
 
 def store_fleet(run: RunDir, checked: Fleet) -> None:
@@ -109,6 +115,27 @@ def _rates(file: Path) -> RankRates:
         return RankRates.model_validate_json(read_text(file) or "")
     except ValidationError as error:
         raise UserError(f"not what the job writes: {error.errors()[0]['msg']}", where=str(file)) from None
+
+
+def _check_together(files: Mapping[Path, RankRates]) -> None:
+    """UserError, with the file, where ranks contradict each other or measured other work than most of them."""
+    sizes = Counter(each.ranks for each in files.values())
+    works = Counter((rate.test, rate.work) for each in files.values() for rate in each.rates)
+    usual: dict[Test, str] = {test: work for (test, work), _ in reversed(works.most_common())}
+    seen: dict[int, Path] = {}
+    hint = "move the file away, or check the nodes again"
+    for file, each in files.items():
+        wrong = None
+        if each.ranks != (size := sizes.most_common(1)[0][0]):
+            wrong = f"states {each.ranks} ranks, the others {size}"
+        elif each.rank >= each.ranks:
+            wrong = f"is of rank {each.rank}, but the job has {each.ranks}: the last one is {each.ranks - 1}"
+        elif (first := seen.setdefault(each.rank, file)) != file:
+            wrong = f"is of rank {each.rank}, as {first.name} is"
+        elif other := next((rate for rate in each.rates if rate.work != usual[rate.test]), None):
+            wrong = f"{other.test} measured {other.work!r}, the others {usual[other.test]!r}: not the same work"
+        if wrong:
+            raise UserError(wrong, where=str(file), hint=hint)
 
 
 def _job_nodes(run: RunDir) -> Sequence[str]:

@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from benchrun.app.jobs import end_of, has_ended, record_end
-from benchrun.app.measurement import result_of
+from benchrun.app.measurement import measure_run, result_of
+from benchrun.comparison.checks import broken
 from benchrun.comparison.verdict import RunResult
 from benchrun.errors import MachineError, SchedulerUnavailable
-from benchrun.launch.endings import End, Ending, recorded
-from benchrun.launch.launcher import Observation, backoff, observe, prepare, submit
-from benchrun.launch.rundir import RunDir, find_runs
+from benchrun.launch.endings import End, Ending, recorded, unreadable_ending
+from benchrun.launch.launcher import Observation, backoff, done_of, observe, prepare, submit
+from benchrun.launch.rundir import RunDir, TolerantRun, find_runs
+from benchrun.launch.scheduler import Phase
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import expand
 from benchrun.spec.runspec import RunSpec
@@ -39,7 +41,11 @@ def plan_study(request: Request, repeats: int | None = None) -> Plan:
 def study_result(planned: Plan, price: float | None = None, retries: int = 0) -> StudyResult:
     """What is known of a study, from its directory and its runs; nothing is written."""
     directory = StudyDir(planned.expanded.name)
-    launched = {slot: runs for slot, runs in directory.runs().items() if slot in {*planned.slots}}
+    noted = directory.runs()
+    launched = {slot: [*map(_tolerant, runs)] for slot, runs in planned.own(noted).items()}
+    foreign = {
+        slot[0]: why for slot in planned.slots for run in noted.get(slot, ()) if (why := planned.foreign(slot, run))
+    }
     observed = {each.run: each for each in observe([run for runs in launched.values() for run in runs])}
     attempts = {slot: [_attempt(observed[run], end_of) for run in runs] for slot, runs in launched.items()}
     measured: dict[str, list[RunResult]] = {}
@@ -51,7 +57,13 @@ def study_result(planned: Plan, price: float | None = None, retries: int = 0) ->
         each = [hours for run in runs if (hours := _used_hours(run)) is not None]
         if each:
             used[slot[0]] = used.get(slot[0], 0.0) + sum(each)
-    return result(planned, str(directory.path), price, attempts, measured, retries, used)
+    notes = [
+        f"{run.run_id}: {name} is damaged and left out: {why}"
+        for runs in launched.values()
+        for run in runs
+        for name, why in run.damaged.items()
+    ]
+    return result(planned, str(directory.path), price, attempts, measured, retries, used, foreign, notes)
 
 
 def runs_of_other_points(planned: Plan) -> int:
@@ -60,10 +72,14 @@ def runs_of_other_points(planned: Plan) -> int:
 
 
 def study_runs(planned: Plan) -> list[RunDir]:
-    """Every run that was launched for a study and has ended."""
-    launched = StudyDir(planned.expanded.name).runs()
-    runs = [run for slot, each in launched.items() if slot in {*planned.slots} for run in each]
-    return [observation.run for observation in observe(runs) if has_ended(observation)]
+    """Every run that was launched for a study and has ended; readers leave its damaged documents out."""
+    launched = planned.own(StudyDir(planned.expanded.name).runs())
+    runs = [run for each in launched.values() for run in each]
+    return [_tolerant(each.run) for each in observe(runs) if has_ended(each) or _lost_its_ending(each)]
+
+
+def _tolerant(run: RunDir) -> TolerantRun:
+    return TolerantRun(run.path, run.read_only)
 
 
 def _used_hours(run: RunDir) -> float | None:
@@ -88,7 +104,7 @@ def run_study(
     notes = {""}
     with directory.locked():
         while True:
-            launched = directory.runs()
+            launched = planned.own(directory.runs())
             left = [run for runs in launched.values() for run in runs if run not in ended]
             ended |= (just_ended := _ended(left, notes, tell))
             going = Attempt(State.GOING)
@@ -152,12 +168,28 @@ def _same(spec: RunSpec, slot: Slot, directory: StudyDir) -> RunDir | None:
 
 def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -> Attempt:
     """The state of a run; ``end_with`` determines its ending."""
-    if not has_ended(observation):
+    if _lost_its_ending(observation):
+        ending = _ending_by_log(observation.run)
+    elif not has_ended(observation):
         return Attempt(State.GOING)
-    if observation.run.job_id is None and observation.job is None and recorded(observation.run) is None:
+    elif observation.run.job_id is None and observation.job is None and recorded(observation.run) is None:
         return Attempt(State.WAITING)  # no scheduler accepted it
-    end = end_with(observation)
-    return Attempt(State.COMPLETED if end.ending is Ending.COMPLETED else State.FAILED, end.ending)
+    else:
+        ending = end_with(observation).ending
+    return Attempt(State.COMPLETED if ending is Ending.COMPLETED else State.FAILED, ending)
+
+
+def _lost_its_ending(observation: Observation) -> bool:
+    """Whether the run has ended, as its unreadable ending.json shows, and neither scheduler nor done.json know how."""
+    run, job = observation.run, observation.job
+    forgotten = job is None or (job.phase is Phase.GONE and done_of(run, job) is None)
+    return forgotten and unreadable_ending(run)
+
+
+def _ending_by_log(run: RunDir) -> Ending:
+    """Of a run whose record cannot be read: completed where its log gives the run's numbers. It is never stored."""
+    measurement = measure_run(run)
+    return Ending.INCOMPLETE if broken([measurement.metrics] if measurement else [], None) else Ending.COMPLETED
 
 
 def _numbers(run: RunDir, attempt: Attempt) -> RunResult:

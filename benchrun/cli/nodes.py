@@ -10,7 +10,7 @@ from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from benchrun.app import NodesSpec, RunDir
+    from benchrun.app import NodesSpec, Observation, RunDir
 
 
 @click.command("nodes")
@@ -47,8 +47,18 @@ def nodes(
             return _print_script(spec, as_json)
         run = app.start(spec)
         say(run.run_id)
+    if run_id is not None and (why := app.unanswered(run)):
+        return _print(run, why, as_json, store=False)
+    told = {""}
+
+    def tell(state: "Observation", _: object) -> None:
+        """Say once why the scheduler does not know the job."""
+        if state.job is None and state.note not in told:
+            told.add(state.note)
+            say(f"{run.run_id}: {state.note}")
+
     try:
-        state = app.wait(run)
+        state = app.wait(run, tell)
     except KeyboardInterrupt:
         say(f"\nThe job runs on. Come back with: benchrun nodes --run {run.run_id}")
         return Exit.INTERRUPTED
@@ -71,12 +81,16 @@ def _print_script(spec: "NodesSpec", as_json: bool) -> Exit:
     return Exit.OK
 
 
-def _print(run: "RunDir", reason: str | None, as_json: bool) -> Exit:
-    """Store and print what the check found; returns the exit code. ``reason``: why the job did not end well."""
+def _print(run: "RunDir", reason: str | None, as_json: bool, *, store: bool = True) -> Exit:
+    """Store and print what the check found; returns the exit code. ``reason``: why the job did not end well.
+
+    Without ``store`` nothing is written, because the job may go on.
+    """
     from benchrun.report.fleet import fleet_view
 
     fleet = app.fleet_of(run)
-    app.store_fleet(run, fleet)
+    if store:
+        app.store_fleet(run, fleet)
     if as_json:
         print_json({"run_id": run.run_id, "reason": reason, **fleet.model_dump(mode="json")})
     else:

@@ -93,7 +93,7 @@ def study(
 
 
 def _print(planned: "Plan", result: "StudyResult", form: str, plot: Path | None) -> None:
-    """Print the points in the format ``form``, runs without numbers on stderr, and draw into ``plot``."""
+    """Print the points in the format ``form``, damaged files and runs without numbers on stderr; draw ``plot``."""
     if plot:
         from benchrun.report.study_plot import plot_study
 
@@ -106,6 +106,8 @@ def _print(planned: "Plan", result: "StudyResult", form: str, plot: Path | None)
         click.echo(_html(planned, result) if form == "html" else study_page(result, form), nl=False)
         for line in missing(result):
             say(line)
+    for line in result.notes:
+        say(line)
 
 
 def _html(planned: "Plan", result: "StudyResult") -> str:

@@ -1,6 +1,7 @@
 """How a job ended, with the evidence: a total classification."""
 
 import csv
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,6 +52,11 @@ def recorded(run: RunDir) -> End | None:
     """The ending in ending.json; None where the file is missing or damaged, or holds a guess (lost)."""
     end = run.read(ENDING, End)
     return None if end is None or end.ending is Ending.LOST else end
+
+
+def unreadable_ending(run: RunDir) -> bool:
+    """Whether ending.json is there, and so the run has ended, but holds no ending that can be read."""
+    return os.path.lexists(run.path / ENDING) and run.read(ENDING, End) is None
 
 
 def recorded_name(run: RunDir) -> str | None:

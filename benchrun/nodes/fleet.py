@@ -87,7 +87,7 @@ class Fleet(Frozen):
     faster: tuple[Finding, ...] = ()
     """What is faster than the fleet explains, where nothing is slower: most of the others may be slow."""
     missing: tuple[str, ...]
-    """Nodes of the job without a complete result."""
+    """Nodes of the job without a complete result, and ``rank N`` for each rank without a file on an unknown node."""
     exclude: tuple[str, ...]
     """Names of the outliers, and of nodes that measured nothing while at least half of the others did."""
 
@@ -140,9 +140,17 @@ def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
         outliers=tuple(sorted(outliers, key=lambda finding: -finding.behind_percent)),
         slow_pairs=tuple(slow_pairs),
         faster=tuple(faster),
-        missing=tuple(host for host in every if not complete.get(host)),
+        missing=(*(host for host in every if not complete.get(host)), *_missing_ranks(ranks, hosts, every)),
         exclude=tuple(host for host in every if host in named or host in silent),
     )
+
+
+def _missing_ranks(ranks: Sequence[RankRates], hosts: Sequence[str], every: Sequence[str]) -> list[str]:
+    """The ranks without a file, as ``rank N``; none where the nodes without any file explain them all."""
+    count = max((each.ranks for each in ranks), default=0)
+    missing = sorted({*range(count)} - {each.rank for each in ranks})
+    explained = len(missing) * len(every) == count * (len(every) - len(hosts))
+    return [] if explained else [f"rank {number}" for number in missing]
 
 
 def _units(test: Test, ranks: Sequence[RankRates]) -> Iterable[Unit]:

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from benchrun.errors import UserError
+from benchrun.launch.rundir import RunDir
 from benchrun.recipe.study import Expanded, Point, resolved
 from benchrun.spec.runspec import RunSpec
 from benchrun.study.cost import Hours, hours
@@ -55,6 +57,21 @@ class Plan:
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {each.key: number for number, each in enumerate(self.points, 1) if each.spec}
+
+    def own(self, launched: Mapping[Slot, Sequence[RunDir]]) -> dict[Slot, list[RunDir]]:
+        """Of the runs that a study's directory lists, those of this plan's points, by their specification."""
+        of_slots = {slot: runs for slot, runs in launched.items() if slot in {*self.slots}}
+        return {slot: [run for run in runs if not self.foreign(slot, run)] for slot, runs in of_slots.items()}
+
+    def foreign(self, slot: Slot, run: RunDir) -> str:
+        """Why ``run`` is not of the point of ``slot``, whatever the directory says; empty where it is.
+
+        The site does not count: a kept run does not name its own.
+        """
+        spec = self.points[self.number(slot[0]) - 1].spec
+        assert spec is not None
+        own, wanted = (f"{each.recipe} ({each.identity()})" for each in (run.spec, spec))
+        return f"{run.run_id}: the run is of recipe {own}, the point of {wanted}" if own != wanted else ""
 
     def hours(self) -> dict[str, Hours]:
         """GPU-hours of one run of each legal point, by its key."""

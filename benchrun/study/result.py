@@ -78,6 +78,8 @@ class StudyResult(Frozen):
     """GPU-hours that the runs took so far, failed ones too; null where none has recorded its start and its end."""
     price_per_gpu_hour: float | None
     """As stated, in any currency."""
+    notes: tuple[str, ...] = ()
+    """Damaged files of its runs that were left out."""
 
     @property
     def complete(self) -> bool:
@@ -93,13 +95,19 @@ def result(
     runs: Mapping[str, Sequence[RunResult]],
     retries: int = 0,
     used: Mapping[str, float] = MappingProxyType({}),
+    foreign: Mapping[str, str] = MappingProxyType({}),
+    notes: Sequence[str] = (),
 ) -> StudyResult:
-    """What is known of a study. ``runs``: by the key of a point, its launched runs; ``used``: their GPU-hours."""
+    """What is known of a study.
+
+    By the key of a point: ``runs``, its launched runs; ``used``, their GPU-hours; ``foreign``, why a run that the
+    directory lists is not of the point.
+    """
     study, hours = plan.expanded.study, plan.hours()
     numbers = {key: [each.numbers for each in of_point if each.numbers] for key, of_point in runs.items()}
     expected = [each.steps for each in hours.values() if each.steps is not None]
     points = tuple(
-        _point(plan, planned, hours, attempts, runs, numbers, retries).model_copy(
+        _point(plan, planned, hours, attempts, runs, numbers, retries, foreign).model_copy(
             update={"gpu_hours_used": used.get(planned.key) if planned.spec else None}
         )
         for planned in plan.points
@@ -117,6 +125,7 @@ def result(
         runs_with_known_steps=study.repeats * len(expected),
         gpu_hours_used=sum(used.values()) if used else None,
         price_per_gpu_hour=study.price_per_gpu_hour if price is None else price,
+        notes=tuple(notes),
     )
 
 
@@ -128,10 +137,12 @@ def _point(
     runs: Mapping[str, Sequence[RunResult]],
     numbers: Mapping[str, Sequence[Metrics]],
     retries: int,
+    foreign: Mapping[str, str],
 ) -> PointResult:
     key, stated = planned.key if planned.spec else "", planned.point.settings
     slots = [(key, repeat) for repeat in range(1, plan.expanded.study.repeats + 1)] if planned.spec else []
     own, launched = numbers.get(key, ()), runs.get(key, ())
+    lacking = len(own) < plan.expanded.study.repeats
     place = _baseline(plan, planned)
     other = None if place is None else plan.points[place]
     compared = other is not None and other.spec is not None and other is not planned
@@ -140,7 +151,7 @@ def _point(
         settings={column: stated[column] for column in plan.expanded.columns if column in stated},
         baseline=None if place is None else place + 1,
         state=_state([state_of(attempts.get(slot, ()), retries) for slot in slots]),
-        reason=planned.refused or (None if len(own) >= plan.expanded.study.repeats else _reason(launched)),
+        reason=planned.refused or ((_reason(launched) or foreign.get(key)) if lacking else None),
         runs=tuple(each.run_id for each in launched),
         measured=len(own),
         hours=hours.get(key),

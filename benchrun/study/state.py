@@ -62,7 +62,7 @@ class StudyDir:
         runs: dict[Slot, list[RunDir]] = defaultdict(list)
         for event in RunDir(self.path).events():
             point, repeat, name = (event.get(key) for key in ("point", "repeat", "run"))
-            if event["event"] != "prepared" or not isinstance(name, str) or "/" in name:
+            if event["event"] != "prepared" or not isinstance(name, str) or "/" in name or isinstance(repeat, bool):
                 continue
             if isinstance(point, str) and isinstance(repeat, int) and (self.root / name / SPEC).is_file():
                 if (point, name) in seen:

@@ -154,7 +154,7 @@ def test_a_node_without_a_result_is_excluded_unless_hardly_any_has_one() -> None
     assert (found.missing, found.exclude) == (("n3",), ("n3",))
     broken = fleet(ranks[:1], nodes=["n0", "n1", "n2", "n3"])  # a fault of the job, as of its image
     assert (broken.missing, broken.exclude) == (("n1", "n2", "n3"), ())
-    cut = fleet([ranks_of("n0", 0, complete=False), *ranks[1:]])
+    cut = fleet([ranks_of("n0", 0, complete=False), *ranks[1:], ranks_of("n3", 3)])
     assert (cut.missing, cut.exclude) == (("n0",), ())
     assert fleet([]).exclude == ()
 
