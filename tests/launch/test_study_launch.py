@@ -90,7 +90,7 @@ def test_at_most_so_many_run_at_once_and_every_point_once(site: Site) -> None:
     assert site.most == 2
     assert len(site.jobs()) == 6  # three legal points, twice
     found = app.study_result(planned)
-    assert found.complete and found.finished
+    assert found.complete
     assert [(point.state.value, point.measured) for point in found.points] == [
         *(("completed", 2), ("completed", 2), ("refused", 0), ("completed", 2)),
     ]
@@ -230,7 +230,7 @@ def test_one_study_has_one_launcher(site: Site) -> None:
 
 def test_a_query_launches_and_writes_nothing(site: Site) -> None:
     planned = site.plan()
-    assert not app.study_result(planned).finished
+    assert not app.study_result(planned).complete
     assert not (site.folder / "runs").exists()
 
 
