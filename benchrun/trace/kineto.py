@@ -22,6 +22,7 @@ from benchrun.trace.events import (
     Shape,
 )
 from benchrun.trace.json_stream import Event, JsonTrace
+from benchrun.trace.loader import LOADER, PLAIN
 
 NS_PER_US = 1000
 LARGE = 1e12
@@ -40,7 +41,7 @@ QUERY = re.compile(r"query|record|captur|attribute|occupancy|error|waitevent|get
 """Calls that neither start work on a GPU nor wait for it: most of all calls."""
 SKIP = re.compile(
     rb'[sfi]"|X",\s*"cat":\s*"(?:(?:ac2g|gpu_user_annotation|overhead|Trace)"|'
-    rb'python_function",\s*"name":\s*"(?![^"]*(?i:load|batch))|'
+    rb'python_function",\s*"name":\s*"(?![^"]*(?i:' + PLAIN.encode() + rb"))|"
     rb'cpu_op",\s*"name":\s*"(?:aten::(?!(?:mm|addmm|bmm|baddbmm)")|autograd::)|'
     rb'cuda_runtime",\s*"name":\s*"\w*(?:Query|Record|Captur|Attribute|Occupancy|Error|WaitEvent|GetFunc))'
 )
@@ -50,8 +51,6 @@ Only speed depends on it: an event that it does not match is parsed and then lef
 """
 BASE = "baseTimeNanoseconds"
 """What all times are counted from; without it from 1970."""
-LOADER = re.compile(r"data ?_?loader|load_?(batch|data)|(next|get|wait_for|fetch)_batch|batch[-_ ]generator", re.I)
-"""Host ranges in which a thread waits for data, in annotations, operators and Python functions."""
 PEER = re.compile(r"PtoP|peer", re.I)
 BYTES = {
     "double": 8,
