@@ -165,6 +165,8 @@ class _Reader:
         if event.get("dur") is None:
             return
         args = event.get("args") or {}
+        if kind == Kind.COPY and "DtoD" in (event.get("name") or "") and _is_between_gpus(args):
+            kind = Kind.PEER_COPY
         device = _device(args.get("device"), event.get("pid"))
         if (columns := self.devices.get(device)) is None:
             columns = self.devices[device] = Columns()
@@ -321,6 +323,12 @@ def _device(stated: Any, process: Any) -> int:
     number = _whole(process if stated is None else stated)
     digits = re.search(r"\d+", process) if number < 0 and isinstance(process, str) else None
     return int(digits[0]) if digits else number
+
+
+def _is_between_gpus(args: dict[str, Any]) -> bool:
+    """True for the arguments of a copy that starts on one GPU and ends on another."""
+    source, target = _whole(args.get("fromDevice")), _whole(args.get("toDevice"))
+    return source >= 0 and target >= 0 and source != target
 
 
 def _groups(stated: Any) -> Iterator[Group]:

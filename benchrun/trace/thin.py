@@ -13,6 +13,7 @@ from benchrun.trace.public import PublicNames
 EVENT = ("ph", "cat", "pid", "tid", "ts", "dur")
 ARGUMENTS = (
     *("device", "stream", "correlation", "External id", "Input Dims", "Input type"),
+    *("fromDevice", "toDevice"),
     *("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size"),
     *("Process Group Name", "Process Group Description", "Process Group Ranks"),
 )
