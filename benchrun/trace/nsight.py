@@ -62,8 +62,14 @@ class _Export:
         return np.concatenate(parts)
 
     def strings(self) -> dict[int, str]:
-        """The texts that other tables refer to."""
-        return dict(self._connection.execute("select id, value from StringIds")) if "StringIds" in self.tables else {}
+        """The texts that other tables refer to. DatabaseError for one that is no text."""
+        if "StringIds" not in self.tables:
+            return {}
+        texts = dict(self._connection.execute("select id, value from StringIds"))
+        if (wrong := next((number for number, text in texts.items() if not isinstance(text, str)), None)) is not None:
+            kind = "NULL" if texts[wrong] is None else f"a {type(texts[wrong]).__name__}"
+            raise sqlite3.DatabaseError(f"StringIds {wrong} is {kind}, expected a text")
+        return texts
 
     def texts(self, query: str, table: str) -> list[tuple[object, ...]]:
         """The rows of ``query``; none where ``table`` is missing."""
