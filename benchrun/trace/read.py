@@ -87,11 +87,14 @@ def _read(path: Path, export: Export) -> Iterator[RankTrace]:
 
 
 def _named(trace: RankTrace, path: Path, *, alone: bool) -> RankTrace:
-    """The trace with the rank and host that the file's name states, where the file itself does not."""
-    rank, host = RANK.search(path.name), _HOST.match(path.name)
+    """The trace with the rank and host that the file's name states, where the file itself does not.
+
+    Several numbers, as of dp_rank_0_tp_rank_1, are places in groups, and not the rank.
+    """
+    ranks, host = RANK.findall(path.name), _HOST.match(path.name)
     return replace(
         trace,
-        rank=int(rank[1]) if trace.rank is None and rank and alone else trace.rank,
+        rank=int(ranks[0]) if trace.rank is None and len(ranks) == 1 and alone else trace.rank,
         host=trace.host or (host["host"] if host else None),
     )
 
