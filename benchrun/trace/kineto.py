@@ -130,12 +130,12 @@ class _Reader:
 
     def _way(self, category: str, name: str) -> Way | None:
         """What is done with the events of this category and name."""
-        if not isinstance(name, str):
-            raise TypeError("a name is no text")
         category = plain(category)
         self.host_events |= category in CALLS
         if not is_needed(category, name):
             return None
+        if not isinstance(name, str):
+            raise TypeError("a name is no text")
         if (kind := kind_of(category)) is not None:
             kind = Kind.PEER_COPY if kind is Kind.COPY and PEER.search(name) else kind
             return _Reader._add_device_event, self.names[name], int(kind)
