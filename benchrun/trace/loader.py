@@ -13,5 +13,5 @@ _FORMS = (
     r"(^|/)data(?![\w./-])",  # data, train/data; not a folder of that name
 )
 LOADER = re.compile("|".join(_FORMS), re.I)
-PLAIN = r"data|batch|get_?next"
-"""One of these stands in every name that `LOADER` finds."""
+PLAIN = "[dbr]at"
+"""Stands in every name that `LOADER` finds (data, batch, iterator), and is faster to search for."""
