@@ -10,7 +10,7 @@ from benchrun.launch.keep import cleaned, cleaner
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import FINGERPRINT, PROFILE
 from benchrun.trace.public import PublicNames
-from benchrun.trace.read import RANK, files_of
+from benchrun.trace.read import files_of, rank_in
 from benchrun.trace.thin import thinned
 
 KINETO = (".json", ".json.gz", ".json.xz", ".json.zst")
@@ -79,5 +79,6 @@ def kept_traces(run: RunDir) -> KeptTraces:
 
 def _ranks(files: list[Path]) -> list[int]:
     """The ranks that the names of the files state, else their order."""
-    ranks = [int(match[1]) if (match := RANK.search(file.name)) else index for index, file in enumerate(files)]
+    stated = [rank_in(file.name) for file in files]
+    ranks = [index if rank is None else rank for index, rank in enumerate(stated)]
     return ranks if len(set(ranks)) == len(ranks) else [*range(len(files))]

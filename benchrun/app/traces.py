@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.launch.nsight import export_report
@@ -29,7 +31,15 @@ def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fi
         return fingerprint(traces, window), empty
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         where = ", ".join(map(str, files))
-        raise UserError(f"the trace holds values of a wrong kind: {error}", where=where) from error
+        raise UserError(f"the trace holds values of a wrong kind: {_in_words(error)}", where=where) from error
+
+
+def _in_words(error: Exception) -> str:
+    """What is wrong, in one line."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def fingerprint_of_run(run: RunDir) -> Fingerprint | None:

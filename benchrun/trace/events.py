@@ -14,6 +14,8 @@ PROCESS_BITS = ~0xFFFFFF
 """The part of a host event's place that is its process, as in a globalTid of Nsight Systems; the rest is the thread."""
 TOUCHED = 0.01
 """Of the events of a rank's own device: another one with no more of them is not its own."""
+BESIDE = 0.02
+"""Of the events of a GPU's busiest process: another one with fewer of them compiles or tunes, and is no rank."""
 
 
 class Kind(IntEnum):
@@ -165,6 +167,8 @@ class RankTrace:
     """By the link of the device event."""
     shapes: dict[int, Shape] = field(default_factory=dict)
     """By the operator's number (``external``)."""
+    notes: tuple[str, ...] = ()
+    """What was left out of its file."""
 
     def texts(self, events: Events) -> list[str]:
         """The name of each event."""

@@ -155,6 +155,7 @@ def _notes(parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collectiv
     if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):
         yield "CUDA graphs were traced as a whole, which hides their kernels: nsys --cuda-graph-trace=node"
     tool = traces[0].tool
+    yield from dict.fromkeys(note for trace in traces for note in trace.notes)
     if different := _different(parts):
         yield f"{different}: are they of one run? All count as ranks of it"
     if kernel := next((window.collective for _, window in parts if window.collective), None):

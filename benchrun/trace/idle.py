@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from benchrun.trace.events import Events, RankTrace
 from benchrun.trace.intervals import NONE, Intervals, Times, union_of
-from benchrun.trace.kineto import LOADER
+from benchrun.trace.loader import LOADER
 from benchrun.trace.window import Window, launching_calls
 
 SYNCHRONISE = re.compile(r"synchronize|cu(da)?memcpy(?!\w*async)|EventSynchronize|hip\w*synchronize", re.I)

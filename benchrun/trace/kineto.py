@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchrun.errors import UserError
+from benchrun.trace.damage import damage_of
 from benchrun.trace.events import (
     PROCESS_BITS,
     TOUCHED,
@@ -22,8 +23,11 @@ from benchrun.trace.events import (
     Shape,
 )
 from benchrun.trace.json_stream import Event, JsonTrace
+from benchrun.trace.loader import LOADER, PLAIN
+from benchrun.trace.properties import documents, gpu_names
 
 NS_PER_US = 1000
+WRITE_AGAIN = "export the trace again, or profile again with torch.profiler"
 LARGE = 1e12
 """Microseconds, from which on the product with NS_PER_US is rounded."""
 DEVICE = (
@@ -40,7 +44,7 @@ QUERY = re.compile(r"query|record|captur|attribute|occupancy|error|waitevent|get
 """Calls that neither start work on a GPU nor wait for it: most of all calls."""
 SKIP = re.compile(
     rb'[sfi]"|X",\s*"cat":\s*"(?:(?:ac2g|gpu_user_annotation|overhead|Trace)"|'
-    rb'python_function",\s*"name":\s*"(?![^"]*(?i:load|batch))|'
+    rb'python_function",\s*"name":\s*"(?![^"]*(?i:' + PLAIN.encode() + rb"))|"
     rb'cpu_op",\s*"name":\s*"(?:aten::(?!(?:mm|addmm|bmm|baddbmm)")|autograd::)|'
     rb'cuda_runtime",\s*"name":\s*"\w*(?:Query|Record|Captur|Attribute|Occupancy|Error|WaitEvent|GetFunc))'
 )
@@ -50,8 +54,6 @@ Only speed depends on it: an event that it does not match is parsed and then lef
 """
 BASE = "baseTimeNanoseconds"
 """What all times are counted from; without it from 1970."""
-LOADER = re.compile(r"data ?_?loader|load_?(batch|data)|(next|get|wait_for|fetch)_batch|batch[-_ ]generator", re.I)
-"""Host ranges in which a thread waits for data, in annotations, operators and Python functions."""
 PEER = re.compile(r"PtoP|peer", re.I)
 BYTES = {
     "double": 8,
@@ -109,19 +111,22 @@ class _Reader:
 
     def add(self, events: list[Event]) -> None:
         """Keep what the fingerprint needs."""
-        ways = self._ways
-        for event in events:
-            phase = event.get("ph")
-            if phase == "B":
-                self._open.setdefault((event.get("pid"), event.get("tid")), []).append(event)
-                continue
-            if phase == "E" and (whole := self._ended(event)) is not None:
-                event = whole
-            key = event.get("cat") or "", event.get("name") or ""
-            if key not in ways:
-                ways[key] = self._way(*key)
-            if (way := ways[key]) is not None:
-                way[0](self, event, *way[1:])
+        ways, event = self._ways, Event()
+        try:
+            for event in events:
+                phase = event.get("ph")
+                if phase == "B":
+                    self._open.setdefault((event.get("pid"), event.get("tid")), []).append(event)
+                    continue
+                if phase == "E" and (whole := self._ended(event)) is not None:
+                    event = whole
+                key = event.get("cat") or "", event.get("name") or ""
+                if key not in ways:
+                    ways[key] = self._way(*key)
+                if (way := ways[key]) is not None:
+                    way[0](self, event, *way[1:])
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise UserError(f"holds a damaged event: {damage_of(event) or error}", hint=WRITE_AGAIN) from None
 
     def _way(self, category: str, name: str) -> Way | None:
         """What is done with the events of this category and name."""
@@ -129,6 +134,8 @@ class _Reader:
         self.host_events |= category in CALLS
         if not is_needed(category, name):
             return None
+        if not isinstance(name, str):
+            raise TypeError("a name is no text")
         if (kind := kind_of(category)) is not None:
             kind = Kind.PEER_COPY if kind is Kind.COPY and PEER.search(name) else kind
             return _Reader._add_device_event, self.names[name], int(kind)
@@ -166,6 +173,8 @@ class _Reader:
         if event.get("dur") is None:
             return
         args = event.get("args") or {}
+        if kind == Kind.COPY and "DtoD" in (event.get("name") or "") and _is_between_gpus(args):
+            kind = Kind.PEER_COPY
         device = _device(args.get("device"), event.get("pid"))
         if (columns := self.devices.get(device)) is None:
             columns = self.devices[device] = Columns()
@@ -216,15 +225,13 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             reader.add(events)
         except UserError as error:
             raise UserError(error.message, where=str(path), hint=error.hint) from None
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise UserError(f"holds a damaged event: {error!r}", where=str(path)) from None
     without_end = reader.without_end()
     incomplete, seen = reader.incomplete + without_end, reader.seen + without_end
     if 2 * incomplete > seen:
         raise UserError(f"{incomplete} of {seen} events of GPUs have no name or no length", where=str(path))
     stated, listed = source.properties.get("distributedInfo"), source.properties.get("deviceProperties")
     stated = stated if isinstance(stated, dict) else {}
-    gpus = {gpu.get("id"): gpu.get("name") for gpu in _documents(listed)}
+    gpus = gpu_names(listed, str(path))
     rank = _whole(stated.get("rank"))
     own = _own_devices(reader.devices, alone=rank >= 0)
     calls = reader.calls.events() if reader.host_events else None
@@ -265,11 +272,6 @@ def _own_devices(devices: dict[int, Columns], *, alone: bool) -> dict[int, Colum
     """
     most = max(map(len, devices.values()), default=0)
     return {device: each for device, each in devices.items() if not alone or len(each) > TOUCHED * most}
-
-
-def _documents(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list; none where ``value`` is something else."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def is_needed(category: str, name: str) -> bool:
@@ -324,9 +326,15 @@ def _device(stated: Any, process: Any) -> int:
     return int(digits[0]) if digits else number
 
 
+def _is_between_gpus(args: dict[str, Any]) -> bool:
+    """True for the arguments of a copy that starts on one GPU and ends on another."""
+    source, target = _whole(args.get("fromDevice")), _whole(args.get("toDevice"))
+    return source >= 0 and target >= 0 and source != target
+
+
 def _groups(stated: Any) -> Iterator[Group]:
     """The process groups of ``distributedInfo``."""
-    for group in _documents(stated):
+    for group in documents(stated):
         if ranks := _ranks(group.get("ranks")):
             yield Group(str(group.get("pg_name", "")), str(group.get("pg_desc", "")), ranks)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchrun.errors import UserError
 from benchrun.parse.inputs import chunks
-from benchrun.trace.events import PROCESS_BITS, TOUCHED, Columns, Events, Kind, Numbers, RankTrace, events_of
+from benchrun.trace.events import BESIDE, PROCESS_BITS, TOUCHED, Columns, Events, Kind, Numbers, RankTrace, events_of
 
 Table = NDArray[np.int64]
 ROWS = 50_000
@@ -26,6 +26,8 @@ PEER_COPY, DEVICE_COPY = 10, 8
 RANGES = (59, 60, 70, 71, 35, 37)
 """Types of NVTX events that have a start and an end (ENUM_NSYS_EVENT_TYPE of an export)."""
 NAMELESS = "[unknown]"
+PROCESS_SHIFT, PROCESS_NUMBER = 24, 0xFFFFFF
+"""Where a globalPid holds the number that the operating system gives the process."""
 WAITS = re.compile(
     r"^(p?read(v|64)?|fread|p?poll|p?select|epoll_p?wait|(clock_)?nanosleep|u?sleep|sem_\w*wait|recv\w*)$"
 )
@@ -60,8 +62,14 @@ class _Export:
         return np.concatenate(parts)
 
     def strings(self) -> dict[int, str]:
-        """The texts that other tables refer to."""
-        return dict(self._connection.execute("select id, value from StringIds")) if "StringIds" in self.tables else {}
+        """The texts that other tables refer to. DatabaseError for one that is no text."""
+        if "StringIds" not in self.tables:
+            return {}
+        texts = dict(self._connection.execute("select id, value from StringIds"))
+        if (wrong := next((number for number, text in texts.items() if not isinstance(text, str)), None)) is not None:
+            kind = "NULL" if texts[wrong] is None else f"a {type(texts[wrong]).__name__}"
+            raise sqlite3.DatabaseError(f"StringIds {wrong} is {kind}, expected a text")
+        return texts
 
     def texts(self, query: str, table: str) -> list[tuple[object, ...]]:
         """The rows of ``query``; none where ``table`` is missing."""
@@ -93,7 +101,8 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
         gpus = {row[0]: str(row[1]) for query, table in _GPUS for row in export.texts(query, table)}
     # Without the call of each kernel the cause of idle time is unknown.
     linked = not len(kernels) or bool((kernels[:, 6] >= 0).any())
-    for device, process in _users(device_table):
+    users, beside = _users(device_table)
+    for device, process in users:
         mine = device_table[(device_table[:, 0] == device) & (device_table[:, 1] == process)]
         yield RankTrace(
             file=str(path),
@@ -108,21 +117,29 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             host=host,
             gpu=gpus.get(device),
             clock=clock,
+            notes=beside,
         )
 
 
-def _users(device_table: Table) -> list[tuple[int, int]]:
-    """Each GPU with each process that uses it, sorted.
+def _users(device_table: Table) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
+    """Each GPU with each process that is a rank on it, sorted; and a note for each other process with work on it.
 
     A process that did not choose its GPU makes a context and a few fills on the first one, which is that of another.
     """
     pairs, counts = np.unique(device_table[:, :2], axis=0, return_counts=True)
     devices, processes = pairs.T
-    return [
-        (int(device), int(process))
-        for (device, process), count in zip(pairs.tolist(), counts.tolist(), strict=True)
-        if count > TOUCHED * counts[processes == process].max() or count == counts[devices == device].max()
-    ]
+    users, notes = [], []
+    for (device, process), count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        busiest = int(counts[devices == device].max())
+        if count < busiest and count <= TOUCHED * counts[processes == process].max():
+            continue
+        if count >= BESIDE * busiest:
+            users.append((device, process))
+        else:
+            number = process >> PROCESS_SHIFT & PROCESS_NUMBER
+            few = f"{count} of its events ran on GPU {device}, where the busiest process has {busiest}"
+            notes.append(f"process {number} is left out as no rank: {few}")
+    return users, tuple(notes)
 
 
 def _of_process(processes: Table, process: int) -> NDArray[np.bool_]:

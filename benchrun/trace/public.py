@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from benchrun.trace.kernels import pattern_of
-from benchrun.trace.kineto import LOADER
+from benchrun.trace.loader import LOADER
 from benchrun.trace.ranges import unnumbered
 
 WORDS = frozenset(Path(__file__).with_name("words.txt").read_text().split())

@@ -20,7 +20,7 @@ SUFFIXES = (".json", ".sqlite", REPORT)
 TORCH, NSYS = "ProfilerActivity.CUDA", "nsys --trace=cuda,nvtx,osrt, while the GPU works"
 """How a trace gets events of a GPU."""
 PACKED = (".gz", ".xz", ".zst")
-RANK = re.compile(r"rank[-_.]?(\d+)", re.I)
+_RANK = re.compile(r"rank[-_.]?(\d+)", re.I)
 _HOST = re.compile(r"^(?P<host>[\w.-]+)_\d+\.\d+(\.\d+)?\.pt\.trace\.json")
 """The name that torch.profiler's handler for TensorBoard gives: host, process, time."""
 
@@ -88,12 +88,21 @@ def _read(path: Path, export: Export) -> Iterator[RankTrace]:
 
 def _named(trace: RankTrace, path: Path, *, alone: bool) -> RankTrace:
     """The trace with the rank and host that the file's name states, where the file itself does not."""
-    rank, host = RANK.search(path.name), _HOST.match(path.name)
+    host = _HOST.match(path.name)
     return replace(
         trace,
-        rank=int(rank[1]) if trace.rank is None and rank and alone else trace.rank,
+        rank=rank_in(path.name) if trace.rank is None and alone else trace.rank,
         host=trace.host or (host["host"] if host else None),
     )
+
+
+def rank_in(name: str) -> int | None:
+    """The rank that the name of a file states.
+
+    Several numbers, as in dp_rank_0_tp_rank_1, are places in groups and not the rank.
+    """
+    ranks = _RANK.findall(name)
+    return int(ranks[0]) if len(ranks) == 1 else None
 
 
 def _ranked(traces: list[RankTrace]) -> list[RankTrace]:

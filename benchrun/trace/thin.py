@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchrun.errors import UserError
+from benchrun.trace.damage import damage_of
 from benchrun.trace.json_stream import Event, JsonTrace
 from benchrun.trace.kineto import BASE, CALLS, SKIP, is_needed, kind_of, plain
 from benchrun.trace.public import PublicNames
@@ -13,6 +15,7 @@ from benchrun.trace.public import PublicNames
 EVENT = ("ph", "cat", "pid", "tid", "ts", "dur")
 ARGUMENTS = (
     *("device", "stream", "correlation", "External id", "Input Dims", "Input type"),
+    *("fromDevice", "toDevice"),
     *("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size"),
     *("Process Group Name", "Process Group Description", "Process Group Ranks"),
 )
@@ -26,14 +29,23 @@ def thinned(path: Path, clean: Callable[[str], str], public: PublicNames) -> byt
     trace.
     """
     source, texts = JsonTrace(path, SKIP), _Cleaned(clean)
-    events = [_event(event, texts, public) for batch in source.batches() for event in batch if _is_needed(event)]
+    needed = (event for batch in source.batches() for event in batch if _is_needed(event, path))
+    events = [_event(event, texts, public) for event in needed]
     document = {**_properties(source.properties, texts), "traceEvents": events}
     return lzma.compress(json.dumps(document, separators=(",", ":")).encode())
 
 
-def _is_needed(event: Event) -> bool:
-    """The end of an event has a name of its own in few traces: all begins and ends stay."""
-    return event.get("ph") in ("B", "E") or is_needed(event.get("cat") or "", event.get("name") or "")
+def _is_needed(event: Event, path: Path) -> bool:
+    """Whether a fingerprint needs it. UserError for a damaged one.
+
+    The end of an event has a name of its own in few traces: all begins and ends stay.
+    """
+    category, name = event.get("cat") or "", event.get("name") or ""
+    texts = isinstance(category, str) and isinstance(name, str)
+    needed = not texts or event.get("ph") in ("B", "E") or is_needed(category, name)
+    if needed and (damage := damage_of(event)):
+        raise UserError(f"holds a damaged event: {damage}", where=str(path))
+    return needed
 
 
 class _Cleaned(dict[str, str]):

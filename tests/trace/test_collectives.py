@@ -7,6 +7,8 @@ import pytest
 from made import copy, fingerprint, kernel, message, write
 
 from benchrun import app
+from benchrun.trace.public import PublicNames
+from benchrun.trace.thin import thinned
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
@@ -130,3 +132,23 @@ def test_copies_from_one_gpu_to_another_are_communication(tmp_path: Path) -> Non
     events = [kernel(0, 50), copy(50, 30, "Memcpy PtoP (Device -> Device)"), copy(80, 20)]
     (rank,) = fingerprint(tmp_path, events).ranks
     assert (rank.compute, rank.exposed_comm, rank.copies, rank.idle) == (0.5, 0.3, 0.2, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "communication"),
+    [
+        ("Memcpy DtoD (Device -> Device)", {"fromDevice": 0, "inDevice": 0, "toDevice": 1}, 0.3),
+        ("Memcpy DtoD (Device -> Device)", {"fromDevice": 1, "inDevice": 1, "toDevice": 1}, 0),
+        ("Memcpy DtoD (Device -> Device)", {"toDevice": 1}, 0),
+        ("Memcpy HtoD (Pinned -> Device)", {"fromDevice": 0, "toDevice": 1}, 0),
+    ],
+)
+def test_a_copy_of_a_device_to_another_is_communication(
+    tmp_path: Path, name: str, args: dict[str, int], communication: float
+) -> None:
+    events = [kernel(0, 70), copy(70, 30, name, **args)]
+    (rank,) = fingerprint(tmp_path, events).ranks
+    assert (rank.exposed_comm, rank.copies) == (communication, pytest.approx(0.3 - communication))
+    small = tmp_path / "small.json.xz"
+    small.write_bytes(thinned(tmp_path / "0.json", str, PublicNames()))
+    assert app.fingerprint_of([small])[0].ranks[0].exposed_comm == communication

@@ -134,6 +134,26 @@ def test_a_directory_holds_other_files_too(tmp_path: Path) -> None:
     assert [path.name for path in left_out] == ["config.json"]
 
 
+PLACES = [f"dp_rank_{dp}_tp_rank_{tp}.json" for dp in (0, 1) for tp in (0, 1)]
+
+
+def test_a_name_with_places_in_groups_states_no_rank(tmp_path: Path) -> None:
+    for name in PLACES:
+        write(tmp_path / name, EVENTS)
+    result = app.fingerprint_of([tmp_path])[0]
+    assert [(rank.rank, Path(rank.file).name) for rank in result.ranks] == [*enumerate(PLACES)]
+    assert app.fingerprint_of([tmp_path / PLACES[3]])[0].ranks[0].rank == 0
+
+
+def test_the_rank_in_the_file_counts_before_that_of_its_name(tmp_path: Path) -> None:
+    for rank, name in zip((3, 1, 2, 0), PLACES, strict=True):
+        write(tmp_path / name, EVENTS, distributedInfo={"rank": rank})
+    write(tmp_path / "rank_0.json", EVENTS, distributedInfo={"rank": 4})
+    result = app.fingerprint_of([tmp_path])[0]
+    names = [PLACES[3], PLACES[1], PLACES[2], PLACES[0], "rank_0.json"]
+    assert [(rank.rank, Path(rank.file).name) for rank in result.ranks] == [*enumerate(names)]
+
+
 def test_two_traces_of_one_rank_are_of_two_profiles(tmp_path: Path) -> None:
     for step in (10, 20):
         (tmp_path / f"iteration_{step}").mkdir()

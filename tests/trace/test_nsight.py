@@ -46,6 +46,16 @@ def test_a_text_where_a_number_is_expected_is_a_damaged_export(tmp_path: Path) -
         list(read_nsight(export(tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[event])))
 
 
+@pytest.mark.parametrize(("value", "kind"), [(None, "NULL"), (b"gemm", "bytes"), (3, "int")])
+def test_a_string_that_is_no_text_is_a_damaged_export(tmp_path: Path, value: Any, kind: str) -> None:
+    strings = [*STRINGS, {"id": 77, "value": value}]
+    kernels = [row(0, 5, demangledName=77)]
+    with pytest.raises(UserError, match=f"StringIds 77 is .*{kind}") as error:
+        app.fingerprint_of([export(tmp_path / "x.sqlite", StringIds=strings, **{KERNEL: kernels})])
+    assert error.value.exit_code == 2
+    assert error.value.hint
+
+
 def row(start: int, end: int, **columns: int) -> dict[str, int]:
     return {
         "start": start,
@@ -107,6 +117,21 @@ def test_each_gpu_of_each_process_is_a_rank(tmp_path: Path) -> None:
     rows = [row(0, 100, demangledName=1, deviceId=d, globalPid=p << 24) for d, p in ((1, 9), (0, 8), (0, 7))]
     result = app.fingerprint_of([export(tmp_path / "t.sqlite", StringIds=STRINGS, **{KERNEL: rows})])[0]
     assert [(rank.rank, rank.device) for rank in result.ranks] == [(0, 0), (1, 0), (2, 1)]
+
+
+def test_a_process_with_few_events_beside_a_rank_is_left_out_with_a_note(tmp_path: Path) -> None:
+    """Process 5 compiles on GPU 0, and process 9 makes its context there."""
+    counts = {(0, 5): 1, (0, 7): 100, (0, 8): 2, (0, 9): 1, (1, 9): 200}
+    rows = [
+        row(10 * number, 10 * number + 5, demangledName=1, deviceId=device, globalPid=process << 24)
+        for (device, process), count in counts.items()
+        for number in range(count)
+    ]
+    result = app.fingerprint_of([export(tmp_path / "t.sqlite", StringIds=STRINGS, **{KERNEL: rows})])[0]
+    assert [(rank.rank, rank.device) for rank in result.ranks] == [(0, 0), (1, 0), (2, 1)]
+    (note,) = (note for note in result.notes if "left out" in note)
+    assert "process 5 " in note
+    assert "1 of its events ran on GPU 0" in note
 
 
 def test_a_sleep_of_the_launching_thread_is_a_wait_for_data(tmp_path: Path) -> None:

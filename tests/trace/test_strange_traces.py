@@ -120,12 +120,26 @@ def test_whole_steps_without_a_kernel_are_idle(tmp_path: Path) -> None:
         ([host(0, 10, "aten::mm", "cpu_op")], "no event of a GPU"),
         ([{**kernel(0, 5), "ts": "soon"}], "damaged event"),
         ([{**kernel(0, 5), "ts": 1e30}], "damaged event"),
-        ([{**kernel(0, 5), "args": [1]}], "damaged event"),
+        ([{**kernel(0, 5), "args": [1]}], "damaged event: its args is .1., expected an object"),
+        ([{**kernel(0, 5), "args": "abc"}], 'its args is "abc", expected an object'),
+        ([{**kernel(0, 5), "cat": 5}], "its cat is 5, expected a text"),
+        ([{**kernel(0, 5), "cat": ["kernel"]}], "its cat is .*, expected a text"),
+        ([{**kernel(0, 5), "name": 5}], "its name is 5, expected a text"),
+        ([{**kernel(0, 5), "ts": None}], "it has no ts"),
+        ([{**kernel(0, 5), "dur": True}], "its dur is true, expected a number"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_sentence(tmp_path: Path, events: list[Event], words: str) -> None:
     with pytest.raises(UserError, match=words):
         read(tmp_path, events)
+
+
+@pytest.mark.parametrize("name", [3, ["NVIDIA H200"], True])
+def test_a_name_of_a_gpu_that_is_no_text_is_refused_with_what_would_be_right(tmp_path: Path, name: Any) -> None:
+    with pytest.raises(UserError, match="deviceProperties") as error:
+        read(tmp_path, USUAL, deviceProperties=[{"id": 0, "name": name}])
+    assert "trace.json" in str(error.value)
+    assert "NVIDIA H200" in str(error.value.hint)
 
 
 def test_a_file_that_was_cut_is_refused_packed_or_not(tmp_path: Path) -> None:

@@ -134,6 +134,20 @@ def test_a_trace_without_a_rank_takes_no_others_place(tmp_path: Path) -> None:
     assert sorted(file.name for file in (kept.path / PROFILE).iterdir()) == ["rank0.json.xz", "rank1.json.xz"]
 
 
+def test_places_in_groups_are_kept_in_the_order_of_the_files(tmp_path: Path) -> None:
+    trace = json.loads(lzma.decompress(FOUR[0].read_bytes()))
+    kept = keep(profiled(tmp_path, dp_rank_1_tp_rank_3=trace), tmp_path / "kept")
+    assert [file.name for file in (kept.path / PROFILE).iterdir()] == ["rank0.json.xz"]
+
+
+@pytest.mark.parametrize("event", [{"cat": 5}, {"cat": ["kernel"]}, {"cat": "user_annotation", "name": 5}])
+def test_an_event_of_a_wrong_kind_has_no_small_copy(tmp_path: Path, event: dict[str, Any]) -> None:
+    path = tmp_path / "rank0.json"
+    path.write_text(json.dumps({"traceEvents": [{"ph": "X", "ts": 1, "dur": 1, **event}]}))
+    with pytest.raises(UserError, match=r"rank0\.json: holds a damaged event: its (cat|name) is"):
+        thinned(path, str, PublicNames())
+
+
 def test_a_damaged_trace_is_named_and_the_others_are_kept(tmp_path: Path) -> None:
     traces = [json.loads(lzma.decompress(file.read_bytes())) for file in FOUR[:2]]
     run, left_out = profiled(tmp_path, a_rank0=traces[0], a_rank1=traces[1]), []
