@@ -68,7 +68,7 @@ def _follow(going: dict[RunDir, Observation], tails: "dict[RunDir, Tail]", progr
 
 
 def unanswered(run: RunDir) -> str | None:
-    """Why nobody knows now whether the job of ``run`` goes on, so that waiting may have no end; None where it is known.
+    """Why it is not known whether the job of ``run`` goes on, so that waiting may have no end; None where it is.
 
     Slurm or its accounting does not answer, or has no job with the run's directory yet.
     """

@@ -49,12 +49,12 @@ def nodes(
         say(run.run_id)
     if run_id is not None and (why := app.unanswered(run)):
         return _print(run, why, as_json, store=False)
-    told = {""}
+    printed = {""}
 
     def tell(state: "Observation", _: object) -> None:
         """Say once why the scheduler does not know the job."""
-        if state.job is None and state.note not in told:
-            told.add(state.note)
+        if state.job is None and state.note not in printed:
+            printed.add(state.note)
             say(f"{run.run_id}: {state.note}")
 
     try:

@@ -46,14 +46,14 @@ def test_a_text_where_a_number_is_expected_is_a_damaged_export(tmp_path: Path) -
         list(read_nsight(export(tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[event])))
 
 
-@pytest.mark.parametrize(("value", "kind"), [(None, "NULL"), (b"gemm", "bytes"), (3, "int")])
-def test_a_string_that_is_no_text_is_a_damaged_export(tmp_path: Path, value: Any, kind: str) -> None:
+@pytest.mark.parametrize("value", [None, b"gemm", 3])
+def test_a_string_that_is_no_text_is_no_name(tmp_path: Path, value: Any) -> None:
     strings = [*STRINGS, {"id": 77, "value": value}]
-    kernels = [row(0, 5, demangledName=77)]
-    with pytest.raises(UserError, match=f"StringIds 77 is .*{kind}") as error:
-        app.fingerprint_of([export(tmp_path / "x.sqlite", StringIds=strings, **{KERNEL: kernels})])
+    nameless = [row(0, 5, demangledName=77)]
+    with pytest.raises(UserError, match="most kernels have no name") as error:
+        app.fingerprint_of([export(tmp_path / "x.sqlite", StringIds=strings, **{KERNEL: nameless})])
     assert error.value.exit_code == 2
-    assert error.value.hint
+    measured(export(tmp_path / "y.sqlite", StringIds=strings, **{KERNEL: KERNELS}))
 
 
 def row(start: int, end: int, **columns: int) -> dict[str, int]:
