@@ -357,6 +357,8 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
 def _beginning_with(name: str, root: Path) -> list[Path]:
     """Runs whose names begin so: at a path those of its folder, else those in ``root``, else the kept ones."""
     begin = Path(name.removeprefix(KEPT))
+    if not begin.name:  # "." or "/" begins every name
+        return []
     for folder in (root, paths.MEASURED) if len(begin.parts) == 1 else (begin.parent,):
         if runs := sorted(path.parent for path in folder.glob(f"{glob.escape(begin.name)}*/{SPEC}")):
             return runs

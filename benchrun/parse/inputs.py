@@ -106,7 +106,10 @@ def _is_log(file: Path, folder: Path) -> bool:
     if any(part.startswith(".") for part in file.relative_to(folder).parts):
         return False
     suffixes = [suffix for suffix in file.suffixes if suffix not in COMPRESSED_SUFFIXES]
-    return file.is_file() and bool(suffixes) and suffixes[-1] in SUFFIXES
+    if not suffixes or suffixes[-1] not in SUFFIXES:
+        return False
+    with reading(file):
+        return file.is_file()
 
 
 def chunks(path: Path) -> Iterator[bytes]:

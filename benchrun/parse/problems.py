@@ -14,8 +14,8 @@ from benchrun.parse.rows import Rows
 MOST = 50
 """The most problems of one kind that are recorded: a thousand ranks die of one cause."""
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
-"""Words before a traceback that ends nothing: Python's, of a destructor at interpreter shutdown; vLLM's, when it was
-told to stop (release 0.26 prints its engine's end as an error)."""
+"""Words before a traceback that ends nothing: Python's, of a destructor at interpreter shutdown; vLLM's, after the
+signal that ends its server (release 0.26 reports the end of its engine as an error)."""
 
 
 with (Path(__file__).parent / "problems.csv").open(newline="", encoding="utf-8") as _file:

@@ -12,6 +12,7 @@ from test_contract import document
 import benchrun
 from benchrun import paths
 from benchrun.errors import UserError
+from benchrun.launch.rundir import open_run
 
 LOG = Path(__file__).parent.parent / "logs" / "09-megatron-core-2026-multinode-154it.log.xz"
 RUNS = sorted(path for path in paths.MEASURED.iterdir() if (path / "spec.json").is_file())
@@ -115,10 +116,17 @@ def test_no_room_has_the_name_of_a_function() -> None:
     assert not rooms & {*benchrun.__all__}
 
 
-def test_the_beginning_of_a_name_is_enough_where_it_is_the_only_one() -> None:
+def test_the_beginning_of_a_name_is_enough_where_it_is_the_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = "llama2-7b-lora-93f05e6c"
     whole = benchrun.load(kept).name
     assert whole.startswith(kept) and benchrun.load(str(paths.MEASURED / kept)).name == whole
+    (tmp_path / whole).mkdir()
+    shutil.copy(paths.MEASURED / whole / "spec.json", tmp_path / whole)
+    monkeypatch.chdir(tmp_path)  # "." begins the name of the only run here, and names none
+    with pytest.raises(UserError, match="no run is called"):
+        open_run(".")
     with pytest.raises(UserError, match="no run is called") as error:
         benchrun.load("llama2-7b-lora")
     assert "llama2-7b-lora-hf-" in str(error.value.hint)

@@ -143,7 +143,7 @@ STOPPED = "(APIServer pid=7) INFO 11-24 13:53:27 [launcher.py:100] [shutdown] AP
 TRACEBACK = "(APIServer pid=7) ERROR 11-24 13:53:27 [async_llm.py:704] Traceback (most recent call last):"
 
 
-def test_a_server_that_was_told_to_stop_did_not_crash(tmp_path: Path) -> None:
+def test_a_server_that_a_signal_ended_did_not_crash(tmp_path: Path) -> None:
     assert problems(tmp_path, f"{STOPPED}\n{TRACEBACK}") == ()
     assert [each.kind for each in problems(tmp_path, f"{TRACEBACK}\n{STOPPED}")] == ["rank_crash"]
 
