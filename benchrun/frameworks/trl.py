@@ -12,12 +12,12 @@ from benchrun.spec.post_training import PostTrainingSpec
 
 
 class Trl(PostTrainer):
-    """One process, on a CPU or a GPU; generation by transformers on the same device."""
+    """One process, on a CPU or a GPU; generation by transformers or vLLM on the same device."""
 
     name = "trl"
     tasks = frozenset({"grpo"})
     precisions = frozenset({"fp32", "bf16"})
-    engines = frozenset({"transformers"})
+    engines = frozenset({"transformers", "vllm"})
     needs_gpu = False
     own_worker = True
     program = "-m benchrun.trainer.rl --spec spec.json"
@@ -32,6 +32,9 @@ class Trl(PostTrainer):
             yield f"trl starts from random weights and has its own task: {stated} must be left out"
         if spec.rollouts != spec.gbs:
             yield f"trl makes one update a step: gbs ({spec.gbs}) must be its {spec.rollouts} responses"
+        if spec.gpu == "CPU" and spec.generation.engine == "vllm":
+            # Seen with vLLM 0.31: its linear layers on a CPU hold repacked weights without a loader.
+            yield "vLLM takes no new weights on a CPU: generation.engine must be transformers"
         if spec.gbs % spec.mbs:
             yield f"gbs ({spec.gbs}) must be a multiple of mbs ({spec.mbs})"
         wrong = [f"{name} must be {value}" for name, value in LLAMA.items() if getattr(spec.model, name) != value]

@@ -100,7 +100,7 @@ add() {
       ;;
     trl) # accelerate and pyarrow are the node's too
       packages "$to/site" trl==1.16.0 datasets==5.2.0 multiprocess==0.70.19 dill==0.4.1 xxhash==4.1.0
-      echo site >"$to/pythonpath"
+      echo site:../vllm/stubs:../vllm/site >"$to/pythonpath" # vLLM generates where the pack has it
       ;;
     vllm) # the last release built for torch 2.11; grammars, DeepGEMM and FlashInfer are not used by a benchmark
       packages "$to/site" \

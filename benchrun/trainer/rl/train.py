@@ -1,6 +1,7 @@
 """GRPO by trl's trainer, with a timer around the stages of a step."""
 
 import json
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,25 +16,28 @@ from trl import GRPOConfig, GRPOTrainer
 from benchrun.spec.post_training import PostTrainingSpec
 from benchrun.trainer import log
 from benchrun.trainer.hf.model import llama_config
-from benchrun.trainer.rl import task
+from benchrun.trainer.rl import engine, task
 
 
 def train(spec: PostTrainingSpec) -> None:
     """Make the steps of ``spec``."""
     torch.manual_seed(spec.seed)
+    engine.load(spec)
     log.say(_configuration(spec))
     config = llama_config(spec.model)
     config.use_cache = True
     with torch.device("cpu" if spec.gpu == "CPU" else "cuda"):
         # trl generates in this precision, and for that converts the weights that it trains.
         model = LlamaForCausalLM(config).to(torch.bfloat16 if spec.precision == "bf16" else torch.float32)
-    trainer = _Trainer(
-        model=model,
-        args=_arguments(spec),
-        reward_funcs=task.repeated,
-        train_dataset=task.prompts(spec),
-        processing_class=task.tokenizer(spec.model.vocab_size),
-    )
+    words = task.tokenizer(spec.model.vocab_size)
+    with engine.described(spec, model, words):
+        trainer = _Trainer(
+            model=model,
+            args=_arguments(spec),
+            reward_funcs=task.repeated,
+            train_dataset=task.prompts(spec),
+            processing_class=words,
+        )
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_Printed(spec, trainer))
     trainer.train()
@@ -45,12 +49,15 @@ def _configuration(spec: PostTrainingSpec) -> str:
     import transformers
     import trl
 
+    versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
+    if spec.generation.engine == "vllm":
+        versions["vllm"] = sys.modules["vllm"].__version__
     config = {
         **{name: getattr(spec, name) for name in ("recipe", "task", "num_gpus", "precision", "gbs", "mbs")},
         "planned_steps": spec.steps,
         "device": torch.cuda.get_device_name() if spec.gpu != "CPU" else "cpu",
         "settings": spec.settings,
-        "versions": {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__},
+        "versions": versions,
     }
     return f"benchrun config: {json.dumps(config)}"
 
@@ -79,6 +86,7 @@ def _arguments(spec: PostTrainingSpec) -> Any:
         report_to="none",
         save_strategy="no",
         use_cpu=cpu,
+        **engine.options(spec),
     )
 
 
@@ -89,6 +97,13 @@ class _Trainer(GRPOTrainer):
         self.counted: dict[str, float] = defaultdict(float)
         self._scoring = False
         super().__init__(*args, **kwargs)
+        if self.use_vllm:
+            self._give_weights = self.vllm_generation.sync_weights
+            self.vllm_generation.sync_weights = self._sync_weights
+
+    def _sync_weights(self) -> None:
+        with self._timed("weight_sync_s"):
+            self._give_weights()
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -139,9 +154,11 @@ class _Printed(TrainerCallback):
             return
         ended, counted = _now(), self._trainer.counted
         time_s, tokens = ended - self._began, counted["tokens"]
-        stages = {"generation_s": counted["generation_s"], "training_s": time_s - counted["rollout_s"]}
+        sync_s = counted["weight_sync_s"]
+        stages = {"generation_s": counted["generation_s"] - sync_s, "training_s": time_s - counted["rollout_s"]}
         stages |= {"logprob_s": counted["logprob_s"]} if counted["logprob_s"] else {}
         rates = {f"{name[:-2]}_tokens_per_s_per_gpu": tokens / seconds for name, seconds in stages.items()}
+        stages |= {"weight_sync_s": sync_s} if sync_s else {}
         row = {
             "step": state.global_step,
             "step_time_s": time_s,
