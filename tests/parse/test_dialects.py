@@ -292,6 +292,43 @@ def test_a_rate_over_a_block_of_steps_is_no_step_where_steps_are_timed(tmp_path:
     assert [(row.step, row.step_time_s) for row in log.steps] == [(4194304, 12.160857439041138)]
 
 
+def mllog(key: str, value: str, time_ms: int, metadata: str) -> str:
+    return f':::MLLOG {{"time_ms": {time_ms}, "key": "{key}", "value": {value}, "metadata": {{{metadata}}}}}\n'
+
+
+def test_a_mean_over_a_block_with_its_step_time_is_no_step_and_no_restart(tmp_path: Path) -> None:
+    steps = [
+        mllog("tracked_stats", f'{{"train_step_time": 0.{n}, "reduced_train_loss": 5.{n}}}', n, f'"step": {64 * n}.0')
+        for n in range(1, 5)
+    ]
+    means = [
+        mllog("tracked_stats", '{"throughput": 86.3, "train_step_time": 0.9}', 1, f'"step": {n}') for n in (0, 128)
+    ]
+    log = parse(tmp_path, "".join([*steps[:2], means[0], *steps[2:], means[1]]))
+    assert [(row.step, row.step_time_s) for row in log.steps] == [(64, 0.1), (128, 0.2), (192, 0.3), (256, 0.4)]
+    assert (log.segments, log.problems) == (1, ())
+
+
+def test_losses_with_clocks_time_the_steps_between_them_without_the_evaluation(tmp_path: Path) -> None:
+    def loss(step: int, time_ms: int) -> str:
+        return mllog("tracked_stats", f'{{"train_loss": 1.{step}}}', time_ms, f'"samples_count": 1, "step": {step}')
+
+    lines = [
+        mllog("max_sequence_length", "8192", 0, '"lineno": 1'),
+        mllog("block_start", "null", 1_000, '"step": 0'),
+        *(loss(10, 9_000), loss(20, 16_000)),
+        mllog("tracked_stats", '{"train_step_time": 0.75}', 20_000, '"samples_count": 192'),  # without a step
+        mllog("eval_start", "null", 20_000, '"samples_count": 192'),
+        mllog("block_start", "null", 60_000, '"step": 24'),
+        loss(30, 66_000),
+    ]
+    log = parse(tmp_path, "".join(lines))
+    found = [(row.step, row.step_time_s, row.interval, row.loss) for row in log.steps]
+    assert found == [(10, 0.8, 10, 1.1), (20, 0.7, 10, 1.2), (30, 1.0, 6, 1.3)]
+    assert log.facts.seq_length == 8192
+    assert len(parse(tmp_path, "".join([*lines[:4], lines[5], lines[7]])).steps) == 2  # no start after the evaluation
+
+
 def test_the_bars_of_all_epochs_may_be_one_line(tmp_path: Path) -> None:
     bars = [
         f"Epoch {epoch}: : {25 * n}%|#  | {n}/4 [00:{3 * n:02d}<00:09, v_num=, train_step_timing in s=3.{epoch}{n}0]"
