@@ -292,6 +292,22 @@ def test_a_rate_over_a_block_of_steps_is_no_step_where_steps_are_timed(tmp_path:
     assert [(row.step, row.step_time_s) for row in log.steps] == [(4194304, 12.160857439041138)]
 
 
+def test_bars_without_a_step_s_time_are_timed_by_their_clock(tmp_path: Path) -> None:
+    def bar(step: int, clock_s: int, epoch: int = 0, more: str = "") -> str:
+        return (
+            f"Epoch {epoch}:   1%|          | {step}/300 [{clock_s // 60}:{clock_s % 60:02d}<87:01:48, 41.36s/it,"
+            f" loss=3.1, v_num=, reduced_train_loss=3.{step}0, global_step={step - 1}.0{more}]"
+        )
+
+    bars = [bar(1, 90), bar(2, 131), bar(2, 160), bar(3, 201), bar(5, 285), bar(1, 50, epoch=1), bar(2, 92, epoch=1)]
+    log = parse(tmp_path, "\r".join(bars) + "\n")
+    # The second bar of step 2 stands behind an evaluation, and the first of an epoch has none before it.
+    assert [(row.step, row.step_time_s) for row in log.steps] == [(2, 41.0), (3, 41.0), (5, 42.0), (302, 42.0)]
+    assert (log.whole_seconds, log.planned_steps) == (True, 300)
+    timed = parse(tmp_path, "\r".join([*bars, bar(6, 330, more=", train_step_timing in s=40.60")]) + "\n")
+    assert ([row.step_time_s for row in timed.steps], timed.whole_seconds) == ([40.6], False)
+
+
 def mllog(key: str, value: str, time_ms: int, metadata: str) -> str:
     return f':::MLLOG {{"time_ms": {time_ms}, "key": "{key}", "value": {value}, "metadata": {{{metadata}}}}}\n'
 

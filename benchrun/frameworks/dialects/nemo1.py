@@ -7,7 +7,8 @@
 A bar has three significant digits, zero-padded, so ``global_step=115.0`` cannot be trusted at 2000: the step is the
 bar's own counter. MLPerf's step counts tokens or samples, and stays as it is printed; its fine-tunes may print
 only samples per second since the last evaluation, or only the loss of every tenth step: then the time is that between
-two of them, by their clocks. Source of the forms: logs of NeMo 24.05 to 24.12 and of MLPerf training v3.0 to v5.1.
+two of them, by their clocks. So it is where a bar has no time, as until 2023: its clock shows whole seconds. Source of
+the forms: logs of NeMo 1.18 to 24.12 and of MLPerf training v3.0 to v5.1.
 """
 
 import json
@@ -36,8 +37,8 @@ class Nemo1(Dialect):
 
     name = "nemo1"
     step_needles = (
-        *(b"train_step_timing in s=", b'"train_step_tim', b'{"throughput": ', b'{"train_loss": '),
-        *(b'"key": "block_start"', b'"key": "eval_start"'),
+        *(b"train_step_timing in s=", b"reduced_train_loss=", b'"train_step_tim', b'{"throughput": '),
+        *(b'{"train_loss": ', b'"key": "block_start"', b'"key": "eval_start"'),
     )
     fact_needles = (
         *(b"GLOBAL_RANK: 0, MEMBER: ", b'"key": "init_start"', b'"key": "global_batch_size"'),
@@ -59,9 +60,11 @@ class Nemo1(Dialect):
         """JSON lines that repeat the step of the one before."""
         self._last: int | None = None
         self._timed, self._rated, self._clocked = Rows(), Rows(), Rows()
-        """Of JSON lines: with a step's time, with a mean since the last evaluation, with a loss and a clock."""
+        """Of JSON lines with a step's time; with a mean since the last evaluation; of lines with a loss and a clock."""
         self._clock: tuple[int, float] | None = None
         """Step and time in s of the last loss, or of the start after an evaluation."""
+        self._drawn = ""
+        """Epoch and total of the last bar without a step's time."""
 
     def read(self, line: Line) -> None:
         """Every bar of a line, or a JSON line."""
@@ -82,6 +85,11 @@ class Nemo1(Dialect):
         values = dict(pair.split("=", 1) for pair in text.split(", ") if "=" in pair)
         time_s = _first(values, _TIMES[:1], "step_time_s")
         place = epoch, step = int(epoch_text), int(step_text)
+        if time_s is None and _LOSSES[0] in values and total:
+            if self._drawn != (drawn := f"{epoch_text} {total}"):
+                self._drawn, self._clock = drawn, None
+            self._loss(values, (int(total) * epoch + step, seconds(clock)), line)
+            self.facts.planned_steps = self.facts.planned_steps or int(total)
         # A line of many bars is read in windows, which overlap.
         if time_s is None or (line == self._line and place <= self._place and total == self._total):
             return
@@ -144,6 +152,7 @@ class Nemo1(Dialect):
     def finish(self) -> Rows:
         """With tokens per second, where steps count tokens and every rank has reported."""
         rows = next(filter(len, (self.rows, self._timed, self._rated, self._clocked)), self.rows)
+        self.whole_seconds = rows is self._clocked and bool(self._drawn)
         # A log in which every line stands twice (tee into its own file) counts every rank twice.
         copies = 1 + self._again // max(len(rows), 1)
         if self._ranks > 1 and self._ranks % copies == 0:
