@@ -292,59 +292,6 @@ def test_a_rate_over_a_block_of_steps_is_no_step_where_steps_are_timed(tmp_path:
     assert [(row.step, row.step_time_s) for row in log.steps] == [(4194304, 12.160857439041138)]
 
 
-def test_bars_without_a_step_s_time_are_timed_by_their_clock(tmp_path: Path) -> None:
-    def bar(step: int, clock_s: int, epoch: int = 0, more: str = "") -> str:
-        return (
-            f"Epoch {epoch}:   1%|          | {step}/300 [{clock_s // 60}:{clock_s % 60:02d}<87:01:48, 41.36s/it,"
-            f" loss=3.1, v_num=, reduced_train_loss=3.{step}0, global_step={step - 1}.0{more}]"
-        )
-
-    bars = [bar(1, 90), bar(2, 131), bar(2, 160), bar(3, 201), bar(5, 285), bar(1, 50, epoch=1), bar(2, 92, epoch=1)]
-    log = parse(tmp_path, "\r".join(bars) + "\n")
-    # The second bar of step 2 stands behind an evaluation, and the first of an epoch has none before it.
-    assert [(row.step, row.step_time_s) for row in log.steps] == [(2, 41.0), (3, 41.0), (5, 42.0), (302, 42.0)]
-    assert (log.whole_seconds, log.planned_steps) == (True, 300)
-    timed = parse(tmp_path, "\r".join([*bars, bar(6, 330, more=", train_step_timing in s=40.60")]) + "\n")
-    assert ([row.step_time_s for row in timed.steps], timed.whole_seconds) == ([40.6], False)
-
-
-def mllog(key: str, value: str, time_ms: int, metadata: str) -> str:
-    return f':::MLLOG {{"time_ms": {time_ms}, "key": "{key}", "value": {value}, "metadata": {{{metadata}}}}}\n'
-
-
-def test_a_mean_over_a_block_with_its_step_time_is_no_step_and_no_restart(tmp_path: Path) -> None:
-    steps = [
-        mllog("tracked_stats", f'{{"train_step_time": 0.{n}, "reduced_train_loss": 5.{n}}}', n, f'"step": {64 * n}.0')
-        for n in range(1, 5)
-    ]
-    means = [
-        mllog("tracked_stats", '{"throughput": 86.3, "train_step_time": 0.9}', 1, f'"step": {n}') for n in (0, 128)
-    ]
-    log = parse(tmp_path, "".join([*steps[:2], means[0], *steps[2:], means[1]]))
-    assert [(row.step, row.step_time_s) for row in log.steps] == [(64, 0.1), (128, 0.2), (192, 0.3), (256, 0.4)]
-    assert (log.segments, log.problems) == (1, ())
-
-
-def test_losses_with_clocks_time_the_steps_between_them_without_the_evaluation(tmp_path: Path) -> None:
-    def loss(step: int, time_ms: int) -> str:
-        return mllog("tracked_stats", f'{{"train_loss": 1.{step}}}', time_ms, f'"samples_count": 1, "step": {step}')
-
-    lines = [
-        mllog("max_sequence_length", "8192", 0, '"lineno": 1'),
-        mllog("block_start", "null", 1_000, '"step": 0'),
-        *(loss(10, 9_000), loss(20, 16_000)),
-        mllog("tracked_stats", '{"train_step_time": 0.75}', 20_000, '"samples_count": 192'),  # without a step
-        mllog("eval_start", "null", 20_000, '"samples_count": 192'),
-        mllog("block_start", "null", 60_000, '"step": 24'),
-        loss(30, 66_000),
-    ]
-    log = parse(tmp_path, "".join(lines))
-    found = [(row.step, row.step_time_s, row.interval, row.loss) for row in log.steps]
-    assert found == [(10, 0.8, 10, 1.1), (20, 0.7, 10, 1.2), (30, 1.0, 6, 1.3)]
-    assert log.facts.seq_length == 8192
-    assert len(parse(tmp_path, "".join([*lines[:4], lines[5], lines[7]])).steps) == 2  # no start after the evaluation
-
-
 def test_the_bars_of_all_epochs_may_be_one_line(tmp_path: Path) -> None:
     bars = [
         f"Epoch {epoch}: : {25 * n}%|#  | {n}/4 [00:{3 * n:02d}<00:09, v_num=, train_step_timing in s=3.{epoch}{n}0]"
@@ -426,41 +373,3 @@ def test_a_forced_framework_reads_its_own_lines_and_no_others(tmp_path: Path, na
     assert len(parse(tmp_path, text + "\n", framework=framework).steps) == 1
     others = {dialect for dialect in DIALECTS if len(parse(tmp_path, text + "\n", framework=dialect).steps)}
     assert others == {framework}
-
-
-@pytest.mark.parametrize("words", ["gradient accumulation steps 1", "gradient_accumulation_steps: 1"])
-def test_torchtitan_states_its_batch_and_how_its_pipeline_divides_it(tmp_path: Path, words: str) -> None:
-    head = "[rank4]:[titan] 2026-05-05 11:07:15,162 - root - INFO - "
-    lines = (
-        "Building device mesh with parallelism: pp=2, dp_replicate=2, dp_shard=2, cp=1, tp=1, ep=2",
-        "Using pipeline schedule Interleaved1F1B with 10 microbatches and 8 stages.",
-        f"Trainer is initialized with local batch size 160, global batch size 640, {words}, sequence length 260, total"
-        " steps 5000 (warmup 200)",
-        "step: 10  loss: 1.5  grad_norm: 1.0  memory: 9GiB(9%)  tps: 4,420  tflops: 26.87  mfu: 1.0%",
-    )
-    (tmp_path / "x.log").write_text("".join(f"{head}{line}\n" for line in lines))
-    facts = parse_log(tmp_path / "x.log").facts
-    assert (facts.num_gpus, facts.pp, facts.vp, facts.ep) == (8, 2, 4, 2)
-    assert (facts.gbs, facts.mbs, facts.seq_length) == (640, 16, 260)
-
-
-@pytest.mark.parametrize(
-    ("mesh", "expected"),
-    [
-        ("1-D device mesh with ['dp_shard'], [8]", (8, 1, 1, 1, 1)),
-        ("3-D device mesh with ['pp', 'dp_replicate', 'tp'], [2, 3, 4]", (24, 4, 2, 1, 1)),
-        ("2-D device mesh with ['dp_shard_mod_ep', 'dp_shard_in_ep'], [1, 8]", (8, 1, 1, 1, None)),
-        ("2-D device mesh with ['dp', 'tp'], [4]", (None,) * 5),  # damaged
-    ],
-)
-def test_torchtitan_s_mesh_of_active_dimensions(tmp_path: Path, mesh: str, expected: tuple[int | None, ...]) -> None:
-    head = "[20251031 08:22:29][rank-1/8][INFO ] "
-    lines = (
-        f"Building {mesh}",
-        "Float8 tensorwise scaled training active",
-        "step:  2  loss: 17.6339  grad_norm: 65.6288  memory: 14.95GiB(7.79%)  tps: 48,465  tflops: 425.98  mfu: 32%",
-    )
-    (tmp_path / "x.log").write_text("".join(f"{head}{line}\n" for line in lines))
-    facts = parse_log(tmp_path / "x.log").facts
-    assert (facts.num_gpus, facts.tp, facts.pp, facts.cp, facts.ep) == expected
-    assert facts.precision == "fp8"
