@@ -1,10 +1,12 @@
 """Where logs come from: files, plain or compressed, directories, stdin; as chunks of bytes."""
 
+import codecs
 import gzip
 import lzma
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -113,7 +115,26 @@ def _is_log(file: Path, folder: Path) -> bool:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a log, unpacked. UserError for what cannot be read, Truncated after what could be unpacked."""
+    """The bytes of a log, unpacked, in UTF-8 where it is in UTF-16 and says so: PowerShell redirects that way.
+
+    UserError for what cannot be read, Truncated after what could be unpacked.
+    """
+    stream, head = _unpacked(path), b""
+    for chunk in stream:
+        head += chunk
+        if len(head) > 1:
+            break
+    if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        yield head
+        yield from stream
+        return
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    for chunk in chain((head,), stream):
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+
+
+def _unpacked(path: Path) -> Iterator[bytes]:
+    """The bytes of a log as they are, unpacked."""
     try:
         if path == STDIN:
             yield from _read(sys.stdin.buffer)

@@ -27,6 +27,7 @@ UNKNOWN = "unknown"
 DENSE = 1 << 12
 """If step lines are closer than this many bytes on average, the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
+_COLOUR = re.compile(rb"\x1b\[[\d;]*[mK]")
 _PROBLEM, _PROFILE = -1, -2
 """Owners of the words that mean a problem, and of those that announce profiled steps."""
 
@@ -102,6 +103,8 @@ class Reader:
         self._problems = []
 
     def _read(self, block: bytes, *, terminated: bool) -> None:
+        if b"\x1b[" in block:
+            block = _COLOUR.sub(b"", block)  # grep colours the very words that are searched here
         steps, hits = self._read_at_once(block) if self._dense and terminated else (0, [])
         if not steps:
             hits = self._wanted.find(block)

@@ -49,7 +49,7 @@ _LISTED = BeforeValidator(lambda value: value if isinstance(value, (list, tuple)
 Value = TypeVar("Value")
 Listed = Annotated[tuple[Value, ...], _LISTED]
 """A list, or one value alone."""
-Text = Annotated[str, _AS_WRITTEN]
+Text = Annotated[str, _AS_WRITTEN, _matching(r"^[^\x00]*$", "text without a NUL character")]
 Line = Annotated[str, _AS_WRITTEN, _matching(r"^[^\r\n\x00]*$", "text of one line")]
 """Text without line breaks: it ends up in one line of a script."""
 EnvName = Annotated[

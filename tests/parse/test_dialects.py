@@ -373,19 +373,3 @@ def test_a_forced_framework_reads_its_own_lines_and_no_others(tmp_path: Path, na
     assert len(parse(tmp_path, text + "\n", framework=framework).steps) == 1
     others = {dialect for dialect in DIALECTS if len(parse(tmp_path, text + "\n", framework=dialect).steps)}
     assert others == {framework}
-
-
-@pytest.mark.parametrize("words", ["gradient accumulation steps 1", "gradient_accumulation_steps: 1"])
-def test_torchtitan_states_its_batch_and_how_its_pipeline_divides_it(tmp_path: Path, words: str) -> None:
-    head = "[rank4]:[titan] 2026-05-05 11:07:15,162 - root - INFO - "
-    lines = (
-        "Building device mesh with parallelism: pp=2, dp_replicate=2, dp_shard=2, cp=1, tp=1, ep=2",
-        "Using pipeline schedule Interleaved1F1B with 10 microbatches and 8 stages.",
-        f"Trainer is initialized with local batch size 160, global batch size 640, {words}, sequence length 260, total"
-        " steps 5000 (warmup 200)",
-        "step: 10  loss: 1.5  grad_norm: 1.0  memory: 9GiB(9%)  tps: 4,420  tflops: 26.87  mfu: 1.0%",
-    )
-    (tmp_path / "x.log").write_text("".join(f"{head}{line}\n" for line in lines))
-    facts = parse_log(tmp_path / "x.log").facts
-    assert (facts.num_gpus, facts.pp, facts.vp, facts.ep) == (8, 2, 4, 2)
-    assert (facts.gbs, facts.mbs, facts.seq_length) == (640, 16, 260)

@@ -48,6 +48,21 @@ def test_compressed_or_not_whatever_its_name(tmp_path: Path, pack: Callable[...,
     assert values(parse_log(path)) == EXPECTED
 
 
+@pytest.mark.parametrize("order", ["le", "be"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_utf_16_with_its_mark(tmp_path: Path, order: str, pack: Callable[..., bytes]) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(pack(f"\ufeff{text(*range(1, 21))}loss: \N{GREEK SMALL LETTER MU}".encode(f"utf-16-{order}")[:-1]))
+    assert values(parse_log(path)) == EXPECTED
+
+
+def test_colours_inside_the_words_of_a_step_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    coloured = text(*range(1, 21)).replace("elapsed time", "\x1b[01;31m\x1b[Kelapsed time\x1b[m\x1b[K")
+    path.write_text(coloured)
+    assert values(parse_log(path)) == EXPECTED
+
+
 def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text(*range(1, 21)).encode())))
 

@@ -60,6 +60,12 @@ def test_options_that_are(tmp_path: Path) -> None:
     assert (list(cluster.sbatch_options), list(cluster.srun_options)) == (sbatch, srun)
 
 
+def test_a_variable_without_the_character_that_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        resolved(tmp_path, "env:", '  A: "one\\ntwo"', '  B: "a\\u0000b"')
+    assert error.value.where.endswith("site.yaml:6")
+
+
 @pytest.mark.parametrize("mount", ["/a", "a:/b", "/a:b", "/a:/b:/c", "/a:/b,/c:/d", "/a:/b:rx", "~/a:/b", "vol:/b"])
 def test_a_mount_that_the_runtime_would_split_elsewhere(tmp_path: Path, mount: str) -> None:
     with pytest.raises(UserError) as error:

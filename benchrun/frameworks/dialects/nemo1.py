@@ -6,8 +6,9 @@
 
 A bar has three significant digits, zero-padded, so ``global_step=115.0`` cannot be trusted at 2000: the step is the
 bar's own counter. MLPerf's step counts tokens or samples, and stays as it is printed; its fine-tunes may print
-only samples per second since the last evaluation. Source of the forms: logs of NeMo 24.05 to 24.12 and of MLPerf
-training v3.0 to v5.0.
+only samples per second since the last evaluation, or only the loss of every tenth step: then the time is that between
+two of them, by their clocks. So it is where a bar has no time, as until 2023: its clock shows whole seconds. Source of
+the forms: logs of NeMo 1.18 to 24.12 and of MLPerf training v3.0 to v5.1.
 """
 
 import json
@@ -35,8 +36,14 @@ class Nemo1(Dialect):
     """NeMo 1.x, with or without its bar."""
 
     name = "nemo1"
-    step_needles = (b"train_step_timing in s=", b'"train_step_tim', b'{"throughput": ')
-    fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ", b'"key": "init_start"', b'"key": "global_batch_size"')
+    step_needles = (
+        *(b"train_step_timing in s=", b"reduced_train_loss=", b'"train_step_tim', b'{"throughput": '),
+        *(b'{"train_loss": ', b'"key": "block_start"', b'"key": "eval_start"'),
+    )
+    fact_needles = (
+        *(b"GLOBAL_RANK: 0, MEMBER: ", b'"key": "init_start"', b'"key": "global_batch_size"'),
+        b'"key": "max_sequence_length"',
+    )
     fact_groups = (RANKS,)
     may_skip = True
     one_rank_prints = True
@@ -52,8 +59,12 @@ class Nemo1(Dialect):
         self._again = 0
         """JSON lines that repeat the step of the one before."""
         self._last: int | None = None
-        self._by_rate = False
-        """The rows so far come from samples per second."""
+        self._timed, self._rated, self._clocked = Rows(), Rows(), Rows()
+        """Of JSON lines with a step's time; with a mean since the last evaluation; of lines with a loss and a clock."""
+        self._clock: tuple[int, float] | None = None
+        """Step and time in s of the last loss, or of the start after an evaluation."""
+        self._drawn = ""
+        """Epoch and total of the last bar without a step's time."""
 
     def read(self, line: Line) -> None:
         """Every bar of a line, or a JSON line."""
@@ -74,6 +85,11 @@ class Nemo1(Dialect):
         values = dict(pair.split("=", 1) for pair in text.split(", ") if "=" in pair)
         time_s = _first(values, _TIMES[:1], "step_time_s")
         place = epoch, step = int(epoch_text), int(step_text)
+        if time_s is None and _LOSSES[0] in values and total:
+            if self._drawn != (drawn := f"{epoch_text} {total}"):
+                self._drawn, self._clock = drawn, None
+            self._loss(values, (int(total) * epoch + step, seconds(clock)), line)
+            self.facts.planned_steps = self.facts.planned_steps or int(total)
         # A line of many bars is read in windows, which overlap.
         if time_s is None or (line == self._line and place <= self._place and total == self._total):
             return
@@ -96,37 +112,66 @@ class Nemo1(Dialect):
             self._ranks += 1  # printed by every rank
         elif event.get("key") == "global_batch_size" and type(value) is int and 0 < value < MOST_SAMPLES:
             self.facts.gbs = value
+        elif event.get("key") == "max_sequence_length" and type(value) is int and 0 < value < MOST_SAMPLES:
+            self.facts.seq_length = value
+        elif event.get("key") in ("block_start", "eval_start"):
+            self._clock = None
+            if event["key"] == "block_start" and isinstance(metadata, dict):
+                self._clock = _clocked(event, metadata)
         elif isinstance(metadata, dict):
             self._timing(value, metadata.get("step"), line)
+            if isinstance(value, dict) and "train_loss" in value:
+                self._loss(value, _clocked(event, metadata), line)
 
     def _timing(self, values: Any, number: Any, line: int) -> None:
         step = _credible("step", number)
         if not isinstance(values, dict) or step is None:
             return
         time_s, batch = _first(values, _TIMES, "step_time_s"), self.facts.gbs
-        rate = _first(values, ("throughput",), "samples_per_s")
-        if time_s is None and rate and batch and (self._by_rate or not len(self.rows)):
-            time_s, self._by_rate = batch / rate, True
+        rate, loss = _first(values, ("throughput",), "samples_per_s"), _first(values, _LOSSES, "loss")
+        mean = rate is not None and loss is None
+        if mean and time_s is None and batch:
+            time_s = batch / rate
         if time_s is not None:
-            self.rows.add(Step(step, time_s, line, loss=_first(values, _LOSSES, "loss")))
+            (self._rated if mean else self._timed).add(Step(step, time_s, line, loss=loss))
             self._again += step == self._last
             self._last = step
 
+    def _loss(self, values: dict[str, Any], clock: tuple[int, float] | None, line: int) -> None:
+        before, self._clock = self._clock, clock
+        steps, time_s = (clock[0] - before[0], clock[1] - before[1]) if clock and before else (0, 0.0)
+        if clock and steps > 0 and (step_time_s := credible("step_time_s", time_s / steps)):
+            loss = _first(values, _LOSSES, "loss")
+            self._clocked.add(Step(clock[0], step_time_s, line, interval=steps, loss=loss))
+
+    @property
+    def seen(self) -> bool:
+        """Whether a bar or a JSON line has a step's time."""
+        return any(map(len, (self.rows, self._timed, self._rated, self._clocked)))
+
     def finish(self) -> Rows:
         """With tokens per second, where steps count tokens and every rank has reported."""
+        rows = next(filter(len, (self.rows, self._timed, self._rated, self._clocked)), self.rows)
+        self.whole_seconds = rows is self._clocked and bool(self._drawn)
         # A log in which every line stands twice (tee into its own file) counts every rank twice.
-        copies = 1 + self._again // max(len(self.rows), 1)
+        copies = 1 + self._again // max(len(rows), 1)
         if self._ranks > 1 and self._ranks % copies == 0:
             self.facts.num_gpus = self._ranks // copies
-        if self.facts.num_gpus is None or len(self.rows) < 2:
-            return self.rows
-        advance, batch = self.rows[1].step - self.rows[0].step, self.facts.gbs
+        if self.facts.num_gpus is None or len(rows) < 2:
+            return rows
+        advance, batch = rows[1].step - rows[0].step, self.facts.gbs
         if advance < MOST_SAMPLES:
-            return self.rows
+            return rows
         if batch and advance % batch == 0:
             self.facts.seq_length = advance // batch
-        rate = advance / self.rows.column("step_time_s") / self.facts.num_gpus
-        return self.rows.chosen(slice(None), tokens_per_s_per_gpu=rate)
+        rate = advance / rows.column("step_time_s") / self.facts.num_gpus
+        return rows.chosen(slice(None), tokens_per_s_per_gpu=rate)
+
+
+def _clocked(event: dict[str, Any], metadata: dict[str, Any]) -> tuple[int, float] | None:
+    """The step and the time in s of a JSON line that has both."""
+    step, time_ms = _credible("step", metadata.get("step")), event.get("time_ms")
+    return (step, time_ms / 1000) if step is not None and type(time_ms) is int else None
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -18,6 +18,8 @@ _FIELD = re.compile(r"\b(\w{1,20}):\s{1,4}(\S{1,40})(?=\s|$)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})*(?:\.\d+)?")
 _SCHEDULE = re.compile(r"pipeline schedule \w{1,40} with (\d{1,6}) microbatches and (\d{1,6}) stages\b")
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
+_FLOAT8 = re.compile(r"\bFloat8 (?:[\w ]{1,40} )?training active\b")
+_DIMENSIONS = re.compile(r"-D device mesh with \[([\w', ]{1,200})\], \[(\d{1,9}(?:, \d{1,9}){0,9})\]")
 
 
 def grouped(text: str) -> float | None:
@@ -43,6 +45,8 @@ class Torchtitan(Dialect):
     fact_needles = (
         b"local batch size ",
         b"with parallelism: ",
+        b"-D device mesh with [",
+        b"Float8 ",
         b"pipeline schedule ",
         b" capacity: ",
         b"torchtitan version: ",
@@ -88,9 +92,22 @@ class Torchtitan(Dialect):
             # Expert parallelism uses the ranks of the other dimensions.
             gpus = prod(size for name, size in sizes.items() if name != "ep")
             facts.num_gpus = gpus if 0 < gpus < 10**7 else None
+        elif mesh := _DIMENSIONS.search(text):
+            self._active_dimensions(re.findall(r"\w+", mesh[1]), [int(size) for size in mesh[2].split(", ")])
+        elif _FLOAT8.search(text):
+            facts.precision = "fp8"
         if schedule := _SCHEDULE.search(text):
             self._micro_batches, stages = map(int, schedule.groups())
             facts.vp = stages // facts.pp if facts.pp and stages % facts.pp == 0 else None
         elif "local batch size " in text and facts.mbs and self._micro_batches:
             # What a rank's pipeline divides into micro-batches.
             facts.mbs = facts.mbs // self._micro_batches if facts.mbs % self._micro_batches == 0 else None
+
+    def _active_dimensions(self, names: list[str], sizes: list[int]) -> None:
+        """Take the mesh as printed until 2025: only what is larger than one rank."""
+        facts, degrees, gpus = self.facts, dict(zip(names, sizes, strict=False)), prod(sizes)
+        if len(names) == len(sizes) and 0 < gpus < 10**7 and facts.num_gpus is None:
+            facts.num_gpus = gpus
+            facts.tp, facts.pp, facts.cp = (degrees.get(name, 1) for name in ("tp", "pp", "cp"))
+            # Expert parallelism divides the data-parallel ranks, and may take those of cp and tp too.
+            facts.ep = None if "dp_shard_in_ep" in degrees else 1
