@@ -73,6 +73,16 @@ COLLECTIVES = {
     "allgather": "all_gather",
     "reducescatter": "reduce_scatter",
     "alltoall": "all_to_all",
+    "dispatch": "all_to_all",
+    "combine": "all_to_all",
+    "crossdevicereduce": "all_reduce",
+    "peerreduce": "all_reduce",
+    "gpumcrs": "reduce_scatter",
+    "gpurrrs": "reduce_scatter",
+    "gpumcag": "all_gather",
+    "gpurwag": "all_gather",
+    "gpurrag": "all_gather",
+    "suminplacegpu": "all_reduce",
     "broadcast": "broadcast",
     "sendrecv": "send_recv",
     "send": "send",
@@ -80,7 +90,10 @@ COLLECTIVES = {
     "reduce": "reduce",
     "barrier": "barrier",
 }
-"""Letters of a collective's name, in PyTorch, NCCL and their kernels -> its name here; the first that fits counts."""
+"""Letters of a collective's name, in PyTorch, NCCL and kernels -> its name here; the first that fits counts.
+
+Tokens are dispatched to experts and combined by an all-to-all; gpu... are kernels of Transformer Engine's user buffers.
+"""
 LARGER_OUTPUT = frozenset({"all_gather", "recv"})
 
 
