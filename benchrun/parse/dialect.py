@@ -316,7 +316,7 @@ class Dialect(Traits):
         return self.facts.contradict(facts)
 
     def begins_anew(self) -> bool:
-        """Whether what was read without a step says that one training has ended and another begins at its first step."""
+        """Whether facts read without a step say that a training has ended and another begins at its first step."""
         return False
 
     def finish(self) -> Rows:
