@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
-from benchrun.cli.options import PROFILERS, choice_options, interrupted, json_option, print_json, say
+from benchrun.cli.options import PROFILERS, choice_options, each, interrupted, json_option, print_json, run_id, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
@@ -114,7 +114,8 @@ def _html(planned: "Plan", result: "StudyResult") -> str:
     """One HTML file: the study and its runs, with plots."""
     from benchrun.report.study_html import study_html
 
-    return study_html(result, app.report_on([app.run_data(run) for run in app.study_runs(planned)]))
+    data, _ = each(app.study_runs(planned), app.run_data, run_id)
+    return study_html(result, app.report_on(data))
 
 
 def _tune(
