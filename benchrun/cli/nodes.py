@@ -34,8 +34,8 @@ def nodes(
 
     A node is an outlier if it is slower than the fleet's own spread and the noise of its repeats explain. The names of
     outliers, and of nodes without a result, are printed and written as a list that launch --exclude takes.
-    Exit code 1: an outlier or a slow pair; 4: no result, fewer than three nodes to compare, or some that are faster
-    than the others explain, because most nodes may be slow then.
+    Exit code 1: an outlier or a slow pair; 4: a node or rank without a result, fewer than three nodes or GPUs to
+    compare, or some that are faster than the others explain, because most nodes may be slow then.
     """
     if (cluster is None) == (run_id is None):
         raise UserError("name either a CLUSTER or --run RUN", hint="benchrun nodes mysite.yaml")
