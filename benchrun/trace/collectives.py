@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchrun.trace.events import Events, Kind, Message, RankTrace
 from benchrun.trace.kernels import CLASSES, Classified
-from benchrun.trace.kineto import collective_name
+from benchrun.trace.messages import collective_name
 from benchrun.trace.window import launching_calls
 
 BUS: dict[str, Callable[[int], float]] = {
