@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.app.baselines import baseline_run
-from benchrun.app.log_evidence import resolution_s, saves, stages_of, steps_of, unreliable
+from benchrun.app.log_evidence import resolution_s, saves, saves_async, stages_of, steps_of, unreliable
 from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, summarise_log
 from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint
 from benchrun.comparison.checks import broken
@@ -137,6 +137,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
         fingerprint=fingerprint,
         env={**spec.env, **spec.cluster.env},
         saves=any(map(saves, run.logs)),
+        saves_async=any(map(saves_async, run.logs)),
         resolution_s=resolution_s(measurement.metrics, steps),
     )
     if traces and fingerprint and (why := foreign_trace(fingerprint, whole)):

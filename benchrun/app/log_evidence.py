@@ -29,8 +29,13 @@ from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Training
 from benchrun.vocabulary import DEGREES
 
-SAVING = re.compile(rb"(?i)saving (?:model )?checkpoint|saved checkpoint|checkpoint saved?\b")
+SAVING = re.compile(rb"(?i)saving (?:model |the )?checkpoint|saved checkpoint|checkpoint saved?\b")
 """What frameworks print when they write a checkpoint."""
+ASYNC = re.compile(
+    rb"(?i)scheduled (?:an )?async checkpoint save|"
+    rb"\basync_(?:save|checkpointing)['\"]?[ .:=]+true\b|\basync_mode['\"]?[ .:=]+['\"]?async"
+)
+"""What Megatron, NeMo, MaxText and torchtitan print where checkpoints are written asynchronously."""
 OPTIONS = {"model": "--recipe", "gpu": "--gpu", "precision": "--precision", "num_gpus": "--num-gpus"}
 OPTIONS |= {"seq_length": "--seq-length", "gbs": "--gbs"}
 """What the work of a step follows from, by the option that states it where the log does not."""
@@ -88,6 +93,7 @@ def _evidence(
         steadiness=summary.steadiness,
         fingerprint=fingerprint,
         saves=saves(file, before_line=int(rows_of(log, context).line.max())),
+        saves_async=saves_async(file),
         resolution_s=resolution_s(summary, steps),
         notes=(*_unused(log, given), *_notes(log, context, summary)),
         log_alone=True,
@@ -122,6 +128,11 @@ def saves(file: Path, before_line: int | None = None) -> bool:
     text = unpacked(file)
     lines = (text.count(b"\n", 0, each.start()) + 1 for each in SAVING.finditer(text))
     return any(before_line is None or line < before_line for line in lines)
+
+
+def saves_async(file: Path) -> bool:
+    """Whether this log states that checkpoints are written asynchronously."""
+    return ASYNC.search(unpacked(file)) is not None
 
 
 def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:

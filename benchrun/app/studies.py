@@ -1,20 +1,22 @@
 """Studies: planned, launched with a limit on how many run at once, taken up again, reported."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from benchrun.app.jobs import end_of, has_ended, record_end
 from benchrun.app.measurement import measure_run, result_of
 from benchrun.comparison.checks import broken
 from benchrun.comparison.verdict import RunResult
-from benchrun.errors import MachineError, SchedulerUnavailable
+from benchrun.errors import MachineError, SchedulerUnavailable, UserError
 from benchrun.launch.endings import End, Ending, recorded, unreadable_ending
 from benchrun.launch.launcher import Observation, backoff, done_of, observe, prepare, submit
 from benchrun.launch.rundir import RunDir, TolerantRun, find_runs
 from benchrun.launch.scheduler import Phase
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import expand
+from benchrun.spec.artifacts import STDOUT
 from benchrun.spec.runspec import RunSpec
 from benchrun.study.cost import HOUR_S
 from benchrun.study.plan import Plan, plan
@@ -41,7 +43,7 @@ def plan_study(request: Request, repeats: int | None = None) -> Plan:
 def study_result(planned: Plan, price: float | None = None, retries: int = 0) -> StudyResult:
     """What is known of a study, from its directory and its runs; nothing is written."""
     directory = StudyDir(planned.expanded.name)
-    noted = directory.runs()
+    noted, unreadable = _readable(directory.runs())
     launched = {slot: [*map(_tolerant, runs)] for slot, runs in planned.own(noted).items()}
     foreign = {
         slot[0]: why for slot in planned.slots for run in noted.get(slot, ()) if (why := planned.foreign(slot, run))
@@ -50,20 +52,21 @@ def study_result(planned: Plan, price: float | None = None, retries: int = 0) ->
     attempts = {slot: [_attempt(observed[run], end_of) for run in runs] for slot, runs in launched.items()}
     measured: dict[str, list[RunResult]] = {}
     for slot, runs in launched.items():
-        numbers = (_numbers(run, attempt) for run, attempt in zip(runs, attempts[slot], strict=True))
+        numbers = [_numbers(run, attempt) for run, attempt in zip(runs, attempts[slot], strict=True)]
         measured.setdefault(slot[0], []).extend(numbers)
     used: dict[str, float] = {}
     for slot, runs in launched.items():
         each = [hours for run in runs if (hours := _used_hours(run)) is not None]
         if each:
             used[slot[0]] = used.get(slot[0], 0.0) + sum(each)
-    notes = [
+    damaged = [
         f"{run.run_id}: {name} is damaged and left out: {why}"
         for runs in launched.values()
         for run in runs
         for name, why in run.damaged.items()
     ]
-    return result(planned, str(directory.path), price, attempts, measured, retries, used, foreign, notes)
+    notes = [*unreadable.values(), *damaged]
+    return result(planned, str(directory.path), price, attempts, measured, retries, used, foreign | unreadable, notes)
 
 
 def runs_of_other_points(planned: Plan) -> int:
@@ -73,9 +76,24 @@ def runs_of_other_points(planned: Plan) -> int:
 
 def study_runs(planned: Plan) -> list[RunDir]:
     """Every run that was launched for a study and has ended; readers leave its damaged documents out."""
-    launched = planned.own(StudyDir(planned.expanded.name).runs())
+    launched = planned.own(_readable(StudyDir(planned.expanded.name).runs())[0])
     runs = [run for each in launched.values() for run in each]
     return [_tolerant(each.run) for each in observe(runs) if has_ended(each) or _lost_its_ending(each)]
+
+
+def _readable(noted: Mapping[Slot, Sequence[RunDir]]) -> tuple[dict[Slot, list[RunDir]], dict[str, str]]:
+    """The runs whose specification can be read; by the key of a point, why the one of another run cannot."""
+    readable: dict[Slot, list[RunDir]] = {}
+    unreadable: dict[str, str] = {}
+    for slot, runs in noted.items():
+        for run in runs:
+            try:
+                run.spec  # noqa: B018
+            except UserError as error:
+                unreadable[slot[0]] = f"{run.run_id} cannot be read: {error.message}"
+            else:
+                readable.setdefault(slot, []).append(run)
+    return readable, unreadable
 
 
 def _tolerant(run: RunDir) -> TolerantRun:
@@ -188,15 +206,22 @@ def _lost_its_ending(observation: Observation) -> bool:
 
 def _ending_by_log(run: RunDir) -> Ending:
     """Of a run whose record cannot be read: completed where its log gives the run's numbers. It is never stored."""
-    measurement = measure_run(run)
+    try:
+        measurement = measure_run(run)
+    except UserError:
+        return Ending.INCOMPLETE
     return Ending.INCOMPLETE if broken([measurement.metrics] if measurement else [], None) else Ending.COMPLETED
 
 
-def _numbers(run: RunDir, attempt: Attempt) -> RunResult:
-    """What a run measured; nothing while it goes on."""
+def _numbers(run: TolerantRun, attempt: Attempt) -> RunResult:
+    """What a run measured; nothing while it goes on, and where its log cannot be read."""
     if attempt.ending is None:
         return RunResult(run.run_id, run.spec, None, None)
-    return replace(result_of(run), ending=attempt.ending.value)
+    try:
+        return replace(result_of(run), ending=attempt.ending.value)
+    except UserError as error:
+        run.damaged[Path(error.where or STDOUT).name] = error.message
+        return RunResult(run.run_id, run.spec, None, None, attempt.ending.value)
 
 
 def _pause(runs: Sequence[RunDir], seconds: float) -> None:

@@ -1,5 +1,6 @@
 """The verb nodes: check the nodes of a cluster."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -34,8 +35,8 @@ def nodes(
 
     A node is an outlier if it is slower than the fleet's own spread and the noise of its repeats explain. The names of
     outliers, and of nodes without a result, are printed and written as a list that launch --exclude takes.
-    Exit code 1: an outlier or a slow pair; 4: no result, fewer than three nodes to compare, or some that are faster
-    than the others explain, because most nodes may be slow then.
+    Exit code 1: an outlier or a slow pair; 4: a node or rank without a result, fewer than three nodes or GPUs to
+    compare, or some that are faster than the others explain, because most nodes may be slow then.
     """
     if (cluster is None) == (run_id is None):
         raise UserError("name either a CLUSTER or --run RUN", hint="benchrun nodes mysite.yaml")
@@ -49,16 +50,8 @@ def nodes(
         say(run.run_id)
     if run_id is not None and (why := app.unanswered(run)):
         return _print(run, why, as_json, store=False)
-    printed = {""}
-
-    def tell(state: "Observation", _: object) -> None:
-        """Say once why the scheduler does not know the job."""
-        if state.job is None and state.note not in printed:
-            printed.add(state.note)
-            say(f"{run.run_id}: {state.note}")
-
     try:
-        state = app.wait(run, tell)
+        state = app.wait(run, _telling())
     except KeyboardInterrupt:
         say(f"\nThe job runs on. Come back with: benchrun nodes --run {run.run_id}")
         return Exit.INTERRUPTED
@@ -67,6 +60,18 @@ def nodes(
     if end.ending.value != "completed":
         reason = f"the job {end.ending.value}: {'; '.join(app.symptoms(end) or end.evidence)}"
     return _print(run, reason, as_json)
+
+
+def _telling() -> "Callable[[Observation, object], None]":
+    """A function that says once why the scheduler does not know the job."""
+    printed = {""}
+
+    def tell(state: "Observation", _: object) -> None:
+        if state.job is None and state.note not in printed:
+            printed.add(state.note)
+            say(f"{state.run.run_id}: {state.note}")
+
+    return tell
 
 
 def _print_script(spec: "NodesSpec", as_json: bool) -> Exit:

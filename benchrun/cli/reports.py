@@ -93,21 +93,35 @@ def report(
             say(f"kept {app.keep(run, keep, say).path}")
     if history and form != "html":
         return worst((code, _history(chosen, by, form, output, plot)))
-    rows, drawn = "scaling" if scaling or (plot and not history) else by, form == "html"
+    rows = "scaling" if scaling or (plot and not history) else by
+    return worst((code, _runs(chosen, runs, rows, form, output, plot, baseline)))
+
+
+def _runs(
+    chosen: "Sequence[RunDir]",
+    names: Sequence[str],
+    rows: str,
+    form: str,
+    output: Path | None,
+    plot: Path | None,
+    baseline: str | None,
+) -> Exit:
+    """Print the report on the ``chosen`` runs, which the caller called ``names``; returns the exit code."""
+    drawn = form == "html"
     verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)
     data, failed = each(chosen, lambda run: app.run_data(run, verdicts.get(run), drawn=drawn), run_id)
     results = [one.result for one in data]
-    if runs and not results:
-        return worst((code, failed))
+    if names and not results:
+        return failed
     model = app.report_on(data, drawn=drawn, scaling=drawn or rows == "scaling")
     if rows == "scaling" and not model.curves:
         say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
-    _write(_text(model, form, rows, one=len(runs) == len(chosen) == 1, to_file=output is not None), output)
+    _write(_text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None), output)
     if plot and model.curves:
         from benchrun.report.curve import plot as draw
 
         draw(model.curves, plot)
-    return worst((code, unjudged, failed if runs else Exit.OK, *(_code(result) for result in results)))
+    return worst((unjudged, failed if names else Exit.OK, *(_code(result) for result in results)))
 
 
 def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
-from benchrun.cli.options import PROFILERS, choice_options, interrupted, json_option, print_json, say
+from benchrun.cli.options import PROFILERS, choice_options, each, interrupted, json_option, print_json, run_id, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
@@ -72,13 +72,10 @@ def study(
     With --tune RECIPE, every legal layout that fits into memory is ranked by its prediction, and the best ones are
     tried by short jobs until no other is likely to be faster.
     """
+    _check(profile, price_per_gpu_hour, tune=tune)
     request = app.Request(**point)
     if tune:
-        if profile:
-            raise UserError("--tune profiles nothing", hint="benchrun profile RECIPE with the layout that it finds")
         return _tune(request, vary, steps, concurrency, dry_run or report, as_json)
-    if price_per_gpu_hour is not None and not math.isfinite(price_per_gpu_hour):
-        raise UserError(f"--price-per-gpu-hour {price_per_gpu_hour} is no price")
     planned = app.plan_study(app.profiled(request, profile) if profile else request, repeats)
     if not (dry_run or report):
         try:
@@ -90,6 +87,14 @@ def study(
     if report and not any(point.runs for point in result.points) and (others := app.runs_of_other_points(planned)):
         say(f"{others} runs of this study have other options: give --report the --profile and --set of their launch")
     return Exit.OK if dry_run or result.complete else Exit.INCONCLUSIVE
+
+
+def _check(profile: str | None, price: float | None, *, tune: bool) -> None:
+    """UserError for options that do not go together, and for what is no price."""
+    if tune and profile:
+        raise UserError("--tune profiles nothing", hint="benchrun profile RECIPE with the layout that it finds")
+    if not tune and price is not None and not math.isfinite(price):
+        raise UserError(f"--price-per-gpu-hour {price} is no price")
 
 
 def _print(planned: "Plan", result: "StudyResult", form: str, plot: Path | None) -> None:
@@ -114,7 +119,8 @@ def _html(planned: "Plan", result: "StudyResult") -> str:
     """One HTML file: the study and its runs, with plots."""
     from benchrun.report.study_html import study_html
 
-    return study_html(result, app.report_on([app.run_data(run) for run in app.study_runs(planned)]))
+    data, _ = each(app.study_runs(planned), app.run_data, run_id)
+    return study_html(result, app.report_on(data))
 
 
 def _tune(

@@ -112,7 +112,9 @@ def _of_attention(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
 
 
 def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
-    """Products that are too small to be fast, even alone."""
+    """Products that are too small to be fast, even alone; none without a clock, because a low one is as slow."""
+    if run.clock_mhz is None:
+        return
     below = sum(part.seconds for part in parts if part.part == "matmul alone below the peak")
     peak = sum(part.seconds for part in parts if part.part in ("matmul at the GPU's peak", "clocks and power"))
     saved = below - peak * (1 / ALONE - 1)

@@ -47,6 +47,8 @@ class Evidence:
     """Variables that the job sets."""
     saves: bool = False
     """The log mentions that checkpoints are written."""
+    saves_async: bool = False
+    """It states that they are written asynchronously."""
     notes: tuple[str, ...] = ()
     """Why a source cannot be used."""
     resolution_s: float = 0.0

@@ -26,6 +26,8 @@ FEW_STEPS = 20
 WHOLE_STEP = 1.0
 """Of the typical step: on CPUs a pause is longer. Other processes share their cores, caches and memory: steps of
 healthy runs took up to 2.4 times the typical one on a busy machine."""
+ASYNC = "write checkpoints less often, or to faster storage: they are written asynchronously already"
+"""Advice where the job waits for a checkpoint all the same: it is copied first, and the one before must have ended."""
 
 
 def slow_steps(run: Evidence) -> Iterator[Cause]:
@@ -74,7 +76,8 @@ def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
     garbage = waits.garbage(run)
     if garbage is not None and garbage.seconds > HALF * seconds:
         return fault("host", seconds, f"{evidence}; {garbage.evidence}")
-    return fault("checkpoint" if run.saves else "jitter", seconds, evidence)
+    cause = fault("checkpoint" if run.saves else "jitter", seconds, evidence)
+    return cause.model_copy(update={"advice": ASYNC}) if run.saves and run.saves_async else cause
 
 
 def _queued(run: Evidence, excess: Floats) -> NDArray[np.bool_]:

@@ -315,6 +315,10 @@ class Dialect(Traits):
         """Whether a start that prints these facts begins another training."""
         return self.facts.contradict(facts)
 
+    def begins_anew(self) -> bool:
+        """Whether facts read without a step say that a training has ended and another begins at its first step."""
+        return False
+
     def finish(self) -> Rows:
         """The rows so far; more lines may follow."""
         return self.rows

@@ -154,14 +154,22 @@ class Reader:
         elif is_fact:
             self._restarted = self._restarted or type(dialect)()
             self._restarted.read(line)
-        elif self._restarted is None or not dialect.contradicts(self._restarted.facts):
+        elif (how := self._other_training(dialect)) is None:
             self._restarted = None
             dialect.read(line)
-        else:
+        elif self._restarted is not None:
             self._restarted.read(line)
             if self._restarted.seen:
                 self._dialects[number], self._restarted = self._restarted, None
-                self._problems.append(self._second_training(line.number, "with other arguments"))
+                self._problems.append(self._second_training(line.number, how))
+
+    def _other_training(self, dialect: Dialect) -> str | None:
+        """How the facts that were printed again begin another training than the one of ``dialect``; None if not."""
+        if self._restarted is None:
+            return None
+        if dialect.contradicts(self._restarted.facts):
+            return "with other arguments"
+        return "after the end of the one before" if self._restarted.begins_anew() else None
 
     def _second_training(self, line: int, how: str) -> Problem:
         detail = f"another training begins {how}; what this file holds before it is not measured"

@@ -100,8 +100,8 @@ def result(
 ) -> StudyResult:
     """What is known of a study.
 
-    By the key of a point: ``runs``, its launched runs; ``used``, their GPU-hours; ``foreign``, why a run that the
-    directory lists is not of the point.
+    By the key of a point: ``runs``, its launched runs; ``used``, their GPU-hours; ``foreign``, why a run that
+    the directory lists is not of the point, or cannot be read.
     """
     study, hours = plan.expanded.study, plan.hours()
     numbers = {key: [each.numbers for each in of_point if each.numbers] for key, of_point in runs.items()}

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from benchrun.trace.events import Events, Kind, Message, RankTrace
 from benchrun.trace.kernels import CLASSES, Classified
-from benchrun.trace.kineto import collective_name
+from benchrun.trace.messages import collective_name
+from benchrun.trace.window import launching_calls
 
 BUS: dict[str, Callable[[int], float]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
@@ -40,6 +41,8 @@ GROUPS = (
     (re.compile(r"default_pg", re.I), "world"),
 )
 LABELS = ("tp", "cp", "pp", "ep", "etp", "dp", "expert_dp", "fsdp", "world")
+ALL_TO_ALL = re.compile(r"all_?-?to_?-?all", re.I)
+"""In the name of a range: the sends and receives that are launched in it are an all-to-all."""
 PAIR = 2
 """Point-to-point messages of a longer pipeline go to either neighbour, and cannot be paired in order."""
 TOGETHER_NS = 200_000
@@ -137,25 +140,42 @@ def _occurrences(trace: RankTrace, classes: Classified) -> Iterator[tuple[tuple[
     events = classes.events.where(chosen)
     messages = [trace.messages.get(link) for link in events.link.tolist()]
     kinds: dict[tuple[object, ...], list[int]] = {}
-    for index, (message, number, stream) in enumerate(zip(messages, events.name, events.place.tolist(), strict=True)):
-        kind: tuple[object, ...] = (
-            (message.name, message.group, message.ranks) if message else (trace.names[number], stream)
-        )
+    named = zip(messages, _texts(trace, events), events.place.tolist(), strict=True)
+    for index, (message, text, stream) in enumerate(named):
+        kind: tuple[object, ...] = (message.name, message.group, message.ranks) if message else (text, stream)
         kinds.setdefault(kind, []).append(index)
     for kind, indices in kinds.items():
         first = messages[indices[0]]
-        yield kind if first else kind[:1], _occurrence(trace, events, indices, first, messages)
+        name = first.name if first else collective_name(str(kind[0])) or "other"
+        yield kind if first else kind[:1], _occurrence(name, trace, events, indices, messages)
+
+
+def _texts(trace: RankTrace, events: Events) -> list[str]:
+    """What names the collective of each kernel: the kernel, or of sends and receives a range of an all-to-all."""
+    texts = trace.texts(events)
+    numbers = [number for number, name in enumerate(trace.names) if ALL_TO_ALL.search(name)]
+    ranges, calls = trace.ranges.where(np.isin(trace.ranges.name, numbers)), trace.calls
+    if calls is None or not len(ranges):
+        return texts
+    for index, call in enumerate(launching_calls(events, calls).tolist()):
+        if call < 0 or collective_name(texts[index]) != "send_recv":
+            continue
+        moment = calls.times.start[call]
+        around = (ranges.times.start <= moment) & (moment < ranges.times.end) & (ranges.place == calls.place[call])
+        if around.any():
+            texts[index] = "all_to_all"
+    return texts
 
 
 def _occurrence(
-    trace: RankTrace, events: Events, indices: list[int], first: Message | None, messages: list[Message | None]
+    name: str, trace: RankTrace, events: Events, indices: list[int], messages: list[Message | None]
 ) -> Occurrences:
-    kernel = trace.names[events.name[indices[0]]]
+    first = messages[indices[0]]
     sizes = [
         message.bytes if message and message.bytes is not None else -1 for message in map(messages.__getitem__, indices)
     ]
     return Occurrences(
-        name=first.name if first else collective_name(kernel) or "other",
+        name=name,
         group=_stated_group(first, trace),
         ranks=first.ranks if first else None,
         ranks_of_group=first.group_size if first else None,

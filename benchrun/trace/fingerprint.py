@@ -13,7 +13,7 @@ from benchrun.trace.events import Events, Kind, RankTrace, Tool
 from benchrun.trace.idle import idle_by_cause
 from benchrun.trace.intervals import Intervals, union_of
 from benchrun.trace.kernels import CLASSES, classified, unknown
-from benchrun.trace.kineto import collective_name
+from benchrun.trace.messages import collective_name
 from benchrun.trace.outside import notes_on
 from benchrun.trace.ranges import ranges_of
 from benchrun.trace.roofline import products_of

@@ -1,6 +1,5 @@
 """Kineto traces, as torch.profiler writes them: JSON with times in us."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,6 @@ from benchrun.trace.events import (
     TOUCHED,
     Columns,
     Events,
-    Group,
     Kind,
     Message,
     Numbers,
@@ -24,7 +22,8 @@ from benchrun.trace.events import (
 )
 from benchrun.trace.json_stream import Event, JsonTrace
 from benchrun.trace.loader import LOADER, PLAIN
-from benchrun.trace.properties import documents, gpu_names
+from benchrun.trace.messages import PRODUCTS, groups_of, message_of, shape_of, whole
+from benchrun.trace.properties import gpu_names
 
 NS_PER_US = 1000
 WRITE_AGAIN = "export the trace again, or profile again with torch.profiler"
@@ -55,33 +54,6 @@ Only speed depends on it: an event that it does not match is parsed and then lef
 BASE = "baseTimeNanoseconds"
 """What all times are counted from; without it from 1970."""
 PEER = re.compile(r"PtoP|peer", re.I)
-BYTES = {
-    "double": 8,
-    "long": 8,
-    "float": 4,
-    "int": 4,
-    "bfloat16": 2,
-    "half": 2,
-    "short": 2,
-    "char": 1,
-    "byte": 1,
-    "bool": 1,
-}
-"""Of an element, by the name that PyTorch gives its type; names of FP8 types begin with float8."""
-COLLECTIVES = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "broadcast": "broadcast",
-    "sendrecv": "send_recv",
-    "send": "send",
-    "recv": "recv",
-    "reduce": "reduce",
-    "barrier": "barrier",
-}
-"""Letters of a collective's name, in PyTorch, NCCL and their kernels -> its name here; the first that fits counts."""
-LARGER_OUTPUT = frozenset({"all_gather", "recv"})
 
 
 Way = tuple[Any, ...]
@@ -147,7 +119,7 @@ class _Reader:
 
     def _add_call(self, event: Event, number: int) -> None:
         args = event.get("args") or {}
-        self.calls.add(*_times(event), number, self._thread(event), _whole(args.get("correlation")))
+        self.calls.add(*_times(event), number, self._thread(event), whole(args.get("correlation")))
 
     def _add_range(self, event: Event, number: int) -> None:
         self.ranges.add(*_times(event), number, self._thread(event))
@@ -178,12 +150,12 @@ class _Reader:
         device = _device(args.get("device"), event.get("pid"))
         if (columns := self.devices.get(device)) is None:
             columns = self.devices[device] = Columns()
-        stream, link = _whole(args.get("stream", event.get("tid"))), _whole(args.get("correlation"))
+        stream, link = whole(args.get("stream", event.get("tid"))), whole(args.get("correlation"))
         if "Collective name" in args and (message := message_of(args)):
             if link < 0:  # a number of its own: other kernels without a link have other messages
                 link = -2 - len(self.messages)
             self.messages[link] = message
-        columns.add(*_times(event), number, stream, link, kind, _whole(args.get("External id")))
+        columns.add(*_times(event), number, stream, link, kind, whole(args.get("External id")))
         process = event.get("pid")
         if kind == Kind.KERNEL and self._processes.setdefault((device, stream), process) != process:
             raise UserError(f"kernels of several processes on GPU {device}", hint="give one file for each rank")
@@ -191,7 +163,7 @@ class _Reader:
     def _add_operator(self, event: Event, name: str) -> None:
         """The shape of a matrix product or the message of a collective."""
         args = event.get("args") or {}
-        operator = _whole(args.get("External id"))
+        operator = whole(args.get("External id"))
         if operator < 0:
             return
         if "Collective name" in args and (message := message_of(args)):
@@ -211,6 +183,14 @@ class _Reader:
         linked = calls.where(calls.link >= 0)
         used = np.unique(np.column_stack([linked.place & PROCESS_BITS, linked.link]), axis=0)
         return len(np.unique(used[:, 1])) < len(used)
+
+    def messages_of(self, events: Events) -> dict[int, Message]:
+        """The message of each device event by its link: its own, else that of the operator that started it."""
+        links = zip(events.link.tolist(), events.external.tolist(), strict=True)
+        started = {
+            link: self.operator_messages[operator] for link, operator in links if operator in self.operator_messages
+        }
+        return {**started, **self.messages}
 
     def _thread(self, event: Event) -> int:
         pid = event.get("pid")
@@ -232,7 +212,7 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
     stated, listed = source.properties.get("distributedInfo"), source.properties.get("deviceProperties")
     stated = stated if isinstance(stated, dict) else {}
     gpus = gpu_names(listed, str(path))
-    rank = _whole(stated.get("rank"))
+    rank = whole(stated.get("rank"))
     own = _own_devices(reader.devices, alone=rank >= 0)
     calls = reader.calls.events() if reader.host_events else None
     if calls is not None and reader.several_ranks(calls):
@@ -240,14 +220,6 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
     ranges = reader.ranges.events()
     for device, columns in sorted(own.items()):
         device_events = columns.events()
-        messages = {
-            **{
-                link: reader.operator_messages[operator]
-                for link, operator in zip(device_events.link.tolist(), device_events.external.tolist(), strict=True)
-                if operator in reader.operator_messages
-            },
-            **reader.messages,
-        }
         yield RankTrace(
             file=str(path),
             rank=rank if rank >= 0 and len(own) == 1 else None,
@@ -258,9 +230,9 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             ranges=ranges,
             waits=Columns().events(),
             gpu=gpus.get(device),
-            clock=max(_whole(source.properties.get(BASE)), 0),
-            groups=tuple(_groups(stated.get("pg_config"))),
-            messages=messages,
+            clock=max(whole(source.properties.get(BASE)), 0),
+            groups=tuple(groups_of(stated.get("pg_config"))),
+            messages=reader.messages_of(device_events),
             shapes=reader.shapes,
         )
 
@@ -304,87 +276,19 @@ def _times(event: Event) -> tuple[int, int]:
     if start < LARGE:
         first = round(start * NS_PER_US)
     else:  # a time since 1970 in ns has more digits than a floating-point number
-        whole = int(start)
-        first = whole * NS_PER_US + round((start - whole) * NS_PER_US)
+        full = int(start)
+        first = full * NS_PER_US + round((start - full) * NS_PER_US)
     return first, first + round(length * NS_PER_US)
-
-
-def _whole(value: Any) -> int:
-    """A number, which old traces write as text; -1 where there is none."""
-    if type(value) is int:
-        return value
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return -1
 
 
 def _device(stated: Any, process: Any) -> int:
     """Number of a GPU: as stated, else that of the process that stands for it, which may be a text like "GPU 1"."""
-    number = _whole(process if stated is None else stated)
+    number = whole(process if stated is None else stated)
     digits = re.search(r"\d+", process) if number < 0 and isinstance(process, str) else None
     return int(digits[0]) if digits else number
 
 
 def _is_between_gpus(args: dict[str, Any]) -> bool:
     """True for the arguments of a copy that starts on one GPU and ends on another."""
-    source, target = _whole(args.get("fromDevice")), _whole(args.get("toDevice"))
+    source, target = whole(args.get("fromDevice")), whole(args.get("toDevice"))
     return source >= 0 and target >= 0 and source != target
-
-
-def _groups(stated: Any) -> Iterator[Group]:
-    """The process groups of ``distributedInfo``."""
-    for group in documents(stated):
-        if ranks := _ranks(group.get("ranks")):
-            yield Group(str(group.get("pg_name", "")), str(group.get("pg_desc", "")), ranks)
-
-
-def _ranks(value: Any) -> tuple[int, ...] | None:
-    """A list of ranks, which may be a text that was cut."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return None
-    return tuple(value) if isinstance(value, list) and all(isinstance(rank, int) for rank in value) else None
-
-
-def message_of(args: dict[str, Any]) -> Message | None:
-    """The collective that the arguments of a kernel or operator describe; None for one that is not known."""
-    name = collective_name(str(args["Collective name"]))
-    if name is None:
-        return None
-    elements = args.get("Out msg nelems" if name in LARGER_OUTPUT else "In msg nelems")
-    dtype = str(args.get("dtype", "")).lower()
-    size = 1 if dtype.startswith("float8") else BYTES.get(dtype)
-    group = str(args.get("Process Group Description") or args.get("Process Group Name") or "") or None
-    size_of_group = _whole(args.get("Group size"))
-    return Message(
-        name,
-        group,
-        _ranks(args.get("Process Group Ranks")),
-        size_of_group if size_of_group > 0 else None,
-        elements * size if isinstance(elements, int) and size else None,
-    )
-
-
-def collective_name(text: str) -> str | None:
-    """The name of the collective in ``text``, the name of a kernel or a function; None if there is none."""
-    letters = re.sub("[^a-z]", "", text.lower())
-    return next((name for key, name in COLLECTIVES.items() if key in letters), None)
-
-
-PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
-
-
-def shape_of(name: str, args: dict[str, Any]) -> Shape | None:
-    """The product that an operator computes; None where the profiler did not record shapes."""
-    first = 1 if "add" in name else 0
-    sizes, types = args.get("Input Dims") or [], args.get("Input type") or []
-    if len(sizes) < first + 2 or len(types) <= first:
-        return None
-    left, right = sizes[first], sizes[first + 1]
-    if len(left) not in (2, 3) or len(left) != len(right) or left[-1] != right[-2]:
-        return None
-    batch = left[0] if len(left) == 3 else 1
-    return Shape(name, str(types[first]), batch, left[-2], right[-1], left[-1])

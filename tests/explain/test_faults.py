@@ -242,6 +242,14 @@ def test_pauses_are_jitter_or_checkpoints() -> None:
     assert first(known(times=times, hosts=garbage)).cause == "host"
 
 
+def test_checkpoints_that_are_written_asynchronously_need_other_advice() -> None:
+    times = np.where(np.arange(40) % 8 == 7, 10.0, 4.28)
+    usual, other = (first(known(times=times, saves=True, saves_async=value)) for value in (False, True))
+    assert (usual.cause, other.cause) == ("checkpoint", "checkpoint")
+    assert other.advice and other.advice != usual.advice
+    assert first(known(times=times, saves_async=True)).cause == "jitter"
+
+
 def test_every_second_step_that_is_slow_is_jitter() -> None:
     times = np.where(np.arange(40) % 2 == 0, 4.28, 5.28)
     steady = steadiness(times, steps=np.arange(6, 46))

@@ -10,6 +10,7 @@ import pytest
 from test_explain_cli import call, document
 
 from benchrun import paths
+from benchrun.app.log_evidence import saves_async
 
 LOGS = Path(__file__).parents[1] / "logs"
 ROWS = list(csv.DictReader((LOGS / "expected.csv").open()))
@@ -105,6 +106,27 @@ def test_pauses_of_a_bare_log_are_named(tmp_path: Path) -> None:
     causes = document("explain", log)["causes"]
     assert (causes[0]["cause"], causes[0]["kind"]) == ("checkpoint", "fault")
     assert not [cause for cause in document("explain", ONE_GPU)["causes"] if cause["kind"] == "fault"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("  scheduled an async checkpoint save at iteration      10 to /checkpoints", True),
+        ("[NeMo I 2025-03-07 22:46:55 model_checkpoint:497] Scheduled async checkpoint save for /checkpoints", True),
+        ("0:   async_save ...................................... True", True),
+        ("  async_save: true", True),
+        ("I0317 09:59:16.237252 pyconfig.py:413] Config param async_checkpointing: True", True),
+        ('  "async_mode": "async_with_pinned_mem",', True),
+        ("0:   async_save ...................................... False", False),
+        ("Config param async_checkpointing: False", False),
+        ('async_mode = "disabled"', False),
+        ("[titan] 2026-04-21 - root - INFO - Saving the checkpoint (or staging if async is enabled).", False),
+        ("WARNING: MCore's async save is deprecated and will be removed", False),
+    ],
+)
+def test_a_log_states_that_checkpoints_are_written_asynchronously(tmp_path: Path, line: str, expected: bool) -> None:
+    (tmp_path / "train.log").write_text(f"start\n{line}\nend\n")
+    assert saves_async(tmp_path / "train.log") is expected
 
 
 def test_the_log_of_a_kept_run_says_the_same_of_its_work() -> None:

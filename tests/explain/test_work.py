@@ -90,6 +90,12 @@ def test_products_that_are_slow_alone_are_too_small() -> None:
     assert "matmul" not in [cause.cause for cause in explained(known()).causes]
 
 
+@pytest.mark.parametrize("name", [DENSE, TENSOR, EXPERTS])
+def test_products_are_not_called_small_where_no_clock_says_how_fast_they_can_be(name: str) -> None:
+    causes = explained(known(name, samples=None)).causes
+    assert "matmul" not in [cause.cause for cause in causes]
+
+
 def test_a_step_of_twice_the_batch_may_take_twice_as_long() -> None:
     run = known(step_s=4.0)
     double = known(step_s=8.0, spec=changed(run, gbs=2 * run.spec.gbs))

@@ -119,6 +119,20 @@ def test_where_most_nodes_are_slow_the_healthy_ones_are_shown_and_none_is_exclud
     assert "most of the nodes may be slow" in fleet_view(found)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_of_8_nodes_with_8_gpus_the_one_that_is_5_percent_slow_is_named(seed: int) -> None:
+    """64 GPUs show their spread better than 8 nodes of one GPU would, of which 5 % is not beyond chance."""
+    assert Simulated(8, seed, gpus=8).slow("products", 3, share=0.95).measured().exclude == ("n3",)
+
+
+def test_the_gpus_of_one_node_are_compared() -> None:
+    """As on this machine: an answer, and no node too few."""
+    found = Simulated(1, seed=7, gpus=8).measured()
+    assert (found.comparable, found.outliers, found.missing) == (True, (), ())
+    assert fleet_view(found).endswith("\nno outlier\n")
+    assert "too few" in fleet_view(Simulated(1, seed=7, gpus=2).measured())
+
+
 def test_one_slow_gpu_is_named_with_its_number() -> None:
     found = Simulated(4, seed=3, gpus=8).slow("products", 2, 5, share=0.9).measured()
     (finding,) = found.outliers
@@ -156,6 +170,7 @@ def test_a_node_without_a_result_is_excluded_unless_hardly_any_has_one() -> None
     assert (broken.missing, broken.exclude) == (("n1", "n2", "n3"), ())
     cut = fleet([ranks_of("n0", 0, complete=False), *ranks[1:], ranks_of("n3", 3)])
     assert (cut.missing, cut.exclude) == (("n0",), ())
+    assert not fleet_view(cut).endswith("\nno outlier\n")
     assert fleet([]).exclude == ()
 
 

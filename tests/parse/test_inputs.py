@@ -1,5 +1,6 @@
 """Where a log comes from, and in what shape: files, many files, directories, stdin, compressed, growing, broken."""
 
+import errno
 import gzip
 import io
 import lzma
@@ -16,6 +17,7 @@ import zstandard
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import Tail, parse_log
 from benchrun.metrics.summary import summarise
+from benchrun.parse.inputs import logs_in
 from benchrun.parse.records import Log
 
 
@@ -68,6 +70,24 @@ def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
 
     log = parse_log(Path("-"))
     assert (values(log), log.file) == (EXPECTED, "stdin")
+
+
+def test_a_log_in_a_directory_that_may_not_be_looked_at_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("good.log", "closed.log"):
+        (tmp_path / name).write_text(text(*range(1, 21)))
+    looked_at = Path.is_file
+
+    def is_file(path: Path) -> bool:  # the tests may run as root, whom no permission stops
+        if path.name == "closed.log":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return looked_at(path)
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    with pytest.raises(UserError) as error:
+        logs_in([tmp_path])
+    assert error.value.where == str(tmp_path / "closed.log")
 
 
 def test_a_directory_is_its_logs_and_nothing_else(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from benchrun.metrics.summary import summarise
 from benchrun.parse import Log
 
 LOGS = Path(__file__).parent.parent / "logs"
-COMPLETE = ["07", "10", "12", "13", "14", "17", "23"]
+COMPLETE = ["07", "10", "12", "13", "14", "17", "18", "19", "23"]
 OTHERS = [("07", "10"), ("10", "07"), ("12", "13"), ("13", "12"), ("05", "23"), ("23", "05"), ("18", "19")]
 
 
@@ -99,3 +99,28 @@ def test_how_the_bytes_come_changes_nothing(size: int) -> None:
     reading.end()
     log = reading.log("x")
     assert (second_training(log), numbers(log)[0][:2], len(log.steps)) == ([84], (1, 2.001), 40)
+
+
+def torchtitan(first: int, last: int, *, completed: bool = True, time_s: float = 2.0) -> bytes:
+    """A job of torchtitan that prints no number of planned steps."""
+    words = "[rank0]:[titan] 2026-05-12 09:50:16,023 - root - INFO - "
+    lines = ["Starting job: Llama 3 8B training", f"Training starts at step {first}."]
+    lines += [
+        f"step: {step:2d}  loss: {12 - step / 10 + time_s / 1000:.5f}  memory: 20.66GiB(65.88%)"
+        f"  tps: {1000 / time_s + step:.0f}  tflops: 4.70  mfu: 0.48%"
+        for step in range(first, last + 1)
+    ]
+    lines += ["Training completed"] if completed else []
+    return "".join(f"{words}{line}\n" for line in lines).encode()
+
+
+def test_torchtitan_says_where_a_training_ends_and_another_begins(tmp_path: Path) -> None:
+    log = both(tmp_path, torchtitan(1, 40), torchtitan(1, 30, time_s=3))
+    assert second_training(log) == [46]
+    assert numbers(log) == numbers(alone(tmp_path, torchtitan(1, 30, time_s=3)))
+    for first, again in (
+        (torchtitan(1, 20, completed=False), torchtitan(1, 40, time_s=3)),
+        (torchtitan(1, 20), torchtitan(21, 40, time_s=3)),
+    ):
+        log = both(tmp_path, first, again)
+        assert (second_training(log), len(log.distinct)) == ([], 40)

@@ -1,19 +1,22 @@
 """A study whose directory lists a run of another point, and runs with damaged documents."""
 
 import json
+import lzma
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tampering import plan_file
 
 from benchrun import app, paths
+from benchrun.cli import main
 from benchrun.errors import UserError
 from benchrun.launch.rundir import RunDir, create
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.spec.artifacts import BREAKDOWN, ENDING, EVENTS, SPEC, STDOUT, EndingRecord
+from benchrun.spec.artifacts import BREAKDOWN, ENDING, EVENTS, SPEC, STDOUT, TELEMETRY, XZ, EndingRecord
 from benchrun.study.plan import Plan
 from benchrun.study.state import StudyDir
 
@@ -29,9 +32,9 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     return app.plan_study(Request(str(path)))
 
 
-def ended(planned: Plan, steps: int = STEPS) -> RunDir:
-    """A run of the first point with a log of ``steps`` steps, which its scheduler has forgotten."""
-    spec = planned.legal[0].spec
+def ended(planned: Plan, steps: int = STEPS, point: int = 0) -> RunDir:
+    """A run of a point with a log of ``steps`` steps, which its scheduler has forgotten."""
+    spec = planned.legal[point].spec
     assert spec is not None
     run = create(paths.runs_dir(), spec, render(spec))
     rows = (
@@ -45,7 +48,7 @@ def ended(planned: Plan, steps: int = STEPS) -> RunDir:
     os.utime(run.path / SPEC, (1e9, 1e9))
     directory = StudyDir(planned.expanded.name)
     with directory.locked():
-        directory.record(planned.slots[0], run)
+        directory.record(planned.slots[point], run)
     return run
 
 
@@ -150,3 +153,32 @@ def test_a_run_with_a_damaged_ending_is_no_evidence_of_a_plan(
     with pytest.raises(UserError) as error:
         app.runs_of(plan)
     assert error.value.where == str(run.path / ENDING)
+
+
+def cut_samples(run: RunDir) -> None:
+    (run.path / TELEMETRY).mkdir(exist_ok=True)
+    (run.path / TELEMETRY / f"node1.csv{XZ}").write_bytes(lzma.compress(b"a line\n" * 500)[:-20])
+
+
+def without_specification(run: RunDir) -> None:
+    (run.path / SPEC).write_text("[]")
+
+
+@pytest.mark.parametrize("damage", [cut_samples, without_specification])
+def test_a_run_that_cannot_be_read_hides_no_other_one(
+    planned: Plan, damage: Callable[[RunDir], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second point's run is damaged: the report names it, and has the first one's numbers."""
+    run, other = ended(planned), ended(planned, point=1)
+    damage(other)
+    found = app.study_result(planned)
+    assert [point.measured for point in found.points] == [1, 0]
+    assert found.points[1].reason and other.run_id in found.points[1].reason
+    assert [other.run_id in note for note in found.notes] == [True]
+    assert not found.complete
+    for form in ("plain", "html"):
+        with pytest.raises(SystemExit) as end:
+            main(["study", str(paths.runs_dir().parent / "mine.yaml"), "--report", "--format", form])
+        out, err = capsys.readouterr()
+        assert (end.value.code, run.run_id in err, other.run_id in err) == (4, False, True)
+        assert out

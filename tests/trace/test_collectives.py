@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import copy, fingerprint, kernel, message, write
+from made import call, copy, fingerprint, host, kernel, message, write
 
 from benchrun import app
 from benchrun.trace.public import PublicNames
@@ -126,6 +126,42 @@ def test_sends_of_two_ranks_are_not_one_message(tmp_path: Path) -> None:
         ("send", "pp", [1], None),
         ("send", "pp", [0], None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "thread", "name"),
+    [
+        ("nccl:all_to_all", 1, "all_to_all"),
+        ("Thunk:#hlo_op=all-to-all.3#", 1, "all_to_all"),
+        ("nccl:all_to_all", 2, "send_recv"),
+        ("nccl:send", 1, "send_recv"),
+    ],
+)
+def test_a_range_around_the_launch_names_an_all_to_all(tmp_path: Path, text: str, thread: int, name: str) -> None:
+    events = [host(0, 10, text, thread=thread), call(5, 1, link=1), call(20, 1, link=2)]
+    events += [kernel(30 * link, 20, SEND, link=link) for link in (1, 2)]
+    found = fingerprint(tmp_path, events).collectives
+    assert sorted((each.name, each.count) for each in found) == sorted(
+        [(name, 1), ("send_recv", 1)] if name == "all_to_all" else [("send_recv", 2)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("void deep_ep::internode_ll::combine<false, 7168, 9, 3>(void*)", "all_to_all"),
+        ("void pplx::a2a_dispatch_send_kernel<8>(int)", "all_to_all"),
+        ("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(int)", "all_reduce"),
+        ("void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop_fp8<8, __nv_fp8_e5m2>(int)", "reduce_scatter"),
+        ("void userbuffers_fp16_sum_inplace_gpu_rw_ag<8>(int)", "all_gather"),
+        ("void userbuffers_fp16_sum_inplace_gpu_mc<2>(int)", "all_reduce"),
+        ("kuserbuffers_pushsend(int)", "send"),
+        ("void c10d::multimem_one_shot_reduce_kernel<c10::BFloat16, 16>(int)", "reduce"),
+        ("void c10d::symmetric_memory::wait_signal_kernel(int)", "other"),
+    ],
+)
+def test_a_kernel_names_its_collective(tmp_path: Path, text: str, name: str) -> None:
+    assert [each.name for each in fingerprint(tmp_path, [kernel(0, 10, text)]).collectives] == [name]
 
 
 def test_copies_from_one_gpu_to_another_are_communication(tmp_path: Path) -> None:

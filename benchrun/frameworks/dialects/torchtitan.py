@@ -17,6 +17,8 @@ _STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+(loss:.{0,400}
 _FIELD = re.compile(r"\b(\w{1,20}):\s{1,4}(\S{1,40})(?=\s|$)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})*(?:\.\d+)?")
 _SCHEDULE = re.compile(r"pipeline schedule \w{1,40} with (\d{1,6}) microbatches and (\d{1,6}) stages\b")
+_START = re.compile(r"Training starts at step (\d{1,15})\b")
+_END = "Training completed"
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
 _FLOAT8 = re.compile(r"\bFloat8 (?:[\w ]{1,40} )?training active\b")
 _DIMENSIONS = re.compile(r"-D device mesh with \[([\w', ]{1,200})\], \[(\d{1,9}(?:, \d{1,9}){0,9})\]")
@@ -50,6 +52,8 @@ class Torchtitan(Dialect):
         b"pipeline schedule ",
         b" capacity: ",
         b"torchtitan version: ",
+        b"Training starts at step ",
+        _END.encode(),
     )
     closing = ("%", "N/A")
     fact_groups = (
@@ -66,6 +70,7 @@ class Torchtitan(Dialect):
     )
     averages = ("rows",)
     _micro_batches = 1
+    _completed = _anew = False
     printed_conventions = ("full", "causal")
 
     def records(self, text: str) -> Iterator[Record]:
@@ -86,6 +91,9 @@ class Torchtitan(Dialect):
         """What it prints of the run before the first step."""
         super().read_facts(text)
         facts = self.facts
+        self._completed |= _END in text
+        if (start := _START.search(text)) is not None:
+            self._anew = self._completed and int(start[1]) == self.first_number
         if "with parallelism: " in text:
             sizes = {name: int(size) for name, size in _MESH.findall(text)}
             facts.tp, facts.pp, facts.cp, facts.ep = (sizes.get(name) for name in ("tp", "pp", "cp", "ep"))
@@ -111,3 +119,7 @@ class Torchtitan(Dialect):
             facts.tp, facts.pp, facts.cp = (degrees.get(name, 1) for name in ("tp", "pp", "cp"))
             # Expert parallelism divides the data-parallel ranks, and may take those of cp and tp too.
             facts.ep = None if "dp_shard_in_ep" in degrees else 1
+
+    def begins_anew(self) -> bool:
+        """Whether "Training completed" was followed by a start at the first step."""
+        return self._anew

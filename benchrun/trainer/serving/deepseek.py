@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from benchrun.model.shape import ModelShape
 from benchrun.spec.inference import InferenceSpec
 
 
@@ -10,12 +11,8 @@ def deepseek_config(spec: InferenceSpec) -> Any:
     from transformers import DeepseekV3Config
 
     model = spec.model
-    moe, mla, rope = model.moe, model.mla, model.rope_scaling
+    moe, mla = model.moe, model.mla
     assert moe is not None and mla is not None
-    positions: dict[str, Any] = {"rope_type": "default", "rope_theta": float(model.rotary_base)}
-    if rope is not None:
-        positions |= {"rope_type": "yarn", "factor": rope.factor, "mscale": 1.0, "mscale_all_dim": 1.0}
-        positions["original_max_position_embeddings"] = rope.original_positions
     config = DeepseekV3Config(
         architectures=["DeepseekV3ForCausalLM"],
         vocab_size=model.vocab_size,
@@ -25,7 +22,7 @@ def deepseek_config(spec: InferenceSpec) -> Any:
         num_attention_heads=model.num_attention_heads,
         num_key_value_heads=model.num_attention_heads,
         max_position_embeddings=model.max_position_embeddings,
-        rope_parameters=positions,
+        rope_parameters=_positions(model),
         q_lora_rank=mla.q_lora_rank,
         kv_lora_rank=mla.kv_lora_rank,
         qk_nope_head_dim=mla.qk_head_dim,
@@ -49,3 +46,12 @@ def deepseek_config(spec: InferenceSpec) -> Any:
         scales = {"activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128]}
         config.quantization_config = {"quant_method": "fp8", **scales}
     return config
+
+
+def _positions(model: ModelShape) -> dict[str, Any]:
+    """How the model encodes positions: RoPE, which YaRN scales where the model states it."""
+    positions: dict[str, Any] = {"rope_type": "default", "rope_theta": float(model.rotary_base)}
+    if (rope := model.rope_scaling) is not None:
+        positions |= {"rope_type": "yarn", "factor": rope.factor, "mscale": 1.0, "mscale_all_dim": 1.0}
+        positions["original_max_position_embeddings"] = rope.original_positions
+    return positions
