@@ -92,6 +92,12 @@ def test_what_cannot_be_removed_or_merged_is_refused(point: Callable[..., Any], 
     assert f"--set {override}" in str(error.value)
 
 
+def test_what_chooses_the_point_is_an_option_and_no_value(point: Callable[..., Any]) -> None:
+    with pytest.raises(UserError) as error:
+        point("framework=nemo2")
+    assert "--framework nemo2" in str(error.value.hint)
+
+
 @pytest.mark.parametrize("override", ["training.recompute={granularity: none}", "training.recompute.granularity=none"])
 def test_no_recompute_drops_what_the_recipe_says_beside_full(override: str) -> None:
     spec = resolve(Request("mistral-7b-hf", "H200", "bf16", 2, overrides=(override, "mbs=4")))
