@@ -1,8 +1,11 @@
 """Options of the test run, and who runs what where two processes share it (pytest -n 2)."""
 
+import os
 from typing import Any
 
 import pytest
+
+os.environ.pop("BENCHRUN_RESULTS", None)  # of the user's shell: the tests have folders of their own
 
 
 def pytest_addoption(parser: Any) -> None:

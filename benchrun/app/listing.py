@@ -80,11 +80,12 @@ def _answers(own: dict[str, Any], row: dict[str, Any]) -> bool:
 
 def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:
     """The GPUs that have points, and why ``gpu`` can borrow none of them."""
-    from benchrun.recipe.select import wanted_gpu
+    from benchrun.recipe.select import cannot_borrow, wanted_gpu
 
     tuned = f"there are points for {', '.join(sorted({row['gpu'] for row in rows}))}"
     device = wanted_gpu(gpu, cluster)
-    return f"{tuned}; {device.name} ({device.memory_gib:g} GiB) lacks their memory or precision" if device else tuned
+    why = cannot_borrow(device) if device else "benchrun list --gpus has those that may borrow them"
+    return f"{tuned}; {why}"
 
 
 def _rows(recipe: str) -> Rows:

@@ -1,6 +1,7 @@
 """From a request to RunSpecs, and from a RunSpec to files."""
 
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from benchrun.spec.post_training import OF_THE_SITE
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 resolve_point = points.resolve
+HOUR_S = 3600
 
 
 def resolve_shown(request: Request) -> RunSpec:
@@ -82,12 +84,25 @@ def profiled(request: Request, tool: str) -> Request:
 
 
 def warnings(spec: RunSpec) -> list[str]:
-    """Sentences about what may go wrong with ``spec``: memory, slow links, a trace that tells nothing, a long load, a
-    folder that the container does not have; empty where nothing is known to.
+    """Sentences about what may go wrong with ``spec``: memory, slow links, a trace that tells nothing, a time limit
+    that the load or the steps exceed, a folder that the container does not have; empty where nothing is known to.
     """
     if not isinstance(spec, TrainingSpec):
         return [text for text in (_loading(spec), _unmounted(spec)) if text]
-    return [text for text in (warning(spec), slow_links(spec), _empty_trace(spec)) if text]
+    return [text for text in (warning(spec), slow_links(spec), _empty_trace(spec), _too_long(spec)) if text]
+
+
+def _too_long(spec: TrainingSpec) -> str | None:
+    """That the steps alone take longer than the job may, by the lower end of the prediction; None if they do not."""
+    expected, limit_s = expected_step(spec), seconds(spec.cluster.time_limit)
+    steps = spec.training.steps
+    if expected is None or expected.low * steps < limit_s:
+        return None
+    longer = f"--set cluster.time_limit={ceil(1.5 * expected.high * steps / HOUR_S):02d}:00:00"
+    takes = (
+        f"{steps} steps of {expected.low:.3g} s or more take longer than {spec.cluster.time_limit}, when the job ends"
+    )
+    return f"{takes}: {longer}, or fewer training.steps"
 
 
 def _empty_trace(spec: TrainingSpec) -> str | None:

@@ -60,7 +60,7 @@ def parse(
     recipe: str | None,
     **given: Any,
 ) -> int:
-    """Step time, tokens/s/GPU, TFLOPS and problems of a training LOG.
+    """Step time, tokens/s/GPU, TFLOPS and problems of a LOG, or what a client measured of a server.
 
     A LOG is a file (plain, gzip, zstd or xz), a directory, also a run's, or - for stdin. Files that agree in all they
     state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and

@@ -83,7 +83,12 @@ CONSTANT_ROWS = 10
 
 
 def constant_loss(log: Log) -> Iterator[Problem]:
-    """A loss that never changes: the weights are not updated, or the batch is not read. Not fatal: steps are steps."""
+    """A loss that never changes: the weights are not updated, or the batch is not read. Not fatal: steps are steps.
+
+    None of post-training: GRPO's loss is zero where each batch is used once.
+    """
+    if log.post_training:
+        return
     losses = log.distinct.column("loss")
     losses = losses[losses != NO_VALUE]
     if len(losses) >= CONSTANT_ROWS and (losses == losses[0]).all():

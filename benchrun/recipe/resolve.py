@@ -19,7 +19,7 @@ from benchrun.recipe.catalogue import Point, RecipeFile, checked, fields
 from benchrun.recipe.files import cluster_document, default_cluster
 from benchrun.recipe.layout import CHANGE_LAYOUT, refusals
 from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe
-from benchrun.recipe.select import Request, listed_counts, select
+from benchrun.recipe.select import KEYS, Request, listed_counts, select
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
 from benchrun.spec.cluster import Cluster
 from benchrun.spec.identity import nemo_release
@@ -147,7 +147,8 @@ def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:
     if not equals or not all(loc):
         raise UserError(f"{place}: expected key=value", hint="for example --set training.steps=20")
     if loc[0] not in inputs.model_fields:
-        raise UserError(f"{place}: unknown key '{loc[0]}'", hint=closest(loc[0], inputs.model_fields))
+        option = f"it is an option: --{key.replace('_', '-')} {value}" if key in KEYS else None
+        raise UserError(f"{place}: unknown key '{loc[0]}'", hint=option or closest(loc[0], inputs.model_fields))
     as_yaml = value[:1] in ("[", "{", '"', "'")
     try:
         given = parse(f"value: {value}", place, lines=False)["value"] if as_yaml else scalar(value)

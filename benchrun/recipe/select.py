@@ -132,7 +132,15 @@ def _agree(point: Point, wanted: Point | Request, keys: tuple[str, ...]) -> bool
 def _none(recipe: str, left: list[Point], key: str, request: Request) -> NoReturn:
     """UserError: none of ``left`` has the wanted ``key``."""
     wanted, offered = getattr(request, key), _offered(left, key)
-    raise UserError(f"{recipe} has no point with {_option(key)} {wanted}", hint=_alternatives(key, wanted, offered))
+    hint = _alternatives(key, wanted, offered)
+    if key == "gpu" and (device := wanted_gpu(wanted, request.cluster)):
+        hint = f"{hint}; {cannot_borrow(device)}"
+    raise UserError(f"{recipe} has no point with {_option(key)} {wanted}", hint=hint)
+
+
+def cannot_borrow(gpu: hardware.Device) -> str:
+    """Why ``gpu`` borrows no point."""
+    return f"{gpu.name} ({gpu.memory_gib:g} GiB) lacks their memory or precision"
 
 
 def _complete(recipe: str, left: list[Point], request: Request) -> None:

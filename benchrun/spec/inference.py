@@ -19,6 +19,8 @@ WARMUPS_PER_SLOT = 2
 class InferenceInputs(Inputs):
     """What a user can set of a benchmark of a server."""
 
+    time_limit = "02:00:00"
+    """The largest weights (642 GB) may load for an hour."""
     model: ModelShape
     """Dimensions of the model."""
     checkpoint: Line | None = None

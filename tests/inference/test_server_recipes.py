@@ -128,6 +128,13 @@ def test_a_folder_of_weights_that_no_mount_holds_is_named() -> None:
     assert not app.warnings(spec(SGLANG, *given[:1]))
 
 
+def test_a_server_has_time_to_load_unless_the_site_limits_its_job() -> None:
+    assert spec(SGLANG).cluster.time_limit == "02:00:00"
+    assert not app.warnings(spec(SGLANG))
+    (warning,) = app.warnings(spec(SGLANG, "cluster.time_limit=00:30:00"))
+    assert "cluster.time_limit" in warning
+
+
 def test_the_client_asks_no_proxy_for_the_server() -> None:
     """That of vLLM obeys http_proxy, and the server is on its own node."""
     job = render(spec(VLLM))["job.sh"]

@@ -125,3 +125,26 @@ def test_megatron_swift_calls_a_step_an_iteration(tmp_path: Path) -> None:
     log = parse(tmp_path, rows)
     assert [(row.step, row.step_time_s) for row in log.steps] == [(5, 12.0), (10, 12.0), (15, 12.0)]
     assert log.planned_steps == 200
+
+
+def rollout(step: int, reward: str = "0.5") -> str:
+    """What trl's own GRPO prints, as transformers 5 writes numbers."""
+    lengths = "'completions/mean_length': '257.3', 'completions/clipped_ratio': '0.2'"
+    return f"{{'loss': '0', {lengths}, 'reward': '{reward}', 'step_time': '6.9', 'epoch': '{step / 40:.2f}'}}"
+
+
+def test_the_rewards_of_reinforcement_learning_are_read(tmp_path: Path) -> None:
+    lines = []
+    for step in range(1, 41):
+        lines += [bar(step, 7 * step), rollout(step, f"{step / 100}")]
+    log = parse(tmp_path, "\n".join(lines) + "\n")
+    assert (log.post_training, log.quantities["reward"][40], log.quantities["response_tokens"][1]) == (True, 0.4, 257.3)
+    found = summarise(log)
+    assert (found.step_time_s.median, found.quantities["response_tokens"].median) == (7, 257.3)
+    # Of GRPO, whose loss is zero where each batch is used once, it is no sign of a fault.
+    assert "constant_loss" not in [problem.kind for problem in found.problems]
+
+
+def test_a_reward_alone_is_no_reinforcement_learning(tmp_path: Path) -> None:
+    log = parse(tmp_path, "\n".join(said(step).replace("}", ", 'reward': 0.5}") for step in range(1, 41)))
+    assert not log.post_training

@@ -40,8 +40,9 @@ def test_a_gpu_without_fp8_has_no_fp8_point(tmp_path: Path) -> None:
 
 
 def test_a_smaller_gpu_than_every_listed_one_borrows_no_layout(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no point with --gpu A100-40GB"):
+    with pytest.raises(UserError, match="no point with --gpu A100-40GB") as error:
         resolve(Request("llama3.1-8b", "A100-40GB", "bf16", 16, cluster=site(tmp_path, "A100-40GB")))
+    assert "40 GiB" in str(error.value.hint)
 
 
 def test_a_number_of_gpus_that_is_not_listed_names_the_lender(tmp_path: Path) -> None:

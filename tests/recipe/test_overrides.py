@@ -92,6 +92,12 @@ def test_what_cannot_be_removed_or_merged_is_refused(point: Callable[..., Any], 
     assert f"--set {override}" in str(error.value)
 
 
+def test_what_chooses_the_point_is_an_option_and_no_value(point: Callable[..., Any]) -> None:
+    with pytest.raises(UserError) as error:
+        point("framework=nemo2")
+    assert "--framework nemo2" in str(error.value.hint)
+
+
 @pytest.mark.parametrize("override", ["training.recompute={granularity: none}", "training.recompute.granularity=none"])
 def test_no_recompute_drops_what_the_recipe_says_beside_full(override: str) -> None:
     spec = resolve(Request("mistral-7b-hf", "H200", "bf16", 2, overrides=(override, "mbs=4")))
@@ -170,3 +176,14 @@ def test_what_benchrun_sets_itself_is_not_removed_without_a_word(point: Callable
     with pytest.raises(UserError) as error:
         point(f"{section}.NCCL_NVLS_ENABLE=null")
     assert error.value.exit_code == 2
+
+
+def test_steps_that_take_longer_than_the_job_may_are_named() -> None:
+    def warned(*overrides: str) -> list[str]:
+        spec = resolve(Request("llama2-70b-sft", "H200", "bf16", 8, "nemo2", overrides=overrides))
+        return [text for text in app.warnings(spec) if "cluster.time_limit" in text]
+
+    assert len(warned()) == 1  # 50 steps of about 50 s, and half an hour
+    assert not warned("training.steps=20")
+    assert not warned("cluster.time_limit=02:00:00")
+    assert not warned("gbs=32")

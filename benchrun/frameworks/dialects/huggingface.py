@@ -7,7 +7,8 @@
 No line has a step's time. It is the difference of two clocks: of the run time, where every dictionary has it; else in
 whole seconds, of ms-swift's ``elapsed_time`` or of the bar. Without a clock only the mean over the whole run is known,
 from the summary. The fine-tune of this repository measures each step, and adds ``step_time_s`` and ms-swift's
-``global_step/max_steps``. Bars of other work (loading, tokenizing, evaluation) look alike: the training's are those
+``global_step/max_steps``. trl's reinforcement learning prints rewards and lengths of responses in the dictionaries.
+Bars of other work (loading, tokenizing, evaluation) look alike: the training's are those
 with its number of steps. Source: logs of transformers 4 and 5, and of ms-swift; tqdm's default format.
 """
 
@@ -199,6 +200,8 @@ class HuggingFace(Dialect):
         if printed:
             every = max(round(self._steps_passed() / printed) or int(drawn.step.max(initial=0)) // printed, 1)
             step = trainer_rows.numbers(self._dictionaries, self._bars, stated, every)
+            self.quantities = trainer_rows.quantities(self._dictionaries, step)
+            self.post_training = len(self.quantities) == len(trainer_rows.QUANTITIES)
             planned = facts.planned_steps
             self.rows = trainer_rows.dictionary_rows(self._dictionaries, step, drawn, planned, average_s)
         elif self.seen and steps:
@@ -265,8 +268,11 @@ def _pairs(text: str, match: re.Match[str] | None) -> dict[str, Value]:
 def _record(pairs: dict[str, Value]) -> Record:
     """A dictionary of a step."""
     # No row holds the learning rate; it tells two dictionaries apart.
-    names = ("loss", "grad_norm", "step_time_s", "epoch", "learning_rate")
+    names = ("loss", "grad_norm", "step_time_s", "epoch", "learning_rate", "reward")
     values = [pairs[name] for name in names if name in pairs]
+    length = pairs.get("completions/mean_length") or pairs.get("completion_length")
+    if length:
+        values.append(length._replace(column="response_tokens"))
     if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
         values.append(pairs["train_runtime"]._replace(column="clock_s"))
     elif "elapsed_time" in pairs:

@@ -9,11 +9,13 @@ from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column, Columns
 from benchrun.parse.dialect import LARGEST
 from benchrun.parse.rows import LONGEST_INTERVAL, Rows, Step
 
+QUANTITIES = ("reward", "response_tokens")
+"""Columns that every dictionary of reinforcement learning has, and no other."""
 BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
 """Columns of the bars."""
 DICTIONARY_TYPES = {
     **{"bars": "q", "step": "q", "line": "I"},
-    **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm"), "d"),
+    **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm", *QUANTITIES), "d"),
 }
 """Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` counts from the start of the run."""
 MOST_STUCK = 0.1
@@ -69,6 +71,16 @@ def runs(dictionaries: Columns) -> Column:
     """The number of each dictionary's run, from 0: an epoch that falls begins another run."""
     epoch = dictionaries.column("epoch")
     return np.cumsum(np.diff(np.where(epoch == NO_VALUE, 0.0, epoch), prepend=0.0) < 0)
+
+
+def quantities(dictionaries: Columns, step: Column) -> dict[str, dict[int, float]]:
+    """Quantity -> number of the step -> value, of those that the dictionaries have."""
+    stated = {name: dictionaries.column(name) for name in QUANTITIES}
+    return {
+        name: {int(step[at]): float(values[at]) for at in np.flatnonzero(values != NO_VALUE)}
+        for name, values in stated.items()
+        if (values != NO_VALUE).any()
+    }
 
 
 def dictionary_rows(
