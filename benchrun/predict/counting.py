@@ -6,6 +6,7 @@ from benchrun.model.communication import Sizes, sequence_split
 from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, operators
 from benchrun.model.products import OUTPUT, Product
+from benchrun.predict import software
 from benchrun.predict.links import link_times
 from benchrun.predict.software import MEGATRON_2022
 from benchrun.predict.work import Work
@@ -24,6 +25,14 @@ GATHERED_GRADIENTS = ("proj", "fc2", "dense_fc2", "shared_fc2", "out_proj")
 """Products whose inputs, or whose outputs' gradients, sequence parallelism gathers."""
 WEIGHT = 2
 """Bytes of a weight, and of its gradient before it is added to those of earlier micro-batches."""
+KERNELS, CASTS = 20, 2
+"""Memory-bound kernels of a layer, forward and backward, in profiles of the kept runs; casts of a product beside."""
+EAGER_ROPE = 6
+"""Reads and writes of queries and keys where no fused kernel rotates them: products with cosines and sines, the
+rotated copy, the sum, the result."""
+WEIGHED_INPUTS, BIASES = 46, 60
+"""Bytes that megatron-core moves for each element that enters an expert, to weigh it before the experts; and for each
+that leaves one, to add the expert's bias. Both are computed in FP32, forward and backward."""
 
 
 def work(load: Workload) -> Work:
@@ -147,10 +156,11 @@ def _memory(counting: Counting) -> dict[str, float]:
     passes = 1 + 0.5 * (counting.again or load.recompute == "selective")
     return {
         "memory": moved["rest"] / layers / bandwidth,
-        "permuted": moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,
+        "permuted": moved["permute"] / layers / bandwidth,
         "unfused": moved["unfused"] / layers / bandwidth,
         "latent": _latent(load, listed) / bandwidth,
-        "accumulated": _trained_weights(listed, layers) * WEIGHT / bandwidth,
+        "copied": _copied(load, listed) / layers / bandwidth,
+        "kernels": KERNELS + CASTS * counting.low * sum(each.layers / layers for each in listed.block),
         "balance": bandwidth / counting.peak,
         "casts": 3 * _cast_elements(load, listed, layers) * counting.low / bandwidth,
         "scores": 4 * scores / bandwidth * passes,
@@ -171,10 +181,17 @@ def _mixture(counting: Counting) -> dict[str, float]:
     }
 
 
-def _trained_weights(listed: Operators, layers: float) -> float:
-    """Dense weights of a layer that get gradients."""
-    trained = [each for each in listed.block if "weight_gradient" in each.passes and not each.expert]
-    return sum(each.layers / layers * each.matrices * each.weights for each in trained)
+def _copied(load: Workload, listed: Operators) -> float:
+    """Bytes of a micro-batch that PyTorch's FSDP moves for weights and gradients, in all layers.
+
+    Two gathers write each weight to its place; of trained weights a shard is cast to BF16 before, and the gradients are
+    cast to FP32, reduced, and added to those of earlier micro-batches.
+    """
+    if not software.copies_shards(load.stack):
+        return 0.0
+    shards = max(1, load.layout.fsdp, load.dp)
+    trained = 0.0 if load.task == "lora" else 2 * (4 + WEIGHT) / shards + (WEIGHT + 4) + 12 / shards
+    return listed.params * (2 * 2 * WEIGHT + trained)
 
 
 def _cast_elements(load: Workload, listed: Operators, layers: float) -> float:
@@ -208,6 +225,7 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
     """Bytes that memory-bound operators of a micro-batch move, by the kernels that move them."""
     moe, fused = load.model.shape.moe is not None, load.model.shape.activation in FUSED
     bytes_of = dict.fromkeys(("head", "permute", "unfused", "rest"), 0.0)
+    bytes_of["rest"] += _around_experts(load, listed)
     for each in listed.memory_bound:
         if each.name in HEAD:
             bytes_of["head"] += each.forward_bytes + each.backward_bytes
@@ -219,8 +237,29 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
                     bytes_of["head"] += each.params * 4 * WEIGHT
             continue
         kernel = "unfused" if moe and each.name == "activation" and not fused else each.name
-        bytes_of[kernel if kernel in bytes_of else "rest"] += (1 + again) * each.forward_bytes + each.backward_bytes
+        times = EAGER_ROPE if each.name == "rope" and load.model.shape.no_rope_every else 1
+        times = _sorts(load) if each.name == "permute" else times
+        moved = times * ((1 + again) * each.forward_bytes + each.backward_bytes)
+        bytes_of[kernel if kernel in bytes_of else "rest"] += moved
     return bytes_of
+
+
+def _sorts(load: Workload) -> float:
+    """What sorting tokens by experts moves, over what the operator list has: one copy to the experts and one back.
+
+    Where a GPU has several experts their tokens are sorted once more, but for a fixed capacity on one rank.
+    """
+    moe, layout = load.model.shape.moe, load.layout
+    if moe is None or moe.num_experts <= layout.ep or (layout.ep == 1 and moe.capacity_factor is not None):
+        return 1.0
+    return (1 + 3 * moe.topk) / (1 + moe.topk)
+
+
+def _around_experts(load: Workload, listed: Operators) -> float:
+    """Bytes of a micro-batch to weigh what enters the experts, and to add the biases of what leaves them."""
+    moe = load.model.shape.moe
+    each = WEIGHED_INPUTS * (moe is not None and moe.probs_on_input) + BIASES * load.model.shape.bias
+    return sum(each * p.layers * p.rows * p.n for p in listed.block if p.expert and p.name.endswith("fc2"))
 
 
 def _latent(load: Workload, listed: Operators) -> float:

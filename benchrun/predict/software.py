@@ -51,6 +51,11 @@ def hooks_adapters(framework: str) -> bool:
     return ("hooked_adapters", framework) in _table()
 
 
+def copies_shards(stack: str) -> bool:
+    """Whether weights and gradients that ranks share are copied to and from buffers of their own (PyTorch's FSDP)."""
+    return ("copied_shards", stack) in _table()
+
+
 def scales_currently(source: str) -> bool:
     """Whether FP8 of ``source`` is scaled by each tensor's own largest value, whatever its tables call it."""
     return ("current_scaling", source) in _table()

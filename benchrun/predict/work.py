@@ -48,8 +48,10 @@ class Work:
     """Seconds of the experts' activation at that bandwidth, where no fused kernel computes it."""
     latent: Value
     """Seconds to assemble queries, keys and values from latents, and their gradients back, at that bandwidth."""
-    accumulated: Value
-    """Seconds to write BF16 gradients of the dense weights of a layer once, at that bandwidth; 0 of frozen weights."""
+    copied: Value
+    """Seconds to copy and cast weights and gradients that FSDP shares, at that bandwidth; 0 of other software."""
+    kernels: Value
+    """Memory-bound kernels."""
     balance: Value
     """Bytes that the memory moves in the time of one BF16 FLOP."""
     casts: Value
