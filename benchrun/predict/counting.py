@@ -25,8 +25,6 @@ GATHERED_GRADIENTS = ("proj", "fc2", "dense_fc2", "shared_fc2", "out_proj")
 """Products whose inputs, or whose outputs' gradients, sequence parallelism gathers."""
 WEIGHT = 2
 """Bytes of a weight, and of its gradient before it is added to those of earlier micro-batches."""
-KERNELS, CASTS = 20, 2
-"""Memory-bound kernels of a layer, forward and backward, in profiles of the kept runs; casts of a product beside."""
 EAGER_ROPE = 6
 """Reads and writes of queries and keys where no fused kernel rotates them: products with cosines and sines, the
 rotated copy, the sum, the result."""
@@ -156,11 +154,11 @@ def _memory(counting: Counting) -> dict[str, float]:
     passes = 1 + 0.5 * (counting.again or load.recompute == "selective")
     return {
         "memory": moved["rest"] / layers / bandwidth,
-        "permuted": moved["permute"] / layers / bandwidth,
+        "permuted": moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,
         "unfused": moved["unfused"] / layers / bandwidth,
         "latent": _latent(load, listed) / bandwidth,
         "copied": _copied(load, listed) / layers / bandwidth,
-        "kernels": KERNELS + CASTS * counting.low * sum(each.layers / layers for each in listed.block),
+        "accumulated": _trained_weights(listed, layers) * WEIGHT / bandwidth,
         "balance": bandwidth / counting.peak,
         "casts": 3 * _cast_elements(load, listed, layers) * counting.low / bandwidth,
         "scores": 4 * scores / bandwidth * passes,
@@ -179,6 +177,12 @@ def _mixture(counting: Counting) -> dict[str, float]:
         "sinkhorn": float(moe is not None and moe.balance == "sinkhorn"),
         "years": max(load.release - FIRST_RELEASE, 0.0) if load.release and moe else 0.0,
     }
+
+
+def _trained_weights(listed: Operators, layers: float) -> float:
+    """Dense weights of a layer that get gradients."""
+    trained = [each for each in listed.block if "weight_gradient" in each.passes and not each.expert]
+    return sum(each.layers / layers * each.matrices * each.weights for each in trained)
 
 
 def _copied(load: Workload, listed: Operators) -> float:
@@ -238,21 +242,9 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
             continue
         kernel = "unfused" if moe and each.name == "activation" and not fused else each.name
         times = EAGER_ROPE if each.name == "rope" and load.model.shape.no_rope_every else 1
-        times = _sorts(load) if each.name == "permute" else times
         moved = times * ((1 + again) * each.forward_bytes + each.backward_bytes)
         bytes_of[kernel if kernel in bytes_of else "rest"] += moved
     return bytes_of
-
-
-def _sorts(load: Workload) -> float:
-    """What sorting tokens by experts moves, over what the operator list has: one copy to the experts and one back.
-
-    Where a GPU has several experts their tokens are sorted once more, but for a fixed capacity on one rank.
-    """
-    moe, layout = load.model.shape.moe, load.layout
-    if moe is None or moe.num_experts <= layout.ep or (layout.ep == 1 and moe.capacity_factor is not None):
-        return 1.0
-    return (1 + 3 * moe.topk) / (1 + moe.topk)
 
 
 def _around_experts(load: Workload, listed: Operators) -> float:

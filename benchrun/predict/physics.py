@@ -62,11 +62,12 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
         + of("memory.permute") * work.permuted * progress
         + of("memory.unfused") * work.unfused
         + of("memory.latent") * work.latent
+        + of("memory.accumulate") * work.accumulated
         + work.copied
         + of("cast") * work.casts
         + of("score.passes") * work.legacy * work.scores
     )
-    memory = moved * _slower(work, of) + of("memory.call") * work.kernels
+    memory = moved * _slower(work, of)
     narrower = np.where((work.low > 0) & (work.plain == 0), of("tp.low"), 1.0)
     exposed = np.where(work.plain > 0, of("tp.plain"), of("tp.exposed"))
     tp = narrower * exposed * work.tp / of("link.nvlink") + of("tp.call") * work.tp_calls

@@ -9,7 +9,6 @@ from pathlib import Path
 from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.memory import GIB, estimate
-from benchrun.model.operators import operators
 from benchrun.predict import software
 from benchrun.predict.workload import Architecture, Number, Workload, architectures
 from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
@@ -21,9 +20,6 @@ OWN = "runs"
 """The source of runs of this suite."""
 OTHER_KERNELS = "memory_bound+optimizer"
 """Parts of the physics that are the other kernels of a profiled step."""
-AROUND_BYTES, AROUND_SPEED = 10, 0.57
-"""Two kernels of cuDNN around attention's backward pass: bytes for each element of its result, and the share of the
-memory's bandwidth in the traces of five kept runs on H100 and H200 (0.54 to 0.60)."""
 
 
 @dataclass(frozen=True)
@@ -135,24 +131,9 @@ def profiled(run: Measured) -> dict[str, float]:
         OTHER_KERNELS: parts.other_s,
         "tp+cp+ep+bubble+dp": parts.communication_s,
     }
-    around = _around_attention(run.load) if not parts.communication_of_ranks_s else 0.0
-    whole["attention"] += around
-    whole[OTHER_KERNELS] -= around
     whole = {name: value * min(1.0, run.step_s / kernels) for name, value in whole.items()}
     idle = max(0.0, run.step_s - kernels)
     if run.load.offloaded_bytes:
         together = whole.pop(OTHER_KERNELS) + idle
         return {**whole, f"{OTHER_KERNELS}+host": together}
     return {**whole, "host": idle}
-
-
-def _around_attention(load: Workload) -> float:
-    """Seconds of kernels around attention that breakdowns count as others where they lack the communication by rank.
-
-    Both were changed at once: since then these two kernels are attention's.
-    """
-    if load.stack != software.MEGATRON:
-        return 0.0
-    attention = operators(load.model.shape, load.mbs * load.seq_length / load.layout.cp, layout=load.layout).attention
-    elements = attention.tokens * attention.heads * attention.value_channels * attention.layers * load.microbatches
-    return AROUND_BYTES * elements / (AROUND_SPEED * load.gpu.memory_gb_per_s * 1e9)

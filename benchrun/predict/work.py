@@ -50,8 +50,8 @@ class Work:
     """Seconds to assemble queries, keys and values from latents, and their gradients back, at that bandwidth."""
     copied: Value
     """Seconds to copy and cast weights and gradients that FSDP shares, at that bandwidth; 0 of other software."""
-    kernels: Value
-    """Memory-bound kernels."""
+    accumulated: Value
+    """Seconds to write BF16 gradients of the dense weights of a layer once, at that bandwidth; 0 of frozen weights."""
     balance: Value
     """Bytes that the memory moves in the time of one BF16 FLOP."""
     casts: Value
