@@ -7,6 +7,8 @@ from pathlib import Path
 
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
 """Megatron-core with transformer-engine, and Megatron-LM before both; the first where software.csv is silent."""
+TORCHTITAN = "torchtitan"
+"""Its selective recomputation is one of operators, not of attention."""
 FULLY_SHARDED = ("jax-maxtext", "jax-paxml", "transformers")
 """Software that shares weights among all ranks where a table does not say how many do."""
 OVERLAPPING = ("megatron", "mlperf")
