@@ -1,15 +1,14 @@
 """A workload -> its counts, from the operator list: products, attention, memory traffic and communication of a GPU."""
 
-import functools
 from dataclasses import dataclass
 
-from benchrun.frameworks.jax import policies
 from benchrun.model.communication import Sizes, sequence_split
 from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, operators
 from benchrun.model.products import OUTPUT, Product
 from benchrun.predict import software
 from benchrun.predict.links import link_times
+from benchrun.predict.recomputation import Recomputation
 from benchrun.predict.software import MEGATRON_2022
 from benchrun.predict.work import Work
 from benchrun.predict.workload import Workload
@@ -27,9 +26,6 @@ GATHERED_GRADIENTS = ("proj", "fc2", "dense_fc2", "shared_fc2", "out_proj")
 """Products whose inputs, or whose outputs' gradients, sequence parallelism gathers."""
 WEIGHT = 2
 """Bytes of a weight, and of its gradient before it is added to those of earlier micro-batches."""
-SECOND_PRODUCTS = 0.5
-"""torchtitan's selective recomputation keeps attention and every second BF16 product; FP8 products and what memory
-limits are computed again."""
 EAGER_ROPE = 6
 """Reads and writes of queries and keys where no fused kernel rotates them: products with cosines and sines, the
 rotated copy, the sum, the result."""
@@ -41,13 +37,13 @@ that leaves one, to add the expert's bias. Both are computed in FP32, forward an
 def work(load: Workload) -> Work:
     """The counts of ``load``."""
     counting = Counting.of(load)
-    layout, layers, again = load.layout, counting.layers, counting.again
+    layout, layers = load.layout, counting.layers
     first, last = _ends(load)
     return Work(
         **_products(counting),
         **_attention(counting),
         **_memory(counting),
-        **link_times(load, counting.listed, layers, again),
+        **link_times(load, counting.listed, layers, counting.again.whole),
         layers=layers,
         most_layers=first,
         last_layers=last,
@@ -73,8 +69,7 @@ class Counting:
     listed: Operators
     layers: float
     """Layers of a stage, the mean."""
-    again: int
-    """1 where the backward pass repeats the whole forward pass, else 0."""
+    again: Recomputation
     low: bool
     """Products are in FP8 or FP4."""
     legacy: bool
@@ -106,7 +101,7 @@ class Counting:
             load,
             listed,
             layers=_layers(load) / load.layout.pp,
-            again=1 if load.recompute == "full" else 0,
+            again=Recomputation.of(load, low),
             low=low,
             legacy=legacy,
             peak=gpu.peak_bf16_tflops * 1e12,
@@ -115,49 +110,16 @@ class Counting:
         )
 
     @property
-    def stored(self) -> tuple[str, ...] | None:
-        """The products of a layer that a checkpoint policy of JAX stores; None without a policy that is known."""
-        return _stored(self.load.stack, self.load.policy) if self.load.policy else None
-
-    @property
-    def by_operators(self) -> bool:
-        """Whether the software chooses operator by operator what to compute again; attention's result is kept."""
-        return self.load.recompute == "selective" and self.load.stack == software.TORCHTITAN
-
-    def product_again(self, product: Product) -> float:
-        """How often the backward pass repeats the forward product."""
-        if self.by_operators:
-            return 1.0 if self.low else SECOND_PRODUCTS
-        if self.stored is not None:  # XLA leaves out the last product, whose result no gradient needs
-            return float(product.name not in (*self.stored, "fc2"))
-        return self.again
-
-    @property
-    def attention_again(self) -> int:
-        """How often the backward pass repeats attention."""
-        return int(self.again or self.stored is not None)
-
-    @property
-    def memory_again(self) -> int:
-        """How often the backward pass repeats what the memory limits."""
-        return int(self.attention_again or self.by_operators)
-
-    @property
     def expert_products(self) -> list[Product]:
         """The products of a layer's experts."""
         return [each for each in self.listed.block if each.expert]
-
-
-@functools.cache
-def _stored(stack: str, policy: str) -> tuple[str, ...] | None:
-    return policies(stack.removeprefix("jax-")).get(policy)
 
 
 def _products(counting: Counting) -> dict[str, float]:
     """Matrix products and the scans of Mamba-2 layers."""
     listed, layers, peak = counting.listed, counting.layers, counting.peak
     blocks, peak_of_products = listed.block, counting.peak_of_products
-    again = {each: counting.product_again(each) for each in blocks}
+    again = {each: counting.again.product(each) for each in blocks}
     flops = {each: (len(each.passes) + again[each]) * each.flops / layers for each in blocks}
     repeated = sum(again[each] * each.flops for each in blocks) / layers
     output = sum(len(each.passes) * each.flops for each in listed.products if each.name in OUTPUT)
@@ -168,13 +130,13 @@ def _products(counting: Counting) -> dict[str, float]:
         "repeated": repeated / max(1.0, sum(flops.values())),
         "calls": sum((len(each.passes) + again[each]) * each.layers / layers for each in blocks),
         "logits": output * counting.load.layout.pp / peak,
-        "scans": (3 + counting.again) * listed.scan_flops / layers / peak,
+        "scans": (3 + counting.again.whole) * listed.scan_flops / layers / peak,
     }
 
 
 def _attention(counting: Counting) -> dict[str, float]:
     """Scores and values of attention, and how its kernels differ from the fastest ones."""
-    load, attention, again = counting.load, counting.listed.attention, counting.attention_again
+    load, attention, again = counting.load, counting.listed.attention, counting.again.attention
     values, head = attention.value_channels, (attention.kv_channels + attention.value_channels) / 2
     return {
         "attention": (3 + again) / 2 * attention.flops / counting.layers / counting.peak,
@@ -189,9 +151,9 @@ def _attention(counting: Counting) -> dict[str, float]:
 def _memory(counting: Counting) -> dict[str, float]:
     """Memory-bound operators, casts to low precision, and the optimizer."""
     load, listed, layers, bandwidth = counting.load, counting.listed, counting.layers, counting.bandwidth
-    layout, moved = load.layout, _moved(load, listed, counting.memory_again)
+    layout, moved = load.layout, _moved(load, listed, counting.again.memory)
     scores = listed.attention.heads * listed.attention.tokens * load.seq_length
-    passes = 1 + 0.5 * (counting.again or load.recompute == "selective")
+    passes = 1 + 0.5 * (counting.again.whole or load.recompute == "selective")
     return {
         "memory": moved["rest"] / layers / bandwidth,
         "permuted": moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,

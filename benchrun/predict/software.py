@@ -7,6 +7,8 @@ from pathlib import Path
 
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
 """Megatron-core with transformer-engine, and Megatron-LM before both; the first where software.csv is silent."""
+JAX = "jax-"
+"""How the software that XLA compiles is called, before the framework's own name."""
 TORCHTITAN = "torchtitan"
 """Its selective recomputation is one of operators, not of attention."""
 FULLY_SHARDED = ("jax-maxtext", "jax-paxml", "transformers")
