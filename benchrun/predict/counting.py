@@ -6,7 +6,9 @@ from benchrun.model.communication import Sizes, sequence_split
 from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, operators
 from benchrun.model.products import OUTPUT, Product
+from benchrun.predict import software
 from benchrun.predict.links import link_times
+from benchrun.predict.recomputation import Recomputation
 from benchrun.predict.software import MEGATRON_2022
 from benchrun.predict.work import Work
 from benchrun.predict.workload import Workload
@@ -24,18 +26,24 @@ GATHERED_GRADIENTS = ("proj", "fc2", "dense_fc2", "shared_fc2", "out_proj")
 """Products whose inputs, or whose outputs' gradients, sequence parallelism gathers."""
 WEIGHT = 2
 """Bytes of a weight, and of its gradient before it is added to those of earlier micro-batches."""
+EAGER_ROPE = 6
+"""Reads and writes of queries and keys where no fused kernel rotates them: products with cosines and sines, the
+rotated copy, the sum, the result."""
+WEIGHED_INPUTS, BIASES = 46, 60
+"""Bytes that megatron-core moves for each element that enters an expert, to weigh it before the experts; and for each
+that leaves one, to add the expert's bias. Both are computed in FP32, forward and backward."""
 
 
 def work(load: Workload) -> Work:
     """The counts of ``load``."""
     counting = Counting.of(load)
-    layout, layers, again = load.layout, counting.layers, counting.again
+    layout, layers = load.layout, counting.layers
     first, last = _ends(load)
     return Work(
         **_products(counting),
         **_attention(counting),
         **_memory(counting),
-        **link_times(load, counting.listed, layers, again),
+        **link_times(load, counting.listed, layers, counting.again.whole),
         layers=layers,
         most_layers=first,
         last_layers=last,
@@ -45,7 +53,6 @@ def work(load: Workload) -> Work:
         nodes=max(1.0, load.num_gpus / load.gpus_per_node),
         low=float(counting.low),
         plain=float(not load.tp_overlap),
-        repeated=again / (3.0 + again),
         offloaded=load.offloaded_bytes,
         hooked=float(load.hooked),
         graphed=float(load.graphed),
@@ -62,8 +69,7 @@ class Counting:
     listed: Operators
     layers: float
     """Layers of a stage, the mean."""
-    again: int
-    """1 where the backward pass repeats the whole forward pass, else 0."""
+    again: Recomputation
     low: bool
     """Products are in FP8 or FP4."""
     legacy: bool
@@ -95,7 +101,7 @@ class Counting:
             load,
             listed,
             layers=_layers(load) / load.layout.pp,
-            again=1 if load.recompute == "full" else 0,
+            again=Recomputation.of(load, low),
             low=low,
             legacy=legacy,
             peak=gpu.peak_bf16_tflops * 1e12,
@@ -111,23 +117,26 @@ class Counting:
 
 def _products(counting: Counting) -> dict[str, float]:
     """Matrix products and the scans of Mamba-2 layers."""
-    listed, layers, again, peak = counting.listed, counting.layers, counting.again, counting.peak
+    listed, layers, peak = counting.listed, counting.layers, counting.peak
     blocks, peak_of_products = listed.block, counting.peak_of_products
-    flops = {each: (len(each.passes) + again) * each.flops / layers for each in blocks}
+    again = {each: counting.again.product(each) for each in blocks}
+    flops = {each: (len(each.passes) + again[each]) * each.flops / layers for each in blocks}
+    repeated = sum(again[each] * each.flops for each in blocks) / layers
     output = sum(len(each.passes) * each.flops for each in listed.products if each.name in OUTPUT)
     return {
         "products": sum(flops.values()) / peak_of_products,
         "grouped": sum(flops[each] / max(1.0, each.m) for each in counting.expert_products) / peak_of_products,
         "narrow": sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks) / peak_of_products,
-        "calls": sum((len(each.passes) + again) * each.layers / layers for each in blocks),
+        "repeated": repeated / max(1.0, sum(flops.values())),
+        "calls": sum((len(each.passes) + again[each]) * each.layers / layers for each in blocks),
         "logits": output * counting.load.layout.pp / peak,
-        "scans": (3 + again) * listed.scan_flops / layers / peak,
+        "scans": (3 + counting.again.whole) * listed.scan_flops / layers / peak,
     }
 
 
 def _attention(counting: Counting) -> dict[str, float]:
     """Scores and values of attention, and how its kernels differ from the fastest ones."""
-    load, attention, again = counting.load, counting.listed.attention, counting.again
+    load, attention, again = counting.load, counting.listed.attention, counting.again.attention
     values, head = attention.value_channels, (attention.kv_channels + attention.value_channels) / 2
     return {
         "attention": (3 + again) / 2 * attention.flops / counting.layers / counting.peak,
@@ -142,14 +151,15 @@ def _attention(counting: Counting) -> dict[str, float]:
 def _memory(counting: Counting) -> dict[str, float]:
     """Memory-bound operators, casts to low precision, and the optimizer."""
     load, listed, layers, bandwidth = counting.load, counting.listed, counting.layers, counting.bandwidth
-    layout, moved = load.layout, _moved(load, listed, counting.again)
+    layout, moved = load.layout, _moved(load, listed, counting.again.memory)
     scores = listed.attention.heads * listed.attention.tokens * load.seq_length
-    passes = 1 + 0.5 * (counting.again or load.recompute == "selective")
+    passes = 1 + 0.5 * (counting.again.whole or load.recompute == "selective")
     return {
         "memory": moved["rest"] / layers / bandwidth,
         "permuted": moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,
         "unfused": moved["unfused"] / layers / bandwidth,
         "latent": _latent(load, listed) / bandwidth,
+        "copied": _copied(load, listed) / layers / bandwidth,
         "accumulated": _trained_weights(listed, layers) * WEIGHT / bandwidth,
         "balance": bandwidth / counting.peak,
         "casts": 3 * _cast_elements(load, listed, layers) * counting.low / bandwidth,
@@ -175,6 +185,19 @@ def _trained_weights(listed: Operators, layers: float) -> float:
     """Dense weights of a layer that get gradients."""
     trained = [each for each in listed.block if "weight_gradient" in each.passes and not each.expert]
     return sum(each.layers / layers * each.matrices * each.weights for each in trained)
+
+
+def _copied(load: Workload, listed: Operators) -> float:
+    """Bytes of a micro-batch that PyTorch's FSDP moves for weights and gradients, in all layers.
+
+    Two gathers write each weight to its place; of trained weights a shard is cast to BF16 before, and the gradients are
+    cast to FP32, reduced, and added to those of earlier micro-batches.
+    """
+    if not software.copies_shards(load.stack):
+        return 0.0
+    shards = max(1, load.layout.fsdp, load.dp)
+    trained = 0.0 if load.task == "lora" else 2 * (4 + WEIGHT) / shards + (WEIGHT + 4) + 12 / shards
+    return listed.params * (2 * 2 * WEIGHT + trained)
 
 
 def _cast_elements(load: Workload, listed: Operators, layers: float) -> float:
@@ -208,6 +231,7 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
     """Bytes that memory-bound operators of a micro-batch move, by the kernels that move them."""
     moe, fused = load.model.shape.moe is not None, load.model.shape.activation in FUSED
     bytes_of = dict.fromkeys(("head", "permute", "unfused", "rest"), 0.0)
+    bytes_of["rest"] += _around_experts(load, listed)
     for each in listed.memory_bound:
         if each.name in HEAD:
             bytes_of["head"] += each.forward_bytes + each.backward_bytes
@@ -219,8 +243,17 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
                     bytes_of["head"] += each.params * 4 * WEIGHT
             continue
         kernel = "unfused" if moe and each.name == "activation" and not fused else each.name
-        bytes_of[kernel if kernel in bytes_of else "rest"] += (1 + again) * each.forward_bytes + each.backward_bytes
+        times = EAGER_ROPE if each.name == "rope" and load.model.shape.no_rope_every else 1
+        moved = times * ((1 + again) * each.forward_bytes + each.backward_bytes)
+        bytes_of[kernel if kernel in bytes_of else "rest"] += moved
     return bytes_of
+
+
+def _around_experts(load: Workload, listed: Operators) -> float:
+    """Bytes of a micro-batch to weigh what enters the experts, and to add the biases of what leaves them."""
+    moe = load.model.shape.moe
+    each = WEIGHED_INPUTS * (moe is not None and moe.probs_on_input) + BIASES * load.model.shape.bias
+    return sum(each * p.layers * p.rows * p.n for p in listed.block if p.expert and p.name.endswith("fc2"))
 
 
 def _latent(load: Workload, listed: Operators) -> float:

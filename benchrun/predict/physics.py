@@ -63,6 +63,7 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
         + of("memory.unfused") * work.unfused
         + of("memory.latent") * work.latent
         + of("memory.accumulate") * work.accumulated
+        + work.copied
         + of("cast") * work.casts
         + of("score.passes") * work.legacy * work.scores
     )

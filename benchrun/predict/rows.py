@@ -71,6 +71,7 @@ def workload(row: Row) -> Workload:
         number=_number(row),
         task=_task(task),
         recompute=_recompute(row.get("recompute") or ""),
+        policy=(row.get("recompute") or "") if stack.startswith(software.JAX) else "",
         stack=stack,
         source=row.get("source_id") or "",
         release=software.release_year(RELEASE.search(row.get("source") or "")),

@@ -7,6 +7,10 @@ from pathlib import Path
 
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
 """Megatron-core with transformer-engine, and Megatron-LM before both; the first where software.csv is silent."""
+JAX = "jax-"
+"""How the software that XLA compiles is called, before the framework's own name."""
+TORCHTITAN = "torchtitan"
+"""Its selective recomputation is one of operators, not of attention."""
 FULLY_SHARDED = ("jax-maxtext", "jax-paxml", "transformers")
 """Software that shares weights among all ranks where a table does not say how many do."""
 OVERLAPPING = ("megatron", "mlperf")
@@ -49,6 +53,11 @@ def is_fitted(framework: str) -> bool:
 def hooks_adapters(framework: str) -> bool:
     """Whether adapters of ``framework`` are hooks in Python, which the host runs for each micro-batch."""
     return ("hooked_adapters", framework) in _table()
+
+
+def copies_shards(stack: str) -> bool:
+    """Whether weights and gradients that ranks share are copied to and from buffers of their own (PyTorch's FSDP)."""
+    return ("copied_shards", stack) in _table()
 
 
 def scales_currently(source: str) -> bool:

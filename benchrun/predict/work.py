@@ -48,6 +48,8 @@ class Work:
     """Seconds of the experts' activation at that bandwidth, where no fused kernel computes it."""
     latent: Value
     """Seconds to assemble queries, keys and values from latents, and their gradients back, at that bandwidth."""
+    copied: Value
+    """Seconds to copy and cast weights and gradients that FSDP shares, at that bandwidth; 0 of other software."""
     accumulated: Value
     """Seconds to write BF16 gradients of the dense weights of a layer once, at that bandwidth; 0 of frozen weights."""
     balance: Value

@@ -44,6 +44,8 @@ class Workload:
     number: Number = "bf16"
     task: Task = "pretrain"
     recompute: Recomputed = "none"
+    policy: str = ""
+    """Checkpoint policy of MaxText or PaXML; empty where none is stated."""
     stack: str = MEGATRON
     """Software whose kernels and overlap are alike (software.csv): the constants differ between them."""
     source: str = ""

@@ -152,3 +152,24 @@ def test_a_ring_of_context_parallel_ranks_costs_attention_more() -> None:
     one, ring = parts(load(num_gpus=2, gbs=16)), parts(load(num_gpus=2, gbs=8, layout=Layout(cp=2)))
     assert one["cp"] == 0 < ring["cp"]
     assert ring["cp"] >= constants.fitted()["cp.rounds"] * ring["attention"] * (1 - 1e-9)
+
+
+def test_torchs_fsdp_copies_weights_and_the_gradients_of_trained_ones() -> None:
+    shared = {"number": "bf16", "num_gpus": 8, "layout": Layout(fsdp=8)}
+    whole, frozen = (work(load(stack="torchtitan", task=task, **shared)).copied for task in ("pretrain", "lora"))
+    assert 0 < frozen < whole
+    assert work(load(stack="megatron", **shared)).copied == 0
+
+
+def test_positions_that_no_kernel_fuses_move_more() -> None:
+    one = load("llama4-scout")
+    shape = one.model.shape.model_copy(update={"no_rope_every": None})
+    fused = replace(one, model=replace(one.model, shape=shape))
+    assert one.model.shape.no_rope_every == 4
+    assert work(one).memory > work(fused).memory
+
+
+def test_biases_of_experts_are_added_by_kernels_of_their_own() -> None:
+    one = load("gpt-oss-20b", number="bf16")
+    shape = one.model.shape.model_copy(update={"bias": False})
+    assert work(one).memory > 1.1 * work(replace(one, model=replace(one.model, shape=shape))).memory
