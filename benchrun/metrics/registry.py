@@ -178,6 +178,11 @@ def _of_two_engines(*_: object) -> None:
     """Tokens per second and GPU with TensorRT-LLM's generation / the same with NeMo's own, of two runs."""
 
 
+@entry("vllm_over_transformers", "x", "higher", tabled=False, comparable=False)
+def _of_two_engines_of_trl(*_: object) -> None:
+    """Tokens per second and GPU with vLLM's generation / the same with transformers' own, of two runs."""
+
+
 def _quantity(name: str, how: str) -> Read:
     """The function that reads the median of a quantity of the steps."""
 

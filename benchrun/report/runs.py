@@ -22,6 +22,8 @@ STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs
 """Fields of the specification that have a column."""
 MINOR = frozenset({"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"})
 """Settings that do not change a step."""
+SIDES = {"trtllm_over_nemo": ("TensorRT-LLM", "NeMo's"), "vllm_over_transformers": ("vLLM", "transformers' own")}
+"""Whose generation is compared with whose, by the name of the ratio."""
 SPREAD = "step_time_s"
 """Metric whose range over the repeats is shown."""
 
@@ -107,8 +109,9 @@ def ratio_line(ratio: Ratio) -> str:
     spec, published = ratio.spec, ratio.published
     what = f"{spec.recipe}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}"
     beside = f"published: {reference_line(published)}" if published else "no ratio was published"
-    if ratio.metric == "trtllm_over_nemo":
-        return f"TensorRT-LLM's generation made the run {ratio.value:.2f} times as fast as NeMo's ({what}); {beside}"
+    if ratio.metric in SIDES:
+        fast, slow = SIDES[ratio.metric]
+        return f"{fast}'s generation made the run {ratio.value:.2f} times as fast as {slow} ({what}); {beside}"
     return f"FSDP reached {ratio.value:.2f} of the speed of 3D parallelism ({what}); {beside}"
 
 

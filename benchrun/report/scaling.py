@@ -1,7 +1,7 @@
 """Speed against one condition: curves over the number of GPUs, FSDP over 3D parallelism, one engine over another."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import attrgetter
@@ -12,7 +12,7 @@ from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import Reference
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
-from benchrun.spec.post_training import PostTrainingSpec
+from benchrun.spec.post_training import Engine, PostTrainingSpec
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 
@@ -87,7 +87,7 @@ class Ratio:
 def ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
     """Every ratio of two kinds of runs that is published for some workload."""
     yield from fsdp_over_3d(results, references)
-    yield from trtllm_over_nemo(results, references)
+    yield from engine_ratios(results, references)
 
 
 def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
@@ -118,14 +118,22 @@ GENERATED = attrgetter("recipe", "gpu", "num_gpus", "precision", "gbs")
 """What a published ratio of two engines shares with the runs."""
 
 
-def trtllm_over_nemo(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+ENGINES: Mapping[str, tuple[Engine, Engine]] = {
+    "trtllm_over_nemo": ("tensorrt-llm", "nemo"),
+    "vllm_over_transformers": ("vllm", "transformers"),
+}
+"""Ratio -> the engine that is faster, and the training framework's own."""
+
+
+def engine_ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
     """One ratio for each post-training measured with both engines; the rest of the work agrees."""
     for runs in grouped((each for each in results if isinstance(each.spec, PostTrainingSpec)), _besides_engine):
-        fast, slow = (_fastest(run for run in runs if _engine(run) == name) for name in ("tensorrt-llm", "nemo"))
-        if fast and slow:
-            entries = (entry for entry in references if entry.metric == "trtllm_over_nemo")
-            same = (entry for entry in entries if GENERATED(entry.key) == GENERATED(runs[0].spec))
-            yield Ratio(runs[0].spec, fast / slow, next(same, None), "trtllm_over_nemo")
+        for metric, engines in ENGINES.items():
+            fast, slow = (_fastest(run for run in runs if _engine(run) == name) for name in engines)
+            if fast and slow:
+                entries = (entry for entry in references if entry.metric == metric)
+                same = (entry for entry in entries if GENERATED(entry.key) == GENERATED(runs[0].spec))
+                yield Ratio(runs[0].spec, fast / slow, next(same, None), metric)
 
 
 def _engine(run: RunResult) -> str:

@@ -15,7 +15,11 @@ NOTHING = "-"
 
 COLUMNS = ("GPU", "precision", "sequence", "GPUs", "numbers", "best", "tokens/s/GPU", "flags", "source")
 
-RATIOS = {"fsdp_over_3d": ", FSDP over 3D parallelism", "trtllm_over_nemo": ", generation by TensorRT-LLM over NeMo's"}
+RATIOS = {
+    "fsdp_over_3d": ", FSDP over 3D parallelism",
+    "trtllm_over_nemo": ", generation by TensorRT-LLM over NeMo's",
+    "vllm_over_transformers": ", generation by vLLM over transformers'",
+}
 """Metrics of two runs, and what they compare."""
 
 

@@ -1,4 +1,4 @@
-"""PPO with generation by TensorRT-LLM and by NeMo: `report` shows the ratio beside the published one."""
+"""Post-training with two engines that generate: `report` shows the ratio, beside the published one if there is one."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from benchrun.metrics.summary import measure
 from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.select import Request
 from benchrun.report.runs import ratio_line
-from benchrun.report.scaling import ratios, trtllm_over_nemo
+from benchrun.report.scaling import engine_ratios, ratios
 from benchrun.spec.post_training import PostTrainingSpec
 
 SUITE = app.resolve(Request("rlhf-with-tensorrt-llm"))
@@ -38,5 +38,12 @@ def test_tokens_of_a_step_give_the_rate_of_all_gpus() -> None:
 
 def test_runs_of_other_work_are_no_pair() -> None:
     fast, slow = SUITE[0], SUITE[1].model_copy(update={"max_response_length": 512})
-    assert not list(trtllm_over_nemo([result(fast, 1.0), result(slow, 2.0)], ()))
-    assert not list(trtllm_over_nemo([result(fast, 1.0)], ()))
+    assert not list(engine_ratios([result(fast, 1.0), result(slow, 2.0)], ()))
+    assert not list(engine_ratios([result(fast, 1.0)], ()))
+
+
+def test_trl_has_a_ratio_of_its_engines() -> None:
+    suite = app.resolve(Request("post-training-1xh200"))
+    runs = [result(spec, 20.0 if spec.generation.engine == "transformers" else 10.0) for spec in suite]
+    (ratio,) = ratios(runs, load_references())
+    assert (ratio.metric, ratio.value, ratio.published) == ("vllm_over_transformers", 2.0, None)

@@ -2,18 +2,20 @@
 
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from test_toy import ended
 
 from benchrun import app
+from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.spec.post_training import PostTrainingSpec
 
-pytest.importorskip("trl")
+GRPOConfig = pytest.importorskip("trl").GRPOConfig
 
 
 def request(*overrides: str) -> Request:
@@ -41,6 +43,19 @@ def test_the_reward_rises_and_the_stages_are_measured(tmp_path: Path) -> None:
     steps = [json.loads(line.partition("benchrun step: ")[2]) for line in lines if "benchrun step: " in line]
     assert [step["step"] for step in steps] == list(range(1, 81))
     assert all(step["grad_norm"] > 0 for step in steps[:20])
+
+
+def test_vllm_generates_on_gpus_alone() -> None:
+    from benchrun.trainer.rl import engine
+
+    with pytest.raises(UserError, match="no new weights on a CPU"):
+        resolve(request("generation.engine=vllm"))
+    spec = resolve(Request("llama2-7b-grpo", gpu="H200", overrides=("generation.engine=vllm",)))
+    assert isinstance(spec, PostTrainingSpec)
+    stated = engine.options(spec)
+    assert stated["vllm_gpu_memory_utilization"] == spec.generation.memory_share
+    assert stated["vllm_max_model_length"] == spec.max_sequence_length
+    assert set(stated) <= {field.name for field in fields(GRPOConfig)}
 
 
 def test_the_reward_is_the_share_of_right_words() -> None:

@@ -1,4 +1,4 @@
-"""vLLM in the process of the policy: it generates on the same GPU, and gets the policy's weights before each generation."""
+"""vLLM in the policy's process and on its GPU; it gets the policy's weights before each generation."""
 
 import tempfile
 from collections.abc import Iterator
