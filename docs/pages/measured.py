@@ -23,6 +23,7 @@ from benchrun.spec.artifacts import Breakdown, Ceilings, Gemm
 from benchrun.spec.runspec import TrainingSpec
 
 from .pictures import waterfalls
+from .workloads import other_workloads
 
 T = TypeVar("T")
 Group = Sequence[MeasuredRun]
@@ -80,6 +81,7 @@ def _tables(
         "frameworks": side_by_side([Measured(run.spec, run.metrics, run.fingerprint) for run in runs]),
         "losses": losses([(run.spec, run.losses) for run in runs]),
         "waterfalls": _waterfalls(report),
+        **other_workloads(report.results),
         **{name: Table(TITLES[name], list(each)) for name, each in rows.items()},
     }
 
