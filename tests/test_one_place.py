@@ -18,8 +18,10 @@ EXEMPT = {
     "benchrun/trainer/train.py": {"megatron-core"},
     # The engine inside a post-training, not what serves.
     "benchrun/spec/post_training.py": {"vllm"},
-    # The package trl, whose version the log has.
-    "benchrun/trainer/rl/train.py": {"trl"},
+    "benchrun/trainer/rl/engine.py": {"vllm"},
+    "benchrun/report/scaling.py": {"vllm"},
+    # The package trl, whose version the log has, and that of its engine.
+    "benchrun/trainer/rl/train.py": {"trl", "vllm"},
     # The package megatron-core, not the framework.
     "benchrun/launch/doctor.py": {"megatron-core"},
 }

@@ -34,6 +34,6 @@ def fleet_view(fleet: Fleet, reason: str | None = None) -> str:
     elif fleet.faster and not fleet.slow_pairs:
         lines.append("no outlier, but most of the nodes may be slow\n")
     elif not fleet.slow_pairs:
-        found = "no outlier among what was measured\n" if fleet.missing else "no outlier\n"
-        lines.append(found if fleet.comparable else "too few to tell a slow one: three are needed\n")
+        none = "no outlier among what was measured\n" if fleet.missing else "no outlier\n"
+        lines.append(none if fleet.comparable else "too few to tell a slow one: three are needed\n")
     return "".join(lines)
