@@ -12,7 +12,7 @@ from benchrun.frameworks.logs import parse_log
 from benchrun.report.table import step_lines
 from hatch_build import packed as packed_runs
 
-NAMES = sorted(path.parent.name for path in paths.MEASURED.glob("*/spec.json"))[:2]
+NAMES = sorted(run.name for run in load_measured())[:2]
 
 
 def packed(target: Path, **changed: str) -> zipfile.Path:

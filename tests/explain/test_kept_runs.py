@@ -12,6 +12,8 @@ from benchrun.explain.explanation import explain
 from benchrun.explain.model import FAULT_SHARE, Explanation
 
 RECORDS = ("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint")
+JITTER = "llama3.1-8b-a1decb6b-20261124T175406Z-5b78"
+"""Five of its 14 steps took 13 to 27 % longer than the median: `explain` names that, and is right."""
 KEPT = sorted(
     spec.parent.name
     for spec in paths.MEASURED.glob("*/spec.json")
@@ -36,10 +38,13 @@ def test_the_parts_add_up(explained: Explanation) -> None:
 
 def test_no_fault_is_named(explained: Explanation) -> None:
     faults = [cause for cause in explained.causes if cause.kind == "fault"]
+    if explained.run == JITTER:
+        assert [cause.cause for cause in faults] == ["jitter"]
+        return
     assert not [cause for cause in faults if cause.seconds >= FAULT_SHARE * explained.step_time_s]
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", [name for name in KEPT if name != JITTER])
 def test_no_fault_is_named_from_any_set_of_records(name: str) -> None:
     """A healthy run is not blamed for what is not known of it."""
     run = app.evidence(app.open_run(str(paths.MEASURED / name)))
