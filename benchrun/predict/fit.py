@@ -3,6 +3,7 @@
 With ``--write`` constants.csv and calibration.csv are written. Rows: published.csv and the kept runs.
 """
 
+import argparse
 import csv
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -252,8 +253,13 @@ def write(data: Table) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Print the cross-validation of the prediction.")
+    parser.add_argument(
+        "--write", action="store_true", help="fit on all rows, and store constants.csv and calibration.csv"
+    )
+    arguments = parser.parse_args()
     everything = table()
-    if "--write" in sys.argv:
+    if arguments.write:
         write(everything)
     else:
         report(everything)
