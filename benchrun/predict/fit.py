@@ -254,9 +254,7 @@ def write(data: Table) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Print the cross-validation of the prediction.")
-    parser.add_argument(
-        "--write", action="store_true", help="fit to all rows, and store the constants"
-    )
+    parser.add_argument("--write", action="store_true", help="fit to all rows, and store the constants")
     arguments = parser.parse_args()
     everything = table()
     if arguments.write:
