@@ -26,7 +26,7 @@ def bar(step: int, seconds: int, total: int = 40, prefix: str = "") -> str:
     return f"{prefix}{100 * step // total:3d}%|#   | {step}/{total} [{clock}<05:00, 7.0s/it]"
 
 
-def said(step: int, prefix: str = "") -> str:
+def row_of(step: int, prefix: str = "") -> str:
     return f"{prefix}{{'loss': {9 - step / 100:.4f}, 'grad_norm': 1.5, 'epoch': {step / 40:.2f}}}"
 
 
@@ -36,7 +36,7 @@ def run(first: int, last: int, prefix: str = "", every: int = 2, seconds: Any = 
     for step in range(first, last + 1):
         lines.append(bar(step, seconds * (step - first + 1), total, prefix))
         if step % every == 0:
-            lines.append(said(step, prefix))
+            lines.append(row_of(step, prefix))
     return "\n".join(lines) + "\n"
 
 
@@ -68,7 +68,7 @@ def test_the_training_bar_has_the_longest_clock_and_says_how_many_steps_are_plan
 
 
 def test_a_bar_of_fewer_steps_than_there_are_dictionaries_is_not_the_trainings(tmp_path: Path) -> None:
-    log = parse(tmp_path, bar(1, 90, total=1) + "\n" + "".join(said(step) + "\n" for step in range(1, 6)))
+    log = parse(tmp_path, bar(1, 90, total=1) + "\n" + "".join(row_of(step) + "\n" for step in range(1, 6)))
     assert (len(log.steps), log.planned_steps) == (5, None)
 
 
@@ -100,8 +100,8 @@ def test_bars_of_a_restart_have_a_clock_of_their_own(tmp_path: Path, resumed: in
 
 @pytest.mark.parametrize("first", [[], [bar(0, 0)], [bar(1, 7)]])
 def test_a_terminal_leaves_only_the_bar_below_a_dictionary(tmp_path: Path, first: list[Any]) -> None:
-    lines = [line for step in range(1, 9) for line in (said(step), bar(step, 7 * step))]
-    log = parse(tmp_path, "\n".join([*first, *lines, said(9)]) + "\n")
+    lines = [line for step in range(1, 9) for line in (row_of(step), bar(step, 7 * step))]
+    log = parse(tmp_path, "\n".join([*first, *lines, row_of(9)]) + "\n")
     assert [row.step for row in log.steps] == list(range(1, 10))
     assert [row.step_time_s for row in log.steps] == [*8 * [7.0], None]
 
@@ -146,5 +146,5 @@ def test_the_rewards_of_reinforcement_learning_are_read(tmp_path: Path) -> None:
 
 
 def test_a_reward_alone_is_no_reinforcement_learning(tmp_path: Path) -> None:
-    log = parse(tmp_path, "\n".join(said(step).replace("}", ", 'reward': 0.5}") for step in range(1, 41)))
+    log = parse(tmp_path, "\n".join(row_of(step).replace("}", ", 'reward': 0.5}") for step in range(1, 41)))
     assert not log.post_training

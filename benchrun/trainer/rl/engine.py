@@ -49,5 +49,5 @@ def described(spec: PostTrainingSpec, model: Any, tokenizer: Any) -> Iterator[No
         model.config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         model.name_or_path = folder
-        vllm_generation.LLM = partial(LLM, load_format="dummy")
+        vllm_generation.LLM = partial(LLM, load_format="dummy")  # trl has no argument for it
         yield
