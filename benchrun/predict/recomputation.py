@@ -10,8 +10,8 @@ from benchrun.predict.workload import Workload
 
 SECOND_PRODUCTS = 0.5
 """torchtitan's selective recomputation keeps attention and every second ``aten.mm``; FP8 products (``_scaled_mm``) and
-what memory limits are computed again. pytorch/torchtitan kept that list until commit 114151ad4 (2026-03-23), which keeps
-FP8 products too; every published row is older."""
+what memory limits are computed again. pytorch/torchtitan had that list until commit 114151ad4 (2026-03-23), which keeps
+FP8 products too. Every published row is older."""
 LAST = "fc2"
 """The last product of a layer: no gradient needs its result, so that XLA leaves it out."""
 
