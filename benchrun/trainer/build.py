@@ -26,7 +26,7 @@ from benchrun.spec.megatron import TUPLE, Megatron, is_torch_type
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
 from benchrun.trainer import lora, offload, weights
-from benchrun.trainer.fsdp import FullySharded
+from benchrun.trainer.fsdp import FullySharded, cut_moments
 from benchrun.trainer.kernels import LateScale
 from benchrun.trainer.layers import Attention, Norm, own_expert_outputs
 
@@ -196,6 +196,9 @@ def build_optimizer(spec: TrainingSpec, model: list[Any]) -> Any:
     if states.precision_aware and states != Optimizer(precision_aware=True):
         for part in parts(optimizer):
             part.param_groups[:] = [small for group in part.param_groups for small in split(group)]
+    if spec.layout.fsdp > 1 and spec.gpu != "CPU":  # on a CPU torch's own Adam knows the parts
+        for part in parts(optimizer):
+            cut_moments(part)
     # FP8 weights keep their first value in BF16 in host memory; the optimizer has copied it.
     for parameter in (parameter for chunk in model for parameter in chunk.parameters()):
         if hasattr(parameter, "clear_high_precision_init_val"):

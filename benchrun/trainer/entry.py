@@ -56,7 +56,7 @@ def _train(path: Path, loop: str, install: str, lora: str | None) -> None:
         raise UserError(f"framework {spec.framework}: {error}", hint=install) from error
     ranks.refuse_without_gpu(spec)
     train(spec)
-    ranks.leave()
+    ranks.leave(graphs=spec.training.cuda_graphs != "none")
 
 
 def place(ranks_per_node: int) -> tuple[int, int, int]:

@@ -48,10 +48,14 @@ def synchronised() -> float:
     return time.perf_counter()
 
 
-def leave() -> None:
-    """Leave the process group together, so that no rank sees a closed connection."""
+def leave(graphs: bool = False) -> None:
+    """Leave the process group together, so that no rank sees a closed connection.
+
+    ``graphs``: CUDA graphs hold NCCL's communicators, which would wait for them without end; the process ends both.
+    """
     torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    if not graphs:
+        torch.distributed.destroy_process_group()
 
 
 def collect_garbage(spec: TrainingSpec, step: int) -> None:
