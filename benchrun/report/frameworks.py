@@ -1,9 +1,11 @@
 """Frameworks side by side: runs of one point, launched with different frameworks on the same GPUs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from statistics import median
 from typing import Any, NamedTuple
 
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.measured import grouped
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
 from benchrun.report.repeats import median_of
@@ -13,11 +15,22 @@ from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
 
 TITLES = (
-    *("recipe", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "framework", "runs", "step_time_s"),
-    *("speed", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "memory_gib", "tokens_per_joule", "loss"),
+    *("recipe", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "framework", "options", "runs"),
+    *(
+        "step_time_s",
+        "speed",
+        "tokens_per_s_per_gpu",
+        "tflops_per_gpu_causal",
+        "memory_gib",
+        "tokens_per_joule",
+        "loss",
+    ),
     *("profiled_step", "longer_than_the_fastest"),
 )
-"""``speed`` is relative to the fastest framework of the point; ``memory_gib`` is the most that a GPU had in use.
+"""``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, but for defaults and those
+that all frameworks of the point have.
+
+``speed`` is relative to the fastest framework of the point; ``memory_gib`` is the most that a GPU had in use.
 
 ``profiled_step`` has the seconds of each part of a profiled step, and ``longer_than_the_fastest`` those parts that take
 longer than in the fastest framework that has them, the longest first.
@@ -66,17 +79,26 @@ def side_by_side(runs: Sequence[Measured]) -> Table:
             points.setdefault(_point(run.spec), {}).setdefault(run.spec.framework, []).append(run)
     rows: list[list[Any]] = []
     for point, by_framework in points.items():
-        metrics = {framework: [run.metrics for run in each] for framework, each in by_framework.items()}
-        times = {framework: median_of("step_time_s", each) or 0.0 for framework, each in metrics.items()}
-        if len(times) > 1:
-            ordered = sorted(times.items(), key=lambda item: item[1])
-            parts = [next((run.parts for run in by_framework[name] if run.parts), {}) for name, _ in ordered]
-            cells = ((metrics[name], time, ordered[0][1]) for name, time in ordered)
-            rows += [
-                [*point, name, *_row(*each), *why]
-                for (name, _), each, why in zip(ordered, cells, _reasons(parts), strict=True)
-            ]
+        if len(by_framework) > 1:
+            ordered = sorted(map(_fastest, by_framework.values()), key=_time)
+            shared = set.intersection(*(set(_options(repeats)) for repeats in ordered))
+            parts = [next((run.parts for run in repeats if run.parts), {}) for repeats in ordered]
+            for repeats, why in zip(ordered, _reasons(parts), strict=True):
+                rows.append([*point, *_row(repeats, _time(ordered[0]), shared), *why])
     return Table(TITLES, rows)
+
+
+def _fastest(runs: Sequence[Measured]) -> list[Measured]:
+    """The repeats with the options with which a framework was fastest."""
+    return min(grouped(runs, lambda run: _options([run])), key=_time)
+
+
+def _options(repeats: Sequence[Measured]) -> tuple[str, ...]:
+    return conditions(repeats[0].spec).options or ()
+
+
+def _time(repeats: Sequence[Measured]) -> float:
+    return median_of("step_time_s", [run.metrics for run in repeats]) or 0.0
 
 
 def _reasons(parts: Sequence[Mapping[str, float]]) -> Iterator[tuple[str | None, str | None]]:
@@ -120,15 +142,15 @@ def _point(spec: TrainingSpec) -> tuple[Any, ...]:
     return (proxy(spec), spec.gpu, spec.precision, spec.num_gpus, spec.seq_length, spec.gbs, short_layout(spec))
 
 
-def _row(repeats: Sequence[Metrics], time: float, fastest: float) -> list[Any]:
-    memory = [run.telemetry.memory_gib for run in repeats if run.telemetry and run.telemetry.memory_gib]
-    first, last = repeats[0].first_loss, repeats[0].final_loss
+def _row(repeats: Sequence[Measured], fastest: float, shared: Set[str]) -> list[Any]:
+    """From the framework to the losses; ``fastest``: the shortest step of the point, in seconds."""
+    time, metrics = _time(repeats), [run.metrics for run in repeats]
+    options = ", ".join(option for option in _options(repeats) if option not in shared)
+    memory = [run.telemetry.memory_gib for run in metrics if run.telemetry and run.telemetry.memory_gib]
+    first, last = metrics[0].first_loss, metrics[0].final_loss
     return [
-        *(len(repeats), time, fastest / time, median_of("tokens_per_s_per_gpu", repeats)),
-        *(
-            median_of("tflops_per_gpu_causal", repeats),
-            max(memory, default=None),
-            median_of("tokens_per_joule", repeats),
-        ),
+        *(repeats[0].spec.framework, options or None, len(repeats), time, fastest / time),
+        *(median_of(name, metrics) for name in ("tokens_per_s_per_gpu", "tflops_per_gpu_causal")),
+        *(max(memory, default=None), median_of("tokens_per_joule", metrics)),
         None if first is None or last is None else f"{first:.4g} -> {last:.4g}",
     ]

@@ -17,11 +17,9 @@ from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 
 def estimated(path: Path) -> bool:
-    """Whether the run trained in the worker; its FSDP took more than is counted (docs/how-to/my-model.md)."""
+    """Whether the run trained in the worker."""
     spec = RunSpec.read(path / "spec.json")
-    if not isinstance(spec, TrainingSpec) or not FRAMEWORKS[spec.framework].own_worker:
-        return False
-    return spec.layout.fsdp == 1 or not spec.megatron
+    return isinstance(spec, TrainingSpec) and FRAMEWORKS[spec.framework].own_worker
 
 
 OF_THE_WORKER = [path for path in KEPT if estimated(path)]

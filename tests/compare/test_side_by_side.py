@@ -35,6 +35,24 @@ def test_the_worker_is_the_fastest_at_every_point_that_it_ran() -> None:
     assert {row[POINT] for row in table.rows if row[speed] == 1 and tuple(row[:POINT]) in ran} == {"megatron-core"}
 
 
+def test_a_framework_has_the_options_with_which_it_was_fastest() -> None:
+    runs = {
+        (run.spec.framework, run.spec.training.cuda_graphs): run
+        for run in KEPT
+        if (run.spec.recipe, run.spec.layout.cp, run.spec.gpu) == ("llama3.1-8b", 2, "H100")
+        and (run.spec.model.num_layers, run.spec.precision) == (4, "fp8")
+    }
+    plain, graphs = runs["megatron-core", "none"], runs["megatron-core", "layers"]
+    other = runs["megatron-lm", "none"]
+    assert plain.metrics.step_time_s and graphs.metrics.step_time_s
+    columns = [TITLES.index(title) for title in ("options", "runs", "step_time_s")]
+    rows = {row[POINT]: [row[at] for at in columns] for row in side_by_side([plain, graphs, plain, other]).rows}
+    assert rows["megatron-core"] == ["cuda_graphs=layers", 1, graphs.metrics.step_time_s.median]
+    assert rows["megatron-lm"][0] is None
+    slower = {row[POINT]: [row[at] for at in columns] for row in side_by_side([plain, plain, other]).rows}
+    assert slower["megatron-core"] == [None, 2, plain.metrics.step_time_s.median]
+
+
 def test_a_profiled_step_says_which_part_takes_longer() -> None:
     spec = next(run.spec for run in KEPT if run.spec.framework == "megatron-core")
     other = spec.model_copy(update={"framework": "megatron-lm"})

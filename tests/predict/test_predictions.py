@@ -132,19 +132,16 @@ def test_memory_comes_with_its_interval() -> None:
 
 
 def test_measured_peaks_lie_in_the_memory_interval() -> None:
-    ratios, sharded = [], []
+    ratios = []
     for folder in paths.MEASURED.iterdir():
         text = lzma.decompress(folder.joinpath("stdout.log.xz").read_bytes()) if folder.is_dir() else b""
         found = re.findall(rb'"peak_memory_gib": ([\d.]+)', text)
         spec = RunSpec.model_validate_json((folder / "spec.json").read_bytes()) if found else None
         if isinstance(spec, TrainingSpec):
-            of_kind = sharded if spec.layout.fsdp > 1 and spec.megatron else ratios
-            of_kind.append(estimate(spec).total / float(found[-1]))
+            ratios.append(estimate(spec).total / float(found[-1]))
     assert len(ratios) > 100
     assert min(ratios) > 1 / (1 + ESTIMATE_ERROR)
     assert max(ratios) < 1 + ESTIMATE_ERROR
-    # The worker's FSDP took 45.1 GiB where 33.7 are counted; what the rest is, one run does not show.
-    assert all(0.7 < ratio < 1 + ESTIMATE_ERROR for ratio in sharded)
 
 
 def test_a_slower_link_to_the_host_is_seen_where_activations_leave_the_gpu() -> None:
