@@ -7,7 +7,7 @@ from typing import Any
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.registry import tabled
-from benchrun.report.runs import distinctions, proxy, table
+from benchrun.report.runs import distinctions, proxy, short_layout, table
 from benchrun.report.table import Table
 
 READ = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "mfu_causal_pct", "rank_spread_percent")
@@ -56,7 +56,10 @@ def _served(record: Mapping[str, Any]) -> str | None:
 def _differing(points: Sequence[RunResult]) -> list[str | None]:
     """For each point the settings that tell it from points with the same name, batch and layout; None without such."""
     settings: dict[int, str] = {}
-    keys = [(point_name(each), *(getattr(each.spec, name, None) for name in (*NAMES, "layout"))) for each in points]
+    keys = [
+        (point_name(each), short_layout(each.spec), *(getattr(each.spec, name, None) for name in NAMES))
+        for each in points
+    ]
     for same in grouped(range(len(points)), lambda index: str(keys[index])):
         settings |= zip(same, distinctions([points[index].spec for index in same]), strict=True)
     return [settings[index] or None for index in range(len(points))]
