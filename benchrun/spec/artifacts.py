@@ -15,7 +15,6 @@ from benchrun.model import Frozen
 from benchrun.model.operators import Pass
 from benchrun.vocabulary import Precision
 
-Number = Precision
 FILES: dict[str, str] = {}
 """Name of each file -> what is in it."""
 
@@ -203,7 +202,7 @@ class Gemm(Frozen):
     """How often a GPU computes it per micro-batch, the mean over pipeline stages."""
     low_precision: bool
     """FP8 training computes it in FP8; the output layer stays in BF16."""
-    tflops: dict[Number, dict[Pass, PositiveFloat]]
+    tflops: dict[Precision, dict[Pass, PositiveFloat]]
     """By precision and pass."""
 
 

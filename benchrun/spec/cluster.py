@@ -30,7 +30,6 @@ def _matching(pattern: str, expected: str) -> StringConstraints:
     return StringConstraints(pattern=pattern)
 
 
-_PATH = r"^/[^\r\n\x00]*$"
 _FOLDERS = r"^/[^\r\n\x00:]*(:/[^\r\n\x00:]*)*$"
 _GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
 _MOUNT = r"^/[^\r\n\x00:,]*:/[^\r\n\x00:,]*(:r[ow])?$"
