@@ -192,5 +192,4 @@ def shipped_recipes() -> dict[str, TrainingRecipe]:
 @functools.cache
 def families() -> dict[str, str]:
     """Family of each framework that a reference may name."""
-    with (paths.PACKAGE / "comparison" / "families.csv").open(newline="") as file:
-        return {row["framework"]: row["family"] for row in csv.DictReader(file)}
+    return {row["framework"]: row["family"] for row in paths.table(__file__, "families.csv")}
