@@ -14,7 +14,7 @@ from benchrun.comparison.checks import broken
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.references import Reference, load_references
 from benchrun.errors import NoNumberError, UserError
-from benchrun.explain.difference import Side, difference, flat, sides_of
+from benchrun.explain.difference import Side, difference, sides_of
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
 from benchrun.explain.foreign import foreign_trace, without_foreign
@@ -26,6 +26,7 @@ from benchrun.metrics.setting import setting_of
 from benchrun.spec import artifacts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
+from benchrun.vocabulary import by_path
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size", "micro_batch_size", "layout")
 """What a log states about its run."""
@@ -97,7 +98,7 @@ def _side_of_log(name: str) -> Side:
         name,
         times,
         tokens,
-        dict(flat({field: getattr(summary, field) for field in STATED})),
+        dict(by_path({field: getattr(summary, field) for field in STATED})),
         unreliable=unreliable(summary),
     )
 

@@ -8,7 +8,7 @@ from benchrun.comparison.conditions import conditions
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import RunResult
-from benchrun.explain.difference import NOT_COMPARED, flat
+from benchrun.explain.difference import NOT_COMPARED
 from benchrun.launch.rundir import stamp_of
 from benchrun.metrics.registry import Metric, tabled
 from benchrun.metrics.statistics import spread_percent as spread_percent
@@ -16,7 +16,7 @@ from benchrun.report.repeats import median_of, valid_values
 from benchrun.report.scaling import Ratio, ratios
 from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec, TrainingSpec
-from benchrun.vocabulary import DEGREES
+from benchrun.vocabulary import DEGREES, by_path
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""
@@ -72,7 +72,7 @@ def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     """
     if len(specs) < 2:
         return [""] * len(specs)
-    stated = [dict(flat(spec.model_dump(mode="json"))) for spec in specs]
+    stated = [dict(by_path(spec.model_dump(mode="json"))) for spec in specs]
     names = dict.fromkeys(name for each in stated for name in each if name.partition(".")[0] not in NOT_COMPARED)
     differing = [name for name in names if len({str(each.get(name)) for each in stated}) > 1]
     chosen = {name: name.partition(".")[2] or name for name in differing}
