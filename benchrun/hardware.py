@@ -88,6 +88,11 @@ def name_of(device: str) -> str | None:
     return matches[max(matches, key=len)] if matches else None
 
 
+def chip(name: str) -> str:
+    """A GPU's name without its form factor or memory size: ``H100`` of ``H100-PCIe``."""
+    return name.partition("-")[0]
+
+
 def names() -> list[str]:
     """The names of all GPUs in the table."""
     return list(_gpus())

@@ -11,7 +11,6 @@ from benchrun.comparison.references import load_references, matching
 from benchrun.errors import UserError, writing
 from benchrun.frameworks.registry import framework
 from benchrun.launch import rundir
-from benchrun.launch.local import seconds
 from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
@@ -94,7 +93,7 @@ def warnings(spec: RunSpec) -> list[str]:
 
 def _too_long(spec: TrainingSpec) -> str | None:
     """That the steps alone take longer than the job may, by the lower end of the prediction; None if they do not."""
-    expected, limit_s = expected_step(spec), seconds(spec.cluster.time_limit)
+    expected, limit_s = expected_step(spec), spec.cluster.time_limit_s
     steps = spec.training.steps
     if expected is None or expected.low * steps < limit_s:
         return None
@@ -118,7 +117,7 @@ def _empty_trace(spec: TrainingSpec) -> str | None:
 def _loading(spec: RunSpec) -> str | None:
     """A server that may load for longer than its job may take; None for any other run."""
     checkpoint, timeout_s = (getattr(spec, name, None) for name in ("checkpoint", "ready_timeout_s"))
-    if checkpoint is None or timeout_s is None or seconds(spec.cluster.time_limit) > timeout_s:
+    if checkpoint is None or timeout_s is None or spec.cluster.time_limit_s > timeout_s:
         return None
     limit, longer = spec.cluster.time_limit, "--set cluster.time_limit=02:00:00"
     return f"the server may load its weights for {timeout_s} s, and the job ends after {limit}: {longer}"

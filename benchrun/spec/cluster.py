@@ -205,6 +205,13 @@ class Cluster(Frozen):
     python: Line = "python3"
     """Interpreter of the ranks (inside the container, where there is one)."""
 
+    @property
+    def time_limit_s(self) -> int:
+        """``time_limit`` in seconds."""
+        days, _, clock = self.time_limit.rpartition("-")
+        hours, minutes, seconds = (int(part) for part in clock.split(":"))
+        return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
     @field_validator("container")
     @classmethod
     def _own_gpus(cls, container: Container, info: ValidationInfo) -> Container:
