@@ -59,7 +59,7 @@ class Site(Protocol):
     def hardware(self) -> Any: ...
 
 
-def own(site: Site) -> Device | None:
+def site_gpu(site: Site) -> Device | None:
     """The GPU of a site: the row in its file, or else that of the table; None if neither has it."""
     if site.hardware is None:
         return gpu(site.gpu)

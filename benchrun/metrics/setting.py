@@ -56,7 +56,7 @@ class Setting:
 
 def setting_of(spec: RunSpec) -> Setting:
     """The setting that a run was launched with; without a training there is no model."""
-    unlisted = hardware.own(spec.cluster) if spec.cluster.hardware else None
+    unlisted = hardware.site_gpu(spec.cluster) if spec.cluster.hardware else None
     if not isinstance(spec, TrainingSpec):
         sent = getattr(spec, "num_prompts", None)
         setting = Setting(num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision, hardware=unlisted)

@@ -231,7 +231,7 @@ def _training(spec: TrainingSpec) -> Iterator[str]:
 
 
 def _precision(spec: TrainingSpec) -> Iterator[str]:
-    precision, gpu = spec.precision, hardware.own(spec.cluster)
+    precision, gpu = spec.precision, hardware.site_gpu(spec.cluster)
     if precision not in LOW:
         return
     if gpu is None or gpu.peak_tflops(precision) is None:

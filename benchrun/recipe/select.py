@@ -99,7 +99,7 @@ def wanted_gpu(name: str | None, cluster: str | None) -> hardware.Device | None:
     if cluster:
         site = cluster_document(cluster)
         if site.get("hardware") and _same(site.get("gpu"), name):
-            return hardware.own(checked(Cluster, site))
+            return hardware.site_gpu(checked(Cluster, site))
     named = (listed for listed in hardware.names() if _same(listed, name))
     return hardware.gpu(next(named, ""))
 

@@ -81,7 +81,7 @@ def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if not isinstance(spec, TrainingSpec):
         return
     parts = dict(document["memory_gib"])
-    total, gpu = parts.pop("total"), hardware.own(spec.cluster)
+    total, gpu = parts.pop("total"), hardware.site_gpu(spec.cluster)
     named = {name: size for name, size in parts.items() if size >= 0.05}
     if gpu is None:
         yield "memory", f"{total:.1f} GiB per rank"

@@ -19,8 +19,7 @@ from benchrun.spec.runspec import TrainingSpec
 
 FEW = 4
 """The largest number of runs that are drawn into one plot."""
-DEGREES = ("tp", "pp", "cp", "ep")
-SIZES = ("batch", "micro", *DEGREES)
+SIZES = ("batch", "micro", "tp", "pp", "cp", "ep")
 """What tells points with one name apart."""
 
 
@@ -103,7 +102,7 @@ def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
 def _sizes(same: Sequence[RunResult]) -> list[str]:
     """For each of several points with one name its batch, micro-batch and degrees, as far as they differ."""
     sizes = [
-        {"batch": each.spec.gbs, "micro": each.spec.mbs, **each.spec.layout.model_dump(include=set(DEGREES))}
+        {"batch": each.spec.gbs, "micro": each.spec.mbs, **each.spec.layout.model_dump()}
         if isinstance(each.spec, TrainingSpec)
         else {}
         for each in same
