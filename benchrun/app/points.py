@@ -14,17 +14,17 @@ from benchrun.launch import rundir
 from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
-from benchrun.recipe import resolve as points
-from benchrun.recipe import study as studies
+from benchrun.recipe import resolve as resolving
 from benchrun.recipe.capability import WITHOUT_PROFILER
 from benchrun.recipe.layout import arithmetic, slow_links
 from benchrun.recipe.resolve import missing_scripts
 from benchrun.recipe.select import Request
+from benchrun.recipe.study import StudyPoint, expand
 from benchrun.render import render
 from benchrun.spec.post_training import OF_THE_SITE
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
-resolve_point = points.resolve
+resolve_point = resolving.resolve
 HOUR_S = 3600
 
 
@@ -51,13 +51,13 @@ def resolve(request: Request) -> list[RunSpec]:
     return specs
 
 
-def resolve_each(request: Request) -> tuple[list[tuple[studies.Point, RunSpec | UserError]], int]:
+def resolve_each(request: Request) -> tuple[list[tuple[StudyPoint, RunSpec | UserError]], int]:
     """Each point of a suite or study with its run, or why it is illegal; and the number of repeats."""
-    expanded = studies.expand(request)
-    points: list[tuple[studies.Point, RunSpec | UserError]] = []
+    expanded = expand(request)
+    points: list[tuple[StudyPoint, RunSpec | UserError]] = []
     for point in expanded.points:
         try:
-            points.append((point, studies.resolved(point)))
+            points.append((point, resolve_point(point.request)))
         except UserError as error:
             points.append((point, error))
     return points, expanded.study.repeats

@@ -14,7 +14,7 @@ from typing import Any
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.vocabulary import ABSENT, DEGREES, HARD, SETTINGS, Reduced, flat, reductions
+from benchrun.vocabulary import ABSENT, DEGREES, HARD, SETTINGS, Reduced, dimensions, flat, reductions
 
 COLUMNS = (
     *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length", "mbs", "gbs", *DEGREES),
@@ -133,7 +133,7 @@ def _each_point(
 
 def _proxy(reduced: tuple[Reduced, ...]) -> dict[str, Any]:
     """Whether a model is a proxy, and what it has less of besides layers."""
-    return {"proxy": bool(reduced), "dimensions": tuple(each for each in reduced if each.name != "num_layers")}
+    return {"proxy": bool(reduced), "dimensions": dimensions(reduced)}
 
 
 def _listed_rollouts(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

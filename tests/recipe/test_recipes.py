@@ -13,7 +13,7 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.files import cluster_document
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.recipe.study import expand, resolved
+from benchrun.recipe.study import expand
 from benchrun.spec.cluster import Cluster
 
 RECIPE = (paths.RECIPES / "tiny-llama.yaml").read_text()
@@ -45,7 +45,7 @@ def test_every_shipped_cluster_and_suite_is_legal() -> None:
         assert cluster_document(name)["name"] == name
     for name in catalogue.names(paths.SUITES):
         for point in expand(Request(name)).points:
-            spec = resolved(point)
+            spec = resolve(point.request)
             # Nemotron-4 340B was published on as few as 128 GPUs, which it fills; Mixtral fills 8 H200 on purpose, and
             # one layer of Llama 3.1 405B an H100.
             if spec.workload != "training":
