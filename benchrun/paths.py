@@ -43,6 +43,11 @@ def measured() -> Path:
     return cast(Path, zipfile.Path(zipfile.ZipFile(io.BytesIO(lzma.decompress(packed.read_bytes())))))
 
 
+def shipped(folder: Path) -> list[str]:
+    """The names of the YAML files in one of these folders."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
 def here(pattern: str) -> list[Path]:
     """Files in the current directory."""
     return list(Path().glob(pattern))

@@ -64,7 +64,7 @@ def plan_tuning(
     loads = [each.prediction.load for each in candidates]
     common = UNKNOWN if hardware.gpu(spec.gpu) is None else COMMON
     search = Search(loads, [each.prediction.median for each in candidates], search_steps, common=common)
-    return Tuning(request, f"{spec.recipe}-tune-{spec.identity()[:8]}", candidates, search)
+    return Tuning(request, f"{spec.recipe}-tune-{spec.identity()}", candidates, search)
 
 
 def tune(tuning: Tuning, concurrency: int = 1, tell: Tell = lambda _: None) -> None:

@@ -185,7 +185,7 @@ def same_work(a: Conditions, b: Conditions) -> bool:
 @functools.cache
 def shipped_recipes() -> dict[str, TrainingRecipe]:
     """Each shipped recipe of a training by name."""
-    recipes = {name: catalogue.recipe_file(name).recipe for name in catalogue.names(paths.RECIPES)}
+    recipes = {name: catalogue.recipe_file(name).recipe for name in paths.shipped(paths.RECIPES)}
     return {name: recipe for name, recipe in recipes.items() if isinstance(recipe, TrainingRecipe)}
 
 

@@ -9,7 +9,6 @@ import pytest
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.memory import warning
-from benchrun.recipe import catalogue
 from benchrun.recipe.files import cluster_document
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -41,9 +40,9 @@ def line_of(text: str) -> int:
 
 
 def test_every_shipped_cluster_and_suite_is_legal() -> None:
-    for name in catalogue.names(paths.CLUSTERS):
+    for name in paths.shipped(paths.CLUSTERS):
         assert cluster_document(name)["name"] == name
-    for name in catalogue.names(paths.SUITES):
+    for name in paths.shipped(paths.SUITES):
         for point in expand(Request(name)).points:
             spec = resolve(point.request)
             # Nemotron-4 340B was published on as few as 128 GPUs, which it fills; Mixtral fills 8 H200 on purpose, and

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from benchrun import app, paths
 from benchrun.errors import UserError
-from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import Expanded, expand
@@ -208,7 +207,7 @@ def test_launch_takes_a_study_with_its_repeats(tmp_path: Path) -> None:
     assert [spec.mbs for spec in specs] == [1, 1, 1, 2, 2, 2]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", catalogue.names(paths.STUDIES))
+@pytest.mark.parametrize("name", paths.shipped(paths.STUDIES))
 @pytest.mark.parametrize("gpu", ["H100", "H200", "GH200"])
 def test_every_shipped_study_is_legal_on_every_gpu(name: str, gpu: str) -> None:
     only = {"tiny": "CPU", "tiny-concurrency": "CPU", "deepseek-r1-concurrency": "H200"}
