@@ -105,13 +105,7 @@ def _other_gpu(device: str, run: Evidence) -> str | None:
 
 def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:
     """Why ``profiled`` is not of ``run``; None where it can be."""
-    parts = (
-        profiled.matmul_s,
-        profiled.attention_s,
-        profiled.other_s,
-        profiled.communication_s,
-        profiled.idle_s,
-    )
+    parts = profiled.parts.values()
     sent = (profiled.communication_s, profiled.hidden_s, *profiled.communication_of_ranks_s)
     of_hosts = (*profiled.data_of_ranks_s, *profiled.queued_of_ranks_s)
     if not all(map(math.isfinite, (profiled.step_s, *parts, *sent, *of_hosts))):

@@ -5,13 +5,13 @@ from typing import Any
 
 from benchrun.comparison.checks import Check
 from benchrun.comparison.conditions import conditions
-from benchrun.comparison.measured import grouped
+from benchrun.comparison.measured import by_point
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import RunResult
 from benchrun.explain.difference import NOT_COMPARED
 from benchrun.launch.rundir import stamp_of
 from benchrun.metrics.registry import Metric, tabled
-from benchrun.metrics.statistics import spread_percent as spread_percent
+from benchrun.metrics.statistics import spread_percent
 from benchrun.report.repeats import median_of, valid_values
 from benchrun.report.scaling import Ratio, ratios
 from benchrun.report.table import Table, markdown
@@ -30,7 +30,7 @@ SPREAD = "step_time_s"
 
 def table(results: Sequence[RunResult]) -> Table:
     """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
-    points = grouped(results, lambda result: result.spec.repeat_key())
+    points = by_point(results)
     columns = _columns(results)
     metrics = (metric.key for metric in columns)
     titles = ("recipe", *STATED, "layout", "cluster", "runs", *metrics, "verdict", "limits", "spread_pct")
@@ -44,7 +44,7 @@ def _columns(results: Sequence[RunResult]) -> tuple[Metric, ...]:
 
 def identified(results: Sequence[RunResult]) -> Table:
     """`table` for programs: with the runs of each point, when they were launched, and every condition by itself."""
-    plain, points = table(results), grouped(results, lambda result: result.spec.repeat_key())
+    plain, points = table(results), by_point(results)
     more = [
         (
             " ".join(result.run_id for result in point),

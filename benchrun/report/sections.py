@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from benchrun.comparison.measured import grouped
+from benchrun.comparison.measured import by_point, grouped
 from benchrun.comparison.verdict import RunResult
 from benchrun.explain.difference import difference, sides_of
 from benchrun.explain.evidence import Evidence
@@ -75,7 +75,7 @@ def _two(first: Evidence, second: Evidence) -> tuple[str, Figure | None, Table]:
 
 def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterator[Figure]:
     """Beside the verdict's references; and for points that have no published one, beside the nearest."""
-    points = grouped(results, lambda result: result.spec.repeat_key())
+    points = by_point(results)
     named = dict(zip((point[0].spec.repeat_key() for point in points), point_labels(points), strict=True))
     checks = [(point, check) for point in points if point[-1].verdict for check in point[-1].verdict.checks]
     judged = [(named[point[0].spec.repeat_key()], check) for point, check in checks]
@@ -112,6 +112,6 @@ def _sizes(same: Sequence[RunResult]) -> list[str]:
 
 
 def _profiled(results: Sequence[RunResult]) -> list[tuple[str, Metrics]]:
-    points = grouped([result for result in results if result.numbers], lambda result: result.spec.repeat_key())
+    points = by_point([result for result in results if result.numbers])
     profiled = [next((run.numbers for run in point if run.numbers and run.numbers.breakdown), None) for point in points]
     return [(name, metrics) for name, metrics in zip(point_labels(points), profiled, strict=True) if metrics]

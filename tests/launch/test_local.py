@@ -297,7 +297,7 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
     ("limit", "expected"), [("00:00:05", 5), ("00:10:00", 600), ("1-00:00:00", 86400), ("2:00:00", 7200)]
 )
 def test_time_limits_are_slurms(limit: str, expected: int) -> None:
-    assert tiny(**{"cluster.time_limit": limit}).cluster.time_limit_s == expected
+    assert tiny(f"cluster.time_limit={limit}").cluster.time_limit_s == expected
 
 
 def test_ctrl_c_names_every_run_that_goes_on(
