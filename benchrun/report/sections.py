@@ -10,6 +10,7 @@ from benchrun.metrics.model import Metrics
 from benchrun.report import overview
 from benchrun.report.curve import CurveView
 from benchrun.report.data import RunData, Section
+from benchrun.report.explanation import interval_text
 from benchrun.report.figure import Figure
 from benchrun.report.published import Pair
 from benchrun.report.readable import point_name
@@ -66,9 +67,8 @@ def _beside(runs: Sequence[RunData]) -> Iterator[Section]:
 def _two(first: Evidence, second: Evidence) -> tuple[str, Figure | None, Table]:
     """The ratio in words, the parts, and what differs."""
     result = difference(*sides_of(first, second))
-    limits = result.interval
-    interval = f", {100 * limits.level:.0f} % interval {limits.low:.3f} to {limits.high:.3f}" if limits else ""
-    text = f"{result.b} takes {result.ratio:.3f} times as long as {result.a} for the same tokens{interval}."
+    ratio = f"{result.ratio:.3f} times as long as {result.a} for the same tokens{interval_text(result)}"
+    text = f"{result.b} takes {ratio}."
     rows = [(each.name, each.a, each.b) for each in result.differs]
     return text, overview.difference_figure(result), Table(("differs", "first", "second"), rows)
 

@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from benchrun.trace.events import Events, Kind, RankTrace
 from benchrun.trace.intervals import Intervals
 
 Class = Literal["matmul", "attention", "memory_bound", "communication"]
-CLASSES: tuple[Class, ...] = ("matmul", "attention", "memory_bound", "communication")
+CLASSES: tuple[Class, ...] = get_args(Class)
 
 
 class Pattern(NamedTuple):
