@@ -59,7 +59,7 @@ class Site(Protocol):
     def hardware(self) -> Any: ...
 
 
-def own(site: Site) -> Device | None:
+def site_gpu(site: Site) -> Device | None:
     """The GPU of a site: the row in its file, or else that of the table; None if neither has it."""
     if site.hardware is None:
         return gpu(site.gpu)
@@ -86,6 +86,11 @@ def name_of(device: str) -> str | None:
         if chip in words and (variant == form or (not form and variant in words)):
             matches[variant] = name
     return matches[max(matches, key=len)] if matches else None
+
+
+def chip(name: str) -> str:
+    """A GPU's name without its form factor or memory size: ``H100`` of ``H100-PCIe``."""
+    return name.partition("-")[0]
 
 
 def names() -> list[str]:

@@ -21,11 +21,12 @@ MEASURED = DATA / "results" / "measured"
 
 
 @functools.cache
-def table(module: str) -> tuple[dict[str, str], ...]:
-    """The rows of the CSV file beside a module, whose ``__file__`` is ``module``."""
+def table(module: str, name: str | None = None) -> tuple[dict[str, str], ...]:
+    """The rows of the CSV file beside a module, whose ``__file__`` is ``module``, with its name or with ``name``."""
     import csv  # every command imports this module
 
-    with Path(module).with_suffix(".csv").open(newline="") as file:
+    path = Path(module)
+    with (path.with_name(name) if name else path.with_suffix(".csv")).open(newline="", encoding="utf-8") as file:
         return tuple(csv.DictReader(file))
 
 
@@ -40,6 +41,11 @@ def measured() -> Path:
     import zipfile
 
     return cast(Path, zipfile.Path(zipfile.ZipFile(io.BytesIO(lzma.decompress(packed.read_bytes())))))
+
+
+def shipped(folder: Path) -> list[str]:
+    """The names of the YAML files in one of these folders."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def here(pattern: str) -> list[Path]:

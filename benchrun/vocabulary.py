@@ -65,6 +65,15 @@ def _size(text: str) -> Size:
     return None if text == "None" else int(text) if text.isdecimal() else text
 
 
+def by_path(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value of nested mappings by its path: ``{"fp8": {"format": "e4m3"}}`` as ``("fp8.format", "e4m3")``."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from by_path(value, f"{before}{name}.")
+        else:
+            yield before + name, value
+
+
 def flat(model: Any) -> dict[str, Any]:
     """Every dimension of a model, a mapping or a `ModelShape`, by its name in a `Reduced`."""
     return dict(_flat(dict(model)))

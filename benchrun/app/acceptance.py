@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchrun.app.judgement import verdict_together
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
-from benchrun.comparison.checks import broken
+from benchrun.comparison.checks import broken_run
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending, recorded, recorded_name, unreadable_ending
@@ -74,7 +74,7 @@ def appraise(plan: Planned, runs: Mapping[int, Sequence[RunDir]]) -> Appraisal:
         assert point.spec is not None
         own = list(runs.get(number, ()))
         endings = {run: recorded_name(run) for run in own}
-        valid = [run for run in own if run in measurements and not broken([measurements[run].metrics], endings[run])]
+        valid = [run for run in own if run in measurements and not broken_run(measurements[run].metrics, endings[run])]
         verdict = _verdict(valid, own, measurements) if valid else None
         for run in own:
             metrics = measurements[run].metrics if run in measurements else None

@@ -4,15 +4,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchrun import paths
-from benchrun.app.measurement import measure_run
+from benchrun.app.measurement import measured_result
 from benchrun.comparison.conditions import Conditions, besides_recipe, conditions
 from benchrun.comparison.measured import MeasuredRun, load_measured
 from benchrun.comparison.references import load_references
-from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError
-from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import KEPT, RunDir, is_folder, open_run, runs_at
-from benchrun.spec.artifacts import ENV, SPEC, VERDICT
+from benchrun.spec.artifacts import ENV, SPEC
 from benchrun.spec.runspec import TrainingSpec
 
 
@@ -69,11 +67,7 @@ def _measured(runs: Iterable[RunDir]) -> list[MeasuredRun]:
 
 def _valid(run: RunDir) -> MeasuredRun | None:
     """What ``run`` measured, from its log; None for a failed, incomplete or broken one."""
-    verdict = run.document(VERDICT, Verdict)
-    measurement = measure_run(run, verdict.warmup if verdict else None)
-    if measurement is None or not isinstance(run.spec, TrainingSpec):
+    measurement, result = measured_result(run)
+    if measurement is None or result.numbers is None or not isinstance(run.spec, TrainingSpec):
         return None
-    numbers = RunResult(run.run_id, run.spec, measurement.metrics, verdict, recorded_name(run)).numbers
-    if numbers is None:
-        return None
-    return MeasuredRun(run.run_id, run.spec, numbers, run.read_json(ENV) or {}, None, run.path, measurement.log)
+    return MeasuredRun(run.run_id, run.spec, result.numbers, run.read_json(ENV) or {}, None, run.path, measurement.log)

@@ -4,28 +4,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from benchrun.app.baselines import baseline_run
 from benchrun.app.log_evidence import resolution_s, saves, saves_async, stages_of, steps_of, unreliable
-from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, summarise_log
+from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_log, summarise_log
 from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint
-from benchrun.comparison.checks import broken
+from benchrun.comparison.checks import broken_run
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.references import Reference, load_references
 from benchrun.errors import NoNumberError, UserError
-from benchrun.explain.difference import Side, difference, flat, sides_of
+from benchrun.explain.difference import Side, difference, sides_of
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
 from benchrun.explain.foreign import foreign_trace, without_foreign
 from benchrun.explain.model import Against, Difference, Explanation
-from benchrun.launch.endings import recorded
+from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import RunDir, TolerantRun, open_run
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.setting import setting_of
+from benchrun.metrics.statistics import Floats
 from benchrun.spec import artifacts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
+from benchrun.vocabulary import by_path
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size", "micro_batch_size", "layout")
 """What a log states about its run."""
@@ -82,12 +82,10 @@ def _is_run(name: str) -> bool:
 
 def _side_of_log(name: str) -> Side:
     """A log by itself: that of a run, or a file."""
-    files = [Path(name)] if Path(name).is_file() else [open_run(name).path]
-    logs, _ = read_logs(files)
-    if len(logs) != 1:
-        raise UserError(f"holds {len(logs)} logs", where=name, hint="name one file per run")
-    summary = summarise_log(logs[0], NOTHING, files)
-    times, _ = steps_of(logs[0], NOTHING, summary.window)
+    path = open_run(name).path if _is_run(name) else Path(name)
+    log = read_log(path)
+    summary = summarise_log(log, NOTHING, [path])
+    times, _ = steps_of(log, NOTHING, summary.window)
     if not len(times):
         raise NoNumberError("has no measured step", where=name)
     tokens = None
@@ -97,7 +95,7 @@ def _side_of_log(name: str) -> Side:
         name,
         times,
         tokens,
-        dict(flat({field: getattr(summary, field) for field in STATED})),
+        dict(by_path({field: getattr(summary, field) for field in STATED})),
         unreliable=unreliable(summary),
     )
 
@@ -112,15 +110,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
     spec = run.spec
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{run.run_id} is no training, and has no steps to explain")
-    measurement = measurement or measure_run(run)
-    times = steps = np.empty(0)
-    if measurement is not None:
-        times, steps = steps_of(measurement.log, setting_of(spec), measurement.metrics.window)
-    if measurement is None or not len(times):
-        raise NoNumberError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
-    end = recorded(run)
-    if reason := broken([measurement.metrics], end.ending.value if end else None):
-        raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
+    measurement, times, steps = _measured(run, measurement or measure_run(run))
     fingerprint, notes = _fingerprint(run, traces)
     whole = Evidence(
         name=run.run_id,
@@ -144,6 +134,16 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
         raise UserError(f"the trace is not of {run.run_id}: {why}", where=", ".join(map(str, traces)))
     damaged = (f"{name} is damaged and left out: {why}" for name, why in run.damaged.items())
     return without_foreign(replace(whole, notes=(*notes, *damaged)))
+
+
+def _measured(run: RunDir, measurement: RunMeasurement | None) -> tuple[RunMeasurement, Floats, Floats]:
+    """``measurement`` with the times and numbers of its steps. NoNumberError where there is none, or no number."""
+    found = steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window) if measurement else None
+    if measurement is None or found is None or not len(found[0]):
+        raise NoNumberError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
+    if reason := broken_run(measurement.metrics, recorded_name(run)):
+        raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
+    return measurement, *found
 
 
 def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, list[str]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchrun import paths
-from benchrun.recipe.files import cluster_document, listed, names
+from benchrun.recipe.files import cluster_document, listed
 from benchrun.recipe.yamlfile import load
 
 Rows = list[dict[str, Any]]
@@ -28,7 +28,7 @@ def list_plans() -> Rows:
 
 def _files(kind: str, folder: Path) -> Rows:
     rows = []
-    for name in names(folder):
+    for name in paths.shipped(folder):
         path = folder / f"{name}.yaml"
         document = load(path)
         runs = document["runs"]
@@ -55,7 +55,7 @@ def _distinct(runs: Rows, key: str) -> list[Any]:
 def list_clusters() -> Rows:
     """One row per shipped cluster profile."""
     rows = []
-    for name in names(paths.CLUSTERS):
+    for name in paths.shipped(paths.CLUSTERS):
         site = cluster_document(name)
         about = {key: site.get(key) for key in ("scheduler", "gpu", "gpus_per_node", "partition")}
         runtime = (site.get("container") or {}).get("runtime", "none")
@@ -69,7 +69,7 @@ def list_gpus() -> Rows:
     from benchrun import hardware
 
     recipes: dict[str, set[str]] = {}
-    for name in names(paths.RECIPES):
+    for name in paths.shipped(paths.RECIPES):
         for row in listed(name):
             recipes.setdefault(row["gpu"], set()).add(name)
     table = [gpu for name in hardware.names() if (gpu := hardware.gpu(name))]

@@ -12,7 +12,7 @@ from benchrun.app.served import result_conditions
 from benchrun.comparison.choice import references_for
 from benchrun.comparison.conditions import Conditions, conditions, conditions_of_log
 from benchrun.comparison.expected import UNJUDGED, against
-from benchrun.comparison.measured import copies, grouped, load_measured, measured_references
+from benchrun.comparison.measured import by_point, copies, load_measured, measured_references
 from benchrun.comparison.verdict import Verdict, judge
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS
@@ -49,7 +49,7 @@ class Judgement:
 
 def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:
     """Runs grouped by what they measure, in the order given."""
-    return grouped(runs, lambda run: run.spec.repeat_key())
+    return by_point(runs)
 
 
 def judge_runs(

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.recipe.files import (
-    COLUMNS,
-    cluster_document,
-    differences,
-    is_path,
-    listed,
-    names,
-    recipe_document,
-)
+from benchrun.recipe.files import COLUMNS, cluster_document, differences, is_path, listed, recipe_document
 from benchrun.vocabulary import HARD
 
 if TYPE_CHECKING:
@@ -44,7 +36,7 @@ def gpu_of(cluster: str) -> str:
 
 def point_rows(recipes: Sequence[str], gpu: str | None, cluster: str | None = None) -> Rows:
     """The rows of `list_points`, each with ``conditions``: what a published number must agree with."""
-    by_recipe = [_rows(name) for name in recipes or names(paths.RECIPES)]
+    by_recipe = [_rows(name) for name in recipes or paths.shipped(paths.RECIPES)]
     rows = [row | {"derived": None} for each in by_recipe for row in each]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if gpu is not None and (recipes or not chosen):
@@ -149,7 +141,7 @@ def _published() -> dict[tuple[str, ...], list[tuple[str, str]]]:
 @functools.cache
 def _same_model(one: str, other: str, task: str) -> bool:
     """Whether two shipped recipes train one model: see `benchrun.comparison.references.same_work`."""
-    if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
+    if task == "lora" or not {one, other} <= {*paths.shipped(paths.RECIPES)}:
         return False
     recipes = [recipe_document(name)[1] for name in (one, other)]
     if any(recipe.get("workload", "training") != "training" for recipe in recipes):

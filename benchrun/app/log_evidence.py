@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchrun import hardware
-from benchrun.app.measurement import NOTHING, read_logs, rows_of, setting, summarise_log, unused_options
+from benchrun.app.measurement import NOTHING, read_log, rows_of, setting, summarise_log, unused_options
 from benchrun.app.traces import fingerprint_of_steps
 from benchrun.errors import BenchrunError, NoNumberError, UserError
 from benchrun.explain.evidence import Evidence
@@ -54,15 +54,13 @@ def explain_log(
     ``given`` and ``recipe`` complete what the log states, ``traces`` are those of its job. NoNumberError for a file
     without steps or without their times, UserError for one of several logs and for a trace that is not of the job.
     """
-    logs, _ = read_logs([file], framework)
-    if len(logs) != 1:
-        raise UserError(f"holds {len(logs)} logs", where=str(file), hint="name one file per run")
+    log = read_log(file, framework)
     asked = setting(recipe, given, takes_peak=False)
-    context = stated(logs[0], asked)
-    summary = summarise_log(logs[0], context, [file], warmup)
-    if logs[0].post_training:
+    context = stated(log, asked)
+    summary = summarise_log(log, context, [file], warmup)
+    if log.post_training:
         return stages_of(str(file), summary), unreliable(summary)
-    own = _evidence(file, logs[0], given, context, summary, traces)
+    own = _evidence(file, log, given, context, summary, traces)
     if recipe is not None and context.model != asked.model:
         own = replace(own, notes=(f"the model of --recipe {recipe} is not used: the log states another", *own.notes))
     return explain(own), unreliable(summary)

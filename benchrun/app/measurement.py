@@ -113,10 +113,15 @@ def ranks_of(run: RunDir, numbers: Measurement) -> RankSpread | None:
 
 def result_of(run: RunDir) -> RunResult:
     """Measurement, recorded verdict and recorded ending of one run; it is measured anew from its log."""
-    verdict = run.document(artifacts.VERDICT, Verdict)
+    return measured_result(run)[1]
+
+
+def measured_result(run: RunDir, verdict: Verdict | None = None) -> tuple[RunMeasurement | None, RunResult]:
+    """One run, measured anew from its log, and its result; ``verdict`` replaces the recorded one."""
+    verdict = verdict or run.document(artifacts.VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     metrics = measurement.metrics if measurement else None
-    return RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run))
+    return measurement, RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run))
 
 
 def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
@@ -211,6 +216,14 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
     return parse_logs(*files, framework=framework)
+
+
+def read_log(path: Path, framework: str | None = None) -> Log:
+    """The log in a file or in a run's directory. UserError where it holds several."""
+    logs, _ = read_logs([path], framework)
+    if len(logs) != 1:
+        raise UserError(f"holds {len(logs)} logs", where=str(path), hint="name one file per run")
+    return logs[0]
 
 
 def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None) -> Summary:

@@ -11,21 +11,20 @@ from benchrun.comparison.references import load_references, matching
 from benchrun.errors import UserError, writing
 from benchrun.frameworks.registry import framework
 from benchrun.launch import rundir
-from benchrun.launch.local import seconds
 from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
-from benchrun.recipe import resolve as points
-from benchrun.recipe import study as studies
+from benchrun.recipe import resolve as resolving
 from benchrun.recipe.capability import WITHOUT_PROFILER
 from benchrun.recipe.layout import arithmetic, slow_links
 from benchrun.recipe.resolve import missing_scripts
 from benchrun.recipe.select import Request
+from benchrun.recipe.study import StudyPoint, expand
 from benchrun.render import render
 from benchrun.spec.post_training import OF_THE_SITE
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
-resolve_point = points.resolve
+resolve_point = resolving.resolve
 HOUR_S = 3600
 
 
@@ -52,13 +51,13 @@ def resolve(request: Request) -> list[RunSpec]:
     return specs
 
 
-def resolve_each(request: Request) -> tuple[list[tuple[studies.Point, RunSpec | UserError]], int]:
+def resolve_each(request: Request) -> tuple[list[tuple[StudyPoint, RunSpec | UserError]], int]:
     """Each point of a suite or study with its run, or why it is illegal; and the number of repeats."""
-    expanded = studies.expand(request)
-    points: list[tuple[studies.Point, RunSpec | UserError]] = []
+    expanded = expand(request)
+    points: list[tuple[StudyPoint, RunSpec | UserError]] = []
     for point in expanded.points:
         try:
-            points.append((point, studies.resolved(point)))
+            points.append((point, resolve_point(point.request)))
         except UserError as error:
             points.append((point, error))
     return points, expanded.study.repeats
@@ -94,7 +93,7 @@ def warnings(spec: RunSpec) -> list[str]:
 
 def _too_long(spec: TrainingSpec) -> str | None:
     """That the steps alone take longer than the job may, by the lower end of the prediction; None if they do not."""
-    expected, limit_s = expected_step(spec), seconds(spec.cluster.time_limit)
+    expected, limit_s = expected_step(spec), spec.cluster.time_limit_s
     steps = spec.training.steps
     if expected is None or expected.low * steps < limit_s:
         return None
@@ -118,7 +117,7 @@ def _empty_trace(spec: TrainingSpec) -> str | None:
 def _loading(spec: RunSpec) -> str | None:
     """A server that may load for longer than its job may take; None for any other run."""
     checkpoint, timeout_s = (getattr(spec, name, None) for name in ("checkpoint", "ready_timeout_s"))
-    if checkpoint is None or timeout_s is None or seconds(spec.cluster.time_limit) > timeout_s:
+    if checkpoint is None or timeout_s is None or spec.cluster.time_limit_s > timeout_s:
         return None
     limit, longer = spec.cluster.time_limit, "--set cluster.time_limit=02:00:00"
     return f"the server may load its weights for {timeout_s} s, and the job ends after {limit}: {longer}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchrun.comparison.checks import broken
+from benchrun.comparison.checks import broken_run
 from benchrun.errors import UserError
 from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import open_run
@@ -85,7 +85,7 @@ def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
     opened = [open_run(name) for name in names]
     for run in opened:
         metrics = run.document(artifacts.METRICS, Metrics)
-        if reason := broken([metrics] if metrics else [], recorded_name(run)):
+        if reason := broken_run(metrics, recorded_name(run)):
             raise UserError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
     return site.calibrated([runs.read(run.path, SITE) for run in opened])
 

@@ -1,16 +1,16 @@
 """The report on runs: everything that is measured of them, read from their files."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from benchrun.app.explanations import evidence
-from benchrun.app.measurement import RunMeasurement, measure_run, result_of, rows_of
+from benchrun.app.measurement import RunMeasurement, measured_result, result_of, rows_of
 from benchrun.app.scaling import measured_scaling
 from benchrun.app.traces import fingerprint_if_readable
-from benchrun.comparison.verdict import RunResult, Verdict
+from benchrun.comparison.verdict import Verdict
 from benchrun.errors import NoNumberError
 from benchrun.explain.evidence import Evidence
-from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.telemetry import read
@@ -18,7 +18,7 @@ from benchrun.report.data import RunData
 from benchrun.report.history import Past, history_of
 from benchrun.report.history_plot import history_figures
 from benchrun.report.model import ReportModel, report_model
-from benchrun.spec.artifacts import ENV, VERDICT
+from benchrun.spec.artifacts import ENV
 from benchrun.spec.runspec import TrainingSpec
 
 
@@ -27,10 +27,8 @@ def run_data(run: RunDir, verdict: Verdict | None = None, *, drawn: bool = True)
 
     ``verdict`` replaces the stored one. UserError for a damaged file. Nothing is written.
     """
-    verdict = verdict or run.document(VERDICT, Verdict)
-    measurement = measure_run(run, verdict.warmup if verdict else None)
-    metrics = measurement.metrics if measurement else None
-    result = RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run), fingerprint_if_readable(run))
+    measurement, result = measured_result(run, verdict)
+    result = replace(result, fingerprint=fingerprint_if_readable(run))
     environment = run.read_json(ENV) or {}
     if not drawn:
         return RunData(result, environment=environment)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from benchrun.app.predictions import Predicted, expected_step
-from benchrun.comparison.measured import grouped
+from benchrun.comparison.measured import by_point
 from benchrun.comparison.verdict import RunResult
 from benchrun.predict.scaling import CurvePoint, Scaling
 from benchrun.report.curve import CurveView
@@ -23,7 +23,7 @@ def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:
     points: list[tuple[TrainingSpec, float]] = []
     steps: dict[str, float] = {}
     parts: dict[str, dict[str, float]] = {}
-    for repeats in grouped(valid, lambda run: run.spec.repeat_key()):
+    for repeats in by_point(valid):
         spec = repeats[0].spec
         step_s = median_of("step_time_s", [run.numbers for run in repeats if run.numbers])
         if isinstance(spec, TrainingSpec) and step_s:
@@ -56,16 +56,7 @@ def _view(curve: Curve, steps: dict[str, float], parts: dict[str, dict[str, floa
 
 def _profiled(run: RunResult) -> dict[str, float]:
     """Parts of the run's profiled step, in s; empty where it has none."""
-    parts = run.numbers.breakdown if run.numbers else None
-    if parts is None:
-        return {}
-    return {
-        "matmul": parts.matmul_s,
-        "attention": parts.attention_s,
-        "other kernels": parts.other_s,
-        "communication": parts.communication_s,
-        "idle": parts.idle_s,
-    }
+    return run.numbers.breakdown.parts if run.numbers and run.numbers.breakdown else {}
 
 
 def _title(spec: TrainingSpec) -> str:

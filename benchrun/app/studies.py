@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchrun.app.jobs import end_of, has_ended, record_end
 from benchrun.app.measurement import measure_run, result_of
-from benchrun.comparison.checks import broken
+from benchrun.comparison.checks import broken_run
 from benchrun.comparison.verdict import RunResult
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
 from benchrun.launch.endings import End, Ending, recorded, unreadable_ending
@@ -210,7 +210,7 @@ def _ending_by_log(run: RunDir) -> Ending:
         measurement = measure_run(run)
     except UserError:
         return Ending.INCOMPLETE
-    return Ending.INCOMPLETE if broken([measurement.metrics] if measurement else [], None) else Ending.COMPLETED
+    return Ending.INCOMPLETE if broken_run(measurement.metrics if measurement else None, None) else Ending.COMPLETED
 
 
 def _numbers(run: TolerantRun, attempt: Attempt) -> RunResult:

@@ -14,7 +14,7 @@ from benchrun.errors import UserError
 from benchrun.predict.prediction import Calibration
 from benchrun.recipe.schema import Study, SuiteRun
 from benchrun.recipe.select import Request
-from benchrun.recipe.study import Expanded, Point
+from benchrun.recipe.study import Expanded, StudyPoint
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.study.layouts import STAND_IN, Candidate, ranked
 from benchrun.study.plan import Plan, PlannedPoint
@@ -50,7 +50,7 @@ class Tuning:
         overrides = (*self.request.overrides, *candidate.overrides, f"training.steps={job.steps}")
         request = replace(self.request, overrides=overrides)
         settings = {"layout": candidate.name, "steps": job.steps}
-        return PlannedPoint(Point(0, settings, request, self.request.recipe), resolve_point(request))
+        return PlannedPoint(StudyPoint(0, settings, request, self.request.recipe), resolve_point(request))
 
 
 def plan_tuning(
@@ -64,7 +64,7 @@ def plan_tuning(
     loads = [each.prediction.load for each in candidates]
     common = UNKNOWN if hardware.gpu(spec.gpu) is None else COMMON
     search = Search(loads, [each.prediction.median for each in candidates], search_steps, common=common)
-    return Tuning(request, f"{spec.recipe}-tune-{spec.identity()[:8]}", candidates, search)
+    return Tuning(request, f"{spec.recipe}-tune-{spec.identity()}", candidates, search)
 
 
 def tune(tuning: Tuning, concurrency: int = 1, tell: Tell = lambda _: None) -> None:

@@ -7,7 +7,7 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.complete import cluster_names, plan_names
-from benchrun.cli.options import interrupted, json_option, print_json, say
+from benchrun.cli.options import interrupted, json_option, print_json, retries_option, say
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Runs at a time: others may disturb.",
 )
-@click.option(
-    "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
-)
+@retries_option
 @click.option("--dry-run", is_flag=True, help="Print runs, nodes, criteria, GPU-hours and cost; launch nothing.")
 @click.option("--report", is_flag=True, help="Judge what is there already; launch nothing.")
 @click.option(

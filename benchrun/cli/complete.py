@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import click
 
@@ -29,20 +30,24 @@ def completing(names: Callable[[click.Context, click.Parameter], Iterable[object
 def recipe_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Recipes; for a verb that takes one also suites and studies."""
     folders = () if parameter.nargs == -1 else (paths.SUITES, paths.STUDIES)
-    suites = [name for folder in folders for name in sorted(path.stem for path in folder.glob("*.yaml"))]
-    return [*sorted(path.stem for path in paths.RECIPES.glob("*.yaml")), *suites]
+    suites = [name for folder in folders for name in paths.shipped(folder)]
+    return [*paths.shipped(paths.RECIPES), *suites]
+
+
+def _shipped_or_here(folder: Path) -> list[str]:
+    return [*paths.shipped(folder), *sorted(map(str, paths.here("*.yaml")))]
 
 
 @completing
 def plan_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Shipped acceptance plans, and YAML files here."""
-    return [*sorted(path.stem for path in paths.PLANS.glob("*.yaml")), *sorted(map(str, paths.here("*.yaml")))]
+    return _shipped_or_here(paths.PLANS)
 
 
 @completing
 def cluster_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Shipped cluster profiles, and YAML files here."""
-    return [*sorted(path.stem for path in paths.CLUSTERS.glob("*.yaml")), *sorted(map(str, paths.here("*.yaml")))]
+    return _shipped_or_here(paths.CLUSTERS)
 
 
 @completing

@@ -42,6 +42,9 @@ baseline_option = click.option(
     shell_complete=run_names,
     help="Compare with this alone: a run, the runs in a folder, or the published number of this id.",
 )
+retries_option = click.option(
+    "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 
 

@@ -83,8 +83,6 @@ def report(
     """
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
-    if output is not None and output.exists():
-        raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
     form = _form_of(output, form, as_json)
     _check_history(history, by, form)
     chosen, code = _reported(runs)
@@ -201,8 +199,10 @@ def _curves(model: "ReportModel") -> dict[str, Any]:
 def _form_of(output: Path | None, form: str | None, as_json: bool) -> str:
     """The format: that of the file's ending, else the one given, else what suits the place.
 
-    UserError where file, --format and --json contradict each other, and where none names one.
+    UserError where file, --format and --json contradict each other, where none names one, and where the file exists.
     """
+    if output is not None and output.exists():
+        raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
     if as_json and form not in (None, "json"):
         raise UserError(f"--json and --format {form} contradict each other", hint="leave one out")
     form = "json" if as_json else form

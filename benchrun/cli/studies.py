@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
-from benchrun.cli.options import PROFILERS, choice_options, each, interrupted, json_option, print_json, run_id, say
+from benchrun.cli.options import (
+    PROFILERS,
+    choice_options,
+    each,
+    interrupted,
+    json_option,
+    print_json,
+    retries_option,
+    run_id,
+    say,
+)
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
@@ -24,9 +34,7 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
 @click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones, in every run.")
 @click.option("--repeats", type=click.IntRange(min=1), help="Runs of each point; by default as the file states.")
 @click.option("--concurrency", type=click.IntRange(min=1), help=CONCURRENCY)
-@click.option(
-    "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
-)
+@retries_option
 @click.option(
     "--price-per-gpu-hour", type=click.FloatRange(min=0, max=1e6, min_open=True), help="For the cost, in any currency."
 )

@@ -148,6 +148,11 @@ def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
     return next(reasons, None if metrics else "nothing was measured")
 
 
+def broken_run(metrics: Metrics | None, ending: str | None) -> str | None:
+    """Why one run gives no number, ``metrics`` None where nothing was measured; None where it gives one."""
+    return broken([metrics] if metrics else [], ending)
+
+
 def _broken(run: Metrics) -> str | None:
     """Why one run gives no number; None where it does."""
     fatal = run.fatal or next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)

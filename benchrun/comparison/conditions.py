@@ -1,6 +1,6 @@
 """The conditions of a measurement: what must agree before two numbers may be compared."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.schema import TrainingRecipe
 from benchrun.spec.runspec import Reduction, RunSpec, TrainingSpec
-from benchrun.vocabulary import DEGREES, HARD, NO_WORK, Reduced, dimensions, flat, reduced, reductions
+from benchrun.vocabulary import DEGREES, HARD, NO_WORK, Reduced, by_path, dimensions, flat, reduced, reductions
 
 if TYPE_CHECKING:
     from benchrun.metrics.setting import Setting
@@ -150,19 +150,10 @@ def _options(spec: TrainingSpec) -> tuple[str, ...]:
     """Training options that affect the speed, differ from the default and have no key of their own."""
     unused = {name for name, used in (("fp8", spec.precision == "fp8"), ("lora", spec.task == "lora")) if not used}
     return tuple(
-        f"{name}={value}".lower()
-        for name, value in _flat(spec.training.model_dump(exclude_defaults=True))
+        f"{name}={'+'.join(value) if isinstance(value, tuple) else value}".lower()
+        for name, value in by_path(spec.training.model_dump(exclude_defaults=True))
         if name not in NOT_OPTIONS and name.partition(".")[0] not in unused
     )
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """``{"fp8": {"format": "e4m3"}}`` as ``("fp8.format", "e4m3")``."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, "+".join(value) if isinstance(value, tuple) else value
 
 
 def hard_differences(published: Conditions, own: Conditions) -> tuple[Difference, ...]:

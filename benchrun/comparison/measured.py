@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
@@ -24,6 +24,14 @@ from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.trace.model import Fingerprint
 
 T = TypeVar("T")
+
+
+class _OfRun(Protocol):
+    @property
+    def spec(self) -> RunSpec: ...
+
+
+R = TypeVar("R", bound=_OfRun)
 COMPARED_ROWS = 4096
 """Rows by which a copy of a log is recognised."""
 OF_THE_SYSTEM = frozenset({"python", "cuda", "nccl", "peft", "accelerate"})
@@ -131,6 +139,11 @@ def _document(folder: Path, name: str, read: Callable[[bytes], T]) -> T:
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
     """Runs of one point together, in the order given; how many steps they took does not part them."""
     return grouped(runs, lambda run: (run.spec.recipe, run.spec.step_identity()))
+
+
+def by_point(runs: Iterable[R]) -> list[list[R]]:
+    """The repeats of each point together, in the order given: runs that measure the same, on one site."""
+    return grouped(runs, lambda run: run.spec.repeat_key())
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:

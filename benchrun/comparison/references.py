@@ -185,12 +185,11 @@ def same_work(a: Conditions, b: Conditions) -> bool:
 @functools.cache
 def shipped_recipes() -> dict[str, TrainingRecipe]:
     """Each shipped recipe of a training by name."""
-    recipes = {name: catalogue.recipe_file(name).recipe for name in catalogue.names(paths.RECIPES)}
+    recipes = {name: catalogue.recipe_file(name).recipe for name in paths.shipped(paths.RECIPES)}
     return {name: recipe for name, recipe in recipes.items() if isinstance(recipe, TrainingRecipe)}
 
 
 @functools.cache
 def families() -> dict[str, str]:
     """Family of each framework that a reference may name."""
-    with (paths.PACKAGE / "comparison" / "families.csv").open(newline="") as file:
-        return {row["framework"]: row["family"] for row in csv.DictReader(file)}
+    return {row["framework"]: row["family"] for row in paths.table(__file__, "families.csv")}

@@ -11,6 +11,7 @@ from benchrun.comparison.checks import (
     Name,
     beyond_peak,
     broken,
+    broken_run,
     countable,
     labels,
     loss_check,
@@ -79,7 +80,12 @@ class RunResult:
     def numbers(self) -> Metrics | None:
         """The metrics; None for an invalid, broken or incomplete run: its speed is no measurement."""
         invalid = self.verdict is not None and self.verdict.verdict == "invalid_run"
-        return None if not self.metrics or invalid or broken([self.metrics], self.ending) else self.metrics
+        return None if invalid or self.broken else self.metrics
+
+    @property
+    def broken(self) -> str | None:
+        """Why its job or its log gives no number; None where they give one."""
+        return broken_run(self.metrics, self.ending)
 
     @property
     def judgement(self) -> str:

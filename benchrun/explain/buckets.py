@@ -5,7 +5,7 @@ from statistics import mean
 
 from benchrun.explain.evidence import Evidence
 from benchrun.spec.artifacts import BREAKDOWN, Breakdown
-from benchrun.trace.model import Fingerprint, RankTime
+from benchrun.trace.model import Fingerprint, RankShares
 
 KNOWN = ("matmul", "attention", "memory_bound", "communication", "idle", "copies")
 """The buckets but for the one of unknown cause."""
@@ -90,7 +90,7 @@ def _of_fingerprint(fingerprint: Fingerprint, steps: int | None, typical_s: floa
     return _fitted(Buckets(matmul, attention, other, communication, idle, copies, source="the trace"), typical_s)
 
 
-def _shares(rank: RankTime) -> tuple[float, ...]:
+def _shares(rank: RankShares) -> tuple[float, ...]:
     """Products, attention, other kernels, exposed communication, idle, copies: they add up to 1."""
     matmul, copies = min(rank.classes.matmul, rank.compute), _copies(rank)
     attention = min(rank.classes.attention, rank.compute - matmul)
@@ -98,7 +98,7 @@ def _shares(rank: RankTime) -> tuple[float, ...]:
     return matmul, attention, other, rank.exposed_comm, rank.idle, copies
 
 
-def _copies(rank: RankTime) -> float:
+def _copies(rank: RankShares) -> float:
     """Share of the copies, where they are a part of their own."""
     return rank.copies if rank.copies >= COPIES else 0.0
 

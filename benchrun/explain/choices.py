@@ -8,7 +8,17 @@ from benchrun.explain.advice import choice
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause, Name, Part
 from benchrun.explain.waits import late_rank
-from benchrun.explain.waterfall import PLAIN
+from benchrun.explain.waterfall import (
+    ATTENTION_AT_PEAK,
+    CLOCKS,
+    COPIES,
+    MATMUL_ALONE,
+    MATMUL_AT_PEAK,
+    MEMORY_AT_SPEED,
+    MEMORY_BEYOND,
+    PLAIN,
+    SMALL_PRODUCTS,
+)
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.spec.artifacts import RANKS
 
@@ -32,9 +42,6 @@ OFFLOADED = (
     "recomputation; else check the link to the host: nvidia-smi -q, CPU binding, pinned memory"
 )
 """Advice where most of it is copies of activations to host memory and back."""
-COPIES, SMALL, LEAST = "copies", "products bound by memory", "memory-bound kernels at the memory's speed"
-BEYOND, PEAK = "memory-bound kernels beyond it", "attention at the GPU's peak"
-"""Parts of the waterfall."""
 
 
 def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
@@ -59,7 +66,7 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
 def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Memory-bound kernels beyond those of fused ones, products that are too small, and copies that nothing hides."""
     seconds = {part.part: part.seconds for part in parts}
-    small, (spent, least) = seconds.get(SMALL, 0.0), _memory(parts)
+    small, (spent, least) = seconds.get(SMALL_PRODUCTS, 0.0), _memory(parts)
     saved = spent - FUSED * least if least and spent > _most_fused(run) * least else 0.0
     words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []
     if saved:
@@ -81,8 +88,8 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
 def _memory(parts: list[Part]) -> tuple[float, float]:
     """What memory-bound kernels take, and the least of them, in s."""
     seconds = {part.part: part.seconds for part in parts}
-    least = seconds.get(LEAST, 0.0)
-    return least + seconds.get(BEYOND, 0.0), least
+    least = seconds.get(MEMORY_AT_SPEED, 0.0)
+    return least + seconds.get(MEMORY_BEYOND, 0.0), least
 
 
 def _most_fused(run: Evidence) -> float:
@@ -99,7 +106,7 @@ def _of_attention(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     here, unless the run means to have no fused kernels.
     """
     least = run.least.attention_s or 0.0
-    spent = sum(part.seconds for part in parts if part.cause == "attention" or part.part == PEAK)
+    spent = sum(part.seconds for part in parts if part.cause == "attention" or part.part == ATTENTION_AT_PEAK)
     words = f"attention takes {spent / least:.1f} times what it takes at the GPU's peak" if least else ""
     if any(part.part == PLAIN for part in parts):
         memory, smallest = _memory(parts)
@@ -115,8 +122,8 @@ def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Products that are too small to be fast, even alone; none without a clock, because a low one is as slow."""
     if run.clock_mhz is None:
         return
-    below = sum(part.seconds for part in parts if part.part == "matmul alone below the peak")
-    peak = sum(part.seconds for part in parts if part.part in ("matmul at the GPU's peak", "clocks and power"))
+    below = sum(part.seconds for part in parts if part.part == MATMUL_ALONE)
+    peak = sum(part.seconds for part in parts if part.part in (MATMUL_AT_PEAK, CLOCKS))
     saved = below - peak * (1 / ALONE - 1)
     if peak and saved > 0:
         share = 100 * peak / (peak + below)

@@ -1,6 +1,6 @@
 """Two runs beside each other: how much slower, what differs, where the seconds went."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from benchrun.explain.model import Condition, Difference, PartDifference
 from benchrun.explain.ratio import ratio_interval
 from benchrun.explain.waterfall import waterfall
 from benchrun.metrics.statistics import Floats
+from benchrun.vocabulary import by_path
 
 SHOWN_SHARE = 0.001
 """Of the step: smaller differences of a part are left out."""
@@ -87,15 +88,6 @@ def _parts(a: Side, b: Side, scale: float) -> list[PartDifference]:
 
 def conditions(run: Evidence) -> dict[str, Any]:
     """Every field of the specification, and the clock of the GPUs."""
-    fields = dict(flat(run.spec.model_dump(mode="json")))
+    fields = dict(by_path(run.spec.model_dump(mode="json")))
     chosen = {name: value for name, value in fields.items() if name.partition(".")[0] not in NOT_COMPARED}
     return chosen | {"clock (MHz)": run.samples.over_all.sm_clock_mhz if run.samples else None}
-
-
-def flat(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value of nested mappings, by its path."""
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{before}{name}.")
-        else:
-            yield before + name, value

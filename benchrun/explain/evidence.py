@@ -1,4 +1,4 @@
-"""Everything that is run about a run, as one value; any part may be missing."""
+"""Everything that is known about a run, as one value; any part may be missing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

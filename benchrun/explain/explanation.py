@@ -1,4 +1,4 @@
-"""What is run about a run -> its explanation."""
+"""What is known about a run -> its explanation."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from benchrun.explain.buckets import buckets
 from benchrun.explain.choices import OFFLOADED, choices
 from benchrun.explain.evidence import Evidence, alike
 from benchrun.explain.faults import faults
-from benchrun.explain.model import FAULT_SHARE, NOTICEABLE, Against, Cause, Explanation, Name, Part
+from benchrun.explain.model import DIGITS, FAULT_SHARE, NOTICEABLE, Against, Cause, Explanation, Name, Part
 from benchrun.explain.pauses import FEW_STEPS
 from benchrun.explain.ratio import ratio_interval
 from benchrun.explain.speed import at_limit
@@ -17,7 +17,6 @@ from benchrun.explain.waterfall import waterfall
 
 SHOWN_SHARE = 0.005
 """Of the step: smaller causes are left out."""
-DIGITS = 6
 
 
 def explain(run: Evidence, against: Against | None = None, other: Evidence | None = None) -> Explanation:
@@ -29,7 +28,7 @@ def explain(run: Evidence, against: Against | None = None, other: Evidence | Non
     if other is not None and equal is None:
         causes += slower_parts(*alike(run, other))
     if not any(cause.seconds >= FAULT_SHARE * run.step_s for cause in causes):
-        causes += at_limit(run, parts)  # no setting cures it, so that it comes after all that one does
+        causes += at_limit(parts)  # no setting cures it, so that it comes after all that one does
     return Explanation(
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),

@@ -12,6 +12,7 @@ from benchrun.explain.links import slow_links
 from benchrun.explain.model import Cause, Name, Part
 from benchrun.explain.pauses import slow_steps
 from benchrun.explain.speed import held_back
+from benchrun.explain.waterfall import MATMUL_IN_TRAINING
 from benchrun.spec.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
 
 MIN_WAIT_S = 0.002
@@ -24,6 +25,13 @@ is late."""
 QUEUE_SHARE = 0.1
 """Of the step that the threads of ranks which are bound to cores wait for one."""
 HALF, MOST = 0.5, 0.8
+DELAYS: tuple[tuple[Name, str, str], ...] = (
+    ("data", "data_s", "waits for its loader"),
+    ("host", "queued_s", "has threads waiting for a core"),
+    ("host", "garbage_s", "collects garbage"),
+    ("host", "between_s", "is between two steps"),
+)
+"""Cause -> the time of host.json that shows it, and what a rank does meanwhile."""
 
 
 def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
@@ -44,19 +52,14 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
 
 def _of_late(run: Evidence, late: waits.Late) -> Cause:
     """A rank that is behind: by its data, its host, its clock, its node; else it is just slow."""
-    for name, field, words in (
-        ("data", "data_s", "waits for its loader"),
-        ("host", "queued_s", "has threads waiting for a core"),
-        ("host", "garbage_s", "collects garbage"),
-        ("host", "between_s", "is between two steps"),
-    ):
+    for name, field, words in DELAYS:
         by_rank = run.mean_host_s(field) if field == "garbage_s" else run.host_s(field)
         more = waits.beyond_others(by_rank, late.rank)
         if more > HALF * late.seconds:
             evidence = f"{late.evidence}; it {words} {more:.3g} s longer than they do ({HOST})"
             # A core that other processes take from a rank which may use all of them is not a matter of its binding.
-            cause = "slow_rank" if field == "queued_s" and not waits.bound(run, late.rank) else name
-            return fault(_NAMES[cause], late.seconds, evidence, late.rank, late.host)
+            cause: Name = "slow_rank" if field == "queued_s" and not waits.bound(run, late.rank) else name
+            return fault(cause, late.seconds, evidence, late.rank, late.host)
     if idle := _idle_of(run, late):
         return fault(idle, late.seconds, f"{late.evidence}; its GPU is idle meanwhile", late.rank, late.host)
     if slower := _slower_clock(run, late):
@@ -66,21 +69,19 @@ def _of_late(run: Evidence, late: waits.Late) -> Cause:
     return fault("slow_rank", late.seconds, late.evidence, late.rank, late.host)
 
 
-_NAMES: dict[str, Name] = {"data": "data", "host": "host", "slow_rank": "slow_rank"}
-
-
 def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
     """``data`` or ``host`` where the trace shows that the late rank's GPU is idle longer for it than the others'."""
     if run.fingerprint is None:
         return None
-    for name in ("data", "host"):
+    names: tuple[Name, ...] = ("data", "host")
+    for name in names:
         by_rank = {
             rank.rank: getattr(rank.idle_by_cause, name) + (rank.idle_by_cause.launch_gap if name == "host" else 0)
             for rank in run.fingerprint.ranks
             if rank.idle_by_cause
         }
         if waits.beyond_others(by_rank, late.rank) * run.typical_s > HALF * late.seconds:
-            return _NAMES[name]
+            return name
     return None
 
 
@@ -172,6 +173,6 @@ def _of_products(run: Evidence, parts: list[Part], slower_s: float) -> Iterator[
     if sum(part.seconds for part in parts if part.cause == "host") > IDLE_SHARE * run.typical_s:
         return
     for part in parts:
-        if part.part == "matmul in training below that alone" and run.on_gpu and part.seconds > slower_s:
+        if part.part == MATMUL_IN_TRAINING and run.on_gpu and part.seconds > slower_s:
             evidence = f"the same products alone, on all ranks at once, took {part.seconds:.3g} s less ({CEILINGS})"
             yield fault("matmul", part.seconds - slower_s, evidence)

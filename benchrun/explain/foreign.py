@@ -1,8 +1,10 @@
 """Whether a trace or a document can be of the run beside which it lies: its GPU, its ranks, its step, its products."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 from benchrun import hardware
 from benchrun.explain.evidence import Evidence
@@ -22,28 +24,29 @@ SUM_TOLERANCE = 0.05
 """Of the profiled step: its parts add up to it, but for rounding."""
 WORK_TOLERANCE = 0.01
 """Of the FLOPs of the run's products: ceilings have the same, but for rounding."""
-TRACE = "the trace is left out"
 
 
 def without_foreign(run: Evidence) -> Evidence:
     """``run`` without the trace and the documents that cannot be its own, and with a note for each."""
-    if run.fingerprint is not None and (why := foreign_trace(run.fingerprint, run)):
-        run = replace(run, fingerprint=None, notes=(*run.notes, f"{TRACE}: {why}"))
-    if run.breakdown is not None and (why := foreign_breakdown(run.breakdown, run)):
-        run = replace(run, breakdown=None, notes=(*run.notes, f"{BREAKDOWN} is left out: {why}"))
-    if run.ceilings is not None and (why := foreign_ceilings(run.ceilings, run)):
-        run = replace(run, ceilings=None, bound=None, notes=(*run.notes, f"{CEILINGS} is left out: {why}"))
-    if run.ranks is not None and (why := foreign_ranks(run.ranks, run)):
-        run = replace(run, ranks=None, notes=(*run.notes, f"{RANKS} is left out: {why}"))
-    if run.hosts is not None and (why := foreign_hosts(run.hosts, run)):
-        run = replace(run, hosts=None, notes=(*run.notes, f"{HOST} is left out: {why}"))
+    checks: tuple[tuple[str, str, Callable[[Any, Evidence], str | None]], ...] = (
+        ("fingerprint", "the trace", foreign_trace),
+        ("breakdown", BREAKDOWN, foreign_breakdown),
+        ("ceilings", CEILINGS, foreign_ceilings),
+        ("ranks", RANKS, foreign_ranks),
+        ("hosts", HOST, foreign_hosts),
+    )
+    for name, title, why_foreign in checks:
+        document = getattr(run, name)
+        if document is not None and (why := why_foreign(document, run)):
+            without: dict[str, Any] = dict.fromkeys((name, "bound") if name == "ceilings" else (name,))
+            run = replace(run, **without, notes=(*run.notes, f"{title} is left out: {why}"))
     return run
 
 
 def foreign_hosts(hosts: HostTimes, run: Evidence) -> str | None:
     """Why the times of hosts are not of ``run``; None where they can be."""
-    if len(hosts.ranks) > run.spec.num_gpus:
-        return f"it has {len(hosts.ranks)} ranks, the run {run.spec.num_gpus}"
+    if why := _more_ranks(hosts.ranks, run):
+        return why
     for each in hosts.ranks:
         for times in filter(None, (each.data_s, each.garbage_s, each.between_s)):
             if (waited := median(times)) > WHOLE * run.step_s:
@@ -69,8 +72,8 @@ def foreign_ceilings(measured: Ceilings, run: Evidence) -> str | None:
 
 def foreign_ranks(times: RankTimes, run: Evidence) -> str | None:
     """Why the times of ranks are not of ``run``; None where they can be."""
-    if len(times.ranks) > run.spec.num_gpus:
-        return f"it has {len(times.ranks)} ranks, the run {run.spec.num_gpus}"
+    if why := _more_ranks(times.ranks, run):
+        return why
     longest = max((median(each.compute_time_s) for each in times.ranks if each.compute_time_s), default=0.0)
     if longest > LONGEST * run.inner_s:
         return f"a rank computes {longest:.4g} s, a step takes {run.inner_s:.4g} s"
@@ -82,9 +85,14 @@ def foreign_trace(trace: Fingerprint, run: Evidence) -> str | None:
     for device in dict.fromkeys(rank.gpu for rank in trace.ranks if rank.gpu):
         if why := _other_gpu(device, run):
             return why
-    if len(trace.ranks) > run.spec.num_gpus:
-        return f"it has {len(trace.ranks)} ranks, the run {run.spec.num_gpus}"
+    if why := _more_ranks(trace.ranks, run):
+        return why
     return _other_step(trace.window_s / trace.steps, run) if trace.steps else None
+
+
+def _more_ranks(ranks: Sequence[object], run: Evidence) -> str | None:
+    """Why a measurement of these ``ranks`` is not of ``run``."""
+    return f"it has {len(ranks)} ranks, the run {run.spec.num_gpus}" if len(ranks) > run.spec.num_gpus else None
 
 
 def _other_gpu(device: str, run: Evidence) -> str | None:
@@ -97,13 +105,7 @@ def _other_gpu(device: str, run: Evidence) -> str | None:
 
 def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:
     """Why ``profiled`` is not of ``run``; None where it can be."""
-    parts = (
-        profiled.matmul_s,
-        profiled.attention_s,
-        profiled.other_s,
-        profiled.communication_s,
-        profiled.idle_s,
-    )
+    parts = profiled.parts.values()
     sent = (profiled.communication_s, profiled.hidden_s, *profiled.communication_of_ranks_s)
     of_hosts = (*profiled.data_of_ranks_s, *profiled.queued_of_ranks_s)
     if not all(map(math.isfinite, (profiled.step_s, *parts, *sent, *of_hosts))):

@@ -32,6 +32,8 @@ Name = Literal[
     "checkpoint",
     "unknown",
 ]
+DIGITS = 6
+"""Decimal places of the seconds in a document."""
 NOTICEABLE = 0.02
 """Of the ratio of two runs: the medians of repeats lie as far apart (results/measured: 13 of 14 sets of repeats)."""
 FAULT_SHARE = 0.03

@@ -105,7 +105,7 @@ def _in_trace(run: Evidence) -> _Rate | None:
     return _Rate(share, SLOW_IN_TRAINING, f"the fastest large product reaches {100 * share:.0f} % of the peak (trace)")
 
 
-def at_limit(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+def at_limit(parts: list[Part]) -> Iterator[Cause]:
     """What the products lose at the measured clock where it is no fault: GPUs at full load run at their power limit."""
     for part in parts:
         if part.cause in ("clocks", "power"):

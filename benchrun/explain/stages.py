@@ -1,6 +1,6 @@
 """Where the time of a step of post-training goes: the timers that its log has, and nothing of plain training."""
 
-from benchrun.explain.model import UNSEPARATED, Explanation, Part
+from benchrun.explain.model import DIGITS, UNSEPARATED, Explanation, Part
 from benchrun.metrics.model import Measurement
 
 STAGES = {
@@ -11,7 +11,6 @@ STAGES = {
     "weight_sync_s": "weight sync",
 }
 """Timers of stages that follow one another, and their names."""
-DIGITS = 6
 ROUNDING = 0.005
 """Of a step: timers of few digits may add up to so much more than it."""
 

@@ -12,7 +12,12 @@ from benchrun.metrics.bound import Bound
 from benchrun.spec.artifacts import CEILINGS, RANKS, TELEMETRY_SUMMARY
 
 LAW = "operator list and data sheet"
-PLAIN = "attention as plain products"
+MATMUL_AT_PEAK, CLOCKS, MATMUL_ALONE = "matmul at the GPU's peak", "clocks and power", "matmul alone below the peak"
+MATMUL_IN_TRAINING, SMALL_PRODUCTS = "matmul in training below that alone", "products bound by memory"
+ATTENTION_AT_PEAK, PLAIN = "attention at the GPU's peak", "attention as plain products"
+MEMORY_AT_SPEED, MEMORY_BEYOND = "memory-bound kernels at the memory's speed", "memory-bound kernels beyond it"
+COPIES = "copies"
+"""Names of parts by which causes are told."""
 OF_GROUP: dict[str, Name] = {
     "tp": "exposed_tp",
     "cp": "exposed_cp",
@@ -64,18 +69,18 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     attention = Ledger(divided.attention)
     again = least.recomputed_attention
     attention.take("attention, computed again", divided.attention * again / (1 + again), "recompute", source)
-    attention.take("attention at the GPU's peak", least.attention_s, None, LAW)
+    attention.take(ATTENTION_AT_PEAK, least.attention_s, None, LAW)
     attention.rest("attention below the peak" if least.attention_s else "attention", "attention", source)
     yield from attention.parts
     memory = Ledger(divided.memory_bound)
     share = least.recomputed_memory / (1 + least.recomputed_memory)
     memory.take("memory-bound kernels, computed again", divided.memory_bound * share, "recompute", source)
-    memory.take("memory-bound kernels at the memory's speed", least.memory_s, None, _memory_of(run))
-    memory.rest("memory-bound kernels beyond it" if least.memory_s else "memory-bound kernels", "memory_bound", source)
+    memory.take(MEMORY_AT_SPEED, least.memory_s, None, _memory_of(run))
+    memory.rest(MEMORY_BEYOND if least.memory_s else "memory-bound kernels", "memory_bound", source)
     yield from memory.parts
     if divided.copies:
         words = "the trace: nothing else runs meanwhile"
-        yield Part(part="copies", seconds=divided.copies, cause="memory_bound", evidence=words)
+        yield Part(part=COPIES, seconds=divided.copies, cause="memory_bound", evidence=words)
     yield from _waiting(run, least, divided)
     if divided.other:
         differs = "the measured step is longer than the profiled one"
@@ -105,13 +110,13 @@ def _products(run: Evidence, least: Work, seconds: float, source: str) -> Iterat
     """The products: at the peak, at the clock, alone, beside the rest of the step, again."""
     products = Ledger(seconds)
     products.take("products, computed again", seconds * least.recomputed / (1 + least.recomputed), "recompute", source)
-    peak = products.take("matmul at the GPU's peak", least.matmul_s, None, LAW)
+    peak = products.take(MATMUL_AT_PEAK, least.matmul_s, None, LAW)
     small = "their matrices take longer to read and write than to multiply"
-    lost = products.take("products bound by memory", least.products_memory_s, "memory_bound", f"{LAW}: {small}")
+    lost = products.take(SMALL_PRODUCTS, least.products_memory_s, "memory_bound", f"{LAW}: {small}")
     lost += products.take(*_clocks(run, peak))
     if run.bound is not None:
         products.take(*_alone(run.bound, peak, lost))
-        products.rest("matmul in training below that alone", "matmul", source)
+        products.rest(MATMUL_IN_TRAINING, "matmul", source)
     else:
         products.rest("matmul below the peak" if peak else "matmul", "matmul" if peak else None, source)
     yield from products.parts
@@ -121,18 +126,18 @@ def _clocks(run: Evidence, peak_s: float) -> tuple[str, float, Name, str]:
     """What the products lose at the measured clock against that of the peak."""
     clock = run.clock_mhz
     if not clock or run.clock is None:
-        return "clocks and power", 0.0, "clocks", ""
+        return CLOCKS, 0.0, "clocks", ""
     evidence = f"{clock:.0f} MHz, the peak holds at {run.clock.peak_clock_mhz:.0f} ({TELEMETRY_SUMMARY})"
     capped = run.samples is not None and run.samples.over_all.reasons.get("power_cap", 0) > 0.5
     lost = peak_s * (run.clock.peak_clock_mhz / clock - 1)
-    return "clocks and power", lost, "power" if capped else "clocks", evidence
+    return CLOCKS, lost, "power" if capped else "clocks", evidence
 
 
 def _alone(bound: Bound, peak_s: float, lost_s: float) -> tuple[str, float, Name | None, str]:
-    """What the products take alone beyond the peak, at the clock; all of it where no peak is run."""
+    """What the products take alone beyond the peak, at the clock; all of it where no peak is known."""
     if not peak_s:
         return "matmul as fast as alone", bound.matmul_s, None, CEILINGS
-    return "matmul alone below the peak", bound.matmul_s - peak_s - lost_s, "matmul", CEILINGS
+    return MATMUL_ALONE, bound.matmul_s - peak_s - lost_s, "matmul", CEILINGS
 
 
 def _waiting(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
@@ -197,13 +202,13 @@ def _host_waits(run: Evidence) -> list[tuple[str, waits.Wait | None, Name]]:
 def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
     """Without a profile: what the work takes at the least, what was recorded, and the rest."""
     step = Ledger(run.inner_s)
-    peak = step.take("matmul at the GPU's peak", least.matmul_s, None, LAW)
+    peak = step.take(MATMUL_AT_PEAK, least.matmul_s, None, LAW)
     lost = step.take(*_clocks(run, peak))
     if run.bound is not None:
         step.take(*_alone(run.bound, peak, lost))
     step.take("products, computed again", (peak + lost) * least.recomputed, "recompute", LAW)
-    step.take("attention at the GPU's peak", least.attention_s, None, LAW)
-    step.take("memory-bound kernels at the memory's speed", least.memory_s, None, _memory_of(run))
+    step.take(ATTENTION_AT_PEAK, least.attention_s, None, LAW)
+    step.take(MEMORY_AT_SPEED, least.memory_s, None, _memory_of(run))
     bubble = run.inner_s * least.bubble / (1 + least.bubble)
     if run.collective_s is not None:
         sent = Ledger(min(step.left, run.collective_s))

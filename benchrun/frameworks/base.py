@@ -14,9 +14,9 @@ from benchrun.frameworks.environment import Variable, variables
 from benchrun.spec.cluster import Cluster, Installation
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import DataFormat
-from benchrun.vocabulary import Precision, Task
+from benchrun.vocabulary import DEGREES, Precision, Task
 
-DEGREES = ("tp", "pp", "cp", "vp", "ep", "etp")
+PARALLELISM = (*DEGREES, "etp")
 """Every kind of parallelism besides data parallelism and FSDP."""
 WORKER_OPTIONS = (
     *("optimizer", "cuda_graphs", "transformer_impl", "fused_kernels", "moe_grouped_gemm", "moe_permute_fusion"),
@@ -92,7 +92,7 @@ class Framework:
     needs_gpu: ClassVar[bool] = True
     needs_slurm: ClassVar[bool] = False
     """Its ranks read their number from Slurm's variables only."""
-    degrees: ClassVar[tuple[str, ...]] = DEGREES
+    degrees: ClassVar[tuple[str, ...]] = PARALLELISM
     """Kinds of parallelism that benchrun can launch it with."""
     fsdp: ClassVar[bool] = True
     userbuffers: ClassVar[bool] = False

@@ -21,8 +21,8 @@ class Megatron(Framework):
     profilers: ClassVar[Mapping[str, Unmeasured]] = {"kineto": Unmeasured(1, 1), "nsys": Unmeasured()}
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """Limits of FP8 weights, which no optimizer changes under LoRA, and of megatron.core's optimizer."""
-        training, optimizer = spec.training, spec.training.optimizer
+        """Limits of megatron.core: FP8 weights, which no optimizer changes under LoRA, recomputation, its optimizer."""
+        training, recompute = spec.training, spec.training.recompute
         fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
         model = spec.model
         if spec.task == "lora" and (model.mla or model.mamba):
@@ -35,15 +35,10 @@ class Megatron(Framework):
             yield "fp8.param_gather needs distributed_optimizer: change one of the two"
         if fp8_weights and training.fp8.recipe == "mxfp8":
             yield "benchrun trains with MXFP8 beside BF16 weights alone: fp8.param_gather must be false"
-        if "optimizer" not in self.options or optimizer == Optimizer():
-            return
-        if not optimizer.precision_aware:
-            yield "optimizer states below FP32 need optimizer.precision_aware: it must be true"
-            return
-        if spec.gpu == "CPU" or spec.precision == "fp32":
-            yield "optimizer.precision_aware is transformer-engine's Adam: it needs a GPU, and bf16, fp8 or nvfp4"
-        if not training.distributed_optimizer:
-            yield "optimizer.precision_aware needs distributed_optimizer: it must be true"
+        if "recompute.modules" in self.options and recompute.modules and recompute.granularity != "selective":
+            yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
+        if "optimizer" in self.options and training.optimizer != Optimizer():
+            yield from _optimizer(spec)
 
     def configured(self, spec: TrainingSpec) -> TrainingSpec:
         """With the Megatron configuration."""
@@ -52,6 +47,17 @@ class Megatron(Framework):
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """The Megatron configuration, computed again: a spec.json of an older version has none, or another."""
         return {"megatron": megatron_config(spec)}
+
+
+def _optimizer(spec: TrainingSpec) -> Iterator[str]:
+    """Limits of an optimizer that is not the usual one."""
+    if not spec.training.optimizer.precision_aware:
+        yield "optimizer states below FP32 need optimizer.precision_aware: it must be true"
+        return
+    if spec.gpu == "CPU" or spec.precision == "fp32":
+        yield "optimizer.precision_aware is transformer-engine's Adam: it needs a GPU, and bf16, fp8 or nvfp4"
+    if not spec.training.distributed_optimizer:
+        yield "optimizer.precision_aware needs distributed_optimizer: it must be true"
 
 
 class MegatronLM(Megatron):

@@ -85,8 +85,6 @@ def _absent(spec: TrainingSpec, name: str) -> Iterator[str]:
 
 def _recompute(spec: TrainingSpec) -> Iterator[str]:
     recompute, training, experts = spec.training.recompute, spec.training, spec.model.moe is not None
-    if recompute.modules and recompute.granularity != "selective":
-        yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
     for name in recompute.modules:
         yield from _absent(spec, name)
         if name in ("layernorm", "moe_act") and not spec.transformer_engine:
@@ -134,7 +132,7 @@ def _fp8(spec: TrainingSpec) -> Iterator[str]:
         return
     if fp8.dot_product_attention and fp8.recipe == "blockwise":
         yield "fp8.dot_product_attention needs delayed or tensorwise scaling, not blockwise"
-    gpu, width = hardware.own(spec.cluster), spec.model.kv_channels
+    gpu, width = hardware.site_gpu(spec.cluster), spec.model.kv_channels
     if fp8.dot_product_attention and gpu and gpu.arch == "Hopper" and width != 128:
         yield f"fp8.dot_product_attention trains on Hopper with heads of 128 channels alone: kv_channels is {width}"
     if fp8.store_activation_input and spec.model.activation != "swiglu":
@@ -183,7 +181,7 @@ def _fsdp(spec: TrainingSpec) -> Iterator[str]:
 
 def _fsdp_weights(spec: TrainingSpec, fsdp: str) -> Iterator[str]:
     """Weights that FSDP cannot cut or gather."""
-    gpu, built = hardware.own(spec.cluster), 2 * spec.model.params_total / spec.layout.tp / 2**30
+    gpu, built = hardware.site_gpu(spec.cluster), 2 * spec.model.params_total / spec.layout.tp / 2**30
     if gpu and built > 0.9 * gpu.memory_gib:
         yield f"the worker builds all weights ({built:.0f} GiB) on each GPU before it cuts them: use tp beside {fsdp}"
     if spec.model.tied_embeddings:

@@ -24,9 +24,6 @@ class NeMoOfCore(Megatron):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of their optimizer and of their FSDP."""
         yield from super().refusals(spec)
-        recompute = spec.training.recompute
-        if recompute.modules and recompute.granularity != "selective":
-            yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
         layout = spec.layout
         ranks = spec.num_gpus // (layout.tp * layout.pp)
         if layout.fsdp > 1 and layout.fsdp != ranks:

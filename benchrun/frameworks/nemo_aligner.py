@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchrun.frameworks.base import SLURM_VARIABLES
-from benchrun.frameworks.post_training import PostTrainer, Values, dotted
+from benchrun.frameworks.post_training import PostTrainer, Values
 from benchrun.spec.post_training import Critic, PostTrainingSpec
+from benchrun.vocabulary import by_path
 
 PORT = 5567
 """Where the critic listens."""
@@ -61,7 +62,7 @@ class NemoAligner(PostTrainer):
         assert critic is not None  # `refusals` names it
         nodes = -(-critic.num_gpus // spec.cluster.gpus_per_node)
         return {
-            "policy_words": _words({**self.policy(spec, spec.num_nodes - nodes), **dotted(spec.options)}),
+            "policy_words": _words({**self.policy(spec, spec.num_nodes - nodes), **dict(by_path(spec.options))}),
             "critic_words": _words(self.critic(spec, critic, nodes)),
             "critic_nodes": nodes,
             "policy_nodes": spec.num_nodes - nodes,

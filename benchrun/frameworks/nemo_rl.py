@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchrun.frameworks.base import ImageFamily
-from benchrun.frameworks.post_training import PostTrainer, Values, block_lines, dotted, nested
+from benchrun.frameworks.post_training import PostTrainer, Values, block_lines, nested
 from benchrun.spec.post_training import PostTrainingSpec
+from benchrun.vocabulary import by_path
 
 BASE = "examples/configs/grpo_math_1B.yaml"
 """The release's own configuration, whose other values stay."""
@@ -51,7 +52,7 @@ class NemoRL(PostTrainer):
     def values(self, spec: PostTrainingSpec) -> Values:
         """Its configuration as dotted keys."""
         own = {**_algorithm(spec), **_policy(spec), **_generation(spec), **_rest(spec)}
-        return {**own, **dotted(spec.options)}
+        return {**own, **dict(by_path(spec.options))}
 
 
 def _algorithm(spec: PostTrainingSpec) -> Values:

@@ -75,14 +75,6 @@ def nested(values: Values) -> dict[str, Any]:
     return tree
 
 
-def dotted(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``{"a": {"b": 1}, "a.c": 2}`` as ``{"a.b": 1, "a.c": 2}``; of a key stated twice the last value counts."""
-    values: dict[str, Any] = {}
-    for key, value in tree.items():
-        values |= dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return values
-
-
 def block_lines(tree: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, bool, Any]]:
     """The lines of a YAML document: indented key, whether a value follows, the value."""
     for key, value in tree.items():

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from benchrun import hardware
-from benchrun.frameworks.base import LLAMA, Framework, ImageFamily
+from benchrun.frameworks.base import LLAMA, Framework
 from benchrun.spec.inference import InferenceSpec
 
 BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5625}
@@ -48,10 +48,10 @@ class Server(Framework):
             yield f"benchrun starts {self.name} on one node: num_gpus ({spec.num_gpus}) must be at most {most}"
         if spec.ep not in (1, spec.tp * spec.dp):
             yield f"ep ({spec.ep}) must be 1 or tp * dp ({spec.tp * spec.dp})"
-        if spec.ep > 1 and (model.moe is None or model.moe.num_experts % spec.ep):
-            what = "the model has no experts" if model.moe is None else f"num_experts ({model.moe.num_experts})"
-            rule = "ep must be 1" if model.moe is None else f"must be a multiple of ep ({spec.ep})"
-            yield f"{what}: {rule}" if model.moe is None else f"{what} {rule}"
+        if spec.ep > 1 and model.moe is None:
+            yield "the model has no experts: ep must be 1"
+        elif model.moe and model.moe.num_experts % spec.ep:
+            yield f"num_experts ({model.moe.num_experts}) must be a multiple of ep ({spec.ep})"
         if model.num_attention_heads % spec.tp:
             yield f"num_attention_heads ({model.num_attention_heads}) must be a multiple of tp ({spec.tp})"
         if model.num_layers < spec.pp:
@@ -78,8 +78,8 @@ class Server(Framework):
     def _weights(self, spec: InferenceSpec) -> Iterator[str]:
         if spec.checkpoint is None:
             yield from self._without_checkpoint(spec)
-        gpu = hardware.own(spec.cluster) if spec.cluster.hardware else hardware.gpu(spec.gpu)
-        if gpu is None or not spec.num_gpus:
+        gpu = hardware.site_gpu(spec.cluster)
+        if gpu is None:
             return
         replica = spec.tp * spec.pp * (spec.dp if spec.ep > 1 else 1)
         weights_gib = spec.model.params_total * BYTES[spec.precision] / replica / GIB
@@ -97,9 +97,3 @@ class Server(Framework):
         longest, most = spec.input_tokens + spec.output_tokens, model.max_position_embeddings
         if longest > most:
             yield f"input_tokens + output_tokens ({longest}) must be at most max_position_embeddings ({most})"
-
-
-VLLM_IMAGES = ImageFamily("vLLM", r"vllm")
-SGLANG_IMAGES = ImageFamily("SGLang", r"sglang|lmsysorg")
-TRTLLM_IMAGES = ImageFamily("TensorRT-LLM", r"tensorrt-?llm|trt-?llm")
-PLAIN_IMAGES = ImageFamily("transformers", r"transformers-pytorch")

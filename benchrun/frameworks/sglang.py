@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.server import SGLANG_IMAGES, Server
+from benchrun.frameworks.base import ImageFamily
+from benchrun.frameworks.server import Server
 from benchrun.spec.inference import InferenceSpec
 
 OF_DECODING = (0, 5, 23)
@@ -20,7 +21,7 @@ class Sglang(Server):
     """Its random lengths go from a share of the longest to the longest."""
 
     name = "sglang"
-    images = SGLANG_IMAGES
+    images = ImageFamily("SGLang", r"sglang|lmsysorg")
     goodput = False
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:

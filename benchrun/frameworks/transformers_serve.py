@@ -7,7 +7,8 @@ The client prints and writes results in the form of vLLM's (`benchrun.trainer.se
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.server import PLAIN_IMAGES, Server
+from benchrun.frameworks.base import ImageFamily
+from benchrun.frameworks.server import Server
 from benchrun.spec.inference import InferenceSpec
 
 BLOCK = 32
@@ -21,7 +22,7 @@ class TransformersServe(Server):
     precisions = frozenset({"fp32", "bf16"})
     needs_gpu = False
     experts = False
-    images = PLAIN_IMAGES
+    images = ImageFamily("transformers", r"transformers-pytorch")
     options_of_server = ("max_num_batched_tokens",)
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:

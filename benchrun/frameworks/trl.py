@@ -38,8 +38,7 @@ class Trl(PostTrainer):
         if spec.gbs % spec.mbs:
             yield f"gbs ({spec.gbs}) must be a multiple of mbs ({spec.mbs})"
         wrong = [f"{name} must be {value}" for name, value in LLAMA.items() if getattr(spec.model, name) != value]
-        wrong += [f"it has {FEATURES[name]}" for name in features(spec.model)] + ["it has experts"] * bool(
-            spec.model.moe
-        )
+        wrong += [f"it has {FEATURES[name]}" for name in features(spec.model)]
+        wrong += ["it has experts"] if spec.model.moe else []
         if wrong:
             yield f"trl trains plain Llamas here: {', '.join(wrong)}"

@@ -7,7 +7,8 @@ with PMIx; the prompts are written once before.
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.server import TRTLLM_IMAGES, Server
+from benchrun.frameworks.base import ImageFamily
+from benchrun.frameworks.server import Server
 from benchrun.spec.identity import is_path
 from benchrun.spec.inference import InferenceSpec
 
@@ -22,7 +23,7 @@ class TensorRT(Server):
     tasks = frozenset({"offline"})
     needs_slurm = True
     precisions = frozenset({"bf16", "fp8", "nvfp4"})
-    images = TRTLLM_IMAGES
+    images = ImageFamily("TensorRT-LLM", r"tensorrt-?llm|trt-?llm")
     options_of_server = ("kv_cache", "max_num_batched_tokens")
     goodput = False
     step_lines = ("= PERFORMANCE OVERVIEW",)

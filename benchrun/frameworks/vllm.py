@@ -3,8 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.server import VLLM_IMAGES, Server
+from benchrun.frameworks.base import ImageFamily
+from benchrun.frameworks.server import Server
 from benchrun.spec.inference import InferenceSpec
+
+MARGIN = 20
+"""Tokens more than prompt and answer: special ones."""
 
 
 class Vllm(Server):
@@ -13,7 +17,7 @@ class Vllm(Server):
     name = "vllm"
     needs_gpu = False
     precisions = frozenset({"fp32", "bf16", "fp8"})
-    images = VLLM_IMAGES
+    images = ImageFamily("vLLM", r"vllm")
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
         """``lengths``: mean lengths and the range ratio around them; ``dtype``: of activations;
@@ -48,7 +52,3 @@ class Vllm(Server):
         """A DeepSeek-V3 too, in bf16 or fp8: vLLM makes its weights."""
         if spec.gpu == "CPU" or spec.precision == "fp32" or not self._deepseek(spec):
             yield from super()._without_checkpoint(spec)
-
-
-MARGIN = 20
-"""Tokens more than prompt and answer: special ones."""

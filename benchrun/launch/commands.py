@@ -41,6 +41,14 @@ def call(
         raise SchedulerUnavailable(f"{command[0]} gave no answer in {timeout_s:g} s") from None
 
 
+def answer(*command: str) -> str:
+    """What a command of Slurm prints. MachineError where it fails."""
+    result = call(command)
+    if result.returncode != 0:
+        raise MachineError(f"{' '.join(command)} fails: {' '.join((result.stderr or result.stdout).split())[:300]}")
+    return result.stdout
+
+
 def output(*command: str) -> str | None:
     """The stdout of a command; None where it is missing, fails or does not answer in 10 s."""
     try:
@@ -48,3 +56,8 @@ def output(*command: str) -> str | None:
     except MachineError:
         return None
     return result.stdout.strip() if result.returncode == 0 else None
+
+
+def has_pyxis() -> bool:
+    """Whether srun has the container runtime pyxis."""
+    return "--container-image" in (output("srun", "--help") or "")

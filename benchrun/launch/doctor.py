@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun import paths
-from benchrun.launch.commands import output
+from benchrun.launch.commands import has_pyxis, output
 
 RUNTIMES = {
     "enroot": ("enroot", "version"),
@@ -64,8 +64,7 @@ def _slurm() -> Iterator[Finding]:
 
 
 def _runtimes() -> Iterator[Finding]:
-    has_pyxis = "--container-image" in (output("srun", "--help") or "")
-    yield Finding("runtime pyxis", "srun has --container-image" if has_pyxis else None)
+    yield Finding("runtime pyxis", "srun has --container-image" if has_pyxis() else None)
     for name, command in RUNTIMES.items():
         version = output(*command)
         yield Finding(f"runtime {name}", version and version.partition("\n")[0])

@@ -1,16 +1,15 @@
 """How a job ended, with the evidence: a total classification."""
 
-import csv
 import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 
 from pydantic import Field
 
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
+from benchrun.paths import table
 from benchrun.spec.artifacts import DONE, ENDING, Done, EndingRecord
 from benchrun.spec.artifacts import Ending as Ending
 
@@ -23,8 +22,7 @@ class End(EndingRecord):
 
 
 UNKNOWN_JOB = "neither queue nor accounting knows the job"
-with Path(__file__).with_suffix(".csv").open(newline="") as _file:
-    _ROWS = [(row["source"], row["name"], Ending(row["ending"])) for row in csv.DictReader(_file)]
+_ROWS = [(row["source"], row["name"], Ending(row["ending"])) for row in table(__file__)]
 BY_STATE = {name: ending for source, name, ending in _ROWS if source == "state"}
 """Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous."""
 _STATED = re.compile(

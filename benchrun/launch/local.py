@@ -43,7 +43,7 @@ class Local:
         if shutil.which("bash") is None:
             raise MachineError("bash is missing", hint="apt install bash")
         path, null = run.path, subprocess.DEVNULL
-        reaper, limit_s = paths.TEMPLATES / "parts" / "reap.py", seconds(run.spec.cluster.time_limit)
+        reaper, limit_s = paths.TEMPLATES / "parts" / "reap.py", run.spec.cluster.time_limit_s
         env = {name: value for name, value in os.environ.items() if name != supervise.MARK}
         env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
         lock = _lock(path.parent / LOCAL_LOCK)
@@ -86,13 +86,6 @@ def _lock(path: Path) -> int:
     except OSError as error:
         hint = "it must be a plain file of yours; remove it"
         raise MachineError(f"{path} cannot be locked: {error.strerror}", hint=hint) from error
-
-
-def seconds(limit: str) -> int:
-    """``[days-]hours:minutes:seconds`` in seconds."""
-    days, _, clock = limit.rpartition("-")
-    hours, minutes, rest = (int(part) for part in clock.split(":"))
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
 
 
 def _job(run: RunDir) -> Job:

@@ -158,7 +158,7 @@ def programs(site: Cluster) -> list[str]:
 def _files(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
     if facts["runs"] != ["yes"]:
         hint = "set BENCHRUN_RESULTS to a folder that the nodes share"
-        yield Check("runs folder", "fault", f"{facts['host'][0]} does not see {paths.runs_dir().absolute()}", hint)
+        yield fault("runs folder", f"{facts['host'][0]} does not see {paths.runs_dir().absolute()}", hint)
     for path, key in files(site).items():
         if path in facts.get("empty", ()) and key.startswith("container.image"):
             yield fault(
@@ -202,7 +202,7 @@ def _gpus(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
     if site.gpu == "CPU" or not devices:
         return
     name = hardware.name_of(devices[0])
-    if name and name.split("-")[0] != site.gpu.split("-")[0]:
+    if name and hardware.chip(name) != hardware.chip(site.gpu):
         yield fault("gpu", f"{facts['host'][0]} has {devices[0]}, the file has {site.gpu}", f"gpu: {name}")
     elif len(devices) < site.gpus_per_node:
         yield fault("gpus_per_node", f"a job sees {len(devices)} GPUs, not {site.gpus_per_node}")

@@ -7,7 +7,7 @@ from typing import Literal
 from benchrun import hardware
 from benchrun.errors import closest
 from benchrun.launch.site_nodes import filters, is_host_list, named_nodes
-from benchrun.launch.survey import Association, Node, Partition, Survey, seconds
+from benchrun.launch.survey import Association, Node, Partition, Survey, clock
 from benchrun.spec.cluster import Cluster
 from benchrun.vocabulary import Exit
 
@@ -79,10 +79,10 @@ def _partition(site: Cluster, slurm: Survey) -> Partition | Check:
 
 
 def _time_limit(site: Cluster, partition: Partition) -> Check:
-    wanted, most = seconds(site.time_limit), partition.max_time_s
-    if most is not None and wanted is not None and wanted > most:
+    most = partition.max_time_s
+    if most is not None and site.time_limit_s > most:
         detail = f"{site.time_limit} is more than partition {partition.name} allows: the job would wait for ever"
-        return fault("time_limit", detail, f"at most {most // 3600:02d}:{most // 60 % 60:02d}:{most % 60:02d}")
+        return fault("time_limit", detail, f"at most {clock(most)}")
     return ok("time_limit", site.time_limit)
 
 
@@ -203,7 +203,7 @@ def _gpu_names(site: Cluster, nodes: Sequence[Node]) -> Iterator[Check]:
     kinds = {kind for node in nodes for kind in node.gpus if kind}
     wanted = site.gres.rpartition(":")[2].lower() if site.gres and ":" in site.gres else None
     names = {kind: hardware.name_of(kind.replace("_", " ")) for kind in kinds if wanted in (None, kind)}
-    other = {kind: name for kind, name in names.items() if name and name.split("-")[0] != site.gpu.split("-")[0]}
+    other = {kind: name for kind, name in names.items() if name and hardware.chip(name) != hardware.chip(site.gpu)}
     if other and len(other) == len(names):
         kind, name = next(iter(other.items()))
         yield Check("gpu", "warning", f"the file has {site.gpu}, Slurm calls the GPUs {kind}", f"gpu: {name}?")

@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from benchrun import hardware
 from benchrun.errors import UserError, closest
-from benchrun.launch.survey import Association, Node, Partition, Survey
+from benchrun.launch.survey import Association, Node, Partition, Survey, clock
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.documentation import field_docs
 
@@ -68,7 +68,7 @@ def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[st
         "mem": "0",
         "cpus_per_task": None if gpus else 1,
         "exclusive": bool(gpus),
-        "time_limit": None if most is None or most >= DEFAULT_LIMIT_S else _clock(most),
+        "time_limit": None if most is None or most >= DEFAULT_LIMIT_S else clock(most),
         "mpi": "pmix" if gpus and "pmix" in slurm.mpi else None,
         "container": {"runtime": "pyxis" if slurm.pyxis else runtime or "none"},
         "binding": {"gpus_per_numa_node": gpus // 2 if two_sockets else None},
@@ -92,7 +92,7 @@ def _remarks(slurm: Survey, partition: Partition, runtime: str | None, gpu: str 
         "constraint": f"Features of the nodes: {', '.join(features)}" if features else "",
         "container": _runtimes(slurm, runtime),
         "mpi": f"srun has: {', '.join(slurm.mpi)}" if slurm.mpi else "",
-        "time_limit": f"At most {_clock(most)} here" if most else "",
+        "time_limit": f"At most {clock(most)} here" if most else "",
     }
 
 
@@ -166,9 +166,3 @@ def _yaml(value: Any) -> str:
         return "{}" if not value else "{" + ", ".join(f"{key}: {_yaml(item)}" for key, item in value.items()) + "}"
     plain = re.fullmatch(r"[A-Za-z][\w./ -]*(?::\w+)?", value) and value.lower() not in ("true", "false", "null")
     return value if plain else json.dumps(value)
-
-
-def _clock(limit_s: int) -> str:
-    days, rest = divmod(limit_s, 86400)
-    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    return f"{days}-{text}" if days else text

@@ -1,7 +1,6 @@
 """The nodes of a Slurm cluster: lists of their names, and which of them can be used now."""
 
-from benchrun.errors import MachineError
-from benchrun.launch.commands import call
+from benchrun.launch.commands import answer
 
 UNUSABLE = ("down", "drain", "drng", "fail", "unk")
 """How the states of nodes begin that have failed or are taken out of service; a star after it: it does not answer."""
@@ -9,7 +8,7 @@ UNUSABLE = ("down", "drain", "drng", "fail", "unk")
 
 def expanded(names: str) -> list[str]:
     """The single names in Slurm's notation, e.g. ``n[1-3],n7``. MachineError where Slurm cannot read it."""
-    return _lines("scontrol", "show", "hostnames", names) if names else []
+    return answer("scontrol", "show", "hostnames", names).split() if names else []
 
 
 def idle_nodes(partition: str | None, nodelist: str | None, exclude: str | None) -> list[str]:
@@ -33,13 +32,5 @@ def unusable_nodes(names: str) -> list[str]:
 
 def _states(*limits: str) -> dict[str, str]:
     """The state of each node. Not --states: releases know other names."""
-    rows = _lines("sinfo", "--noheader", "--Node", "--format=%N %T", *limits)
-    return {name: state for name, _, state in (row.partition(" ") for row in rows)}
-
-
-def _lines(*command: str) -> list[str]:
-    """The lines that a command prints, without empty ones. MachineError where it fails."""
-    result = call(command)
-    if result.returncode != 0:
-        raise MachineError(f"{' '.join(command)}: {' '.join(result.stderr.split()) or 'failed'}")
-    return [line.strip() for line in result.stdout.splitlines() if line.strip()]
+    rows = map(str.split, answer("sinfo", "--noheader", "--Node", "--format=%N %T", *limits).splitlines())
+    return {row[0]: row[-1] for row in rows if row}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from benchrun.errors import MachineError
-from benchrun.launch.commands import call, output
+from benchrun.launch.commands import answer, call, has_pyxis, output
 
 _PAIR = re.compile(r"([A-Za-z][A-Za-z0-9/_:]*)=(.*?)(?=\s+[A-Za-z][A-Za-z0-9/_:]*=|\s*$)")
 """One ``Key=Value`` of scontrol's one-line form; a value may contain spaces."""
@@ -97,31 +97,22 @@ class Survey:
 def survey() -> Survey:
     """Ask Slurm. MachineError where it is not installed or does not answer."""
     user = pwd.getpwuid(os.geteuid()).pw_name
-    config = _answer("scontrol", "show", "config")
+    config = answer("scontrol", "show", "config")
     enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(\S+)", config, re.MULTILINE)
     rights = ("account", "partition", "qos")
     associations = output("sacctmgr", "-nP", "show", "assoc", f"user={user}", f"format={','.join(rights)}")
     qos = output("sacctmgr", "-nP", "show", "qos", "format=name")
-    help_text = output("srun", "--help") or ""
     return Survey(
         user,
-        tuple(map(_partition, rows(_answer("scontrol", "-o", "-a", "show", "partition")))),
-        tuple(map(_node, rows(_answer("scontrol", "-o", "-a", "show", "node")))),
+        tuple(map(_partition, rows(answer("scontrol", "-o", "-a", "show", "partition")))),
+        tuple(map(_node, rows(answer("scontrol", "-o", "-a", "show", "node")))),
         None if associations is None else tuple(_associations(associations)),
         None if qos is None else tuple(qos.split()),
         tuple(map(_reservation, rows(output("scontrol", "-o", "show", "reservation") or ""))),
         frozenset() if enforced is None or enforced[1] == "none" else frozenset(enforced[1].lower().split(",")),
         mpi=tuple(_mpi()),
-        pyxis="--container-image" in help_text,
+        pyxis=has_pyxis(),
     )
-
-
-def _answer(*command: str) -> str:
-    """What a command of Slurm prints. MachineError where it fails."""
-    result = call(command)
-    if result.returncode != 0:
-        raise MachineError(f"{' '.join(command)} fails: {' '.join((result.stderr or result.stdout).split())[:300]}")
-    return result.stdout
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -208,3 +199,10 @@ def seconds(text: str) -> int | None:
         numbers = [0, numbers[0], 0]
     hours, minutes, rest = [0] * (3 - len(numbers)) + numbers
     return 86400 * int(days or 0) + 3600 * hours + 60 * minutes + rest
+
+
+def clock(limit_s: int) -> str:
+    """A time limit as a site file has it: ``[days-]hours:minutes:seconds``."""
+    days, rest = divmod(limit_s, 86400)
+    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}-{text}" if days else text

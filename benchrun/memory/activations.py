@@ -89,12 +89,12 @@ def layer(spec: TrainingSpec) -> float:
     norm = _input(spec) + norm_output
     total = counts.attention * (norm + (_latent if model.mla else _attention)(spec, named))
     total -= counts.attention * (norm_output if "qkv" in unread else 0.0)
-    dense, experts = ("dense_" if model.moe else "", counts.dense), (counts.experts, model.moe)
-    if dense[1]:
-        stored_mlp = -norm_output if "mlp" in again else _mlp(spec, named, dense[0])
-        total += dense[1] * (norm + stored_mlp - (norm_output if "fc1" in unread and "mlp" not in again else 0.0))
-    if experts[1]:
-        total += experts[0] * (norm + (-norm_output if "moe" in again else _experts(spec, experts[1], named)))
+    if counts.dense:
+        stored_mlp = -norm_output if "mlp" in again else _mlp(spec, named, "dense_" if model.moe else "")
+        total += counts.dense * (norm + stored_mlp - (norm_output if "fc1" in unread and "mlp" not in again else 0.0))
+    if model.moe:
+        stored_moe = -norm_output if "moe" in again else _experts(spec, model.moe, named)
+        total += counts.experts * (norm + stored_moe)
     if model.mamba:
         # What enters and leaves the convolution, and the scan's result before and after its gate.
         inner = named["out_proj"].k if counts.mamba else 0.0

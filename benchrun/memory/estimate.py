@@ -68,7 +68,7 @@ def estimate(spec: TrainingSpec) -> Memory:
 
 def impossible(spec: TrainingSpec) -> str | None:
     """Why a run cannot fit, whatever the error of the estimate; None if it may fit, or the GPU has no row."""
-    gpu, memory = hardware.own(spec.cluster), estimate(spec)
+    gpu, memory = hardware.site_gpu(spec.cluster), estimate(spec)
     if gpu is None:
         return None
     if memory.states > gpu.memory_gib:
@@ -103,7 +103,7 @@ def _smaller(spec: TrainingSpec, available_gib: float) -> Iterator[tuple[str, fl
 
 def warning(spec: TrainingSpec) -> str | None:
     """A warning for a job that may run out of GPU memory; None if it fits, or the GPU has no row."""
-    gpu, total = hardware.own(spec.cluster), estimate(spec).total
+    gpu, total = hardware.site_gpu(spec.cluster), estimate(spec).total
     if gpu is None or total <= NEARLY_FULL * gpu.memory_gib:
         return None
     return f"{spec.recipe} needs about {total:.0f} GiB per GPU, and {spec.gpu} has {gpu.memory_gib:g}"

@@ -8,8 +8,9 @@ from benchrun.metrics.statistics import Spread
 from benchrun.model import Frozen
 from benchrun.model.flops import PASSES, attention_scores
 from benchrun.model.operators import MULTIPLY_ADD, Pass, weight_passes
-from benchrun.spec.artifacts import Ceilings, Gemm, Number
+from benchrun.spec.artifacts import Ceilings, Gemm
 from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.vocabulary import Precision
 
 
 class Bound(Frozen):
@@ -40,8 +41,8 @@ def bound(ceilings: Ceilings | None, spec: RunSpec, step_time_s: Spread | None) 
     if ceilings is None or step_time_s is None or not isinstance(spec, TrainingSpec) or spec.precision == "nvfp4":
         return None
     fp8, training = spec.precision == "fp8", spec.training
-    high: Number = "fp32" if spec.precision == "fp32" else "bf16"
-    numbers: list[Number] = ["fp8" if fp8 and gemm.low_precision else high for gemm in ceilings.gemms]
+    high: Precision = "fp32" if spec.precision == "fp32" else "bf16"
+    numbers: list[Precision] = ["fp8" if fp8 and gemm.low_precision else high for gemm in ceilings.gemms]
     of_attention = "fp8" if fp8 and training.fp8.dot_product_attention else high
     forward = [gemm.tflops[of_attention]["forward"] for gemm in ceilings.gemms if of_attention in gemm.tflops]
     products = list(zip(ceilings.gemms, numbers, strict=True))
@@ -56,7 +57,7 @@ def bound(ceilings: Ceilings | None, spec: RunSpec, step_time_s: Spread | None) 
     return Bound(step_s=step_s, **parts, rest_s=step_s - matmul - attention_s)
 
 
-def _seconds(gemm: Gemm, number: Number, passes: tuple[Pass, ...]) -> float:
+def _seconds(gemm: Gemm, number: Precision, passes: tuple[Pass, ...]) -> float:
     """Time of this product in a micro-batch, at its ceiling."""
     flops = gemm.count * MULTIPLY_ADD * gemm.m * gemm.n * gemm.k
     return sum(flops / (gemm.tflops[number][each] * 1e12) for each in passes)

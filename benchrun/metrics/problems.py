@@ -132,5 +132,5 @@ def _unexplained(log: Log, measured: Measurement, logged: Setting, given: Settin
 def _same_chip(one: str, other: str) -> bool:
     """Whether two cards differ in their memory alone."""
     first, second = hardware.gpu(one), hardware.gpu(other)
-    same_name = one.partition("-")[0] == other.partition("-")[0]
+    same_name = hardware.chip(one) == hardware.chip(other)
     return bool(same_name and first and second and first.peak_bf16_tflops == second.peak_bf16_tflops)

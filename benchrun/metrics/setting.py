@@ -56,13 +56,11 @@ class Setting:
 
 def setting_of(spec: RunSpec) -> Setting:
     """The setting that a run was launched with; without a training there is no model."""
-    unlisted = hardware.own(spec.cluster) if spec.cluster.hardware else None
+    unlisted = hardware.site_gpu(spec.cluster) if spec.cluster.hardware else None
+    setting = Setting(num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision, hardware=unlisted)
     if not isinstance(spec, TrainingSpec):
-        sent = getattr(spec, "num_prompts", None)
-        setting = Setting(num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision, hardware=unlisted)
-        return replace(setting, num_prompts=sent)
-    of_run = (spec.seq_length, spec.gbs, spec.num_gpus, spec.gpu, spec.precision, spec.model, spec.task)
-    return Setting(*of_run, hardware=unlisted)
+        return replace(setting, num_prompts=getattr(spec, "num_prompts", None))
+    return replace(setting, seq_length=spec.seq_length, gbs=spec.gbs, model=spec.model, task=spec.task)
 
 
 def stated(log: Log, given: Setting) -> Setting:

@@ -58,13 +58,6 @@ class Layout(Frozen):
     """The layers of each (virtual) stage, where they are not split evenly, as Megatron-LM writes them: E the embedding,
     t a layer, m a multi-token prediction, L the output layer; ``(tt|)*30`` repeats."""
 
-    @field_validator("tp", "pp", "cp", "vp", "ep", "etp", "fsdp", mode="before")
-    @classmethod
-    def _number(cls, value: Any) -> Any:
-        if isinstance(value, bool):  # pydantic reads true as 1: fsdp true would switch it off
-            raise ValueError("input should be a number of ranks")
-        return value
-
     @property
     def stage_list(self) -> list[str]:
         """The letters of each (virtual) stage, in order; empty where ``stages`` is not stated."""

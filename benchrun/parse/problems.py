@@ -1,15 +1,14 @@
 """What a log shows went wrong, in any framework: by fixed words of the programs that print them, and by its rows."""
 
-import csv
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from benchrun.parse.columns import NO_VALUE, Column
 from benchrun.parse.records import Log, Problem
 from benchrun.parse.rows import Rows
+from benchrun.paths import table
 
 MOST = 50
 """The most problems of one kind that are recorded: a thousand ranks die of one cause."""
@@ -18,8 +17,7 @@ IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
 signal that ends its server (release 0.26 reports the end of its engine as an error)."""
 
 
-with (Path(__file__).parent / "problems.csv").open(newline="", encoding="utf-8") as _file:
-    _SIGNS = [(row["problem"], row["words"], re.compile(row["only_with"])) for row in csv.DictReader(_file)]
+_SIGNS = [(row["problem"], row["words"], re.compile(row["only_with"])) for row in table(__file__)]
 """Kind of problem, its words, and what a line must match for them to mean it. The first that fits a line counts."""
 NEEDLES = tuple(words.encode() for words in (*(words for _, words, _ in _SIGNS), *IGNORED))
 _HOST = re.compile(

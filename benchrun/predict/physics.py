@@ -4,7 +4,6 @@ Every function takes numbers or arrays, so one workload and the whole table of t
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -119,8 +118,3 @@ def _data_parallel(work: Work, of: Callable[[str], Value], microbatch: Value) ->
     shards = np.maximum(work.fsdp_nvlink / of("link.nvlink"), slower * work.fsdp_nic / of("link.nic"))
     each = of("fsdp.exposed") * shards + np.maximum(0, shards * (1 - of("fsdp.exposed")) - microbatch)
     return exposed + beyond + work.microbatches * each
-
-
-def total(parts: dict[str, Value]) -> Any:
-    """The step in s."""
-    return sum(parts.values())

@@ -103,8 +103,3 @@ def store(rows: Kinship) -> None:
 def with_runs(rows: Kinship, loads: Sequence[Workload], residuals: Array, values: Mapping[str, float]) -> Kinship:
     """``rows`` and a site's own runs, `solved`."""
     return solved(rows.joined(Kinship.of(loads, residuals)), values)
-
-
-def spread() -> Mapping[str, float]:
-    """Standard deviations of the covariance and widths of the intervals."""
-    return {name.removeprefix("alike."): value for name, value in constants.fitted().items()}

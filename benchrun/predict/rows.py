@@ -14,7 +14,7 @@ from benchrun.model.layout import Layout
 from benchrun.predict import software
 from benchrun.predict.counting import HEAD_WIDTH
 from benchrun.predict.workload import Architecture, Number, Recomputed, Workload, architectures
-from benchrun.recipe.files import names, recipe_document
+from benchrun.recipe.files import recipe_document
 from benchrun.vocabulary import Task
 
 GPUS = {"A100-80": "A100", "A100-40": "A100-40GB"}
@@ -120,7 +120,7 @@ def _usual_length(model: str, task: str) -> tuple[int, str] | None:
     Those of the recipe of this model and task; else the most frequent ones of published rows, of the same task if any.
     """
     recipe = model + RECIPES[_task(task)]
-    if recipe in names(paths.RECIPES):
+    if recipe in paths.shipped(paths.RECIPES):
         return int(recipe_document(recipe)[1]["seq_length"]), f"recipe {recipe} has it"
     lengths = [(kind, length) for name, kind, length in _published_lengths() if name == model]
     alike = [length for kind, length in lengths if kind == _task(task)] or [length for _, length in lengths]

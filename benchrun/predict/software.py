@@ -1,9 +1,9 @@
 """Which software a row or a run was trained with, as far as the constants tell software apart."""
 
-import csv
 import functools
 import re
-from pathlib import Path
+
+from benchrun.paths import table
 
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
 """Megatron-core with transformer-engine, and Megatron-LM before both; the first where software.csv is silent."""
@@ -72,5 +72,4 @@ def release_year(version: re.Match[str] | None) -> float | None:
 
 @functools.cache
 def _table() -> dict[tuple[str, str], str]:
-    with Path(__file__).with_name("software.csv").open(newline="") as file:
-        return {(row["where"], row["name"]): row["stack"] for row in csv.DictReader(file)}
+    return {(row["where"], row["name"]): row["stack"] for row in table(__file__)}

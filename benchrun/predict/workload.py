@@ -1,6 +1,5 @@
 """What is predicted: a model, how it is spread over which GPUs, in which precision, by which software."""
 
-import csv
 import functools
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from benchrun.vocabulary import Task
 Number = Literal["fp32", "bf16", "fp16", "fp8", "fp8_current", "mxfp8", "nvfp4"]
 """Numbers of the matrix products; FP8 with scales of earlier steps, of the tensor itself, or of blocks."""
 Recomputed = Literal["none", "selective", "full"]
-_MODELS = Path(__file__).with_name("models.csv")
 
 
 @dataclass(frozen=True)
@@ -104,8 +102,7 @@ class Workload:
 @functools.cache
 def architectures() -> dict[str, Architecture]:
     """The models that published rows name: of this suite's recipes, or with dimensions of their own; all its others."""
-    with _MODELS.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = paths.table(__file__, "models.csv")
     named = {row["model"]: _architecture(row) for row in rows}
     files = {Path(row["source"]).stem: named[row["model"]] for row in rows if not row["layers"]}
     others = {path.stem: path for path in sorted(paths.MODELS.glob("*.yaml")) if path.stem not in {*named, *files}}

@@ -6,7 +6,7 @@ A value that the framework ignores is refused as well: the run would differ from
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 
-from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
+from benchrun.frameworks.base import PARALLELISM, WORKER_OPTIONS, Framework
 from benchrun.frameworks.registry import names
 from benchrun.model.features import FEATURES, features
 from benchrun.spec.identity import value_of
@@ -64,7 +64,7 @@ def _workload(spec: RunSpec, framework: Framework) -> Iterator[str]:
 
 def _layout(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, layout = framework.name, spec.layout
-    for degree in DEGREES:
+    for degree in PARALLELISM:
         if degree not in framework.degrees and getattr(layout, degree) > 1:
             yield f"benchrun supports {name} without {degree}: {degree} ({getattr(layout, degree)}) must be 1"
     if layout.fsdp > 1 and not framework.fsdp:

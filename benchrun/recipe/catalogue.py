@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.files import find, recipe_document
-from benchrun.recipe.files import names as names
 from benchrun.recipe.schema import UNKNOWN_NAME, PointGroup, Recipe, Study, TrainingRecipe
 from benchrun.recipe.yamlfile import Document, Loc, load
 from benchrun.spec.cluster import IN_WORDS, Cluster
@@ -65,7 +64,7 @@ def recipe_file(name: str) -> RecipeFile:
     stem, document = recipe_document(name)
     data, recipe = _checked.get(stem, (None, None))
     if recipe is None or data != document:
-        model = Recipe if document.get("workload", "training") != "training" else TrainingRecipe
+        model = TrainingRecipe if _is_training(document) else Recipe
         recipe = checked(model, document)
         _checked[stem] = document, recipe
     return RecipeFile(stem, recipe, document)
@@ -76,7 +75,12 @@ _checked: dict[str, tuple[Document, Recipe]] = {}
 
 def trainings() -> list[str]:
     """The shipped recipes of trainings."""
-    return [name for name in names(paths.RECIPES) if recipe_document(name)[1].get("workload", "training") == "training"]
+    documents = {name: recipe_document(name)[1] for name in paths.shipped(paths.RECIPES)}
+    return [name for name, document in documents.items() if _is_training(document)]
+
+
+def _is_training(document: Document) -> bool:
+    return bool(document.get("workload", "training") == "training")
 
 
 def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:

@@ -14,7 +14,7 @@ from typing import Any
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.vocabulary import ABSENT, DEGREES, HARD, SETTINGS, Reduced, flat, reductions
+from benchrun.vocabulary import ABSENT, DEGREES, HARD, SETTINGS, Reduced, dimensions, flat, reductions
 
 COLUMNS = (
     *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length", "mbs", "gbs", *DEGREES),
@@ -35,12 +35,7 @@ def find(name: str, folder: Path, kind: str) -> Path:
         return path
     if is_path(name):
         raise UserError(f"no such {kind} file: {name}")
-    raise UserError(f"no {kind} is called '{name}'", hint=closest(name, names(folder)))
-
-
-def names(folder: Path) -> list[str]:
-    """The shipped names in one folder."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
+    raise UserError(f"no {kind} is called '{name}'", hint=closest(name, paths.shipped(folder)))
 
 
 def recipe_document(name: str) -> tuple[str, Document]:
@@ -48,7 +43,7 @@ def recipe_document(name: str) -> tuple[str, Document]:
     if not (paths.RECIPES / f"{name}.yaml").is_file():
         others = (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES), ("plan", "plan", paths.PLANS))
         for kind, verb, folder in others:
-            if near := difflib.get_close_matches(name, names(folder), n=1, cutoff=0.8):
+            if near := difflib.get_close_matches(name, paths.shipped(folder), n=1, cutoff=0.8):
                 raise UserError(f"no recipe is called '{name}'", hint=f"there is a {kind}: benchrun {verb} {near[0]}")
     path = find(name, paths.RECIPES, "recipe")
     document = load(path)
@@ -76,7 +71,7 @@ def default_cluster(gpu: str) -> str:
     """The shipped profile for a GPU if none is named; the local machine for CPU runs."""
     if gpu == "CPU":
         return "local"
-    for name in names(paths.CLUSTERS):
+    for name in paths.shipped(paths.CLUSTERS):
         if cluster_document(name)["gpu"] == gpu:
             return name
     hint = "name yours with --cluster FILE; benchrun site init writes one"
@@ -133,7 +128,7 @@ def _each_point(
 
 def _proxy(reduced: tuple[Reduced, ...]) -> dict[str, Any]:
     """Whether a model is a proxy, and what it has less of besides layers."""
-    return {"proxy": bool(reduced), "dimensions": tuple(each for each in reduced if each.name != "num_layers")}
+    return {"proxy": bool(reduced), "dimensions": dimensions(reduced)}
 
 
 def _listed_rollouts(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -231,7 +231,7 @@ def _training(spec: TrainingSpec) -> Iterator[str]:
 
 
 def _precision(spec: TrainingSpec) -> Iterator[str]:
-    precision, gpu = spec.precision, hardware.own(spec.cluster)
+    precision, gpu = spec.precision, hardware.site_gpu(spec.cluster)
     if precision not in LOW:
         return
     if gpu is None or gpu.peak_tflops(precision) is None:
@@ -296,14 +296,13 @@ def _layers(spec: TrainingSpec) -> Iterator[str]:
         return
     if layout.stages:
         most = max(stage.count("t") for stage in layout.stage_list)
-        split = f"{layers} layers = {len(layout.stage_list)} stages of at most {most}"
+        yield f"{layers} layers = {len(layout.stage_list)} stages of at most {most}"
     else:
-        split = ""
-    ends = 2 if layout.account_for_embedding_and_loss else 0
-    stages = f"pp {layout.pp} * " + (f"vp {layout.vp} * " if layout.vp > 1 else "")
-    each = (layers + ends) // (layout.pp * layout.vp)
-    what = f"{layers} layers + embedding + output layer" if ends else f"{layers} layers"
-    yield split or f"{what} = {stages}{each} per {'virtual ' if layout.vp > 1 else ''}stage"
+        ends = 2 if layout.account_for_embedding_and_loss else 0
+        stages = f"pp {layout.pp} * " + (f"vp {layout.vp} * " if layout.vp > 1 else "")
+        each = (layers + ends) // (layout.pp * layout.vp)
+        what = f"{layers} layers + embedding + output layer" if ends else f"{layers} layers"
+        yield f"{what} = {stages}{each} per {'virtual ' if layout.vp > 1 else ''}stage"
     idle, busy = layout.pp - 1, spec.num_microbatches * layout.vp
     turns = f"{idle} of {idle} + {spec.num_microbatches} * {layout.vp}"
     yield f"pipeline idle {100 * idle / (idle + busy):.1f} % of a step: {turns}"

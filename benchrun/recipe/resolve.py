@@ -248,23 +248,17 @@ def foreign(image: str | None, framework: Framework) -> str | None:
 
 def _check_names(cluster: Cluster, document: Document) -> None:
     """UserError unless images and scripts are those of registered frameworks."""
-    contained = cluster.container.runtime != "none"
-    for loc, given, legal in (
-        (("cluster", "container", "images"), cluster.container.images, names()),
-        (("cluster", "frameworks"), cluster.frameworks, names()),
-    ):
+    images = [name for name in cluster.container.images if not _REFERENCE.search(name)]
+    for key, given in (("container.images", images), ("frameworks", cluster.frameworks)):
         for name in given:
-            where = document.where((*loc, name))
-            if name not in legal and not (given is cluster.container.images and _REFERENCE.search(name)):
-                raise UserError(f"'{'.'.join((*loc, name))}' is {name!r}", hint=closest(name, legal), where=where)
-            if (
-                given is cluster.frameworks
-                and contained
-                and cluster.frameworks[name].path
-                and not FRAMEWORKS[name].scripts
-            ):
-                reason = f"{name} starts as a module of its image, so cluster.frameworks.{name}.path would not be used"
-                raise UserError(reason, hint="set cluster.env.PYTHONPATH, with what the image needs too", where=where)
+            if name not in FRAMEWORKS:
+                where = document.where(("cluster", *key.split("."), name))
+                raise UserError(f"'cluster.{key}.{name}' is {name!r}", hint=closest(name, names()), where=where)
+    for name, installed in cluster.frameworks.items():
+        if cluster.container.runtime != "none" and installed.path and not FRAMEWORKS[name].scripts:
+            reason = f"{name} starts as a module of its image, so cluster.frameworks.{name}.path would not be used"
+            hint = "set cluster.env.PYTHONPATH, with what the image needs too"
+            raise UserError(reason, hint=hint, where=document.where(("cluster", "frameworks", name)))
 
 
 def missing_scripts(cluster: Cluster, framework: Framework) -> str | None:

@@ -15,7 +15,6 @@ from pydantic_core import PydanticCustomError
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
-from benchrun.spec import inference as inference  # registers its workload
 from benchrun.spec.cluster import EnvName, Line, Listed, Text
 from benchrun.spec.runspec import WORKLOADS
 from benchrun.spec.training import Data

@@ -99,7 +99,7 @@ def wanted_gpu(name: str | None, cluster: str | None) -> hardware.Device | None:
     if cluster:
         site = cluster_document(cluster)
         if site.get("hardware") and _same(site.get("gpu"), name):
-            return hardware.own(checked(Cluster, site))
+            return hardware.site_gpu(checked(Cluster, site))
     named = (listed for listed in hardware.names() if _same(listed, name))
     return hardware.gpu(next(named, ""))
 
@@ -150,7 +150,7 @@ def _complete(recipe: str, left: list[Point], request: Request) -> None:
     if not missing:
         return
     example = " ".join(f"{_option(key)} {getattr(left[0], key)}" for key in missing)
-    legal = [f"  {_option(key)} {_list(sorted(values))}" for key, values in missing.items()]
+    legal = [f"  {_option(key)} {_joined(sorted(values))}" for key, values in missing.items()]
     several = ", ".join(NAMES[key] for key in missing)
     hint = "\n".join([f"add {example}, or another of", *legal])
     raise UserError(f"{recipe} has points for more than one {several}", hint=hint)
@@ -171,11 +171,11 @@ def _same(offered: object, wanted: object) -> bool:
 def _alternatives(key: str, wanted: Any, offered: list[Any]) -> str:
     if key == "num_gpus":
         near = sorted(offered, key=lambda n: abs(n - wanted))[:2]
-        return f"nearest: {_list(sorted(near))}; listed: {_list(sorted(offered))}"
+        return f"nearest: {_joined(sorted(near))}; listed: {_joined(sorted(offered))}"
     if key == "gpu" and _same(wanted, "CPU"):
-        return f"legal: {_list(offered)}; the recipes called tiny-... train on a CPU"
+        return f"legal: {_joined(offered)}; the recipes called tiny-... train on a CPU"
     return closest(wanted, offered)
 
 
-def _list(values: list[Any]) -> str:
+def _joined(values: list[Any]) -> str:
     return ", ".join(map(str, values))

@@ -13,15 +13,13 @@ from typing import Any
 from benchrun.errors import UserError
 from benchrun.recipe.catalogue import study_file
 from benchrun.recipe.files import cluster_document
-from benchrun.recipe.resolve import resolve
 from benchrun.recipe.schema import Study, SuiteRun
 from benchrun.recipe.select import KEYS, Request
 from benchrun.recipe.study_rules import OF_REQUEST, Settings, alternatives, check, text
-from benchrun.spec.runspec import RunSpec
 
 
 @dataclass(frozen=True)
-class Point:
+class StudyPoint:
     """One point of a study."""
 
     run: int
@@ -39,7 +37,7 @@ class Expanded:
 
     name: str
     study: Study
-    points: tuple[Point, ...]
+    points: tuple[StudyPoint, ...]
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
@@ -48,7 +46,7 @@ class Expanded:
         differ = [key for key in stated if len({text(point.settings.get(key)) for point in self.points}) > 1]
         return tuple(differ)
 
-    def baseline(self, point: Point) -> Point | None:
+    def baseline(self, point: StudyPoint) -> StudyPoint | None:
         """The point that ``point`` is compared with, maybe itself; None where it is excluded."""
         if not self.study.baseline:
             return self._first_of[point.run]
@@ -59,12 +57,12 @@ class Expanded:
         return self._by_values.get((point.run, _values(wanted)))
 
     @functools.cached_property
-    def _first_of(self) -> dict[int, Point]:
+    def _first_of(self) -> dict[int, StudyPoint]:
         """The first point of each run."""
         return {point.run: point for point in reversed(self.points)}
 
     @functools.cached_property
-    def _by_values(self) -> dict[tuple[int, frozenset[tuple[str, str]]], Point]:
+    def _by_values(self) -> dict[tuple[int, frozenset[tuple[str, str]]], StudyPoint]:
         """The first point of a run with each combination of values."""
         return {(point.run, _values(point.settings)): point for point in reversed(self.points)}
 
@@ -96,18 +94,13 @@ def expand(request: Request) -> Expanded:
     return Expanded(name, study, tuple(points))
 
 
-def resolved(point: Point) -> RunSpec:
-    """The run of ``point``. UserError where it breaks a rule."""
-    return resolve(point.request)
-
-
-def point_of(index: int, run: SuiteRun, varied: Settings, request: Request, place: str) -> Point:
+def point_of(index: int, run: SuiteRun, varied: Settings, request: Request, place: str) -> StudyPoint:
     """The point of the run at position ``index`` with the values ``varied``; what ``request`` states counts more."""
     stated = {key: getattr(run, key) for key in OF_REQUEST if getattr(run, key) is not None} | run.set | varied
     stated |= {key: value for key in KEYS if (value := getattr(request, key)) is not None}
     sets = tuple(f"{key}={json.dumps(value)}" for key, value in stated.items() if key not in OF_REQUEST)
     chosen: dict[str, Any] = {key: stated.get(key) for key in OF_REQUEST}
-    return Point(index, stated, replace(request, overrides=(*sets, *request.overrides), **chosen), place)
+    return StudyPoint(index, stated, replace(request, overrides=(*sets, *request.overrides), **chosen), place)
 
 
 def _values(settings: Settings) -> frozenset[tuple[str, str]]:

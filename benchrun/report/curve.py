@@ -32,6 +32,19 @@ class CurveView:
         return self.measured or self.expected
 
     @property
+    def measured_rates(self) -> list[float]:
+        """Speed per GPU of the measured points: tokens/s, or sequences/s where no prediction has their length."""
+        length = self.predicted[0].load.seq_length if self.predicted else 1
+        return [point.gbs * length / point.num_gpus / point.step_s for point in self.measured]
+
+    @property
+    def predicted_rates(self) -> tuple[list[float], list[float], list[float]]:
+        """Predicted tokens/s/GPU: the median, and the ends of its interval."""
+        steps = [(one.load.tokens_per_s_per_gpu, one) for one in self.predicted]
+        low, high = ([tokens / getattr(one, end) for tokens, one in steps] for end in ("high", "low"))
+        return [one.tokens_per_s_per_gpu for one in self.predicted], low, high
+
+    @property
     def broken(self) -> Break | None:
         """Where the curve breaks; the parts are those of breakdowns, or of predictions where runs have none."""
         loss = breaks(self.points)
@@ -88,18 +101,12 @@ def plot(views: Sequence[CurveView], path: Path) -> None:
         colour, name = f"C{number}", f"{view.title}, {view.kind}"
         if view.predicted:
             sizes = [one.load.num_gpus for one in view.predicted]
-            tokens = [one.load.tokens_per_s_per_gpu for one in view.predicted]
-            low, high = (
-                [each / getattr(one, end) for each, one in zip(tokens, view.predicted, strict=True)]
-                for end in ("high", "low")
-            )
+            rates, low, high = view.predicted_rates
             axes.fill_between(sizes, low, high, color=colour, alpha=0.15, linewidth=0)
-            rates = [one.tokens_per_s_per_gpu for one in view.predicted]
             axes.plot(sizes, rates, "--", color=colour, label=f"{name}: predicted")
         if view.measured:
-            seq_length = view.predicted[0].load.seq_length if view.predicted else 1
-            rates = [point.gbs * seq_length / point.num_gpus / point.step_s for point in view.measured]
-            axes.plot([point.num_gpus for point in view.measured], rates, "o-", color=colour, label=f"{name}: measured")
+            sizes = [point.num_gpus for point in view.measured]
+            axes.plot(sizes, view.measured_rates, "o-", color=colour, label=f"{name}: measured")
     sizes = sorted({point.num_gpus for view in views for point in view.points})
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])

@@ -71,11 +71,9 @@ def _bar(start: float, end: float) -> str:
 
 def difference_text(result: Difference) -> str:
     """The ratio first, then what differs, then the parts."""
-    interval = result.interval
-    limits = f", {100 * interval.level:.0f} % interval {interval.low:.3f} to {interval.high:.3f}" if interval else ""
     tokens = " for the same tokens" if result.other_step else ""
     parts = [
-        f"{result.b} takes {result.ratio:.3f} times as long as {result.a}{tokens}{limits}\n",
+        f"{result.b} takes {result.ratio:.3f} times as long as {result.a}{tokens}{interval_text(result)}\n",
         "".join(f"  {line}\n" for line in _basis(result)),
         plain(Table(("differs", "a", "b"), [(each.name, each.a, each.b) for each in result.differs]))
         if result.differs
@@ -86,6 +84,12 @@ def difference_text(result: Difference) -> str:
         scaled = "b s" if result.scale == 1 else f"b s x {result.scale:.3g}"
         parts.append(plain(Table(("part", "a s", scaled, "b - a"), rows)))
     return "\n".join(parts)
+
+
+def interval_text(result: Difference) -> str:
+    """The interval of the ratio after a comma; empty where it has none."""
+    interval = result.interval
+    return f", {100 * interval.level:.0f} % interval {interval.low:.3f} to {interval.high:.3f}" if interval else ""
 
 
 def _basis(result: Difference) -> Iterator[str]:

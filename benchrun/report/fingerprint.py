@@ -6,13 +6,13 @@ from statistics import median
 from textwrap import fill
 
 from benchrun.report.table import Table, plain
-from benchrun.trace.model import CollectiveTime, Fingerprint, RankTime
+from benchrun.trace.model import CollectiveTime, Fingerprint, RankShares
 
 SHOWN = 8
 """Rows of a table; of more ranks the minimum, the median and the maximum are shown too."""
 WIDTH = 100
 WIDEST_NAME, WIDEST_GROUP = 60, 16
-Column = tuple[str, Callable[[RankTime], float | None]]
+Column = tuple[str, Callable[[RankShares], float | None]]
 
 _TIME: tuple[Column, ...] = (
     ("compute", lambda rank: rank.compute),
@@ -73,7 +73,7 @@ def _parts(result: Fingerprint) -> Iterable[str]:
     yield "".join(fill(f"note: {note}", WIDTH, subsequent_indent=" " * 6) + "\n" for note in result.notes)
 
 
-def _ranks(title: str, ranks: Sequence[RankTime], columns: Sequence[Column]) -> str:
+def _ranks(title: str, ranks: Sequence[RankShares], columns: Sequence[Column]) -> str:
     rows = [(f"rank {rank.rank}", *(_percent(value(rank)) for _, value in columns)) for rank in ranks[:SHOWN]]
     if len(ranks) > 1:
         rows += [(name, *(_over(take, ranks, value) for _, value in columns)) for name, take in _OVER_RANKS]
@@ -88,7 +88,7 @@ _OVER_RANKS: tuple[tuple[str, Callable[[list[float]], float]], ...] = (
 
 
 def _over(
-    take: Callable[[list[float]], float], ranks: Sequence[RankTime], value: Callable[[RankTime], float | None]
+    take: Callable[[list[float]], float], ranks: Sequence[RankShares], value: Callable[[RankShares], float | None]
 ) -> str:
     values = [each for rank in ranks if (each := value(rank)) is not None]
     return _percent(take(values) if values else None)

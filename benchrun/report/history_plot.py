@@ -56,8 +56,7 @@ def _unit(span_s: float) -> str:
 
 def _narrow(table: Table) -> Table:
     """The columns that fit beside other figures."""
-    shown = [index for index, title in enumerate(table.titles) if title not in ("to", "tokens/s/GPU")]
-    return Table([table.titles[index] for index in shown], [[row[index] for index in shown] for row in table.rows])
+    return table.only([index for index, title in enumerate(table.titles) if title not in ("to", "tokens/s/GPU")])
 
 
 def plot_history(history: History, path: Path) -> None:

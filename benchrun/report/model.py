@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchrun.comparison.measured import grouped
+from benchrun.comparison.measured import by_point
 from benchrun.comparison.references import load_references
 from benchrun.comparison.verdict import RunResult
 from benchrun.launch.rundir import stamp_of
@@ -91,5 +91,5 @@ def _order(run: RunData) -> tuple[object, ...]:
 def _points(results: Sequence[RunResult]) -> list[tuple[str, list[Measured]]]:
     """The valid trainings of each point, with its name."""
     valid = [each for each in results if each.numbers and isinstance(each.spec, TrainingSpec)]
-    points = grouped(valid, lambda result: result.spec.repeat_key())
+    points = by_point(valid)
     return [(name, rows_of(point)) for name, point in zip(point_labels(points), points, strict=True)]

@@ -75,17 +75,13 @@ def scaling_figures(views: Sequence[CurveView]) -> Iterator[Figure]:
 
 
 def _curves(view: CurveView, places: tuple[float, ...]) -> Iterator[Series]:
-    """Speed per GPU; the length of a sequence is known from the prediction alone."""
+    """Speed per GPU, measured and predicted."""
     if view.measured:
-        tokens = view.predicted[0].load.seq_length if view.predicted else 1
-        rates = (point.gbs * tokens / point.num_gpus / point.step_s for point in view.measured)
-        yield Series("measured", tuple(rates), places)
+        yield Series("measured", tuple(view.measured_rates), places)
     if view.predicted:
-        loads = [(each.load.tokens_per_s_per_gpu, each) for each in view.predicted]
-        low, high = (tuple(tokens / getattr(each, end) for tokens, each in loads) for end in ("high", "low"))
-        rates = (each.tokens_per_s_per_gpu for each in view.predicted)
+        rates, low, high = map(tuple, view.predicted_rates)
         name = "predicted, with its interval" if view.measured else "predicted"
-        yield Series(name, tuple(rates), places, low, high, dashed=True)
+        yield Series(name, rates, places, low, high, dashed=True)
 
 
 def _same(view: CurveView) -> str:

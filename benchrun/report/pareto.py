@@ -7,8 +7,9 @@ from typing import NamedTuple
 from benchrun.metrics.registry import METRICS
 from benchrun.report.figure import Figure, Series
 from benchrun.report.picture import picture, save
+from benchrun.report.study import point_text
 from benchrun.report.table import Table
-from benchrun.study.result import PointResult, StudyResult
+from benchrun.study.result import StudyResult
 
 PER_USER, PER_GPU = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
 TITLES = (METRICS[PER_USER].title, METRICS[PER_GPU].title)
@@ -27,17 +28,12 @@ class Load(NamedTuple):
 def loads(study: StudyResult) -> list[Load]:
     """The points that have both rates, the slowest for a user first; empty for a study of trainings."""
     pairs = [(point, point.metrics.get(PER_USER), point.metrics.get(PER_GPU)) for point in study.points]
-    both = [(_name(study, point), user, gpu) for point, user, gpu in pairs if user is not None and gpu is not None]
+    both = [(point_text(study, point), user, gpu) for point, user, gpu in pairs if user is not None and gpu is not None]
     return [Load(name, user, gpu, _best(user, gpu, both)) for name, user, gpu in sorted(both, key=lambda each: each[1])]
 
 
 def _best(user: float, gpu: float, every: Sequence[tuple[str, float, float]]) -> bool:
     return not any(u >= user and g >= gpu and (u, g) != (user, gpu) for _, u, g in every)
-
-
-def _name(study: StudyResult, point: PointResult) -> str:
-    stated = [f"{column} {point.settings[column]}" for column in study.columns if column in point.settings]
-    return ", ".join(stated) or "the only point"
 
 
 def pareto_figures(study: StudyResult) -> Iterator[Figure]:

@@ -81,7 +81,7 @@ def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if not isinstance(spec, TrainingSpec):
         return
     parts = dict(document["memory_gib"])
-    total, gpu = parts.pop("total"), hardware.own(spec.cluster)
+    total, gpu = parts.pop("total"), hardware.site_gpu(spec.cluster)
     named = {name: size for name, size in parts.items() if size >= 0.05}
     if gpu is None:
         yield "memory", f"{total:.1f} GiB per rank"
@@ -183,12 +183,6 @@ def _size(spec: RunSpec | UserError) -> dict[str, Any]:
         "num_nodes": spec.num_nodes,
         "gbs": getattr(spec, "gbs", None),
         "steps": spec.planned_steps,
-        "gpu_hours_at_most": ceil(10 * spec.num_gpus * _hours(spec.cluster.time_limit)) / 10,
+        "gpu_hours_at_most": ceil(10 * spec.num_gpus * spec.cluster.time_limit_s / 3600) / 10,
         "refused": None,
     }
-
-
-def _hours(limit: str) -> float:
-    days, _, clock = limit.rpartition("-")
-    hours, minutes, seconds = map(int, clock.split(":"))
-    return 24 * int(days or 0) + hours + minutes / 60 + seconds / 3600

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchrun.comparison.measured import grouped
+from benchrun.comparison.measured import by_point, grouped
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.registry import tabled
 from benchrun.report.runs import distinctions, proxy, short_layout, table
@@ -22,7 +22,7 @@ NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
 def readable(results: Sequence[RunResult]) -> Table:
     """One row per point. A column in which no row has anything is left out."""
     records = table(results).records()
-    points = grouped(results, lambda result: result.spec.repeat_key())
+    points = by_point(results)
     differing = _differing([point[0] for point in points])
     rows = [
         (
@@ -42,7 +42,7 @@ def readable(results: Sequence[RunResult]) -> Table:
     metrics = (METRICS_BY_KEY[key].title or key for key in READ)
     titles = ("point", "layout", *NAMES.values(), "with", "runs", *metrics, "served", "verdict")
     shown = [index for index in range(len(titles)) if not rows or any(row[index] is not None for row in rows)]
-    return Table([titles[index] for index in shown], [[row[index] for index in shown] for row in rows])
+    return Table(titles, rows).only(shown)
 
 
 def _served(record: Mapping[str, Any]) -> str | None:

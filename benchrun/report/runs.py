@@ -5,18 +5,18 @@ from typing import Any
 
 from benchrun.comparison.checks import Check
 from benchrun.comparison.conditions import conditions
-from benchrun.comparison.measured import grouped
+from benchrun.comparison.measured import by_point
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import RunResult
-from benchrun.explain.difference import NOT_COMPARED, flat
+from benchrun.explain.difference import NOT_COMPARED
 from benchrun.launch.rundir import stamp_of
 from benchrun.metrics.registry import Metric, tabled
-from benchrun.metrics.statistics import spread_percent as spread_percent
+from benchrun.metrics.statistics import spread_percent
 from benchrun.report.repeats import median_of, valid_values
 from benchrun.report.scaling import Ratio, ratios
 from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec, TrainingSpec
-from benchrun.vocabulary import DEGREES
+from benchrun.vocabulary import DEGREES, by_path
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""
@@ -30,7 +30,7 @@ SPREAD = "step_time_s"
 
 def table(results: Sequence[RunResult]) -> Table:
     """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
-    points = grouped(results, lambda result: result.spec.repeat_key())
+    points = by_point(results)
     columns = _columns(results)
     metrics = (metric.key for metric in columns)
     titles = ("recipe", *STATED, "layout", "cluster", "runs", *metrics, "verdict", "limits", "spread_pct")
@@ -44,7 +44,7 @@ def _columns(results: Sequence[RunResult]) -> tuple[Metric, ...]:
 
 def identified(results: Sequence[RunResult]) -> Table:
     """`table` for programs: with the runs of each point, when they were launched, and every condition by itself."""
-    plain, points = table(results), grouped(results, lambda result: result.spec.repeat_key())
+    plain, points = table(results), by_point(results)
     more = [
         (
             " ".join(result.run_id for result in point),
@@ -72,7 +72,7 @@ def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     """
     if len(specs) < 2:
         return [""] * len(specs)
-    stated = [dict(flat(spec.model_dump(mode="json"))) for spec in specs]
+    stated = [dict(by_path(spec.model_dump(mode="json"))) for spec in specs]
     names = dict.fromkeys(name for each in stated for name in each if name.partition(".")[0] not in NOT_COMPARED)
     differing = [name for name in names if len({str(each.get(name)) for each in stated}) > 1]
     chosen = {name: name.partition(".")[2] or name for name in differing}

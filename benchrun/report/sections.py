@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from benchrun.comparison.measured import grouped
+from benchrun.comparison.measured import by_point, grouped
 from benchrun.comparison.verdict import RunResult
 from benchrun.explain.difference import difference, sides_of
 from benchrun.explain.evidence import Evidence
@@ -10,6 +10,7 @@ from benchrun.metrics.model import Metrics
 from benchrun.report import overview
 from benchrun.report.curve import CurveView
 from benchrun.report.data import RunData, Section
+from benchrun.report.explanation import interval_text
 from benchrun.report.figure import Figure
 from benchrun.report.published import Pair
 from benchrun.report.readable import point_name
@@ -19,8 +20,7 @@ from benchrun.spec.runspec import TrainingSpec
 
 FEW = 4
 """The largest number of runs that are drawn into one plot."""
-DEGREES = ("tp", "pp", "cp", "ep")
-SIZES = ("batch", "micro", *DEGREES)
+SIZES = ("batch", "micro", "tp", "pp", "cp", "ep")
 """What tells points with one name apart."""
 
 
@@ -67,16 +67,15 @@ def _beside(runs: Sequence[RunData]) -> Iterator[Section]:
 def _two(first: Evidence, second: Evidence) -> tuple[str, Figure | None, Table]:
     """The ratio in words, the parts, and what differs."""
     result = difference(*sides_of(first, second))
-    limits = result.interval
-    interval = f", {100 * limits.level:.0f} % interval {limits.low:.3f} to {limits.high:.3f}" if limits else ""
-    text = f"{result.b} takes {result.ratio:.3f} times as long as {result.a} for the same tokens{interval}."
+    ratio = f"{result.ratio:.3f} times as long as {result.a} for the same tokens{interval_text(result)}"
+    text = f"{result.b} takes {ratio}."
     rows = [(each.name, each.a, each.b) for each in result.differs]
     return text, overview.difference_figure(result), Table(("differs", "first", "second"), rows)
 
 
 def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterator[Figure]:
     """Beside the verdict's references; and for points that have no published one, beside the nearest."""
-    points = grouped(results, lambda result: result.spec.repeat_key())
+    points = by_point(results)
     named = dict(zip((point[0].spec.repeat_key() for point in points), point_labels(points), strict=True))
     checks = [(point, check) for point in points if point[-1].verdict for check in point[-1].verdict.checks]
     judged = [(named[point[0].spec.repeat_key()], check) for point, check in checks]
@@ -103,7 +102,7 @@ def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
 def _sizes(same: Sequence[RunResult]) -> list[str]:
     """For each of several points with one name its batch, micro-batch and degrees, as far as they differ."""
     sizes = [
-        {"batch": each.spec.gbs, "micro": each.spec.mbs, **each.spec.layout.model_dump(include=set(DEGREES))}
+        {"batch": each.spec.gbs, "micro": each.spec.mbs, **each.spec.layout.model_dump()}
         if isinstance(each.spec, TrainingSpec)
         else {}
         for each in same
@@ -113,6 +112,6 @@ def _sizes(same: Sequence[RunResult]) -> list[str]:
 
 
 def _profiled(results: Sequence[RunResult]) -> list[tuple[str, Metrics]]:
-    points = grouped([result for result in results if result.numbers], lambda result: result.spec.repeat_key())
+    points = by_point([result for result in results if result.numbers])
     profiled = [next((run.numbers for run in point if run.numbers and run.numbers.breakdown), None) for point in points]
     return [(name, metrics) for name, metrics in zip(point_labels(points), profiled, strict=True) if metrics]

@@ -82,9 +82,8 @@ def study_page(study: StudyResult, form: str) -> str:
 
 def filled(table: Table) -> Table:
     """``table`` without the columns that have no value in any row."""
-    kept_columns = [index for index in range(len(table.titles)) if any(row[index] is not None for row in table.rows)]
-    titles = [table.titles[index] for index in kept_columns]
-    return Table(titles, [[row[index] for index in kept_columns] for row in table.rows])
+    columns = range(len(table.titles))
+    return table.only([index for index in columns if any(row[index] is not None for row in table.rows)])
 
 
 def planned_line(study: StudyResult) -> str:

@@ -37,6 +37,11 @@ class Table:
     missing: str = ""
     """In place of None, for readers."""
 
+    def only(self, columns: Sequence[int]) -> "Table":
+        """These columns alone."""
+        rows = [[row[index] for index in columns] for row in self.rows]
+        return Table([self.titles[index] for index in columns], rows, self.missing)
+
     def cells(self) -> list[list[str]]:
         """Rows for readers: six digits of a number."""
         return [[self.missing if value is None else _text(value) for value in row] for row in self.rows]

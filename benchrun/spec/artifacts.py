@@ -15,7 +15,6 @@ from benchrun.model import Frozen
 from benchrun.model.operators import Pass
 from benchrun.vocabulary import Precision
 
-Number = Precision
 FILES: dict[str, str] = {}
 """Name of each file -> what is in it."""
 
@@ -203,7 +202,7 @@ class Gemm(Frozen):
     """How often a GPU computes it per micro-batch, the mean over pipeline stages."""
     low_precision: bool
     """FP8 training computes it in FP8; the output layer stays in BF16."""
-    tflops: dict[Number, dict[Pass, PositiveFloat]]
+    tflops: dict[Precision, dict[Pass, PositiveFloat]]
     """By precision and pass."""
 
 
@@ -267,12 +266,23 @@ class Breakdown(File):
     and in older runs."""
 
     @property
+    def parts(self) -> dict[str, float]:
+        """The parts that add up to the step, in s."""
+        return {
+            "matmul": self.matmul_s,
+            "attention": self.attention_s,
+            "other kernels": self.other_s,
+            "communication": self.communication_s,
+            "idle": self.idle_s,
+        }
+
+    @property
     def sentence(self) -> str:
         """One line for a person."""
         names = ("matmul", "attention", "other kernels", "communication alone", "nothing")
-        seconds = (self.matmul_s, self.attention_s, self.other_s, self.communication_s, self.idle_s)
-        shares = ", ".join(f"{name} {100 * s / self.step_s:.1f} %" for name, s in zip(names, seconds, strict=True))
-        return f"{shares} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"
+        shares = zip(names, (100 * seconds / self.step_s for seconds in self.parts.values()), strict=True)
+        listed = ", ".join(f"{name} {share:.1f} %" for name, share in shares)
+        return f"{listed} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"
 
 
 class RankTime(Frozen, allow_inf_nan=False):

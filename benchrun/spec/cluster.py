@@ -1,10 +1,7 @@
 """A site's profile: where jobs run, in which container runtime, with which environment and binding."""
 
-import csv
-import functools
 import re
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
@@ -20,6 +17,7 @@ from pydantic import (
 )
 
 from benchrun.model import Frozen
+from benchrun.paths import table
 
 IN_WORDS: dict[str, str] = {}
 """Pattern -> what it expects, for errors."""
@@ -30,7 +28,6 @@ def _matching(pattern: str, expected: str) -> StringConstraints:
     return StringConstraints(pattern=pattern)
 
 
-_PATH = r"^/[^\r\n\x00]*$"
 _FOLDERS = r"^/[^\r\n\x00:]*(:/[^\r\n\x00:]*)*$"
 _GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
 _MOUNT = r"^/[^\r\n\x00:,]*:/[^\r\n\x00:,]*(:r[ow])?$"
@@ -71,19 +68,12 @@ _OPTION = re.compile(r"--(?P<long>[^=\s]+)|-[HOQkuvlX]*(?P<short>[^-\s])")
 """Short options without a value may stand before another in one word: ``-Ha1-3``."""
 
 
-@functools.cache
-def _refused() -> list[dict[str, str]]:
-    """Options that benchrun sets or that break a run: long name, letter, programs, and what to use instead."""
-    with Path(__file__).with_name("slurm_options.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def _allowed(program: str, option: str) -> str:
-    """``option``. ValueError if a site file cannot set it for ``program`` (sbatch, srun)."""
+    """``option``. ValueError if a site file cannot set it for ``program`` (sbatch, srun): see slurm_options.csv."""
     match = _OPTION.match(option)
     if match is None:
         raise ValueError(f"{option!r} is no option")
-    for row in _refused():
+    for row in table(__file__, "slurm_options.csv"):
         # getopt accepts an unambiguous prefix of a long name: --arr is --array.
         long = match["long"] is not None and row["option"].startswith(match["long"])
         if program in row["programs"].split() and (long or (row["letter"] and match["short"] == row["letter"])):
@@ -214,6 +204,13 @@ class Cluster(Frozen):
     """Installations of frameworks outside their images: source checkouts or virtual environments."""
     python: Line = "python3"
     """Interpreter of the ranks (inside the container, where there is one)."""
+
+    @property
+    def time_limit_s(self) -> int:
+        """``time_limit`` in seconds."""
+        days, _, clock = self.time_limit.rpartition("-")
+        hours, minutes, seconds = (int(part) for part in clock.split(":"))
+        return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
     @field_validator("container")
     @classmethod

@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from typing_extensions import Self
 
 from benchrun.model import ModelShape
+from benchrun.spec.artifacts import CHECKPOINT
 from benchrun.spec.cluster import Line, Option
 from benchrun.spec.runspec import Inputs, Reduction, RunSpec
 from benchrun.vocabulary import Reduced, dimensions, reductions, request_load
@@ -134,7 +135,7 @@ class InferenceSpec(InferenceInputs, RunSpec):
     @property
     def weights(self) -> str:
         """What the server loads: the checkpoint, or the folder in which the job writes random weights."""
-        return self.checkpoint or "checkpoint"
+        return self.checkpoint or CHECKPOINT
 
     @property
     def most_seqs(self) -> int:

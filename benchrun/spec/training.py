@@ -8,8 +8,6 @@ from benchrun.model import Frozen
 from benchrun.spec.cluster import Line
 
 StatePrecision = Literal["fp32", "bf16", "fp16"]
-
-
 Module = Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"]
 
 
@@ -22,9 +20,7 @@ class Recompute(Frozen):
     """Only with ``full``."""
     num_layers: PositiveInt | None = None
     """Layers per unit (uniform) or per virtual stage (block); only with ``full``."""
-    modules: tuple[
-        Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"], ...
-    ] = ()
+    modules: tuple[Module, ...] = ()
     """Modules that ``selective`` recomputes, by megatron.core's names; attention alone when empty."""
     policy: Line | None = None
     """Checkpoint policy of MaxText or PaXML, in place of a granularity."""

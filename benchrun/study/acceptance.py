@@ -16,7 +16,7 @@ from benchrun.recipe.catalogue import checked
 from benchrun.recipe.files import find
 from benchrun.recipe.schema import UNKNOWN_NAME, FrameworkName, Study, SuiteRun, Values
 from benchrun.recipe.select import Request
-from benchrun.recipe.study import Expanded, Point, point_of
+from benchrun.recipe.study import Expanded, StudyPoint, point_of
 from benchrun.recipe.study_rules import OF_REQUEST
 from benchrun.recipe.yamlfile import Document, load
 from benchrun.spec.cluster import Line
@@ -136,7 +136,7 @@ def planned(name: str, file: AcceptancePlan, document: Document, changes: Mappin
 
     ``changes``: values of `Request` by the position of a point, from 1; those of 0 are for all points.
     """
-    points: list[Point] = []
+    points: list[StudyPoint] = []
     for index, run in enumerate(file.runs):
         place = document.where(("runs", index))
         stated = {key: getattr(run, key) for key in OF_REQUEST if key != "num_gpus"}

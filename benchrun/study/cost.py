@@ -6,7 +6,6 @@ from benchrun.comparison.choice import choose
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.measured import load_measured, measured_references
 from benchrun.comparison.references import Reference, load_references, matching
-from benchrun.launch.local import seconds
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -26,7 +25,7 @@ class Hours(Frozen):
 
 def hours(spec: RunSpec) -> Hours:
     """GPU-hours of one run of ``spec``."""
-    limit = spec.num_gpus * seconds(spec.cluster.time_limit) / HOUR_S
+    limit = spec.num_gpus * spec.cluster.time_limit_s / HOUR_S
     step = _step(spec)
     if step is None:
         return Hours(limit=limit)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from benchrun.comparison.checks import LEARNED, Check, broken
+from benchrun.comparison.checks import LEARNED, Check
 from benchrun.comparison.ratio import ratio
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.launch.endings import Ending
@@ -194,19 +194,15 @@ def _made(one: Evidence, repeats: int) -> _Answer:
     """Fewer runs than planned give no answer."""
     count = len(one.valid)
     missing = f"{repeats - count} of {repeats} runs are missing"
-    ended = next((f"{run.run_id}: {_why(run)}" for run in one.runs if not run.numbers), None)
+    ended = next((f"{run.run_id}: {run.broken}" for run in one.runs if not run.numbers), None)
     return _Answer(count, True if count >= repeats else None, None if count >= repeats else ended or missing)
 
 
 def _failed(one: Evidence, most: int) -> _Answer:
     """Runs that show a fault; a run that a user or the scheduler ended is none."""
     failed = [run for run in one.runs if (one.invalid or not run.numbers) and run.ending not in NO_ANSWER]
-    reason = f"{failed[0].run_id}: {one.invalid or _why(failed[0])}" if failed else None
+    reason = f"{failed[0].run_id}: {one.invalid or failed[0].broken}" if failed else None
     return _Answer(len(failed), len(failed) <= most, reason)
-
-
-def _why(run: RunResult) -> str | None:
-    return broken([run.metrics] if run.metrics else [], run.ending)
 
 
 def _metric(one: Evidence, name: str, limit: float, least: bool) -> _Answer:

@@ -8,7 +8,8 @@ from functools import cached_property
 
 from benchrun.errors import UserError
 from benchrun.launch.rundir import RunDir
-from benchrun.recipe.study import Expanded, Point, resolved
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.study import Expanded, StudyPoint
 from benchrun.spec.runspec import RunSpec
 from benchrun.study.cost import Hours, hours
 from benchrun.study.state import Slot
@@ -18,7 +19,7 @@ from benchrun.study.state import Slot
 class PlannedPoint:
     """One point of a study."""
 
-    point: Point
+    point: StudyPoint
     spec: RunSpec | None
     """None where it is refused."""
     refused: str = ""
@@ -102,8 +103,8 @@ def resolved_points(expanded: Expanded) -> tuple[PlannedPoint, ...]:
     return tuple(planned)
 
 
-def _planned(point: Point) -> PlannedPoint:
+def _planned(point: StudyPoint) -> PlannedPoint:
     try:
-        return PlannedPoint(point, resolved(point))
+        return PlannedPoint(point, resolve(point.request))
     except UserError as error:
         return PlannedPoint(point, None, error.message, error.hint)

@@ -5,7 +5,6 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Literal
 
-from benchrun.comparison.checks import broken
 from benchrun.comparison.ratio import Ratio, ratio
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
@@ -174,11 +173,7 @@ def _state(states: Sequence[State]) -> State:
 def _reason(runs: Sequence[RunResult]) -> str | None:
     """Why the newest run that has ended gives no number; None where it does."""
     ended = [run for run in runs if run.ending is not None and not run.numbers]
-    return f"{ended[-1].run_id}: {broken(_listed(ended[-1].metrics), ended[-1].ending)}" if ended else None
-
-
-def _listed(metrics: Metrics | None) -> list[Metrics]:
-    return [metrics] if metrics else []
+    return f"{ended[-1].run_id}: {ended[-1].broken}" if ended else None
 
 
 def _of_servers(runs: Sequence[Metrics]) -> dict[str, float | None]:

@@ -46,7 +46,7 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     lengths = [window.length for _, window in parts]
     strange = unknown(inside, sum(lengths))
     hosts = {trace.rank: trace.host for trace in traces}
-    times = [rank_time(trace, window) for trace, window in parts]
+    times = [rank_shares(trace, window) for trace, window in parts]
     exposed = {each.rank: int(each.exposed_comm * each.window_s * NS) for each in times}
     (first, window), (_, classes) = parts[0], inside[0]
     return model.Fingerprint(
@@ -80,7 +80,7 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     )
 
 
-def rank_time(trace: RankTrace, window: Window) -> model.RankTime:
+def rank_shares(trace: RankTrace, window: Window) -> model.RankShares:
     """Shares of one rank's window."""
     clipped, whole = classified(trace, _clipped(trace, window)), max(window.length, 1)
     compute, communication = clipped.compute, clipped.of("communication")
@@ -92,7 +92,7 @@ def rank_time(trace: RankTrace, window: Window) -> model.RankTime:
     def share(nanoseconds: int) -> float:
         return nanoseconds / whole
 
-    return model.RankTime(
+    return model.RankShares(
         rank=trace.rank or 0,
         device=trace.device,
         host=trace.host,

@@ -1,21 +1,19 @@
 """Classes of kernels, by their names. The patterns stand in kernels.csv, the more specific ones first."""
 
-import csv
 import functools
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchrun.paths import table
 from benchrun.trace.events import Events, Kind, RankTrace
 from benchrun.trace.intervals import Intervals
 
 Class = Literal["matmul", "attention", "memory_bound", "communication"]
-CLASSES: tuple[Class, ...] = ("matmul", "attention", "memory_bound", "communication")
-_TABLE = Path(__file__).with_name("kernels.csv")
+CLASSES: tuple[Class, ...] = get_args(Class)
 
 
 class Pattern(NamedTuple):
@@ -30,11 +28,10 @@ class Pattern(NamedTuple):
 @functools.cache
 def patterns() -> tuple[Pattern, ...]:
     """The rows of kernels.csv."""
-    with _TABLE.open(newline="") as file:
-        return tuple(
-            Pattern(row["class"], row["kind"], re.compile(row["pattern"], re.I))  # type: ignore[arg-type]
-            for row in csv.DictReader(file)
-        )
+    return tuple(
+        Pattern(row["class"], row["kind"], re.compile(row["pattern"], re.I))  # type: ignore[arg-type]
+        for row in table(__file__)
+    )
 
 
 @functools.cache

@@ -36,7 +36,7 @@ class Classes(Frozen):
     communication: float
 
 
-class RankTime(Frozen):
+class RankShares(Frozen):
     """One rank. compute + exposed_comm + copy + idle = 1."""
 
     rank: int
@@ -147,7 +147,7 @@ class Fingerprint(Frozen):
     """The median over the ranks."""
     steps: int | None
     """Whole steps in the window; None where none are marked."""
-    ranks: list[RankTime] = Field(min_length=1)
+    ranks: list[RankShares] = Field(min_length=1)
     collectives: list[CollectiveTime]
     stragglers: list[StragglerTime]
     unknown_share: float

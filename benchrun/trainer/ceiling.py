@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from benchrun.model.operators import MULTIPLY_ADD, Pass, Product, operators
-from benchrun.spec.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm, Number
+from benchrun.spec.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import log
+from benchrun.vocabulary import Precision
 
 COPY, COLLECTIVE = {"cuda": 2**30, "cpu": 2**24}, {"cuda": 2**28, "cpu": 2**20}
 """Bytes: far larger than a cache, and large enough to saturate a link."""
@@ -59,8 +60,8 @@ class _Bench:
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.gpu else torch.device("cpu")
         self._random = torch.Generator(self.device).manual_seed(1)  # training has its own
         fp8 = self.gpu and torch.cuda.get_device_capability() >= (8, 9)
-        on_gpu: tuple[Number, ...] = ("bf16", "fp8") if fp8 else ("bf16",)
-        self.numbers: tuple[Number, ...] = on_gpu if self.gpu else ("fp32", "bf16")
+        on_gpu: tuple[Precision, ...] = ("bf16", "fp8") if fp8 else ("bf16",)
+        self.numbers: tuple[Precision, ...] = on_gpu if self.gpu else ("fp32", "bf16")
 
     def random(self, *size: int, dtype: Any = torch.bfloat16) -> Any:
         """Normal random numbers; zeros would need less power and run faster."""
@@ -103,7 +104,7 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
     m, n, k = product.sizes["forward"]
     # FP8 kernels need multiples of 16.
     in_fp8 = product.low_precision and not (m % 16 or n % 16 or k % 16)
-    tflops: dict[Number, dict[Pass, float]] = {
+    tflops: dict[Precision, dict[Pass, float]] = {
         number: {
             each: round(MULTIPLY_ADD * m * n * k / bench.seconds(_product(bench, number, each, *size)) / 1e12, 6)
             for each, size in product.sizes.items()
@@ -115,7 +116,7 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
     return Gemm(name=name, m=m, n=n, k=k, count=count, low_precision=low_precision, tflops=tflops)
 
 
-def _product(bench: _Bench, number: Number, name: Pass, m: int, n: int, k: int) -> Callable[[], Any]:
+def _product(bench: _Bench, number: Precision, name: Pass, m: int, n: int, k: int) -> Callable[[], Any]:
     """(m x k) times (k x n), with the memory layout of the pass ``name``."""
     if number == "fp8":
         # Like transformer-engine: both matrices contiguous along k, and fast accumulation in the forward pass.

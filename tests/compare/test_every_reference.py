@@ -190,7 +190,7 @@ RECIPES = sorted({row.key.recipe for row in ROWS})
 
 def test_there_are_hundreds_of_rows_and_each_has_a_recipe() -> None:
     assert len(ROWS) > 500
-    assert set(RECIPES) <= set(catalogue.names(paths.RECIPES))
+    assert set(RECIPES) <= set(paths.shipped(paths.RECIPES))
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -5,7 +5,6 @@ from collections import Counter
 
 from benchrun import paths
 from benchrun.comparison.references import Reference, load_references
-from benchrun.recipe import catalogue
 from benchrun.recipe.files import listed
 from benchrun.vocabulary import HARD
 
@@ -29,7 +28,7 @@ def test_each_has_a_source_a_count_and_a_reason() -> None:
 
 
 def test_every_reference_has_a_recipe_and_no_left_out_model_has() -> None:
-    recipes = set(catalogue.names(paths.RECIPES))
+    recipes = set(paths.shipped(paths.RECIPES))
     assert {entry.key.recipe for entry in load_references()} <= recipes
     for model in ("deepseek-v4", "zebra"):
         assert not [name for name in recipes if name.startswith(model)]
@@ -48,7 +47,7 @@ def why_no_point(entry: Reference) -> str:
 
 
 def test_every_other_number_has_a_point_or_a_reason() -> None:
-    points = {tuple(row[key] for key in HARD) for name in catalogue.names(paths.RECIPES) for row in listed(name)}
+    points = {tuple(row[key] for key in HARD) for name in paths.shipped(paths.RECIPES) for row in listed(name)}
     speeds = [entry for entry in load_references() if entry.metric != "final_loss"]
     without = [entry for entry in speeds if tuple(getattr(entry.key, name) for name in HARD) not in points]
     counted = {line[0].split()[0].strip(","): int(line[1]) for line in rows(NO_POINT)}

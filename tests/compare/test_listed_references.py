@@ -5,7 +5,6 @@ import pytest
 from benchrun import app, paths
 from benchrun.comparison.conditions import Conditions
 from benchrun.comparison.references import load_references, matching
-from benchrun.recipe import catalogue
 from benchrun.recipe.files import listed
 from benchrun.vocabulary import HARD
 
@@ -19,7 +18,7 @@ def count(key: tuple[object, ...]) -> int:
     return COUNTS[key]
 
 
-@pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
+@pytest.mark.parametrize("name", paths.shipped(paths.RECIPES))
 def test_a_row_has_as_many_references_as_a_run_of_it(name: str) -> None:
     keys = [tuple(row[key] for key in HARD) for row in listed(name)]
     assert [row["reference"] for row in app.list_points((name,))] == [count(key) for key in keys]

@@ -21,7 +21,7 @@ from benchrun.spec.runspec import RunSpec
 
 FILES = [
     file
-    for name in catalogue.names(paths.RECIPES)
+    for name in paths.shipped(paths.RECIPES)
     if (file := catalogue.recipe_file(name)).recipe.workload == "inference"
 ]
 POINTS = [(file, point) for file in FILES for point in catalogue.points(file.recipe)]

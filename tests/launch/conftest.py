@@ -89,11 +89,6 @@ class FakeSlurm:
         """A job that accounting remembers; beside those of the queue: code, end."""
         self._jobs("past", run, job, facts)
 
-    def forget(self) -> None:
-        """Neither queue nor accounting knows any job."""
-        self._state |= {"jobs": [], "past": []}
-        self._write()
-
     def answer(self, command: Any, **what: Any) -> None:
         """Let ``command`` print ``out`` and ``err`` after ``sleep`` seconds and end with ``code``; nothing: as usual.
 

@@ -24,7 +24,6 @@ from benchrun.cli.reports import report
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending
 from benchrun.launch.launcher import cancel, observe
-from benchrun.launch.local import seconds
 from benchrun.launch.rundir import RunDir, create, find_runs, open_run
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -298,7 +297,7 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
     ("limit", "expected"), [("00:00:05", 5), ("00:10:00", 600), ("1-00:00:00", 86400), ("2:00:00", 7200)]
 )
 def test_time_limits_are_slurms(limit: str, expected: int) -> None:
-    assert seconds(limit) == expected
+    assert tiny(f"cluster.time_limit={limit}").cluster.time_limit_s == expected
 
 
 def test_ctrl_c_names_every_run_that_goes_on(

@@ -13,7 +13,7 @@ from benchrun.predict import constants
 from benchrun.predict.choice import chosen
 from benchrun.predict.counting import work
 from benchrun.predict.fit import table
-from benchrun.predict.physics import seconds, total
+from benchrun.predict.physics import seconds
 from benchrun.predict.prediction import predict, scaled
 from benchrun.predict.workload import Number, Workload, architectures
 
@@ -85,23 +85,23 @@ def test_more_work_never_shortens_a_step(load: Workload) -> None:
     deeper = replace(load.model, shape=shape.model_copy(update={"num_layers": 2 * shape.num_layers}))
     assert predict(replace(load, gbs=2 * load.gbs)).median >= here * (1 - 1e-9)
     deep = replace(load, model=deeper)
-    once, twice = (total(seconds(work(each), chosen(each, constants.fitted()))) for each in (load, deep))
+    once, twice = (sum(seconds(work(each), chosen(each, constants.fitted())).values()) for each in (load, deep))
     assert twice >= once * (1 - 1e-9)
 
 
 @settings(max_examples=40, deadline=None)
 @given(loads())
 def test_recomputing_and_offloading_never_shorten_the_physics_of_a_step(load: Workload) -> None:
-    once = total(seconds(work(load), chosen(load, constants.fitted())))
+    once = sum(seconds(work(load), chosen(load, constants.fitted())).values())
     for more in (replace(load, recompute="full"), replace(load, offloaded_bytes=1e9)):
-        assert total(seconds(work(more), chosen(more, constants.fitted()))) >= once * (1 - 1e-9)
+        assert sum(seconds(work(more), chosen(more, constants.fitted())).values()) >= once * (1 - 1e-9)
 
 
 @settings(max_examples=20, deadline=None)
 @given(loads(), st.sampled_from(["tp_overlap", "hooked"]))
 def test_hidden_communication_and_fewer_hooks_never_slow_a_step(load: Workload, what: str) -> None:
     one, other = (
-        total(seconds(work(each), chosen(each, constants.fitted())))
+        sum(seconds(work(each), chosen(each, constants.fitted())).values())
         for each in (replace(load, **{what: True}), replace(load, **{what: False}))
     )
     assert one <= other * (1 + 1e-9) if what == "tp_overlap" else one >= other * (1 - 1e-9)
@@ -124,7 +124,7 @@ def test_the_bubble_of_an_ideal_pipeline(stages: int, virtual: int, batches: int
     counts = replace(work(load), logits=0.0, memory_head=0.0, pp_nvlink=0.0, pp_nic=0.0)
     of = chosen(load, {**constants.fitted(), "bubble.exposed": 1.0})
     parts = seconds(counts, of)
-    steady = total({name: parts[name] for name in ("matmul", "attention", "memory_bound")})
+    steady = sum(parts[name] for name in ("matmul", "attention", "memory_bound"))
     assert parts["bubble"] / steady == pytest.approx((stages - 1) / (virtual * batches), rel=0.02)
 
 

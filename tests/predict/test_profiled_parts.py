@@ -9,7 +9,7 @@ from benchrun.model.layout import Layout
 from benchrun.predict import constants
 from benchrun.predict.choice import chosen
 from benchrun.predict.counting import work
-from benchrun.predict.physics import seconds, total
+from benchrun.predict.physics import seconds
 from benchrun.predict.runs import OTHER_KERNELS, Measured, profiled
 from benchrun.predict.workload import Workload, architectures
 from benchrun.spec.artifacts import Breakdown
@@ -117,7 +117,8 @@ def test_the_host_reads_the_error_of_each_round_of_sinkhorn() -> None:
     update = {"moe": moe.model_copy(update={"balance": "sinkhorn"})}
     assigned = replace(model, shape=model.shape.model_copy(update=update))
     usual, rounds = (
-        total(seconds(work(one), chosen(one, constants.fitted()))) for one in (load(model=model), load(model=assigned))
+        sum(seconds(work(one), chosen(one, constants.fitted())).values())
+        for one in (load(model=model), load(model=assigned))
     )
     layers = model.shape.num_layers
     assert rounds - usual == pytest.approx(8 * layers * constants.fitted()["host.sinkhorn"], rel=0.01)

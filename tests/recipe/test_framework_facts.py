@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
+from benchrun.frameworks.base import PARALLELISM, WORKER_OPTIONS, Framework
 from benchrun.frameworks.registry import FRAMEWORKS, framework, names
 from benchrun.recipe.capability import DEFAULTS
 from benchrun.spec.identity import value_of
@@ -41,7 +41,7 @@ def test_the_fields_that_a_framework_names_exist(each: Framework) -> None:
     for option in WORKER_OPTIONS:
         value_of(DEFAULTS.training, option)
     assert set(each.options) <= set(WORKER_OPTIONS)
-    assert set(each.degrees) <= set(DEGREES)
+    assert set(each.degrees) <= set(PARALLELISM)
 
 
 @EACH

@@ -174,7 +174,7 @@ class TestSlowLinks:
 @pytest.mark.parametrize("degree", ["tp", "pp", "cp", "vp", "ep", "etp", "fsdp"])
 def test_a_degree_is_a_number(degree: str) -> None:
     name, gpu, precision, num_gpus = LLAMA
-    with pytest.raises(UserError, match="number of ranks"):
+    with pytest.raises(UserError, match="must be a number"):
         resolve(Request(name, gpu=gpu, precision=precision, num_gpus=num_gpus, overrides=(f"layout.{degree}=true",)))
 
 

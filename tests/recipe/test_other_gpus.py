@@ -98,7 +98,7 @@ class TestOwn:
 
     def test_is_usable_and_has_an_mfu(self, tmp_path: Path) -> None:
         spec = self.spec(tmp_path)
-        assert (spec.gpu, hardware.own(spec.cluster).memory_gib) == ("MI300X", 192)
+        assert (spec.gpu, hardware.site_gpu(spec.cluster).memory_gib) == ("MI300X", 192)
         assert [setting_of(spec).peak_tflops(precision) for precision in ("bf16", "fp8")] == [1307, 2614]
 
     def test_its_memory_is_checked(self, tmp_path: Path) -> None:

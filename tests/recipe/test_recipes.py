@@ -9,11 +9,10 @@ import pytest
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.memory import warning
-from benchrun.recipe import catalogue
 from benchrun.recipe.files import cluster_document
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.recipe.study import expand, resolved
+from benchrun.recipe.study import expand
 from benchrun.spec.cluster import Cluster
 
 RECIPE = (paths.RECIPES / "tiny-llama.yaml").read_text()
@@ -41,11 +40,11 @@ def line_of(text: str) -> int:
 
 
 def test_every_shipped_cluster_and_suite_is_legal() -> None:
-    for name in catalogue.names(paths.CLUSTERS):
+    for name in paths.shipped(paths.CLUSTERS):
         assert cluster_document(name)["name"] == name
-    for name in catalogue.names(paths.SUITES):
+    for name in paths.shipped(paths.SUITES):
         for point in expand(Request(name)).points:
-            spec = resolved(point)
+            spec = resolve(point.request)
             # Nemotron-4 340B was published on as few as 128 GPUs, which it fills; Mixtral fills 8 H200 on purpose, and
             # one layer of Llama 3.1 405B an H100.
             if spec.workload != "training":

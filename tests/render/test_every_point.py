@@ -32,7 +32,7 @@ def kinds(name: str) -> dict[str, dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
+@pytest.mark.parametrize("name", paths.shipped(paths.RECIPES))
 def test_every_point_becomes_files_that_can_be_read(tmp_path: Path, name: str) -> None:
     scripts = []
     for i, files in enumerate(kinds(name).values()):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from test_accepted import facts, leaves
 
-from benchrun import app
+from benchrun import app, paths
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.references import load_references, matching
 from benchrun.errors import UserError
@@ -21,9 +21,7 @@ from benchrun.spec.post_training import PostTrainingSpec
 from benchrun.spec.runspec import RunSpec
 
 RECIPES = [
-    name
-    for name in catalogue.names(catalogue.paths.RECIPES)
-    if catalogue.recipe_file(name).recipe.workload == "post-training"
+    name for name in paths.shipped(paths.RECIPES) if catalogue.recipe_file(name).recipe.workload == "post-training"
 ]
 EVERY = [
     pytest.param(name, index, id=f"{name}-{index}")

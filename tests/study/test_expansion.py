@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from benchrun import app, paths
 from benchrun.errors import UserError
-from benchrun.recipe import catalogue
+from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.recipe.study import Expanded, expand, resolved
+from benchrun.recipe.study import Expanded, expand
 from benchrun.study.plan import plan
 
 KEYS = ("mbs", "gbs", "training.seed", "training.lr", "seq_length")
@@ -177,7 +177,7 @@ def test_a_run_without_a_recipe_is_refused_unless_it_is_a_factor(tmp_path: Path)
     with pytest.raises(UserError, match="a run needs a recipe"):
         expanded(tmp_path, runs=[run])
     found = expanded(tmp_path, runs=[run], matrix={"recipe": ["tiny-llama", "tiny-gpt3"]})
-    assert [resolved(point).recipe for point in found.points] == ["tiny-llama", "tiny-gpt3"]
+    assert [resolve(point.request).recipe for point in found.points] == ["tiny-llama", "tiny-gpt3"]
 
 
 def test_illegal_points_are_listed_and_the_others_keep_their_key(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_launch_takes_a_study_with_its_repeats(tmp_path: Path) -> None:
     assert [spec.mbs for spec in specs] == [1, 1, 1, 2, 2, 2]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", catalogue.names(paths.STUDIES))
+@pytest.mark.parametrize("name", paths.shipped(paths.STUDIES))
 @pytest.mark.parametrize("gpu", ["H100", "H200", "GH200"])
 def test_every_shipped_study_is_legal_on_every_gpu(name: str, gpu: str) -> None:
     only = {"tiny": "CPU", "tiny-concurrency": "CPU", "deepseek-r1-concurrency": "H200"}

@@ -9,7 +9,7 @@ import pytest
 
 from benchrun import app
 from benchrun.errors import UserError
-from benchrun.trace.model import RankTime
+from benchrun.trace.model import RankShares
 from benchrun.trace.nsight import read_nsight
 
 PROCESS = 7 << 24
@@ -73,7 +73,7 @@ STRINGS += [{"id": 3, "value": "clock_nanosleep"}, {"id": 4, "value": "ncclDevKe
 KERNELS = [row(0, 400, demangledName=1, shortName=1), row(900, 1000, demangledName=1, shortName=1, correlationId=2)]
 
 
-def measured(path: Path) -> RankTime:
+def measured(path: Path) -> RankShares:
     (rank,) = app.fingerprint_of([path])[0].ranks
     return rank
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchrun import app
 from benchrun.errors import UserError
-from benchrun.trace.model import RankTime
+from benchrun.trace.model import RankShares
 
 TRACES = Path(__file__).parent / "traces"
 DOCUMENT = json.loads(lzma.decompress((TRACES / "h200_llama_tp2_pp2_bf16/trace-rank0.json.xz").read_bytes()))
@@ -20,13 +20,13 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 Event = dict[str, Any]
 
 
-def kineto(folder: Path, change: Callable[[Event], Event] = dict, start: bytes = b"") -> list[RankTime]:
+def kineto(folder: Path, change: Callable[[Event], Event] = dict, start: bytes = b"") -> list[RankShares]:
     document = {**DOCUMENT, "traceEvents": [change(event) for event in DOCUMENT["traceEvents"]]}
     (folder / "t.json").write_bytes(start + json.dumps(document).encode())
     return app.fingerprint_of([folder / "t.json"], "device")[0].ranks
 
 
-def nsight(folder: Path, *queries: str) -> list[RankTime]:
+def nsight(folder: Path, *queries: str) -> list[RankShares]:
     file = folder / "t.sqlite"
     file.write_bytes(EXPORT)
     connection = sqlite3.connect(file)

@@ -10,7 +10,6 @@ from benchrun.parse.lines import Line
 from benchrun.parse.serving import DOCUMENTS, MOST_GPUS, Console, Document, Served, part, plain
 
 RULE = "=" * 59
-TITLES = ("ENGINE DETAILS", "PYTORCH BACKEND", "TENSORRT BACKEND", "AUTODEPLOY BACKEND")
 LABELS = {
     "Number of requests": "num_prompts",
     "Average Input Length": "mean_input_tokens",
