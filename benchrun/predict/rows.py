@@ -87,6 +87,8 @@ def _refuse_impossible(load: Workload) -> None:
     shape, layout, gpu = load.model.shape, load.layout, load.gpu
     peaks = {"fp8": gpu.peak_fp8_tflops, "mxfp8": gpu.peak_fp8_tflops, "nvfp4": gpu.peak_fp4_tflops}
     number = load.number.removesuffix("_current")
+    if number == "fp32":
+        raise UserError("precision is fp32: only those of 16 bits and less can be predicted")
     if peaks.get(number, gpu.peak_bf16_tflops) is None:
         raise UserError(f"precision is {number}, which {gpu.name} does not compute")
     stages, most = layout.pp * layout.vp, shape.num_layers + 2  # embedding and output layer may be stages of their own
@@ -97,6 +99,14 @@ def _refuse_impossible(load: Workload) -> None:
     ranks = layout.tp * layout.cp * load.dp
     if shape.moe and ranks % layout.ep:
         raise UserError(f"ep = {layout.ep} does not divide the {ranks} GPUs of a stage")
+
+
+def doubts(row: Row, load: Workload) -> list[str]:
+    """A sentence where the batch that a row states does not fill the data-parallel ranks: tables have misprints."""
+    stated, least = _positive(row, "gbs"), load.mbs * load.dp
+    if stated < load.gbs:
+        return [f"gbs is {stated:g}: {load.gbs:g}, a micro-batch for each data-parallel rank"]
+    return [f"gbs is {stated:g}: no multiple of mbs * dp = {least:g}"] if stated % least else []
 
 
 def completed(row: Row) -> tuple[Row, list[str]]:

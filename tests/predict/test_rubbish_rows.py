@@ -85,6 +85,7 @@ IMPOSSIBLE: list[tuple[dict[str, str], dict[str, str]]] = [
     ({"gpu": "A100", "precision": "FP8"}, {"precision": "BF16"}),
     ({"gpu": "A100", "precision": "FP8-CS"}, {"gpu": "H100"}),
     ({"precision": "NVFP4"}, {"gpu": "B200"}),
+    ({"precision": "FP32"}, {"precision": "FP16"}),
     ({"pp": "64"}, {"pp": "32"}),
     ({"pp": "16", "vp": "4"}, {"vp": "2"}),
     ({"model": "mixtral-8x7b", "ep": "16"}, {"ep": "8"}),
@@ -98,6 +99,13 @@ def test_what_no_gpu_or_layout_can_do_is_not_predicted(changes: dict[str, str], 
     assert (row["predicted_s"], len(reasons)) == ("", 1)
     row, reasons = single(num_gpus="64", **changes | mended)
     assert row["predicted_s"] and not reasons
+
+
+@pytest.mark.parametrize(("gbs", "mbs"), [("4", "1"), ("128", "3")])
+def test_a_batch_that_does_not_fill_the_ranks_is_predicted_and_said(gbs: str, mbs: str) -> None:
+    (row, _), reasons = table({**GOOD, "gbs": gbs, "mbs": mbs}, GOOD)
+    assert row["predicted_s"]
+    assert len(reasons) == 1 and reasons[0].startswith("line 2: ")
 
 
 @pytest.mark.parametrize(
