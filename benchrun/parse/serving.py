@@ -21,6 +21,11 @@ MOST_GPUS = 1 << 20
 """More GPUs than any benchmark has."""
 LARGEST_DOCUMENT = 1 << 28
 """Bytes of the largest result file that is read."""
+BEFORE = re.compile(
+    r"(?:\d{1,6}: |\[\d{1,6},\d{1,6}\]<\w{1,9}>: ?|\d{4}-\d\d-\d\dT[\d:.]{5,24}(?:Z|[+-]\d\d:\d\d) (?:stdout F )?|"
+    r"\([\w ]{0,60}pid=\d{1,9}[^()]{0,60}\) |> ){1,4}"
+)
+"""What stands before a line of a client: rank (srun --label, mpirun), time (kubectl logs), process (Ray), a quote."""
 
 
 @dataclass
@@ -174,7 +179,7 @@ class Console(Dialect):
         if self.head_words in line.text:
             self.block = Served(self.name, closed=False)
         elif self.block is not None:
-            self.take_line(line.text.strip())
+            self.take_line(own(line.text))
 
     def take_line(self, text: str) -> None:
         """Take a line of the block: a label with its value."""
@@ -208,6 +213,12 @@ class Console(Dialect):
     def seen(self) -> bool:
         """Whether a block has a result."""
         return bool(self.served)
+
+
+def own(text: str) -> str:
+    """What the client itself wrote of a line."""
+    before = BEFORE.match(text)
+    return (text[before.end() :] if before else text).strip()
 
 
 _LATENCY = re.compile(r"(Mean|Median|Max|P[\d.]+) (TTFT|TPOT|ITL|E2EL|E2E Latency) \(ms\)")

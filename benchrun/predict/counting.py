@@ -280,5 +280,7 @@ def _ends(load: Workload) -> tuple[float, float]:
         fullest, last = (layers + 2) / layout.pp, (layers + 2) / layout.pp - 1
     else:
         fullest = -(-layers // layout.pp)
-        last = layers - (layout.pp - 1) * fullest if layers % layout.pp else fullest
+        last = layers - (layout.pp - 1) * fullest
+        if last < 0:  # the others cannot all be full
+            last = layers // layout.pp
     return fullest * size, last * size + predicted

@@ -109,11 +109,12 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
         numbers: tuple[Any, ...] = ("", "", "")
         try:
             complete, remarks = rows.completed({str(name).strip().lower(): value for name, value in row.items()})
-            one = predict(rows.workload(complete), calibration)
+            load = rows.workload(complete)
+            one = predict(load, calibration)
             if not all(map(math.isfinite, (one.median, one.low, one.high))):
                 raise UserError("nothing finite can be predicted from it")
             numbers = tuple(f"{value:.6g}" for value in (one.median, one.low, one.high))
-            for remark in remarks:
+            for remark in [*remarks, *rows.doubts(complete, load)]:
                 say(f"line {number}: {remark}")
         except (UserError, ValueError, TypeError, ArithmeticError) as error:
             failed += 1

@@ -60,7 +60,7 @@ def workload(row: Row) -> Workload:
     ranks = num_gpus // (layout.tp * layout.pp * layout.cp)
     gbs = _positive(row, "gbs")
     mbs = _positive(row, "mbs", 0) or _likely_mbs(gbs, ranks, stack)
-    return Workload(
+    load = Workload(
         model=_architecture(row, layers),
         gpu=gpu,
         num_gpus=num_gpus,
@@ -78,6 +78,35 @@ def workload(row: Row) -> Workload:
         tp_overlap=stack in software.OVERLAPPING or "async" in notes.lower(),
         power_limit=500 / 700 if "500W" in notes else 1.0,
     )
+    _refuse_impossible(load)
+    return load
+
+
+def _refuse_impossible(load: Workload) -> None:
+    """UserError where the GPU does not compute in this precision, or nothing can be spread like this."""
+    shape, layout, gpu = load.model.shape, load.layout, load.gpu
+    peaks = {"fp8": gpu.peak_fp8_tflops, "mxfp8": gpu.peak_fp8_tflops, "nvfp4": gpu.peak_fp4_tflops}
+    number = load.number.removesuffix("_current")
+    if number == "fp32":
+        raise UserError("precision is fp32: only those of 16 bits and less can be predicted")
+    if peaks.get(number, gpu.peak_bf16_tflops) is None:
+        raise UserError(f"precision is {number}, which {gpu.name} does not compute")
+    stages, most = layout.pp * layout.vp, shape.num_layers + 2  # embedding and output layer may be stages of their own
+    if stages > most:
+        raise UserError(f"pp * vp = {stages} stages are more than the {shape.num_layers} layers")
+    if shape.moe and shape.moe.num_experts % layout.ep:
+        raise UserError(f"ep = {layout.ep} does not divide the {shape.moe.num_experts} experts")
+    ranks = layout.tp * layout.cp * load.dp
+    if shape.moe and ranks % layout.ep:
+        raise UserError(f"ep = {layout.ep} does not divide the {ranks} GPUs of a stage")
+
+
+def doubts(row: Row, load: Workload) -> list[str]:
+    """A sentence where the batch that a row states does not fill the data-parallel ranks: tables have misprints."""
+    stated, least = _positive(row, "gbs"), load.mbs * load.dp
+    if stated < load.gbs:
+        return [f"gbs is {stated:g}: {load.gbs:g}, a micro-batch for each data-parallel rank"]
+    return [f"gbs is {stated:g}: no multiple of mbs * dp = {least:g}"] if stated % least else []
 
 
 def completed(row: Row) -> tuple[Row, list[str]]:

@@ -240,6 +240,44 @@ def test_sglangs_block_is_told_from_vllms(tmp_path: Path) -> None:
     assert summary.results["mean_e2el_ms"] == 157842.85
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "0: ",
+        "[1,0]<stdout>:",
+        "2026-02-14T10:00:00.123456789Z ",
+        "2026-02-14T10:00:00.1Z stdout F ",
+        "(Bench pid=7) ",
+        "> ",
+    ],
+)
+@pytest.mark.parametrize(
+    ("content", "name"), [(NEW, "vllm"), (SGLANG, "sglang"), (TRTLLM, "trtllm"), (GENAI, "genai-perf")]
+)
+def test_a_launchers_words_before_each_line_change_nothing(
+    content: str, name: str, before: str, tmp_path: Path
+) -> None:
+    alone = read(tmp_path, content)
+    labelled = read(tmp_path, "".join(f"{before}{line}\n" for line in content.splitlines()))
+    assert (labelled.framework, labelled.complete) == (name, alone.complete)
+    assert (labelled.results, labelled.settings) == (alone.results, alone.settings)
+
+
+def test_an_older_vllm_states_its_load_before_the_block(tmp_path: Path) -> None:
+    """Each client's own; what stands before the second one says nothing about a first one that was cut off."""
+    block = OLD.replace("Maximum request concurrency:             64\n", "").replace("max_concurrency=64, ", "")
+    load = "Traffic request rate: {}\nBurstiness factor: 1.0 (Poisson process)\nMaximum request concurrency: {}\n"
+    file = tmp_path / "two.txt"
+    file.write_text(load.format("inf", 64) + block + load.format("4.5 RPS.", None) + block)
+    first, second = summaries(file)
+    assert (first.settings["request_rate"], first.settings["concurrency"]) == ("inf", 64)
+    assert second.settings["request_rate"] == 4.5
+    assert "concurrency" not in second.settings
+    file.write_text(load.format("inf", 64) + block.partition("Mean ITL")[0] + load.format("inf", 32) + block)
+    first, second = summaries(file)
+    assert (first.settings.get("concurrency"), second.settings["concurrency"]) == (None, 32)
+
+
 @pytest.mark.parametrize("content", [TRTLLM, TRTLLM_REPORT], ids=["console", "json"])
 def test_trtllm_bench(tmp_path: Path, content: Any) -> None:
     summary = read(tmp_path, content, "report.json" if isinstance(content, dict) else "bench.txt")

@@ -162,3 +162,12 @@ def one_forward_one_backward(forward: np.ndarray, backward: np.ndarray, batches:
                 done[kind, n, stage] = clocks[stage]
                 places[stage] += 1
     return max(clocks)
+
+
+@pytest.mark.parametrize("stages", [18, 20, 24, 28, 30])
+def test_a_stage_with_the_output_layer_counts_however_layers_are_spread(stages: int) -> None:
+    """32 layers on 18 stages and more: the fullest has two, and the last one has one, not fewer than none."""
+    model, gpu = architectures()["llama3-8b"], hardware.gpu("H100")
+    assert gpu is not None
+    counts = work(Workload(model, gpu, stages, Layout(tp=1, pp=stages, cp=1, vp=1), 1, 8.0 * stages, 8192))
+    assert (counts.most_layers, counts.last_layers) == (2, 1)

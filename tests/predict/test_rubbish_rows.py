@@ -81,6 +81,33 @@ def test_a_layout_that_divides_nothing_is_not_predicted(column: str, value: str)
     assert rows[0]["predicted_s"] == ""
 
 
+IMPOSSIBLE: list[tuple[dict[str, str], dict[str, str]]] = [
+    ({"gpu": "A100", "precision": "FP8"}, {"precision": "BF16"}),
+    ({"gpu": "A100", "precision": "FP8-CS"}, {"gpu": "H100"}),
+    ({"precision": "NVFP4"}, {"gpu": "B200"}),
+    ({"precision": "FP32"}, {"precision": "FP16"}),
+    ({"pp": "64"}, {"pp": "32"}),
+    ({"pp": "16", "vp": "4"}, {"vp": "2"}),
+    ({"model": "mixtral-8x7b", "ep": "16"}, {"ep": "8"}),
+    ({"model": "mixtral-8x7b", "pp": "16", "ep": "8"}, {"pp": "8"}),
+]
+
+
+@pytest.mark.parametrize(("changes", "mended"), IMPOSSIBLE)
+def test_what_no_gpu_or_layout_can_do_is_not_predicted(changes: dict[str, str], mended: dict[str, str]) -> None:
+    row, reasons = single(num_gpus="64", **changes)
+    assert (row["predicted_s"], len(reasons)) == ("", 1)
+    row, reasons = single(num_gpus="64", **changes | mended)
+    assert row["predicted_s"] and not reasons
+
+
+@pytest.mark.parametrize(("gbs", "mbs"), [("4", "1"), ("128", "3")])
+def test_a_batch_that_does_not_fill_the_ranks_is_predicted_and_said(gbs: str, mbs: str) -> None:
+    (row, _), reasons = table({**GOOD, "gbs": gbs, "mbs": mbs}, GOOD)
+    assert row["predicted_s"]
+    assert len(reasons) == 1 and reasons[0].startswith("line 2: ")
+
+
 @pytest.mark.parametrize(
     ("column", "name", "other"),
     [
@@ -117,7 +144,7 @@ def test_names_of_columns_may_have_capitals_and_spaces_and_any_order() -> None:
 
 
 def single(**changes: str) -> tuple[dict[str, str], list[str]]:
-    columns = [*GOOD, "task", "layers", "notes", "source_id"]
+    columns = [*GOOD, "vp", "ep", "task", "layers", "notes", "source_id"]
     text, out, reasons = io.StringIO(), io.StringIO(), list[str]()
     writer = csv.DictWriter(text, columns)
     writer.writeheader()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchrun.parse.lines import Line
-from benchrun.parse.serving import DOCUMENTS, TABLES, Console, Document, Served, part, plain
+from benchrun.parse.serving import DOCUMENTS, TABLES, Console, Document, Served, own, part, plain
 
 ROWS = {
     "time to first token": "ttft",
@@ -98,7 +98,7 @@ class GenaiPerf(Console):
 
     def read(self, line: Line) -> None:
         """Take one line of a box."""
-        text = line.text.strip()
+        text = own(line.text)
         if not self.whole(line):
             return
         if self.head_words in text:

@@ -6,7 +6,7 @@ The rates of tokens follow from the export of the requests; the concurrency and 
 import re
 
 from benchrun.parse.lines import Line
-from benchrun.parse.serving import Console, plain
+from benchrun.parse.serving import Console, own, plain
 
 SECTIONS = {"Time to First Token (TTFT)": "ttft", "Inter-Token Latency (ITL)": "tpot"}
 """Heads of statistics. The inter-token latency is that of genai-perf: a mean for each request."""
@@ -45,7 +45,7 @@ class PerfAnalyzer(Console):
 
     def read(self, line: Line) -> None:
         """Take one line, of the measurement or of the summary that follows it."""
-        text = line.text.strip()
+        text = own(line.text)
         label, _, value = text.partition(":")
         number = plain(value)
         if self.block is None and number is not None and label in (*BEFORE, "Request count"):

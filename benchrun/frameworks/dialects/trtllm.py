@@ -7,7 +7,7 @@ There is no server: all requests wait in a queue, so that the time to the first 
 import re
 
 from benchrun.parse.lines import Line
-from benchrun.parse.serving import DOCUMENTS, MOST_GPUS, Console, Document, Served, part, plain
+from benchrun.parse.serving import DOCUMENTS, MOST_GPUS, Console, Document, Served, own, part, plain
 
 RULE = "=" * 59
 LABELS = {
@@ -52,7 +52,7 @@ class TensorRT(Console):
 
     def read(self, line: Line) -> None:
         """Take one line."""
-        text = line.text.strip()
+        text = own(line.text)
         if text.endswith("= REQUEST DETAILS"):
             self.details = {}
         if self.block is None and (match := self._labelled(text)) is not None:

@@ -45,6 +45,9 @@ _ARGUMENT = re.compile(
     r"\b(num_prompts|max_concurrency|random_input_len|random_output_len|random_range_ratio)=([\d.]+)"
 )
 _DATASET = re.compile(r"\bdataset_name='([\w-]+)'")
+_FIRST = re.compile(r"\bTraffic request rate: (\d[\d.]*?|inf)(?: RPS)?\.?\s*$")
+_LIMIT = re.compile(r"\bMaximum request concurrency: (\d+)\s*$")
+"""Older releases state both before the block alone."""
 LABELS = {
     "Successful requests": "completed",
     "Failed requests": "failed",
@@ -64,7 +67,7 @@ NEEDLES: tuple[bytes, ...] = (
     *(HEAD.encode(), RULE.encode(), b"num_prompts=", b" (tok/s):", b" (req/s):", b" TTFT (ms):", b" TPOT (ms):"),
     *(b" ITL (ms):", b" E2EL (ms):", b"Successful requests:", b"Failed requests:", b"Benchmark duration (s):"),
     *(b"Total input tokens:", b"Total generated tokens:", b"request concurrency:", b"Request rate configured (RPS):"),
-    b"Accept length:",
+    *(b"Accept length:", b"Traffic request rate:"),
 )
 
 
@@ -84,6 +87,8 @@ class Vllm(Console):
         super().__init__()
         self.arguments: dict[str, float] = {}
         self.dataset: str | None = None
+        self.announced: dict[str, float] = {}
+        """Settings that stand before the block."""
 
     def read(self, line: Line) -> None:
         """Take one line; the client's arguments stand before the block."""
@@ -91,6 +96,13 @@ class Vllm(Console):
             self.arguments = {name: float(value) for name, value in _ARGUMENT.findall(line.text)}
             named = _DATASET.search(line.text)
             self.dataset = named[1] if named else None
+        elif "Traffic request rate" not in self.stated and (first := _FIRST.search(line.text)):
+            self.block, self.announced = (
+                None,
+                {"request_rate": float(first[1])},
+            )  # of another client, if one was cut off
+        elif self.block is None and (limit := _LIMIT.search(line.text)):
+            self.announced["concurrency"] = float(limit[1])
         super().read(line)
 
     def take_line(self, text: str) -> None:
@@ -103,6 +115,7 @@ class Vllm(Console):
             for name, value in self.arguments.items():
                 if name in STATED:
                     self.block.settings.setdefault(STATED[name], value)
+            self.block.settings, self.announced = self.announced | self.block.settings, {}
             if self.dataset:
                 self.block.settings.setdefault("dataset", self.dataset)
             around_mean(of_random_prompts(self.block.settings))
