@@ -6,6 +6,8 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator
 
+from benchrun.vocabulary import DEGREES
+
 
 class Frozen(BaseModel):
     """A pydantic model that refuses unknown keys and never changes: files, JSON, the command line."""
@@ -64,6 +66,11 @@ class Layout(Frozen):
         if isinstance(value, bool):  # pydantic reads true as 1: fsdp true would switch it off
             raise ValueError("input should be a number of ranks")
         return value
+
+    @property
+    def degrees(self) -> list[tuple[str, int]]:
+        """Name and number of each degree that every layout has, and of fsdp where the weights are sharded."""
+        return [(name, getattr(self, name)) for name in (*DEGREES, *(("fsdp",) if self.fsdp > 1 else ()))]
 
     @property
     def stage_list(self) -> list[str]:
