@@ -301,7 +301,9 @@ class TestShowMore:
         line = call("show", recipe, *own).stdout.splitlines()[-1]
         words = shlex.split(line.partition("benchrun ")[2])
         assert words[:2] == ["launch", str(recipe)]
-        assert document("show", *words[1:], "--json")["identity"] == document("show", recipe, *own, "--json")["identity"]
+        assert (
+            document("show", *words[1:], "--json")["identity"] == document("show", recipe, *own, "--json")["identity"]
+        )
 
     def test_a_study_lists_its_illegal_points_with_the_reason(self) -> None:
         rows = document("show", "tiny", "--json")
