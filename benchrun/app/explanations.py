@@ -87,7 +87,7 @@ def _side_of_log(name: str) -> Side:
     summary = summarise_log(log, NOTHING, [path])
     times, _ = steps_of(log, NOTHING, summary.window)
     if not len(times):
-        raise NoNumberError("has no measured step", where=name)
+        raise NoNumberError("has no measured step", where=name, hint="of a trace: benchrun fingerprint TRACE")
     tokens = None
     if summary.seq_length and summary.global_batch_size and summary.num_gpus:
         tokens = summary.seq_length * summary.global_batch_size / summary.num_gpus

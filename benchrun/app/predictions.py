@@ -18,6 +18,7 @@ from benchrun.predict.prediction import Calibration, Prediction
 from benchrun.predict.residuals import LEVEL
 from benchrun.predict.scaling import Scaling
 from benchrun.predict.workload import Workload
+from benchrun.report.runs import proxy
 from benchrun.spec import artifacts
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -32,6 +33,14 @@ class Predicted:
     spec: TrainingSpec
     prediction: Prediction
     warnings: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What is predicted: the workload, with what a proxy has less of, the framework and the layout."""
+        spec = self.spec
+        what = f"{proxy(spec)}, {spec.task}, {spec.precision}, {spec.gpu}, {spec.framework}"
+        cut = [f"{name} {degree}" for name, degree in spec.layout.degrees if degree > 1]
+        return f"{what}: {', '.join([*cut, f'micro-batch {spec.mbs}'])}"
 
     def document(self) -> dict[str, Any]:
         """As the contract of ``predict --json`` has it: seconds, tokens/s, MFU by convention, GiB."""
@@ -55,6 +64,8 @@ class Predicted:
             "warnings": list(self.warnings),
             "num_gpus": load.num_gpus,
             "gbs": load.gbs,
+            "framework": spec.framework,
+            "reduced": [str(each) for each in spec.reduced],
         }
 
 

@@ -8,6 +8,7 @@ from benchrun.comparison.verdict import RunResult
 from benchrun.predict.scaling import CurvePoint, Scaling
 from benchrun.report.curve import CurveView
 from benchrun.report.repeats import median_of
+from benchrun.report.runs import proxy
 from benchrun.report.scaling import Curve, curves_of
 from benchrun.spec.runspec import TrainingSpec
 
@@ -60,4 +61,4 @@ def _profiled(run: RunResult) -> dict[str, float]:
 
 
 def _title(spec: TrainingSpec) -> str:
-    return f"{spec.recipe} {spec.precision} {spec.gpu} {spec.framework}"
+    return f"{proxy(spec)} {spec.precision} {spec.gpu} {spec.framework}"

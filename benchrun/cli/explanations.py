@@ -76,8 +76,8 @@ def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
 
     The times are those for as many tokens on a GPU. With more than two, --json gives an array. Exit code 1 where one is
     slower beyond the interval of the ratio and by 2 % at least, as repeats of a run differ by that; 4 where the steps
-    do not show it, where they train another model or task, which is not comparable, and where a log that is not slower
-    has a fatal problem or ends early.
+    do not show it, where they train another model or task, or steps of other sizes whose tokens a log does not state,
+    which is not comparable, and where a log that is not slower has a fatal problem or ends early.
     """
     if len(runs_or_logs) < 2:
         raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")

@@ -81,7 +81,7 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
     else:
         from benchrun.report.point import point_view
 
-        print_views(point_view(spec, document, request.cluster, request.overrides))
+        print_views(point_view(spec, document, request))
     return Exit.OK
 
 

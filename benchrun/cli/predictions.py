@@ -111,11 +111,13 @@ def _print(curve: "list[Predicted]") -> None:
     documents = [each.document() for each in curve]
     head = ("GPUs", "step s", "low", "high", "tokens/s/GPU", "memory GiB", *documents[0]["parts_s"])
     lines = [head]
+    click.echo(curve[0].title)
     for each in documents:
         step = each["step_time_s"]
-        numbers = (step["median"], step["low"], step["high"], each["tokens_per_s_per_gpu"], each["memory_gib"])
+        numbers = (f"{value:.4g}" for value in (step["median"], step["low"], step["high"]))
+        rate, memory = f"{each['tokens_per_s_per_gpu']:,.0f}", f"{each['memory_gib']:.4g}"
         parts = (f"{value:.3g}" for value in each["parts_s"].values())
-        lines.append((str(each["num_gpus"]), *(f"{number:.4g}" for number in numbers), *parts))
+        lines.append((str(each["num_gpus"]), *numbers, rate, memory, *parts))
     click.echo("\n".join("  ".join(row) for row in aligned(lines)))
     for warning in curve[0].warnings:
         say(f"warning: {warning}")

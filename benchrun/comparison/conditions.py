@@ -21,7 +21,7 @@ WHOLE = "the model's own"
 """In JSON: nothing but the number of layers was reduced."""
 DEFAULTS = "the defaults"
 """In JSON: no training option differs from its default."""
-LAYOUT = ("mbs", *DEGREES, "fp8_recipe", "options")
+LAYOUT = ("mbs", *DEGREES, "fsdp", "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These may differ and are then named: a comparison across layouts and frameworks is fair."""
 NOT_OPTIONS = (
@@ -81,6 +81,8 @@ class Conditions(Frozen):
     cp: int | None = None
     vp: int | None = None
     ep: int | None = None
+    fsdp: int | None = None
+    """Ranks over which the weights are sharded; no published row states it."""
     options: Options | None = None
     """Training options other than the defaults, e.g. ``cuda_graphs=layers``; in JSON joined by commas."""
     steps: int | None = None

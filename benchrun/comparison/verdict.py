@@ -198,8 +198,10 @@ def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitti
     if same is None:
         return ""
     by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))
-    own_run = "baseline" in same.flags
     with_what = f"with {by}" if by else f"in {same.source.date}"
+    if "measured" in same.flags:
+        return f"; it is as fast as our run of {same.source.date} ({same.key.framework}; --reference {same.id})"
+    own_run = "baseline" in same.flags
     published = f"{'measured' if own_run else 'published'} {with_what}"
     return f"; it is as fast as what {same.source.who} {published} ({'run' if own_run else '--reference'} {same.id})"
 

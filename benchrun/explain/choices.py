@@ -7,7 +7,7 @@ import numpy as np
 from benchrun.explain.advice import choice
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause, Name, Part
-from benchrun.explain.waits import late_rank
+from benchrun.explain.waits import by_stage, late_rank, of_stages, stages_s
 from benchrun.explain.waterfall import (
     ATTENTION_AT_PEAK,
     CLOCKS,
@@ -46,16 +46,11 @@ OFFLOADED = (
 
 def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Every choice that costs time."""
-    uneven = _of_stages(run)
     for name, share in SAVED.items():
         own = [part for part in parts if part.cause == name]
-        seconds = share * sum(part.seconds for part in own)
-        if name == "bubble" and uneven:  # the stages exchange nothing while they wait for the slowest one
-            exposed = sum(part.seconds for part in own if part.part.startswith("exposed"))
-            seconds -= min(uneven.seconds, exposed)
-        if seconds:
+        if seconds := share * sum(part.seconds for part in own):
             yield choice(name, seconds, _evidence(own, run))
-    if uneven:
+    if uneven := _of_stages(run):
         yield uneven
     yield from _of_memory(run, parts)
     yield from _of_attention(run, parts)
@@ -132,12 +127,10 @@ def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
 
 def _of_stages(run: Evidence) -> Cause | None:
     """Pipeline stages of unequal work."""
-    medians = [float(np.median(times)) for times in _by_stage(run)]
-    if len(medians) < 2:
+    seconds = stages_s(run)
+    if len(seconds) < 2:
         return None
-    listed = ", ".join(f"{seconds:.3g}" for seconds in medians)
-    saved = max(medians) - sum(medians) / len(medians)
-    return choice("imbalance", saved, f"the stages compute {listed} s in a step ({RANKS})")
+    return choice("imbalance", max(seconds) - sum(seconds) / len(seconds), of_stages(seconds))
 
 
 def _of_turns(run: Evidence) -> Iterator[Cause]:
@@ -146,19 +139,11 @@ def _of_turns(run: Evidence) -> Iterator[Cause]:
     A rank that is always slow is a fault of its own. On CPUs this is noise of other processes.
     """
     late = late_rank(run)
-    turns = [np.max(times, axis=0) - np.mean(times, axis=0) for times in _by_stage(run)]
+    turns = [np.max(times, axis=0) - np.mean(times, axis=0) for times in by_stage(run)]
     if turns and run.on_gpu:
         saved = max(float(np.mean(each)) for each in turns) - (late.seconds if late else 0.0)
         words = f"ranks of a stage are slow by turns: the slowest computes {saved:.3g} s longer than the mean ({RANKS})"
         yield choice("imbalance", saved, words)
-
-
-def _by_stage(run: Evidence) -> list[list[tuple[float, ...]]]:
-    """The times of the ranks of each stage."""
-    stages: dict[int, list[tuple[float, ...]]] = {}
-    for rank in run.ranks.ranks if run.ranks else ():
-        stages.setdefault(rank.stage, []).append(rank.compute_time_s)
-    return [times for times in stages.values() if len(times[0])]
 
 
 def _evidence(parts: list[Part], run: Evidence) -> str:

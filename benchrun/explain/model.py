@@ -153,10 +153,17 @@ class Difference(Frozen):
         return self.same_tokens and (self.scale != 1 or sequences)
 
     @property
+    def other_tokens(self) -> list[Condition]:
+        """What makes the tokens of a step on a GPU differ where one log does not state them, so that the ratio is that
+        of unequal steps; None is what a log does not state."""
+        sizes = (each for each in self.differs if each.name in ("seq_length", "global_batch_size", "num_gpus"))
+        return [] if self.same_tokens else [each for each in sizes if "None" not in (each.a, each.b)]
+
+    @property
     def exit_code(self) -> Exit:
         """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show it, where
-        the runs do other work, and where a log that is not slower is no number to rely on."""
-        if self.other_work or self.interval is None:
+        the runs do other work or unequal steps, and where a log that is not slower is no number to rely on."""
+        if self.other_work or self.other_tokens or self.interval is None:
             return Exit.INCONCLUSIVE
         if self.ratio < 1 + self.noticeable:
             return Exit.INCONCLUSIVE if self.unreliable else Exit.OK

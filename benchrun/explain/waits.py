@@ -44,6 +44,24 @@ class Wait(NamedTuple):
     evidence: str
 
 
+def by_stage(run: Evidence) -> list[list[tuple[float, ...]]]:
+    """The times that the ranks of each pipeline stage compute, in s, by step."""
+    stages: dict[int, list[tuple[float, ...]]] = {}
+    for rank in run.ranks.ranks if run.ranks else ():
+        stages.setdefault(rank.stage, []).append(rank.compute_time_s)
+    return [times for times in stages.values() if len(times[0])]
+
+
+def stages_s(run: Evidence) -> list[float]:
+    """What each pipeline stage computes in a step, in s."""
+    return [float(np.median(times)) for times in by_stage(run)]
+
+
+def of_stages(seconds: Sequence[float]) -> str:
+    """The same in words."""
+    return f"the stages compute {', '.join(f'{each:.3g}' for each in seconds)} s in a step ({RANKS})"
+
+
 def late_rank(run: Evidence) -> Late | None:
     """The rank that computes longest in most steps, with what the others wait for it; None where none stands out.
 

@@ -164,6 +164,9 @@ def _sending(run: Evidence, least: Work, sent: Ledger, bubble_s: float, source: 
         sent.take(f"waiting for rank {late.rank}", late.seconds * waiting, "slow_rank", late.evidence)
     elif wait := waits.others_without_core(run):
         sent.take("waiting for a rank without a core", wait.seconds, _of_cores(run), wait.evidence)
+    if len(stages := waits.stages_s(run)) > 1:  # the other stages wait for the slowest one, and exchange nothing
+        wait_s = max(stages) - (min(stages) if waiting == 1 else mean(stages))
+        sent.take("waiting for the slowest stage", wait_s, "imbalance", waits.of_stages(stages))
     taken = sent.take("pipeline bubble", bubble_s, "bubble", _law_of_bubble(least))
     exposed = sent.left
     for group, weight in weights_of_groups(run.spec, least.bytes_sent).items():

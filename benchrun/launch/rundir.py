@@ -346,7 +346,7 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
             listing = ([path.name for path in close] or like)[-5:]
             hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
             if Path(name).is_file():
-                raise UserError("is a file, and no run", where=name, hint="parse and diff read logs")
+                raise UserError("is a file, and no run", where=name, hint="parse, compare, explain and diff read logs")
             raise UserError(f"no run is called '{name}' in {root}", hint=hint)
         places = close
     run = _opened(root, places[0])

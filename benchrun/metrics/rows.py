@@ -16,8 +16,8 @@ IMPOSSIBLY_FAST = 3.0
 """Times the median speed: the same work cannot be done in a third of the time."""
 MOST_IMPOSSIBLE = 0.25
 """If more of the rows than this are so fast, they are another kind of step, and no mistake of a clock."""
-MOST_TOO_FAST = 0.5
-"""If more of the rows than this are above the GPU's peak, the conditions are wrong: that is for the reader to see."""
+MOST_TOO_FAST = 0.25
+"""If more of the rows than this are above the GPU's peak, the conditions are wrong: the slower rows tell nothing."""
 MOST_BATCHES = 256
 """Sizes of batch whose rows are compared; a ramp has some dozens."""
 ROUNDING = 0.02
@@ -81,8 +81,9 @@ def measured(log: Log, setting: Setting) -> Measured:
         contradictory |= np.abs(counted / rate - 1) > ROUNDING
     for stage in PARTS:
         contradictory |= _quantity(log, stage, step) > time * (1 + ROUNDING)
-    above = rate > _peak_rate(setting)
-    impossible = above if above.sum() <= MOST_TOO_FAST * len(above) else np.zeros(len(above), bool)
+    impossible = rate > _peak_rate(setting)
+    if too_fast(rate, setting):
+        impossible[:] = False
     if not log.varying_length:
         # Of two rows with one batch this is larger for the faster one.
         speed = 1 / time if not np.isnan(time).all() else rate
@@ -91,6 +92,12 @@ def measured(log: Log, setting: Setting) -> Measured:
     impossible |= contradictory
     other = np.isin(step, list(log.other_work))
     return Measured(step, line, interval, time, rate, tflops, mfu, impossible, contradictory, other & ~other.all())
+
+
+def too_fast(rate: Floats, setting: Setting) -> float | None:
+    """The share of rows whose tokens/s/GPU are above the GPU's peak; None where few are, which are mistakes."""
+    share = float(np.mean(rate > _peak_rate(setting))) if len(rate) else 0.0
+    return share if share > MOST_TOO_FAST else None
 
 
 def _quantity(log: Log, name: str, step: Any) -> Floats:

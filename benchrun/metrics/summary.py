@@ -19,7 +19,7 @@ from benchrun.metrics.model import (
     Window,
 )
 from benchrun.metrics.problems import constant_loss, contradictions, fatal_problem, updates
-from benchrun.metrics.rows import Measured, measured
+from benchrun.metrics.rows import Measured, measured, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
@@ -118,7 +118,7 @@ def _speeds(
     coarse = _coarse(log, timed)
     tokens = _tokens(log, inside, timed, coarse=coarse)
     times, notes = _times(log, timed, coarse=coarse)
-    rates, impossible = _rates(setting, tokens.median)
+    rates, impossible = _rates(setting, tokens.median, too_fast(values.tokens_per_s_per_gpu, setting))
     steps = timed.step if len(timed.step) else inside.step
     speeds = {
         **times,
@@ -137,8 +137,9 @@ def _coarse(log: Log, timed: Measured) -> bool:
     return log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
 
 
-def _rates(setting: Setting, rate: float | None) -> tuple[dict[str, Any], list[Problem]]:
-    """TFLOPS and MFU at ``rate`` tokens/s/GPU, by field; a problem where they are above the GPU's peak."""
+def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[dict[str, Any], list[Problem]]:
+    """TFLOPS and MFU at ``rate`` tokens/s/GPU, by field; a problem where they, or the share ``above`` of the rows, are
+    above the GPU's peak."""
     flops, tflops = setting.flops_per_token(), None
     if flops and rate is not None:
         tflops = Conventions(full=rate * flops.full / 1e12, causal=rate * flops.causal / 1e12)
@@ -148,8 +149,9 @@ def _rates(setting: Setting, rate: float | None) -> tuple[dict[str, Any], list[P
         rates["bf16_peak_ratio"] = Conventions(full=bf16.full, causal=bf16.causal)
     # Without a stated precision the highest peak counts.
     limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
-    if limit and limit.causal > 1 and setting.precision not in FASTER_THAN_LISTED:
-        detail = f"{limit.causal:.2f} times the peak of {limit.divisor}: check GPU, precision, batch and sequence"
+    if limit and (limit.causal > 1 or above) and setting.precision not in FASTER_THAN_LISTED:
+        what = f"{limit.causal:.2f} times" if limit.causal > 1 else f"{100 * (above or 0):.0f} % of the steps are above"
+        detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch and sequence"
         return rates, [Problem("impossible_rate", None, detail)]
     return rates, []
 

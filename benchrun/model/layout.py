@@ -6,6 +6,8 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator
 
+from benchrun.vocabulary import DEGREES
+
 
 class Frozen(BaseModel):
     """A pydantic model that refuses unknown keys and never changes: files, JSON, the command line."""
@@ -57,6 +59,11 @@ class Layout(Frozen):
     stages: Annotated[str, Field(pattern=r"^[EtmL|()*0-9]+$")] | None = None
     """The layers of each (virtual) stage, where they are not split evenly, as Megatron-LM writes them: E the embedding,
     t a layer, m a multi-token prediction, L the output layer; ``(tt|)*30`` repeats."""
+
+    @property
+    def degrees(self) -> list[tuple[str, int]]:
+        """Name and number of each degree that every layout has, and of fsdp where the weights are sharded."""
+        return [(name, getattr(self, name)) for name in (*DEGREES, *(("fsdp",) if self.fsdp > 1 else ()))]
 
     @property
     def stage_list(self) -> list[str]:

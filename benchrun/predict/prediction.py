@@ -89,7 +89,10 @@ def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterato
         gbs = load.gbs * number / load.num_gpus if scaling == "weak" else load.gbs
         batch = load.mbs * (number // ranks)
         if gbs % batch:
-            raise UserError(f"a global batch of {gbs:g} is no multiple of mbs * dp = {batch:g} on {number} GPUs")
+            raise UserError(
+                f"a global batch of {gbs:g} is no multiple of mbs * dp = {batch:g} on {number} GPUs",
+                hint=f"leave out {number} GPUs, or name a batch: --set gbs={-(-gbs // batch) * batch:g}",
+            )
         fsdp = load.layout.fsdp
         layout = load.layout.model_copy(update={"fsdp": number // ranks if fsdp == load.dp > 1 else fsdp})
         yield replace(load, num_gpus=number, gbs=gbs, layout=layout)

@@ -37,9 +37,8 @@ def calibrated(measured: Sequence[Measured], base: Calibration | None = None) ->
         usual_miss = correction(run.load, tuned.rows, tuned.spread).median
         misses.append(float(np.log(run.step_s / expected) + usual_miss))
         change = 100 * (run.step_s / before.median - 1)
-        changes.append(
-            f"{run.load.model.name}, {run.load.num_gpus} GPUs: {run.step_s:.4g} s, {change:+.1f} % of expected"
-        )
+        gpus = f"{run.load.num_gpus} GPU{'s' if run.load.num_gpus > 1 else ''}"
+        changes.append(f"{run.load.model.name}, {gpus}: {run.step_s:.4g} s, {change:+.1f} % of expected")
     rows = with_runs(base.rows, [run.load for run in measured], np.array(misses), tuned.spread)
     return Calibration(values, rows, tuned.name), changes
 

@@ -148,7 +148,8 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
         value = "(not shown)"  # somebody may have written a secret's value in place of its name
     if kind == "extra_forbidden":
         legal = fields(model, loc[:-1])
-        return f"unknown key '{key}'", closest(str(loc[-1]), legal) if legal else None
+        word = str(loc[-1])
+        return f"unknown key '{key}'", (belongs(model, word) or closest(word, legal)) if legal else None
     if kind == "missing":
         return f"key '{key}' is missing", None
     if kind == UNKNOWN_NAME:
@@ -187,6 +188,12 @@ def fields(model: type[BaseModel], loc: Loc) -> list[str]:
         if current and part in current.model_fields:
             current = _model_in(current.model_fields[str(part)].annotation)
     return list(current.model_fields) if current else []
+
+
+def belongs(model: type[BaseModel], key: str) -> str | None:
+    """A hint that names the group of ``model`` that has this key: ``layout.tp`` for tp; None where none has."""
+    places = [f"{name}.{key}" for name in model.model_fields if key in fields(model, (name,))]
+    return f"did you mean '{places[0]}'?" if places else None
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

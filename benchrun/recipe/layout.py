@@ -39,7 +39,8 @@ def _container(spec: RunSpec) -> Iterator[str]:
     if runtime == "none":
         return
     if not spec.image:
-        yield f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe"
+        needed = f"container runtime {runtime} needs an image on cluster {spec.cluster.name}"
+        yield f"{needed}: set cluster.container.image, image in the recipe, or another --cluster"
     for option in container.options:
         if runtime != "pyxis" and option.startswith(("--container-", "--no-container-")):
             remedy = f"set cluster.container.options to options of {runtime}, or to []"
@@ -227,7 +228,7 @@ def _training(spec: TrainingSpec) -> Iterator[str]:
     layers = spec.model.num_layers // (spec.layout.pp * spec.layout.vp)
     if recompute.num_layers is not None and recompute.num_layers > max(layers, 1):
         stage = f"the layers of a (virtual) stage ({layers})"
-        yield f"recompute.num_layers ({recompute.num_layers}) must be at most {stage}"
+        yield f"training.recompute.num_layers ({recompute.num_layers}) must be at most {stage}"
 
 
 def _precision(spec: TrainingSpec) -> Iterator[str]:

@@ -15,7 +15,7 @@ from benchrun.frameworks.base import NEMO_IMAGES, Framework
 from benchrun.frameworks.nodecheck import NodeCheck
 from benchrun.frameworks.registry import FRAMEWORKS, framework, names
 from benchrun.recipe import catalogue
-from benchrun.recipe.catalogue import Point, RecipeFile, checked, fields
+from benchrun.recipe.catalogue import Point, RecipeFile, belongs, checked, fields
 from benchrun.recipe.files import cluster_document, default_cluster
 from benchrun.recipe.layout import CHANGE_LAYOUT, refusals
 from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe
@@ -148,7 +148,8 @@ def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:
         raise UserError(f"{place}: expected key=value", hint="for example --set training.steps=20")
     if loc[0] not in inputs.model_fields:
         option = f"it is an option: --{key.replace('_', '-')} {value}" if key in KEYS else None
-        raise UserError(f"{place}: unknown key '{loc[0]}'", hint=option or closest(loc[0], inputs.model_fields))
+        hint = option or belongs(inputs, loc[0]) or closest(loc[0], inputs.model_fields)
+        raise UserError(f"{place}: unknown key '{loc[0]}'", hint=hint)
     as_yaml = value[:1] in ("[", "{", '"', "'")
     try:
         given = parse(f"value: {value}", place, lines=False)["value"] if as_yaml else scalar(value)

@@ -118,4 +118,4 @@ def plot(views: Sequence[CurveView], path: Path) -> None:
 
 
 def _percent(points: Sequence[CurvePoint]) -> list[float]:
-    return [100 * share for share in efficiencies(points)]
+    return [round(100 * share, 1) for share in efficiencies(points)]

@@ -106,6 +106,9 @@ def _basis(result: Difference) -> Iterator[str]:
     ratio, percent = result.ratio, f"{100 * result.noticeable:.0f} %"
     if result.other_work:
         yield f"answer      not comparable: the runs do other work, another {' and another '.join(result.other_work)}"
+    elif result.other_tokens:
+        sizes = ", ".join(f"{each.name} {each.a} and {each.b}" for each in result.other_tokens)
+        yield f"answer      not comparable: steps of other sizes ({sizes}), and a log does not state its tokens per GPU"
     elif abs(ratio - 1) < result.noticeable:
         yield f"answer      no noticeable difference: repeats of one run differ by up to {percent}"
     elif result.interval is None or result.interval.low <= 1 <= result.interval.high:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from benchrun import hardware
 from benchrun.errors import UserError
+from benchrun.recipe.select import Request
 from benchrun.report.table import aligned
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.vocabulary import DEGREES
@@ -20,16 +21,11 @@ SHOWN = 4
 """References that are listed."""
 
 
-def point_view(
-    spec: RunSpec, document: Mapping[str, Any], cluster: str | None = None, overrides: Sequence[str] = ()
-) -> Text:
-    """``document`` (`benchrun.app.describe`) of ``spec`` for a reader.
-
-    ``cluster`` and ``overrides`` are what the user gave with --cluster and --set.
-    """
+def point_view(spec: RunSpec, document: Mapping[str, Any], request: Request) -> Text:
+    """``document`` (`benchrun.app.describe`) of ``spec``, which answers ``request``, for a reader."""
     title = f"{spec.recipe}, {spec.task}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}\n"
     rows = [row for part in PARTS for row in part(spec, document)]
-    rows.append(("launch", launch_line(spec, cluster, overrides)))
+    rows.append(("launch", launch_line(spec, request)))
     lines = (Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows))
     return Text.assemble((title, "bold")).append_text(Text("\n").join(lines))
 
@@ -149,11 +145,11 @@ def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     yield "run", f"{steps}identity {spec.identity()}"
 
 
-def launch_line(spec: RunSpec, cluster: str | None, overrides: Sequence[str]) -> str:
-    """The command that launches this very point."""
-    point = f"{spec.recipe} --gpu {spec.gpu} --precision {spec.precision} --num-gpus {spec.num_gpus}"
-    given = [part for override in overrides for part in ("--set", quote(override))]
-    where = quote(cluster) if cluster else "FILE"
+def launch_line(spec: RunSpec, request: Request) -> str:
+    """The command that launches this very point of the recipe, by its name or path as it was given."""
+    point = f"{quote(request.recipe)} --gpu {spec.gpu} --precision {spec.precision} --num-gpus {spec.num_gpus}"
+    given = [part for override in request.overrides for part in ("--set", quote(override))]
+    where = quote(request.cluster) if request.cluster else "FILE"
     return " ".join([f"benchrun launch {point} --framework {spec.framework} --cluster {where}", *given])
 
 

@@ -123,7 +123,7 @@ def proxy(spec: RunSpec) -> str:
 
 def layout(spec: TrainingSpec) -> str:
     """How the model is split."""
-    return ", ".join(f"{name} {getattr(spec.layout, name)}" for name in DEGREES) + f", dp {spec.dp}"
+    return ", ".join(f"{name} {degree}" for name, degree in spec.layout.degrees) + f", dp {spec.dp}"
 
 
 def short_layout(spec: RunSpec) -> str:
@@ -157,7 +157,7 @@ def _flags(entry: Reference) -> str:
 def check_rows(check: Check) -> list[tuple[str, str]]:
     """One number beside the reference it was compared with; where that stands; what differs."""
     entry = check.reference
-    digits = ".0f" if check.value >= 100 else ".3g" if check.value >= 1 else ".4g"
+    digits = ".0f" if check.value >= 1000 else ".4g"  # those of the step time below it
     is_loss = entry.better == "equal"
     value = f"final loss {check.value:.4f}" if is_loss else f"{check.value:{digits}} {entry.unit}"
     rows = [

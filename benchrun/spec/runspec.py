@@ -31,7 +31,7 @@ from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
 from benchrun.spec.profile import Profile, Tool
 from benchrun.spec.training import Data, Training
-from benchrun.vocabulary import DEGREES, LOW, Precision, Reduced, Task, reduced, reductions
+from benchrun.vocabulary import LOW, Precision, Reduced, Task, reduced, reductions
 
 if TYPE_CHECKING:
     from pydantic.functional_validators import ModelWrapValidatorHandler
@@ -251,7 +251,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
     def summary(self) -> tuple[str, ...]:
         """The head of the job script: the workload, and how it is divided."""
         what = super().summary[0] + (f", PROXY: {', '.join(map(str, self.reduced))}" if self.proxy else "")
-        cut = ", ".join(f"{name} {getattr(self.layout, name)}" for name in DEGREES)
+        cut = ", ".join(f"{name} {degree}" for name, degree in self.layout.degrees)
         batch = f"micro-batch {self.mbs} x dp {self.dp} x {self.num_microbatches} micro-batches"
         return what, f"{cut}, dp {self.dp}; global batch {self.gbs} = {batch}"
 

@@ -1,7 +1,7 @@
 """docs/measured.md: our measurements beside published numbers."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,6 +66,7 @@ def _tables(
 ) -> dict[str, Table]:
     """Every table by its name in the text."""
     beside = [(group, nearest(group[0].spec, published)) for group in groups]
+    settings = _settings(groups)
     rows: dict[str, Iterable[Sequence[str]]] = {
         "scaling": map(_curve, curves(groups)),
         "ceilings": _rows(groups, lambda run: run.ceilings, _ceilings),
@@ -77,7 +78,7 @@ def _tables(
     return {
         "whole": _speeds([pair for pair in beside if not pair[0][0].spec.proxy]),
         "proxies": _speeds([pair for pair in beside if pair[0][0].spec.proxy]),
-        "differs": Table(DIFFERS, [_differs(group, near) for group, near in beside], NOTHING),
+        "differs": Table(DIFFERS, [_differs(group, near, settings) for group, near in beside], NOTHING),
         "frameworks": side_by_side([Measured(run.spec, run.metrics, run.fingerprint) for run in runs]),
         "losses": losses([(run.spec, run.losses) for run in runs]),
         "waterfalls": _waterfalls(report),
@@ -166,11 +167,17 @@ DIFFERS = ("run", "spread", "tokens/J", "loss", "published", "what differs: publ
 
 def _speeds(beside: Sequence[tuple[Group, Nearest | None]]) -> Table:
     """One row per point; those that look the same also with the settings that tell them apart."""
-    settings: dict[int, str] = {}
-    for same in grouped(range(len(beside)), lambda index: _label(beside[index][0][0].spec)):
-        settings |= zip(same, distinctions([beside[index][0][0].spec for index in same]), strict=True)
-    rows = [_speed(group, near, settings[index]) for index, (group, near) in enumerate(beside)]
+    settings = _settings([group for group, _ in beside])
+    rows = [_speed(group, near, settings[group[0].name]) for group, near in beside]
     return Table(SPEEDS, rows, NOTHING)
+
+
+def _settings(groups: Sequence[Group]) -> dict[str, str]:
+    """The settings that tell points that look the same apart, by the name of their first run."""
+    settings: dict[str, str] = {}
+    for same in grouped((group[0] for group in groups), lambda run: _label(run.spec)):
+        settings |= zip((run.name for run in same), distinctions([run.spec for run in same]), strict=True)
+    return settings
 
 
 def _speed(group: Group, near: Nearest | None, settings: str) -> list[str | None]:
@@ -200,12 +207,12 @@ def _published(near: Nearest) -> str:
     return f"{near.published:,.0f}{unit} ({key.num_gpus} x {key.gpu}, {source.who} {source.date})"
 
 
-def _differs(group: Group, near: Nearest | None) -> list[str | None]:
+def _differs(group: Group, near: Nearest | None, settings: Mapping[str, str]) -> list[str | None]:
     run = group[0].metrics
     spread = spread_percent(valid_values("step_time_s", [each.metrics for each in group]))
     energy = METRICS["tokens_per_joule"]
     return [
-        _label(group[0].spec),
+        "; ".join(filter(None, (_label(group[0].spec), settings[group[0].name]))),
         "one run" if spread is None else f"{spread:.1f} %",
         energy.text(_median(group, energy), NOTHING),
         " -> ".join(NOTHING if loss is None else f"{loss:.4g}" for loss in (run.first_loss, run.final_loss)),

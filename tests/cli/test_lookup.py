@@ -294,6 +294,17 @@ class TestShowMore:
         assert again["identity"] == shown["identity"]
         assert (again["training"]["steps"], again["env"]["A"]) == (30, "x y")
 
+    def test_the_launch_line_of_an_own_recipe_has_its_path(self, tmp_path: Path) -> None:
+        recipe = tmp_path / "my model.yaml"
+        recipe.write_text((paths.RECIPES / "llama3.1-8b.yaml").read_text())
+        own = ("--gpu", "H100", "--precision", "fp8", "--num-gpus", "8", "--cluster", "dgx-h100")
+        line = call("show", recipe, *own).stdout.splitlines()[-1]
+        words = shlex.split(line.partition("benchrun ")[2])
+        assert words[:2] == ["launch", str(recipe)]
+        assert (
+            document("show", *words[1:], "--json")["identity"] == document("show", recipe, *own, "--json")["identity"]
+        )
+
     def test_a_study_lists_its_illegal_points_with_the_reason(self) -> None:
         rows = document("show", "tiny", "--json")
         refused = [row for row in rows if row["refused"]]

@@ -8,7 +8,7 @@ import yaml
 
 from benchrun import app, paths
 from benchrun.comparison.choice import choice, choose, references_for
-from benchrun.comparison.conditions import conditions
+from benchrun.comparison.conditions import SOFT, conditions, differences
 from benchrun.comparison.references import Reference, load_references, matching
 from benchrun.comparison.verdict import RunResult, Verdict, judge
 from benchrun.metrics.setting import Setting, setting_of
@@ -189,3 +189,10 @@ def test_a_run_of_this_choice_is_judged_by_its_own_numbers() -> None:
     metrics = measure(Log("x", "megatron-lm", rows), setting_of(spec), planned_steps=STEPS)
     found = judge(conditions(spec), [metrics], [entry(10.0), entry(11.0)])
     assert (found.chosen_because.candidates, found.checks[0].ratio) == (2, 1.0)
+
+
+def test_sharded_weights_are_among_what_differs() -> None:
+    """All other degrees of a data-parallel run and of one with FSDP are equal."""
+    point = "llama3.1-8b", "H100", "bf16", 8, "nemo2"
+    plain, sharded = (conditions(resolve(Request(*point, overrides=(f"layout.fsdp={n}",)))) for n in (1, 8))
+    assert [(each.key, each.theirs, each.ours) for each in differences(plain, sharded, SOFT)] == [("fsdp", 1, 8)]

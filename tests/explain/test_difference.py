@@ -131,6 +131,17 @@ def test_steps_of_unknown_tokens_are_not_called_the_same_tokens() -> None:
     assert "for the same tokens" not in difference_text(difference(a, b))
 
 
+@pytest.mark.parametrize(("stated", "code"), [("64", Exit.INCONCLUSIVE), ("32", Exit.SLOW), (None, Exit.SLOW)])
+def test_logs_of_other_batches_are_not_compared_where_one_does_not_state_its_tokens(
+    stated: str | None, code: Exit
+) -> None:
+    batches = ("32", 1.0), (stated, 2.0)
+    a, b = (Side("log", np.full(20, step_s), None, {"global_batch_size": batch}) for batch, step_s in batches)
+    found = difference(a, b)
+    assert found.exit_code == code
+    assert bool(found.other_tokens) == (code == Exit.INCONCLUSIVE)
+
+
 def test_a_log_that_ends_early_shows_no_equality(tmp_path: Path) -> None:
     steps = "\n".join(
         f" iteration {step:8d}/{{planned}} | consumed samples: {8 * step} | elapsed time per iteration (ms): 500.{step}"

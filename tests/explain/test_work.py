@@ -8,7 +8,7 @@ from known import DENSE, TENSOR, explained, first, kept, known, spread
 from benchrun.explain.difference import difference, sides_of
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.work import work
-from benchrun.spec.artifacts import RankTimes
+from benchrun.spec.artifacts import Breakdown, RankTimes
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Recompute
 
@@ -126,15 +126,25 @@ def test_stages_that_wait_for_the_slowest_one_have_no_bubble_for_it() -> None:
     step_s = own.step_s - own.communication_s + 0.7
     profile = own.model_copy(update={"communication_s": 0.7, "step_s": step_s})
     ranks = spread({2: 0.6, 3: 0.6})
-    divided = tuple(rank.model_copy(update={"stage": rank.rank // 2}) for rank in ranks.ranks)
+    divided = tuple(
+        rank.model_copy(update={"stage": rank.rank // 2, "collective_time_s": (1.0,) * 45}) for rank in ranks.ranks
+    )
 
-    def bubble(ranks: RankTimes) -> float:
-        run = known(step_s=step_s, spec=spec, breakdown=profile, ranks=ranks)
-        return sum(cause.seconds for cause in explained(run).causes if cause.cause == "bubble")
+    def of_causes(ranks: RankTimes, profile: Breakdown | None) -> dict[str | None, float]:
+        longer = 1.0 if profile else 6.0
+        run = known(step_s=longer * step_s, spec=spec, breakdown=profile, ranks=ranks)
+        seconds: dict[str | None, float] = {}
+        for part in explained(run).waterfall:
+            seconds[part.cause] = seconds.get(part.cause, 0.0) + part.seconds
+        return seconds
 
-    even = bubble(spread({}))
-    assert bubble(ranks.model_copy(update={"ranks": divided})) == pytest.approx(even - 0.3, abs=0.03)
-    assert even > 0.3
+    uneven = ranks.model_copy(update={"ranks": divided})
+    with_profile, alone = of_causes(uneven, profile), of_causes(uneven, None)
+    assert with_profile["imbalance"] == pytest.approx(0.3)  # the mean over the ranks
+    assert alone["imbalance"] == pytest.approx(0.6)  # of the rank that waits most
+    even = of_causes(spread({}), profile)
+    assert with_profile["bubble"] < even["bubble"]
+    assert "imbalance" not in even
 
 
 def test_ranks_that_are_slow_by_turns_are_an_imbalance() -> None:

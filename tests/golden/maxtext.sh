@@ -1,6 +1,6 @@
 #!/bin/bash
 # llama2-70b: pretrain, fp8, maxtext, 2048 x H100
-# tp 1, pp 1, cp 1, vp 1, ep 1, dp 2048; global batch 4096 = micro-batch 2 x dp 2048 x 1 micro-batches
+# tp 1, pp 1, cp 1, vp 1, ep 1, fsdp 128, dp 2048; global batch 4096 = micro-batch 2 x dp 2048 x 1 micro-batches
 # Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
 #SBATCH --job-name=llama2-70b
 #SBATCH --nodes=256

@@ -1,6 +1,6 @@
 #!/bin/bash
 # gpt3-5b: pretrain, fp8, paxml, 256 x H100
-# tp 1, pp 1, cp 1, vp 1, ep 1, dp 256; global batch 2048 = micro-batch 8 x dp 256 x 1 micro-batches
+# tp 1, pp 1, cp 1, vp 1, ep 1, fsdp 256, dp 256; global batch 2048 = micro-batch 8 x dp 256 x 1 micro-batches
 # Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
 #SBATCH --job-name=gpt3-5b
 #SBATCH --nodes=32

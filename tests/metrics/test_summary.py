@@ -69,6 +69,16 @@ def test_a_step_above_the_peak_is_left_out_and_a_run_above_it_gives_no_number() 
     assert [problem.kind for problem in whole.problems] == ["impossible_rate"]
 
 
+@pytest.mark.parametrize(
+    ("fast", "kinds"), [(12, {"impossible_step"}), (13, {"impossible_rate"}), (24, {"impossible_rate"})]
+)
+def test_a_log_in_which_many_steps_are_above_the_peak_gives_no_number(fast: int, kinds: set[str]) -> None:
+    """The slower half of the steps of a noisy log fits any sequence length; its speed is none of the log's."""
+    summary = summarise(log([5.0, 12.91] * fast + [12.91] * (50 - 2 * fast)), given=GIVEN)
+    assert {problem.kind for problem in summary.problems} == kinds
+    assert (summary.step_time_s is None) == (kinds == {"impossible_rate"})
+
+
 def test_what_only_fp8_reaches_is_possible_where_nobody_says_the_precision() -> None:
     """At 6.2 s a step it is 1.10 of H100's BF16 peak."""
     times, unknown = [6.2] * 50, replace(GIVEN, precision=None)

@@ -73,6 +73,14 @@ class TestPredicted:
         assert document["break"] is None
         assert 0.85 < document["points"][-1]["efficiency"] <= 1
 
+    def test_a_proxy_is_named_in_every_form(self) -> None:
+        proxy = ("llama3.1-405b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "8")
+        document = json.loads(ran("predict", *proxy, "--json"))
+        assert (document["framework"], document["reduced"]) == ("megatron-lm", ["num_layers 7 of 126"])
+        pages = ran("predict", *proxy), ran("predict", *proxy, "--scaling", "weak")
+        assert [page.count("proxy: num_layers 7 of 126") for page in pages] == [1, 2]
+        assert json.loads(ran("predict", *POINT, "--num-gpus", "8", "--json"))["reduced"] == []
+
     def test_a_page_says_where_it_breaks(self) -> None:
         page = ran("predict", *POINT, "--num-gpus", "8,64,128", "--scaling", "strong")
         assert "breaks at 128 GPUs" in page

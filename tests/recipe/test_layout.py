@@ -13,6 +13,7 @@ from benchrun.recipe.files import listed
 from benchrun.recipe.layout import slow_links
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request, select
+from benchrun.report.terminal import spec_rows
 
 LLAMA = ("llama3.1-8b", "H100", "bf16", 64)
 LLAMA_405B = ("llama3.1-405b", "H100", "bf16", 1024)
@@ -74,7 +75,7 @@ MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
         (
             ("llama3.1-70b", "H100", "bf16", 64),
             ["training.recompute={granularity: full, method: block, num_layers: 5}"],
-            ["recompute.num_layers (5) must be at most the layers of a (virtual) stage (4)"],
+            ["training.recompute.num_layers (5) must be at most the layers of a (virtual) stage (4)"],
         ),
     ],
 )
@@ -85,7 +86,7 @@ def test_a_layout_that_cannot_work_is_refused(
         resolve(Request(*point, overrides=tuple(overrides)))
     for text in says:
         assert text in str(error.value)
-    assert error.value.where.split(":")[-1].isdigit()
+    assert error.value.where.startswith("--set ") or error.value.where.split(":")[-1].isdigit()
 
 
 # What was published and cannot run: misprints, columns swapped, rows that were never tried.
@@ -187,3 +188,12 @@ def test_only_frameworks_of_the_same_workload_are_advised() -> None:
         resolve(request)
     assert "megatron-core" in str(raised.value)
     assert not any(other in str(raised.value) for other in ("vllm", "nemo-rl", "trtllm"))
+
+
+def test_sharded_weights_are_in_the_head_of_the_script_and_on_the_page_of_the_run() -> None:
+    point = "llama3.1-8b", "H100", "bf16", 8, "nemo2"
+    sharded = resolve(Request(*point, overrides=("layout.fsdp=8",)))
+    for text in (sharded.summary[1], dict(spec_rows(sharded))["layout"]):
+        assert ", fsdp 8, dp 4" in text
+    for text in (resolve(Request(*point)).summary[1], dict(spec_rows(resolve(Request(*point))))["layout"]):
+        assert "fsdp" not in text

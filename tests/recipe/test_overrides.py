@@ -92,6 +92,16 @@ def test_what_cannot_be_removed_or_merged_is_refused(point: Callable[..., Any], 
     assert f"--set {override}" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("override", "belongs"),
+    [("tp=2", "layout.tp"), ("training.fsdp=8", "layout.fsdp"), ("partition=x", "cluster.partition")],
+)
+def test_a_key_in_the_wrong_group_is_named_with_its_own(point: Callable[..., Any], override: str, belongs: str) -> None:
+    with pytest.raises(UserError) as error:
+        point(override)
+    assert f"'{belongs}'" in str(error.value.hint)
+
+
 def test_what_chooses_the_point_is_an_option_and_no_value(point: Callable[..., Any]) -> None:
     with pytest.raises(UserError) as error:
         point("framework=nemo2")
