@@ -72,9 +72,9 @@ class RunSpec(Inputs):
     task: Line
     """What of its workload the run does."""
     source: Line | None = None
-    """Who published these settings, where, in which version; null for derived ones."""
+    """Who published the point's settings, where, in which version; null for derived ones."""
     derived: Line | None = None
-    """Why these settings were derived rather than published; null for published ones."""
+    """Why the settings were derived rather than published, or with which ``--set`` they differ from the point's."""
     framework: Line
     """Name of the framework."""
     replaced_image: Line | None = None
