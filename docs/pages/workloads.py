@@ -54,5 +54,6 @@ def _stated(run: RunResult) -> tuple[str, str, str, str]:
 def _values(run: RunResult, names: Iterable[str]) -> list[str]:
     values: dict[str, float | None] = {}
     if run.numbers:
-        values = {name: spread.median for name, spread in run.numbers.quantities.items()} | run.numbers.metrics
+        values |= {name: spread.median for name, spread in run.numbers.quantities.items()}
+        values |= run.numbers.metrics
     return [METRICS[name].text(values.get(name)) for name in names]
