@@ -9,7 +9,7 @@ import numpy as np
 from benchrun.app.baselines import baseline_run
 from benchrun.app.log_evidence import resolution_s, saves, saves_async, stages_of, steps_of, unreliable
 from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, summarise_log
-from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint
+from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint, trace_hint
 from benchrun.comparison.checks import broken
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.references import Reference, load_references
@@ -89,7 +89,7 @@ def _side_of_log(name: str) -> Side:
     summary = summarise_log(logs[0], NOTHING, files)
     times, _ = steps_of(logs[0], NOTHING, summary.window)
     if not len(times):
-        raise NoNumberError("has no measured step", where=name)
+        raise NoNumberError("has no measured step", where=name, hint=trace_hint(Path(name)))
     tokens = None
     if summary.seq_length and summary.global_batch_size and summary.num_gpus:
         tokens = summary.seq_length * summary.global_batch_size / summary.num_gpus

@@ -107,6 +107,8 @@ def _exit_code(summary: "Summary") -> Exit:
         nothing = f"no step and no result of any known framework ({', '.join(sorted(app.DIALECTS))})"
         causes = [each.detail for each in summary.problems if each.kind in ("truncated_file", "no_document")]
         say(f"{summary.file}: {causes[0] if causes else nothing}")
+        if hint := app.trace_hint(Path(summary.file)):
+            say(f"hint: {hint}")
     unreliable = empty or summary.complete is False or summary.fatal
     return Exit.INCONCLUSIVE if unreliable else Exit.OK
 
