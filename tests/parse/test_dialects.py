@@ -120,6 +120,13 @@ NEMO_RL = (
     "  • Loss: 0.0502\n  • Avg Reward: 0.0879\n  • Mean Generation Length: 314.4863\n\n"
     "⏱️  Timing:\n  • Total step time: 10.82s"
 )
+VERL_SFT = (
+    "step:2 - train/loss:0.7787683010101318 - train/lr(1e-3):0.0005405405405405405 - train/time(s):7.293778896331787"
+)
+VERL_SFT_2026 = (
+    "step:7 - train/loss:0.71 - train/grad_norm:1.25 - train/lr:1e-05 - train/mfu:0.31 - train/time(s):6.125125 -"
+    " train/global_tokens:131072 - train/total_tokens(B):0.000917504"
+)
 ALIGNER = (
     "PPO Global Step:  20%|##        | 3/15 [06:19<25:13, 126.12s/it, rollout_time=98.5, prepare_for_inference=4.25,"
     " generate=71, logprobs=6.5, train_time=21.5, train_rollout_size=512, train_rewards=-0.512]"
@@ -167,6 +174,8 @@ LINES = {
     "deepspeed-experts": (PIPE_EXPERTS, "deepspeed", 40, 0.912, None, None, 6.125, None, None),
     "verl": (VERL, "verl", 2, 172.797, 1076.864, None, -0.013, None, None),
     "verl-2024": (VERL_2024, "verl", 1, 68.297, None, None, -0.016, None, None),
+    "verl-sft": (VERL_SFT, "verl-sft", 2, 7.293778896331787, None, None, 0.7787683010101318, None, None),
+    "verl-sft-2026": (VERL_SFT_2026, "verl-sft", 7, 6.125125, None, None, 0.71, None, None),
     "nemo-rl": (NEMO_RL, "nemo-rl", 4, 10.82, None, None, 0.0502, None, 29687),
     "nemo-aligner": (ALIGNER, "nemo-aligner", 3, 120.0, None, None, None, None, 15),
     "nemo-aligner-dllogger": (ALIGNER_DLLOGGER, "nemo-aligner", 3, 119.94, None, None, None, None, None),
