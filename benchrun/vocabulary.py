@@ -18,6 +18,15 @@ HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensi
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 """How a training is split, in the order in which it is printed; data parallelism follows from these."""
 
+MOST_GPUS = 1 << 20
+"""More GPUs than any run has."""
+LARGEST_SIZE = (1 << 31) - 1
+"""The largest size, batch or count of steps: frameworks store them in 32 bits."""
+MOST_REPEATS = 1000
+"""More runs of one point than anybody makes."""
+MOST_LAYERS = 10_000
+"""More layers than any model has."""
+
 NO_WORK = frozenset(
     {
         *("max_position_embeddings", "rope_scaling.kind", "rope_scaling.factor", "rope_scaling.original_positions"),

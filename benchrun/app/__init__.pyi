@@ -71,6 +71,7 @@ from benchrun.app.studies import runs_of_other_points as runs_of_other_points
 from benchrun.app.studies import study_result as study_result
 from benchrun.app.studies import study_runs as study_runs
 from benchrun.app.traces import fingerprint_of as fingerprint_of
+from benchrun.app.traces import trace_hint as trace_hint
 from benchrun.app.tuning import plan_tuning as plan_tuning
 from benchrun.app.tuning import tune as tune
 from benchrun.app.tuning import tuning_result as tuning_result

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchrun.app.baselines import baseline_run
 from benchrun.app.log_evidence import resolution_s, saves, saves_async, stages_of, steps_of, unreliable
 from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_log, summarise_log
-from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint
+from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint, trace_hint
 from benchrun.comparison.checks import broken_run
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.references import Reference, load_references
@@ -87,7 +87,7 @@ def _side_of_log(name: str) -> Side:
     summary = summarise_log(log, NOTHING, [path])
     times, _ = steps_of(log, NOTHING, summary.window)
     if not len(times):
-        raise NoNumberError("has no measured step", where=name, hint="of a trace: benchrun fingerprint TRACE")
+        raise NoNumberError("has no measured step", where=name, hint=trace_hint(Path(name)))
     tokens = None
     if summary.seq_length and summary.global_batch_size and summary.num_gpus:
         tokens = summary.seq_length * summary.global_batch_size / summary.num_gpus

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchrun import hardware
 from benchrun.app.measurement import NOTHING, read_log, rows_of, setting, summarise_log, unused_options
-from benchrun.app.traces import fingerprint_of_steps
+from benchrun.app.traces import fingerprint_of_steps, trace_hint
 from benchrun.errors import BenchrunError, NoNumberError, UserError
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
@@ -192,7 +192,7 @@ def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
 def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> BenchrunError:
     """Why no step of a log has a time: UserError where an option helps, else NoNumberError, as `parse` ends."""
     if not summary.num_steps:
-        return NoNumberError("no step of any known framework", where=where)
+        return NoNumberError("no step of any known framework", where=where, hint=trace_hint(Path(where)))
     rates = rows_of(log, context).tokens_per_s_per_gpu
     lacking = [name for name in ("seq_length", "gbs", "num_gpus") if not getattr(context, name)]
     if lacking and (rates > 0).any():

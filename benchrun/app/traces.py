@@ -13,7 +13,7 @@ from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import FINGERPRINT, PROFILE, SPEC
 from benchrun.trace.fingerprint import fingerprint
 from benchrun.trace.model import Fingerprint
-from benchrun.trace.read import files_of, read_traces
+from benchrun.trace.read import files_of, is_trace, read_traces
 from benchrun.trace.window import Choice as Choice
 
 
@@ -32,6 +32,11 @@ def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fi
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         where = ", ".join(map(str, files))
         raise UserError(f"the trace holds values of a wrong kind: {_in_words(error)}", where=where) from error
+
+
+def trace_hint(file: Path) -> str | None:
+    """What reads ``file`` where it is a trace, which has no step of a log; None where it is none."""
+    return f"it is a trace: benchrun fingerprint {file}" if file.is_file() and is_trace(file) else None
 
 
 def _in_words(error: Exception) -> str:

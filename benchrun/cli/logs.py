@@ -23,7 +23,7 @@ from benchrun.cli.options import (
 )
 from benchrun.errors import UserError, writing
 from benchrun.spec.artifacts import SPEC, STDOUT
-from benchrun.vocabulary import Exit, worst
+from benchrun.vocabulary import MOST_LAYERS, Exit, worst
 
 if TYPE_CHECKING:
     from benchrun.app import Log, Metrics, Rows, RunDir, Summary, Verdict
@@ -107,6 +107,8 @@ def _exit_code(summary: "Summary") -> Exit:
         nothing = f"no step and no result of any known framework ({', '.join(sorted(app.DIALECTS))})"
         causes = [each.detail for each in summary.problems if each.kind in ("truncated_file", "no_document")]
         say(f"{summary.file}: {causes[0] if causes else nothing}")
+        if hint := app.trace_hint(Path(summary.file)):
+            say(f"hint: {hint}")
     unreliable = empty or summary.complete is False or summary.fatal
     return Exit.INCONCLUSIVE if unreliable else Exit.OK
 
@@ -154,7 +156,9 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
 @click.command("compare")
 @click.argument("runs_or_logs", nargs=-1, required=True)
 @log_options
-@click.option("--num-layers", type=click.IntRange(min=1), help="Number of layers of the proxy that the log trained.")
+@click.option(
+    "--num-layers", type=click.IntRange(1, MOST_LAYERS), help="Number of layers of the proxy that the log trained."
+)
 @baseline_option
 def compare(
     runs_or_logs: tuple[str, ...],

@@ -13,7 +13,7 @@ import click
 from benchrun import app, paths
 from benchrun.cli.complete import cluster_names, point_values, recipe_names, run_names
 from benchrun.errors import BenchrunError, exit_code_of
-from benchrun.vocabulary import Exit, worst
+from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, Exit, worst
 
 if TYPE_CHECKING:
     from benchrun.app import Log, RunDir
@@ -58,7 +58,7 @@ choice_options = all_of(
     click.option("--precision", shell_complete=point_values, help="fp8, bf16 or fp32."),
     click.option(
         "--num-gpus",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MOST_GPUS),
         shell_complete=point_values,
         help="Number of GPUs, or of CPU processes.",
     ),
@@ -81,9 +81,9 @@ point_options = all_of(click.argument("recipe", shell_complete=recipe_names), ch
 _SETTING = (
     ("--gpu", str, "GPU"),
     ("--precision", click.Choice(PRECISIONS, case_sensitive=False), "Precision"),
-    ("--num-gpus", click.IntRange(min=1), "Number of GPUs"),
-    ("--seq-length", click.IntRange(min=1), "Tokens per sample"),
-    ("--gbs", click.IntRange(min=1), "Samples per step"),
+    ("--num-gpus", click.IntRange(1, MOST_GPUS), "Number of GPUs"),
+    ("--seq-length", click.IntRange(1, LARGEST_SIZE), "Tokens per sample"),
+    ("--gbs", click.IntRange(1, LARGEST_SIZE), "Samples per step"),
 )
 _of_work = (
     click.option(

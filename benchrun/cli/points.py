@@ -11,7 +11,7 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.options import PROFILERS, all_of, point_options, say
-from benchrun.vocabulary import Exit
+from benchrun.vocabulary import MOST_REPEATS, Exit
 
 if TYPE_CHECKING:
     from benchrun.app import RunDir, RunSpec
@@ -59,7 +59,9 @@ def launch_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 _options = all_of(
-    click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point."),
+    click.option(
+        "--repeats", type=click.IntRange(1, MOST_REPEATS), default=1, show_default=True, help="Runs of each point."
+    ),
     click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running."),
     click.option(
         "--retries",

@@ -9,7 +9,7 @@ import click
 from benchrun import app
 from benchrun.cli.options import json_option, point_options, print_json, say
 from benchrun.errors import UserError
-from benchrun.vocabulary import Exit
+from benchrun.vocabulary import MOST_GPUS, Exit
 
 if TYPE_CHECKING:
     from benchrun.app import Calibration, Predicted, RunSpec
@@ -21,8 +21,8 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
         numbers = tuple(int(part) for part in value.split(",")) if value else ()
     except ValueError:
         numbers = (0,)
-    if any(number < 1 for number in numbers):
-        raise click.BadParameter("numbers of GPUs, divided by commas: 8,64,512")
+    if any(not 0 < number <= MOST_GPUS for number in numbers):
+        raise click.BadParameter(f"numbers of GPUs up to {MOST_GPUS}, divided by commas: 8,64,512")
     return numbers
 
 

@@ -19,7 +19,7 @@ from benchrun.cli.options import (
     say,
 )
 from benchrun.errors import UserError
-from benchrun.vocabulary import Exit
+from benchrun.vocabulary import MOST_REPEATS, Exit
 
 if TYPE_CHECKING:
     from benchrun.app import Plan, Request, StudyResult
@@ -32,7 +32,9 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
 @click.argument("recipe", metavar="FILE")
 @choice_options
 @click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones, in every run.")
-@click.option("--repeats", type=click.IntRange(min=1), help="Runs of each point; by default as the file states.")
+@click.option(
+    "--repeats", type=click.IntRange(1, MOST_REPEATS), help="Runs of each point; by default as the file states."
+)
 @click.option("--concurrency", type=click.IntRange(min=1), help=CONCURRENCY)
 @retries_option
 @click.option(

@@ -20,6 +20,7 @@ from benchrun.frameworks.dialects.torchtitan import Torchtitan
 from benchrun.frameworks.dialects.trl import Trl
 from benchrun.frameworks.dialects.trtllm import TensorRT
 from benchrun.frameworks.dialects.verl import Verl
+from benchrun.frameworks.dialects.verl_sft import VerlSft
 from benchrun.frameworks.dialects.vllm import Vllm
 from benchrun.frameworks.dialects.worker import Worker
 from benchrun.parse.dialect import DIALECTS, register_dialect
@@ -27,7 +28,7 @@ from benchrun.parse.files import Tail, last_rows, last_step, parse_log, parse_lo
 from benchrun.parse.reader import Reader
 
 for _dialect in (
-    *(Trl, NemoAligner, NemoRL, Verl, OpenRLHF),
+    *(Trl, NemoAligner, NemoRL, Verl, VerlSft, OpenRLHF),
     *(Worker, MegatronBridge, Megatron, Nemo2, Nemo1, Torchtitan, MaxText, Nanotron, Paxml, HuggingFace, DeepSpeed),
     *(Sglang, Vllm, TensorRT, GenaiPerf, PerfAnalyzer),
 ):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.statistics import Floats
 from benchrun.parse.problems import MOST
-from benchrun.parse.records import Log, Problem
+from benchrun.parse.records import SAMPLES, Log, Problem
 
 IMPOSSIBLY_FAST = 3.0
 """Times the median speed: the same work cannot be done in a third of the time."""
@@ -69,11 +69,12 @@ def measured(log: Log, setting: Setting) -> Measured:
     names = "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "global_batch_size"
     time, rate, tflops, mfu, batch = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
     batch[np.isnan(batch)] = setting.gbs or np.nan
+    step, line, interval = columns.columns("step", "line", "interval")
+    time = np.where(np.isnan(time), batch / _quantity(log, SAMPLES, step), time)
     if setting.seq_length and setting.num_gpus and setting.fixed_length:
         tokens = setting.seq_length * batch / setting.num_gpus
         time = np.where(np.isnan(time), tokens / rate, time)
         rate = np.where(np.isnan(tokens), rate, tokens / time)
-    step, line, interval = columns.columns("step", "line", "interval")
     contradictory = np.zeros(len(time), bool)
     if setting.num_gpus and "tokens" in log.quantities:
         counted = _quantity(log, "tokens", step) / time / setting.num_gpus

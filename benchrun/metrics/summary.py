@@ -31,6 +31,8 @@ from benchrun.vocabulary import DEGREES
 COARSE_S = 10.0
 """With a clock of whole seconds a shorter row is more than 5 % uncertain: only the mean of many rows counts."""
 
+MOST_COUNTED = 2.0
+"""Whole scores count twice what causal attention computes: by so much a printed TFLOPS may exceed a peak."""
 ENOUGH_ROWS = 20_000
 """Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
 NAMED = ("gpu", "precision", "num_gpus")
@@ -119,6 +121,7 @@ def _speeds(
     tokens = _tokens(log, inside, timed, coarse=coarse)
     times, notes = _times(log, timed, coarse=coarse)
     rates, impossible = _rates(setting, tokens.median, too_fast(values.tokens_per_s_per_gpu, setting))
+    impossible = impossible or _printed_above_peak(log, setting, inside)
     steps = timed.step if len(timed.step) else inside.step
     speeds = {
         **times,
@@ -154,6 +157,17 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
         detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch and sequence"
         return rates, [Problem("impossible_rate", None, detail)]
     return rates, []
+
+
+def _printed_above_peak(log: Log, setting: Setting, inside: Measured) -> list[Problem]:
+    """A problem where the model is unknown, and the printed TFLOPS would need more than the GPU's peak."""
+    printed = _middles(inside.tflops_per_gpu, inside.interval).median
+    peak = setting.peak_tflops(setting.precision or "fp8") or setting.peak_tflops("bf16")
+    other = setting.precision in FASTER_THAN_LISTED or not set(log.printed_conventions) <= {"full", "causal"}
+    if other or setting.flops_per_token() or not (printed and peak and printed > MOST_COUNTED * peak):
+        return []
+    detail = f"{printed:.4g} TFLOPS are printed, the peak of {setting.gpu} is {peak:g}: check GPU and precision"
+    return [Problem("impossible_rate", None, detail)]
 
 
 def _tokens(log: Log, inside: Measured, timed: Measured, *, coarse: bool) -> MeanMedian:

@@ -4,9 +4,12 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from benchrun.vocabulary import DEGREES
+from benchrun.vocabulary import DEGREES, LARGEST_SIZE
+
+Size = Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
+"""A width, a number of ranks, samples or steps."""
 
 
 class Frozen(BaseModel):
@@ -38,25 +41,25 @@ def _types(annotation: Any) -> Iterator[Any]:
 class Layout(Frozen):
     """How the model is spread over the GPUs. tp * pp * cp * dp = number of GPUs."""
 
-    tp: PositiveInt = 1
+    tp: Size = 1
     """Tensor parallel."""
-    pp: PositiveInt = 1
+    pp: Size = 1
     """Pipeline parallel."""
-    cp: PositiveInt = 1
+    cp: Size = 1
     """Context parallel."""
-    vp: PositiveInt = 1
+    vp: Size = 1
     """Virtual pipeline stages per rank (1: no interleaving)."""
-    ep: PositiveInt = 1
+    ep: Size = 1
     """Expert parallel; taken out of dp * cp (and tp, where etp is smaller)."""
-    etp: PositiveInt = 1
+    etp: Size = 1
     """Tensor parallel inside an expert."""
     sequence_parallel: bool = False
     """Activations are split along the sequence where tp leaves them whole."""
-    fsdp: PositiveInt = 1
+    fsdp: Size = 1
     """Data-parallel ranks that share weights, gradients and optimizer states (1: every rank holds them whole)."""
     account_for_embedding_and_loss: bool = False
     """Embedding and output layer count as one layer each in the split of layers over pipeline stages."""
-    stages: Annotated[str, Field(pattern=r"^[EtmL|()*0-9]+$")] | None = None
+    stages: Annotated[str, Field(pattern=r"^([EtmL|()]|\*[0-9]{1,3})+$")] | None = None
     """The layers of each (virtual) stage, where they are not split evenly, as Megatron-LM writes them: E the embedding,
     t a layer, m a multi-token prediction, L the output layer; ``(tt|)*30`` repeats."""
 

@@ -2,19 +2,19 @@
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat
 
-from benchrun.model.layout import Frozen
+from benchrun.model.layout import Frozen, Size
 
 
 class Moe(Frozen):
     """Mixture of experts: a layer's MLP becomes ``num_experts`` of them, of which a token uses ``topk``."""
 
-    num_experts: PositiveInt
+    num_experts: Size
     """Experts per layer."""
-    topk: PositiveInt
+    topk: Size
     """Experts per token."""
-    ffn_hidden_size: PositiveInt
+    ffn_hidden_size: Size
     """Inner width of one expert's MLP."""
     aux_loss_coeff: float = 0.01
     """Weight of the load-balancing loss."""
@@ -22,21 +22,21 @@ class Moe(Frozen):
     """Largest number of tokens of an expert, in multiples of the even share; null drops none."""
     force_balance: bool = False
     """Route at random so that every expert gets the same load: steady timing, meaningless loss."""
-    shared_ffn_hidden_size: PositiveInt | None = None
+    shared_ffn_hidden_size: Size | None = None
     """Inner width of the MLP that every token uses beside its experts: that of all shared experts together."""
-    latent_size: PositiveInt | None = None
+    latent_size: Size | None = None
     """Width to which tokens are projected before the routed experts, and back after them; null: ``hidden_size``."""
     leading_dense_layers: NonNegativeInt = 0
     """Layers at the start that have the model's own MLP in place of experts."""
-    every: PositiveInt | None = None
+    every: Size | None = None
     """Each n-th layer has experts, the others the model's own MLP; null: all layers have."""
     sigmoid: bool = False
     """The router scores each expert by a sigmoid; else all of them by a softmax."""
     expert_bias: bool = False
     """A bias of each expert, which no gradient changes, balances the load; only with ``sigmoid``."""
-    num_groups: PositiveInt | None = None
+    num_groups: Size | None = None
     """Groups of experts, as of one node; a token uses experts of ``topk_groups`` of them. Null: all experts."""
-    topk_groups: PositiveInt | None = None
+    topk_groups: Size | None = None
     """Only with ``num_groups``."""
     scaling_factor: PositiveFloat | None = None
     """Factor on the weights of the chosen experts; null: 1."""
@@ -50,15 +50,15 @@ class Moe(Frozen):
 class Mla(Frozen):
     """Multi-head latent attention: queries, keys and values are projected through narrow latents (DeepSeek)."""
 
-    q_lora_rank: PositiveInt | None = None
+    q_lora_rank: Size | None = None
     """Width of the queries' latent; null: queries are projected at once."""
-    kv_lora_rank: PositiveInt
+    kv_lora_rank: Size
     """Width of the latent of keys and values."""
-    qk_head_dim: PositiveInt
+    qk_head_dim: Size
     """Width of a query or key head without its rotated part."""
-    qk_pos_emb_head_dim: PositiveInt
+    qk_pos_emb_head_dim: Size
     """Width of the rotated part; the keys' is shared by all heads."""
-    v_head_dim: PositiveInt
+    v_head_dim: Size
     """Width of a value head."""
 
     @property
@@ -73,13 +73,13 @@ class Mamba(Frozen):
     pattern: str = Field(pattern="^[M*E-]+$")
     """One letter a layer, as Megatron-LM has them: M Mamba-2, * attention, - MLP, E experts. A model of fewer layers
     has the first ones."""
-    num_heads: PositiveInt
+    num_heads: Size
     """Heads of a Mamba-2 layer."""
-    head_dim: PositiveInt
+    head_dim: Size
     """Width of a head."""
-    state_dim: PositiveInt
+    state_dim: Size
     """Width of the state."""
-    num_groups: PositiveInt
+    num_groups: Size
     """Groups of heads that share the projections into and out of the state."""
     mtp_pattern: str = Field("*E", pattern="^[M*E-]+$")
     """Layers of a multi-token prediction."""
@@ -98,9 +98,9 @@ class Mamba(Frozen):
 class Window(Frozen):
     """Sliding-window attention: a token is scored against the last ``size`` positions alone."""
 
-    size: PositiveInt
+    size: Size
     """Positions, the token's own among them."""
-    full_every: PositiveInt | None = None
+    full_every: Size | None = None
     """Each n-th layer is scored against all positions; null: none is."""
 
 
@@ -110,5 +110,5 @@ class RopeScaling(Frozen):
     kind: Literal["llama3", "yarn"]
     factor: PositiveFloat
     """How much longer."""
-    original_positions: PositiveInt
+    original_positions: Size
     """The length before."""

@@ -1,13 +1,14 @@
 """A model's dimensions: the one description from which flags, memory, FLOPs and the worker's model come."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
 from benchrun.model.layers import EXPERTS, layer_counts
-from benchrun.model.layout import Frozen
+from benchrun.model.layout import Frozen, Size
 from benchrun.model.operators import operators
 from benchrun.model.parts import Mamba, Mla, Moe, RopeScaling, Window
+from benchrun.vocabulary import MOST_LAYERS
 
 Activation = Literal["swiglu", "geglu", "gelu", "squared-relu", "clamped-swiglu"]
 GATED: frozenset[Activation] = frozenset({"swiglu", "geglu", "clamped-swiglu"})
@@ -21,21 +22,21 @@ class ModelShape(Frozen):
     init_method_std: ClassVar[float] = 0.02
     """Standard deviation of a matrix, as GPT-2 and Llama begin."""
     layernorm_epsilon: ClassVar[float] = 1e-5
-    num_layers: PositiveInt
+    num_layers: Annotated[Size, Field(le=MOST_LAYERS)]
     """Transformer layers."""
-    hidden_size: PositiveInt
+    hidden_size: Size
     """Width of the residual stream."""
-    ffn_hidden_size: PositiveInt
+    ffn_hidden_size: Size
     """Inner width of the MLP (of one expert where all layers have experts)."""
-    num_attention_heads: PositiveInt
+    num_attention_heads: Size
     """Query heads."""
-    num_query_groups: PositiveInt
+    num_query_groups: Size
     """Key/value heads; equal to ``num_attention_heads`` without grouped-query attention."""
-    kv_channels: PositiveInt
+    kv_channels: Size
     """Width of one attention head."""
-    vocab_size: PositiveInt
+    vocab_size: Size
     """Tokens of the vocabulary, unpadded."""
-    max_position_embeddings: PositiveInt
+    max_position_embeddings: Size
     """Longest sequence; the rows of a learned position table."""
     activation: Activation = "swiglu"
     """Activation of the MLP; swiglu and geglu have a gate; clamped-swiglu is that of gpt-oss."""
@@ -43,7 +44,7 @@ class ModelShape(Frozen):
     """Kind of norm; LayerNorm1p centers its weight at zero."""
     position_embedding: Literal["rope", "learned", "none"] = "rope"
     """Rotary positions, a learned table, or none (where Mamba-2 layers see the order)."""
-    rotary_base: PositiveInt = 10000
+    rotary_base: Size = 10000
     """Base of the rotary frequencies."""
     rotary_percent: PositiveFloat = 1.0
     """Fraction of each head that is rotated."""
@@ -65,9 +66,9 @@ class ModelShape(Frozen):
     """Sliding-window attention; null: all positions."""
     rope_scaling: RopeScaling | None = None
     """How rotary positions were lengthened; null: they were not."""
-    no_rope_every: PositiveInt | None = None
+    no_rope_every: Size | None = None
     """Each n-th layer has no rotary positions; null: all have."""
-    mtp_layers: NonNegativeInt = 0
+    mtp_layers: Annotated[NonNegativeInt, Field(le=MOST_LAYERS)] = 0
     """Multi-token predictions: layers at the end that each predict one token further ahead."""
     mamba: Mamba | None = None
     """Mamba-2 layers among the others; null for a transformer."""

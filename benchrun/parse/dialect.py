@@ -9,10 +9,10 @@ from benchrun.parse.columns import Column
 from benchrun.parse.lines import Line
 from benchrun.parse.records import TEXTS, Facts, Traits
 from benchrun.parse.rows import Rows, Step
+from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, MOST_LAYERS
 
 LARGEST = 10**15
 """Steps, samples, tokens, times and rates above this are damaged numbers."""
-LARGEST_BATCH = (1 << 31) - 1
 FEW = (1 << 16) - 1
 """The most skipped steps of a row that are counted."""
 
@@ -23,7 +23,7 @@ LIMITS: dict[str, tuple[float, float, bool]] = {
     "step": (0, LARGEST, True),
     "planned_steps": (1, LARGEST, True),
     **dict.fromkeys(("skipped", "nan"), (0, FEW, True)),
-    "global_batch_size": (1, LARGEST_BATCH, True),
+    "global_batch_size": (1, LARGEST_SIZE, True),
 }
 """Column -> the lowest and highest credible value, and whether it must be a whole number."""
 _COUNTS = frozenset({"step", "planned_steps"})
@@ -59,6 +59,12 @@ def credible(column: str, value: float | None) -> Any:
     if not low <= value <= high or (whole and value != int(value)):
         return None
     return int(value) if whole else value
+
+
+def fact_of(name: str, value: int | None) -> int | None:
+    """``value`` as a fact of the run; None for 0, and beyond what any run has."""
+    most = {"num_gpus": MOST_GPUS, "num_layers": MOST_LAYERS, "planned_steps": LARGEST}.get(name, LARGEST_SIZE)
+    return value if value and 0 < value <= most else None
 
 
 class Reading(NamedTuple):
@@ -237,7 +243,7 @@ class Dialect(Traits):
         stated += [(self.fact_names[name], value) for name, value in pairs if name in self.fact_names]
         for name, value in stated:
             digits = value.replace(",", "")
-            fact = value if name in TEXTS else count(digits) if digits.isdigit() else None
+            fact = value if name in TEXTS else fact_of(name, count(digits)) if digits.isdigit() else None
             if fact:
                 setattr(self.facts, name, fact)
 

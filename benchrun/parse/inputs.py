@@ -14,6 +14,8 @@ from benchrun.errors import UserError, reading
 from benchrun.spec.artifacts import SPEC
 
 CHUNK, FIRST_CHUNKS = 1 << 20, 1 << 16
+SAMPLE = 1 << 8
+"""Bytes of the beginning of a log that show its encoding."""
 STDIN = Path("-")
 SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".stdout", ".stderr"})
 """Suffixes of a log in a directory; one of COMPRESSED_SUFFIXES may follow."""
@@ -115,22 +117,34 @@ def _is_log(file: Path, folder: Path) -> bool:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a log, unpacked, in UTF-8 where it is in UTF-16 and says so: PowerShell redirects that way.
+    """The bytes of a log, unpacked, in UTF-8 where it is in UTF-16: PowerShell redirects that way.
 
     UserError for what cannot be read, Truncated after what could be unpacked.
     """
     stream, head = _unpacked(path), b""
     for chunk in stream:
         head += chunk
-        if len(head) > 1:
+        if len(head) >= SAMPLE:
             break
-    if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    encoding = _utf_16(head[:SAMPLE])
+    if encoding is None:
         yield head
         yield from stream
         return
-    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
     for chunk in chain((head,), stream):
         yield decoder.decode(chunk).encode("utf-8", "replace")
+
+
+def _utf_16(head: bytes) -> str | None:
+    """The name of the encoding that the first bytes of a log show, by its mark or by a zero beside every letter."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    even, odd = head[::2], head[1::2]
+    for encoding, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
+        if 2 * high.count(0) > len(high) and 10 * low.count(0) < len(low):
+            return encoding
+    return None
 
 
 def _unpacked(path: Path) -> Iterator[bytes]:

@@ -89,6 +89,10 @@ _OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib"})
 """Facts that each process of a run measures by itself."""
 
 
+SAMPLES = "samples_per_second"
+"""The quantity of a step from which its time follows once its batch is known: samples of all ranks."""
+
+
 @dataclass(eq=False, kw_only=True)
 class Traits:
     """How to understand a log: what a dialect knows of its framework, or finds out of a run."""

@@ -17,8 +17,6 @@ from benchrun.parse.records import Facts
 
 LATENCIES = ("ttft", "tpot", "itl", "e2el")
 """Time to the first token; per output token after it, of a request; between two chunks of a stream; of a request."""
-MOST_GPUS = 1 << 20
-"""More GPUs than any benchmark has."""
 LARGEST_DOCUMENT = 1 << 28
 """Bytes of the largest result file that is read."""
 BEFORE = re.compile(

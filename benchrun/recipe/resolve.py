@@ -5,6 +5,7 @@ any other value replaces the earlier one; null removes it, so that the default a
 than full also removes the recipe's method and number of layers.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -58,10 +59,15 @@ def resolve_point(
     inputs, document = _draft(file, point, profile, overrides)
     _same_gpu(inputs, point)
     launched = framework(point.framework)
+    changes = _changes(file, point, profile, overrides, inputs)
     if to_launch and (missing := missing_scripts(inputs.cluster, launched)):
         hint = f"--set cluster.frameworks.{launched.name}.path=DIR; images have them in {launched.scripts}"
         raise UserError(missing, hint=hint, where=document.where(("cluster", "container", "runtime")))
-    spec = _with_environment(_spec(file, point, inputs, document, launched), launched, document)
+    spec = _spec(file, point, inputs, document, launched)
+    if changes:
+        origin = spec.derived or spec.source or "this recipe"
+        spec = spec.model_copy(update={"derived": f"{changes}; otherwise as in: {origin}"})
+    spec = _with_environment(spec, launched, document)
     broken = refusals(spec, launched)
     if not broken:
         return launched.configured(spec)  # type: ignore[no-any-return]
@@ -138,6 +144,18 @@ def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[s
         _override(merged, override, inputs)
     _drop(merged, inputs)
     return checked(inputs, merged), merged
+
+
+def _changes(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...], inputs: Inputs) -> str:
+    """The overrides that give the point another layout or batch; empty where none does."""
+    texts = [text for text in overrides if re.match(r"(layout|mbs|gbs)\b", text)]
+    if not texts:
+        return ""
+    tuned = None
+    with contextlib.suppress(UserError):  # what the point states may be wrong by itself
+        tuned, _ = _draft(file, point, cluster, tuple(text for text in overrides if text not in texts))
+    same = all(getattr(tuned, key, None) == getattr(inputs, key, None) for key in ("layout", "mbs", "gbs"))
+    return "" if same else " ".join(f"--set {' '.join(text.split())}" for text in texts)
 
 
 def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:

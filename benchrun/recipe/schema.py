@@ -18,7 +18,7 @@ from benchrun.model.layout import Layout
 from benchrun.spec.cluster import EnvName, Line, Listed, Text
 from benchrun.spec.runspec import WORKLOADS
 from benchrun.spec.training import Data
-from benchrun.vocabulary import Precision, Task, flat
+from benchrun.vocabulary import MOST_REPEATS, Precision, Task, flat
 
 UNKNOWN_NAME = "unknown_name"
 """Error type of a validator whose context holds the legal names."""
@@ -232,7 +232,7 @@ class Study(Frozen):
     baseline: dict[Line, Setting] = Field(default_factory=dict)
     """Values of factors: a point is compared with the one that has them and agrees in the run and the other factors;
     by default with the first point of its run."""
-    repeats: Annotated[int, Field(ge=1, le=1000)] = 1
+    repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 1
     """Runs of each point."""
     price_per_gpu_hour: PositiveFloat | None = None
     """Price of a GPU for an hour, in any currency; null where it is not known."""

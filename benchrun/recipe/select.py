@@ -9,6 +9,7 @@ from benchrun.errors import UserError, closest
 from benchrun.recipe.catalogue import Point, RecipeFile, checked, points
 from benchrun.recipe.files import cluster_document
 from benchrun.spec.cluster import Cluster
+from benchrun.vocabulary import MOST_GPUS
 
 KEYS = ("framework", "gpu", "precision", "num_gpus")
 NAMES = {"gpu": "GPU", "precision": "precision", "num_gpus": "number of GPUs"}
@@ -34,6 +35,8 @@ def select(file: RecipeFile, request: Request) -> Point:
     Among points that differ in batch or sequence length it is the one that ``--set`` names, else the first. UserError
     names what is missing and the alternatives.
     """
+    if (request.num_gpus or 0) > MOST_GPUS:
+        raise UserError(f"number of GPUs ({request.num_gpus}) must be at most {MOST_GPUS}", where=file.name)
     listed = points(file.recipe)
     if request.gpu and not _answers(listed, request):
         listed = [*listed, *borrowed(listed, request)]

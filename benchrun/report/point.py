@@ -68,8 +68,10 @@ def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         yield "recompute", recompute.policy or f"{recompute.granularity}{size}"
     if warning := document["layout_warning"]:
         yield "  warning", warning
-    kind, origin = ("source", spec.source) if spec.source else ("derived", spec.derived or "no origin is stated")
-    yield kind, origin
+    if spec.derived or not spec.source:
+        yield "derived", spec.derived or "no origin is stated"
+    else:
+        yield "source", spec.source
 
 
 def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:

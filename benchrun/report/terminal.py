@@ -12,6 +12,7 @@ from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
+from benchrun.parse.records import SAMPLES
 from benchrun.report.runs import check_rows, layout, proxy, reference_line
 from benchrun.report.serving import serving_rows
 from benchrun.report.table import Table, aligned, markdown, markdown_text
@@ -87,6 +88,10 @@ def _more_rows(summary: Summary) -> Rows:
     needed = {
         what: [name for name, value in batch.items() if value is None] for what, rate in rates.items() if not rate
     }
+    if SAMPLES in summary.quantities and not summary.step_time_s:
+        needed["step time"] = ["gbs"]
+    elif summary.segments == 1 and not (any(rates.values()) or _left_out(summary)):
+        return [("", "no row of this log has a time or a rate")]
     if not summary.mfu:
         peak = {"gpu": summary.gpu, "precision": summary.precision, "recipe": summary.model}
         needed["MFU"] = [name for name, value in peak.items() if value is None]
@@ -96,6 +101,11 @@ def _more_rows(summary: Summary) -> Rows:
         return []
     rows = [(what, " ".join(f"--{name}" for name in names)) for what, names in needed.items() if names]
     return [(f"  for {what}", f"add {options}") for what, options in rows]
+
+
+def _left_out(measured: Measurement) -> bool:
+    """Whether times or rates were read, and left out as impossible."""
+    return any(each.kind.startswith("impossible") for each in measured.problems)
 
 
 def metrics_rows(metrics: Metrics) -> Rows:

@@ -18,6 +18,7 @@ from pydantic import (
 
 from benchrun.model import Frozen
 from benchrun.paths import table
+from benchrun.vocabulary import MOST_GPUS
 
 IN_WORDS: dict[str, str] = {}
 """Pattern -> what it expects, for errors."""
@@ -154,7 +155,7 @@ class Cluster(Frozen):
     """Slurm, or this machine itself."""
     gpu: Line
     """Name in the hardware table; ``CPU`` where training runs without a GPU."""
-    gpus_per_node: PositiveInt
+    gpus_per_node: Annotated[PositiveInt, Field(le=MOST_GPUS)]
     """Ranks per node: one per GPU (8 on HGX H100/H200, 1 or 4 on GH200), or CPU processes."""
     hardware: OwnGpu | None = None
     """Memory and peaks of a ``gpu`` that the hardware table does not list."""

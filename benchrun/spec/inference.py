@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat
 from typing_extensions import Self
 
 from benchrun.model import ModelShape
+from benchrun.model.layout import Size
 from benchrun.spec.artifacts import CHECKPOINT
 from benchrun.spec.cluster import Line, Option
 from benchrun.spec.runspec import Inputs, Reduction, RunSpec
@@ -26,17 +27,17 @@ class InferenceInputs(Inputs):
     """Dimensions of the model."""
     checkpoint: Line | None = None
     """Weights and tokenizer: a name on Hugging Face, or a folder. Null: random weights, where the framework can."""
-    input_tokens: PositiveInt
+    input_tokens: Size
     """Tokens of a prompt, without those that a chat template adds."""
-    output_tokens: PositiveInt
+    output_tokens: Size
     """Tokens of an answer: the end of a sequence is ignored."""
     shortest: float = Field(default=1.0, gt=0, le=1)
     """Lengths are uniform from this share of ``input_tokens`` and ``output_tokens`` to the whole; 1: all are equal."""
-    concurrency: PositiveInt | None = None
+    concurrency: Size | None = None
     """The most requests in flight; null: no limit."""
     request_rate: PositiveFloat | None = None
     """Requests that arrive per second, as a Poisson process; null: each as soon as ``concurrency`` allows."""
-    num_prompts: PositiveInt | None = None
+    num_prompts: Size | None = None
     """Measured requests; by default 10 for each of ``concurrency``."""
     warmups: NonNegativeInt | None = None
     """Requests before the measured ones; by default 2 for each of ``concurrency``."""
@@ -48,29 +49,29 @@ class InferenceInputs(Inputs):
     """Goodput counts requests whose tokens after the first take at most this time each, in the mean."""
     slo_e2el_ms: PositiveFloat | None = None
     """Goodput counts requests that are answered within this time."""
-    tp: PositiveInt = 1
+    tp: Size = 1
     """GPUs over which a layer's products are split."""
-    pp: PositiveInt = 1
+    pp: Size = 1
     """Stages of the pipeline."""
-    dp: PositiveInt = 1
+    dp: Size = 1
     """Replicas; of a model with experts and ``ep`` above 1 only of the attention."""
-    ep: PositiveInt = 1
+    ep: Size = 1
     """GPUs over which the experts are spread: 1, or tp * dp."""
     prefix_cache: bool = False
     """Keep the keys and values of prompts: repeated prompts would then be answered from it."""
     kv_cache: Literal["auto", "fp8"] = "auto"
     """Precision of keys and values; auto: that of the model."""
-    max_num_seqs: PositiveInt | None = None
+    max_num_seqs: Size | None = None
     """The most requests that the server computes at once; by default ``concurrency``."""
-    max_num_batched_tokens: PositiveInt | None = None
+    max_num_batched_tokens: Size | None = None
     """The most tokens of a forward pass; null: the server's default."""
     memory_fraction: float | None = Field(default=None, gt=0, lt=1)
     """Share of a GPU's memory for weights and cache (TensorRT-LLM: of what weights leave); null: the default."""
-    stream_interval: PositiveInt | None = None
+    stream_interval: Size | None = None
     """Tokens that the server sends at once; above 1 the inter-token latency is a time between chunks."""
     server_options: tuple[Option, ...] = ()
     """More options of the server, one word each, e.g. ``--attention-backend=flashinfer``."""
-    ready_timeout_s: PositiveInt = 3600
+    ready_timeout_s: Size = 3600
     """Seconds within which the server must have loaded the weights."""
 
 
@@ -80,7 +81,7 @@ class InferenceSpec(InferenceInputs, RunSpec):
     inputs = InferenceInputs
     workload: Literal["inference"] = "inference"
     """Kind of work."""
-    num_prompts: PositiveInt
+    num_prompts: Size
     """Measured requests."""
     warmups: NonNegativeInt
     """Requests before the measured ones."""

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
 
 from benchrun.model import Frozen, ModelShape
-from benchrun.model.layout import Layout
+from benchrun.model.layout import Layout, Size
 from benchrun.spec.cluster import Line
 from benchrun.spec.runspec import Inputs, RunSpec
 from benchrun.vocabulary import rollout_settings
@@ -21,13 +21,13 @@ class Generation(Frozen):
 
     engine: Engine
     """vLLM, TensorRT-LLM, or the training framework's own generation (nemo, transformers)."""
-    num_gpus: PositiveInt | None = None
+    num_gpus: Size | None = None
     """GPUs that only generate; null where policy and generation take turns on the same GPUs."""
-    tp: PositiveInt = 1
+    tp: Size = 1
     """Tensor parallel."""
-    pp: PositiveInt = 1
+    pp: Size = 1
     """Pipeline parallel."""
-    micro_batch: PositiveInt | None = None
+    micro_batch: Size | None = None
     """Prompts that a replica generates for at once; null where the engine decides."""
     memory_share: Share = 0.6
     """Part of a GPU's memory that the engine may take."""
@@ -39,13 +39,13 @@ class Generation(Frozen):
 class Critic(Frozen):
     """The critic and the reward model of PPO, which share their GPUs."""
 
-    num_gpus: PositiveInt
+    num_gpus: Size
     """GPUs of their own."""
-    tp: PositiveInt = 1
+    tp: Size = 1
     """Tensor parallel."""
-    pp: PositiveInt = 1
+    pp: Size = 1
     """Pipeline parallel."""
-    micro_batch: PositiveInt = 4
+    micro_batch: Size = 4
     """Responses that a data-parallel rank scores at once."""
 
 
@@ -63,19 +63,19 @@ class PostTrainingInputs(Inputs):
     """The same for the reward model, from which the critic starts too."""
     prompts: Line | None = None
     """The prompts: a data set's name, or a file that the ranks see; null for the framework's own task."""
-    prompts_per_step: PositiveInt
+    prompts_per_step: Size
     """Prompts of a step."""
-    generations_per_prompt: PositiveInt = 1
+    generations_per_prompt: Size = 1
     """Responses to each prompt; a group of GRPO."""
-    gbs: PositiveInt
+    gbs: Size
     """Responses of one update of the weights; a step makes as many updates as its responses need."""
-    mbs: PositiveInt = 1
+    mbs: Size = 1
     """Responses that a data-parallel rank computes at once in the update."""
-    max_sequence_length: PositiveInt
+    max_sequence_length: Size
     """Most tokens of prompt and response together."""
-    max_response_length: PositiveInt
+    max_response_length: Size
     """Most tokens of a response."""
-    steps: PositiveInt = 15
+    steps: Size = 15
     """Steps to be made."""
     lr: PositiveFloat = 5e-7
     """Learning rate of the policy."""

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, NonNegativeInt
 
 from benchrun.model import Frozen
+from benchrun.model.layout import Size
 from benchrun.spec.cluster import Option
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Profile(Frozen):
 
     tool: Tool = "none"
     """kineto: torch.profiler; nsys: Nsight Systems; xplane: JAX's own profiler. Not every framework has all."""
-    steps: PositiveInt = 3
+    steps: Size = 3
     """Profiled steps."""
     ranks: Annotated[tuple[NonNegativeInt, ...], AfterValidator(_some)] = (0,)
     """Profiled ranks; each writes a trace of its own."""

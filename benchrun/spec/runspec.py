@@ -24,7 +24,7 @@ from pydantic import (
 
 from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
-from benchrun.model.layout import Layout
+from benchrun.model.layout import Layout, Size
 from benchrun.spec.cluster import Cluster, EnvName, Line, Text
 from benchrun.spec.identity import VERSION, digest, training_form
 from benchrun.spec.megatron import Megatron
@@ -72,9 +72,9 @@ class RunSpec(Inputs):
     task: Line
     """What of its workload the run does."""
     source: Line | None = None
-    """Who published these settings, where, in which version; null for derived ones."""
+    """Who published the point's settings, where, in which version; null for derived ones."""
     derived: Line | None = None
-    """Why these settings were derived rather than published; null for published ones."""
+    """Why the settings were derived rather than published, or with which ``--set`` they differ from the point's."""
     framework: Line
     """Name of the framework."""
     replaced_image: Line | None = None
@@ -190,11 +190,11 @@ class TrainingInputs(Inputs):
 
     model: ModelShape
     """Dimensions of the model."""
-    seq_length: PositiveInt
+    seq_length: Size
     """Tokens per sequence."""
-    mbs: PositiveInt
+    mbs: Size
     """Micro-batch: sequences that a data-parallel rank computes at once."""
-    gbs: PositiveInt
+    gbs: Size
     """Global batch: sequences per step, over all ranks."""
     layout: Layout = Layout()
     """How the model is spread over the GPUs."""

@@ -2,9 +2,10 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from benchrun.model import Frozen
+from benchrun.model.layout import Size
 from benchrun.spec.cluster import Line
 
 StatePrecision = Literal["fp32", "bf16", "fp16"]
@@ -18,7 +19,7 @@ class Recompute(Frozen):
     """Nothing, the modules of ``modules``, or whole layers."""
     method: Literal["uniform", "block"] | None = None
     """Only with ``full``."""
-    num_layers: PositiveInt | None = None
+    num_layers: Size | None = None
     """Layers per unit (uniform) or per virtual stage (block); only with ``full``."""
     modules: tuple[Module, ...] = ()
     """Modules that ``selective`` recomputes, by megatron.core's names; attention alone when empty."""
@@ -33,7 +34,7 @@ class Fp8(Frozen):
     """How tensors are scaled."""
     format: Literal["hybrid", "e4m3"] = "hybrid"
     """E4M3 everywhere, or E5M2 for gradients (hybrid)."""
-    amax_history_len: PositiveInt = 1024
+    amax_history_len: Size = 1024
     """Steps whose largest values decide a scale (delayed scaling)."""
     amax_compute_algo: Literal["max", "most_recent"] = "max"
     """Which of these values decides."""
@@ -69,7 +70,7 @@ class Optimizer(Frozen):
 class Lora(Frozen):
     """Low-rank adapters: the weights are frozen, and two thin matrices beside each are trained."""
 
-    rank: PositiveInt = 8
+    rank: Size = 8
     """Inner width of an adapter."""
     alpha: PositiveFloat = 16
     """An adapter's output is scaled by alpha / rank."""
@@ -88,7 +89,7 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
 
     adam_betas: ClassVar[tuple[float, float]] = (0.9, 0.95)
     adam_eps: ClassVar[float] = 1e-8
-    steps: PositiveInt = 50
+    steps: Size = 50
     """Optimizer steps."""
     seed: NonNegativeInt = 1234
     """Seed of weights and data order."""

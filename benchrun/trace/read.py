@@ -64,6 +64,17 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
+def is_trace(path: Path) -> bool:
+    """Whether a file begins as a trace does; False for one that cannot be read."""
+    if path.suffix == REPORT:
+        return True
+    try:
+        start = b"".join(islice(chunks(path), 3))
+    except (UserError, OSError):
+        return False
+    return start.startswith(MAGIC) or (start.lstrip()[:1] in (b"{", b"[") and b'"traceEvents"' in start)
+
+
 def _numbered(file: Path) -> list[str | int]:
     """A key by which rank 10 comes after rank 9: the texts and numbers of the path in turn."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(file))]

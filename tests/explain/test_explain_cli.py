@@ -3,6 +3,7 @@
 import json
 import lzma
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any, get_args
 
@@ -225,3 +226,24 @@ def test_runs_of_two_models_say_that_their_ratio_is_none_of_speed() -> None:
     whole = sorted(paths.MEASURED.glob("llama2-7b-b5326f70-*"))[0]
     assert "models      differ (model.num_layers 32 and 8)" in call("diff", str(whole), str(proxy))[1]
     assert "models " not in call("diff", FP8, BF16)[1]
+
+
+@pytest.mark.parametrize("verb", ["explain", "diff", "parse"])
+@pytest.mark.parametrize("kind", ["kineto", "nsight"])
+def test_a_trace_in_place_of_a_log_names_what_reads_it(tmp_path: Path, verb: str, kind: str) -> None:
+    trace, log = tmp_path / "x", tmp_path / "y.log"
+    if kind == "nsight":
+        sqlite3.connect(trace).execute("create table t (x)").connection.close()
+    else:
+        trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "k", "ts": 1, "dur": 1}]}))
+    log.write_text('{"name": "no trace"}\n')
+    code, _, said = call(verb, *([trace, FP8] if verb == "diff" else [trace]))
+    assert (code, f"benchrun fingerprint {trace}" in said) == (4, True)
+    code, _, said = call(verb, *([log, FP8] if verb == "diff" else [log]))
+    assert (code, "fingerprint" in said) == (4, False)
+
+
+@pytest.mark.parametrize("verb", ["explain", "diff"])
+def test_a_folder_of_traces_is_no_run(tmp_path: Path, verb: str) -> None:
+    code, _, said = call(verb, *([tmp_path, FP8] if verb == "diff" else [tmp_path]))
+    assert (code, "fingerprint" in said) == (2, True)

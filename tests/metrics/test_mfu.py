@@ -64,3 +64,17 @@ def test_the_dips_of_a_run_whose_rows_are_ten_steps_have_their_period() -> None:
     """About every 65 steps by eye: rows 330, 390, 450 ... 2440 are slow, 33 periods apart."""
     found = summarise(parse_log(TITAN), given=Setting(seq_length=2048, gbs=32)).steadiness
     assert (found.verdict, found.period) == ("periodic", pytest.approx((2440 - 330) / 33, abs=0.5))
+
+
+@pytest.mark.parametrize(
+    ("tflops", "precision", "impossible"), [("4,100", None, True), ("3,900", None, False), ("2,100", "bf16", True)]
+)
+def test_a_printed_rate_above_the_peak_gives_no_speed(
+    tmp_path: Path, tflops: str, precision: str | None, impossible: bool
+) -> None:
+    line = "[titan] - root - INFO - step: {0}  loss:  2.0  memory: 9GiB(9%)  tps: 90,000  tflops: {1}  mfu: N/A\n"
+    (tmp_path / "x.log").write_text("".join(line.format(n, tflops) for n in range(1, 31)))
+    found = summarise(parse_log(tmp_path / "x.log"), given=Setting(2048, 8, 8, "H100", precision))
+    assert ("impossible_rate" in {problem.kind for problem in found.problems}) == impossible
+    assert (found.step_time_s is None, found.tokens_per_s_per_gpu.median is None) == (impossible, impossible)
+    assert found.tflops_per_gpu_reported.median == float(tflops.replace(",", ""))

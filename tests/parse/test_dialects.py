@@ -20,6 +20,10 @@ MEGATRON_2026 = (
     " global batch size:    80 | lm loss: 1.031E+01 | loss scale: 1.0 | grad norm: 4.210 |"
     " number of skipped iterations:   0 | number of nan iterations:   0 |"
 )
+MEGATRON_OPEN = (
+    " iteration        7/     100 | elapsed time per iteration (ms): 1234.5 | global batch size:    80 |"
+    " lm loss: 7.500000E+00"
+)
 MEGATRON_SECONDS = (
     " iteration        5/    1000 | elapsed time per iteration (s): 126.64 | global batch size:  1024 |"
     " lm loss: 9.1E+00 |"
@@ -120,6 +124,13 @@ NEMO_RL = (
     "  • Loss: 0.0502\n  • Avg Reward: 0.0879\n  • Mean Generation Length: 314.4863\n\n"
     "⏱️  Timing:\n  • Total step time: 10.82s"
 )
+VERL_SFT = (
+    "step:2 - train/loss:0.7787683010101318 - train/lr(1e-3):0.0005405405405405405 - train/time(s):7.293778896331787"
+)
+VERL_SFT_2026 = (
+    "step:7 - train/loss:0.71 - train/grad_norm:1.25 - train/lr:1e-05 - train/mfu:0.31 - train/time(s):6.125125 -"
+    " train/global_tokens:131072 - train/total_tokens(B):0.000917504"
+)
 ALIGNER = (
     "PPO Global Step:  20%|##        | 3/15 [06:19<25:13, 126.12s/it, rollout_time=98.5, prepare_for_inference=4.25,"
     " generate=71, logprobs=6.5, train_time=21.5, train_rollout_size=512, train_rewards=-0.512]"
@@ -141,6 +152,7 @@ TRL = (
 # line, framework, step, step time in s, tokens/s/GPU, TFLOPS, loss, global batch, planned steps
 LINES = {
     "megatron-2020": (MEGATRON_2020, "megatron-lm", 7, 1.2345, None, None, 7.5, None, 100),
+    "megatron-open": (MEGATRON_OPEN, "megatron-lm", 7, 1.2345, None, None, 7.5, 80, 100),
     "megatron-2026": (MEGATRON_2026, "megatron-lm", 12, 3.2373, None, 336.4, 10.31, 80, 500),
     "megatron-seconds": (MEGATRON_SECONDS, "megatron-lm", 5, 126.64, None, None, 9.1, 1024, 1000),
     "megatron-two-values": (MEGATRON_TWO_VALUES, "megatron-lm", 126, 13.3728, 9801.4, None, 3.4, 512, 5000),
@@ -167,6 +179,8 @@ LINES = {
     "deepspeed-experts": (PIPE_EXPERTS, "deepspeed", 40, 0.912, None, None, 6.125, None, None),
     "verl": (VERL, "verl", 2, 172.797, 1076.864, None, -0.013, None, None),
     "verl-2024": (VERL_2024, "verl", 1, 68.297, None, None, -0.016, None, None),
+    "verl-sft": (VERL_SFT, "verl-sft", 2, 7.293778896331787, None, None, 0.7787683010101318, None, None),
+    "verl-sft-2026": (VERL_SFT_2026, "verl-sft", 7, 6.125125, None, None, 0.71, None, None),
     "nemo-rl": (NEMO_RL, "nemo-rl", 4, 10.82, None, None, 0.0502, None, 29687),
     "nemo-aligner": (ALIGNER, "nemo-aligner", 3, 120.0, None, None, None, None, 15),
     "nemo-aligner-dllogger": (ALIGNER_DLLOGGER, "nemo-aligner", 3, 119.94, None, None, None, None, None),
@@ -373,3 +387,10 @@ def test_a_forced_framework_reads_its_own_lines_and_no_others(tmp_path: Path, na
     assert len(parse(tmp_path, text + "\n", framework=framework).steps) == 1
     others = {dialect for dialect in DIALECTS if len(parse(tmp_path, text + "\n", framework=dialect).steps)}
     assert others == {framework}
+
+
+def test_an_open_last_value_is_read_in_every_line_and_never_half(tmp_path: Path) -> None:
+    lines = [MEGATRON_OPEN.replace(" 7/", f" {n}/").replace("7.500000E+00", f"{n / 10:.6E}") for n in range(10, 90)]
+    lines[50] = lines[50].replace("E+00", "E+0")  # cut, and closed by another rank's line
+    losses = [row.loss for row in parse(tmp_path, "\n".join(lines) + "\n").steps]
+    assert losses == [None if step == 60 else pytest.approx(step / 10) for step in range(10, 90)]

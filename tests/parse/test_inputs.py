@@ -52,9 +52,17 @@ def test_compressed_or_not_whatever_its_name(tmp_path: Path, pack: Callable[...,
 
 @pytest.mark.parametrize("order", ["le", "be"])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_utf_16_with_its_mark(tmp_path: Path, order: str, pack: Callable[..., bytes]) -> None:
+@pytest.mark.parametrize("mark", ["\ufeff", ""], ids=["mark", "no-mark"])
+def test_utf_16(tmp_path: Path, order: str, mark: str, pack: Callable[..., bytes]) -> None:
     path = tmp_path / "x.log"
-    path.write_bytes(pack(f"\ufeff{text(*range(1, 21))}loss: \N{GREEK SMALL LETTER MU}".encode(f"utf-16-{order}")[:-1]))
+    path.write_bytes(pack(f"{mark}{text(*range(1, 21))}loss: \N{GREEK SMALL LETTER MU}".encode(f"utf-16-{order}")[:-1]))
+    assert values(parse_log(path)) == EXPECTED
+
+
+@pytest.mark.parametrize("before", [b"\x00" * 4097, b"a\x00", b"\x00", b"\x00" * 255 + b"a"])
+def test_zeros_before_a_log_are_no_utf_16(tmp_path: Path, before: bytes) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(before + text(*range(1, 21)).encode())
     assert values(parse_log(path)) == EXPECTED
 
 

@@ -148,3 +148,16 @@ def test_the_rewards_of_reinforcement_learning_are_read(tmp_path: Path) -> None:
 def test_a_reward_alone_is_no_reinforcement_learning(tmp_path: Path) -> None:
     log = parse(tmp_path, "\n".join(row_of(step).replace("}", ", 'reward': 0.5}") for step in range(1, 41)))
     assert not log.post_training
+
+
+@pytest.mark.parametrize(
+    ("arguments", "precision"),
+    [
+        ("TrainingArguments(\nbf16=True,\nbf16_full_eval=False,\nfp16=False,\n)\n", "bf16"),
+        ("[rank0]: TrainingArguments(do_train=True, bf16=False, fp16=True, fp16_backend=auto)\n", "fp16"),
+        ("TrainingArguments(\nbf16=False,\nfp16=False,\ntf32=True,\n)\n", None),
+        ("torchrun train.py --bf16=True, as `bf16=True,` means\n", None),
+    ],
+)
+def test_the_precision_of_printed_arguments(tmp_path: Path, arguments: str, precision: str | None) -> None:
+    assert parse(tmp_path, arguments + run(1, 6)).facts.precision == precision

@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from benchrun.parse.dialect import DECIMAL, Dialect, Record, Table, groups, positive
+from benchrun.parse.records import SAMPLES
 
 _PIPE = re.compile(
     r"\bsteps: (?P<step>\d{1,15}) loss: (?P<loss>\S+) (?:[\w ]{1,40}: \S+ ){0,9}"
@@ -28,8 +31,13 @@ class DeepSpeed(Dialect):
 
     name = "deepspeed"
     step_needles = (b" iter time (s): ", b"CurrSamplesPerSec=")
-    fact_needles = (b"train_batch_size ...", b"train_micro_batch_size_per_gpu ...")
+    fact_needles = (
+        *(b"train_batch_size ...", b"train_micro_batch_size_per_gpu ..."),
+        *(b'"train_batch_size": ', b'"train_micro_batch_size_per_gpu": '),
+    )
     fact_groups = (
+        re.compile(r"\"train_batch_size\": (?P<gbs>\d{1,9})(?=[,\s]|$)"),
+        re.compile(r"\"train_micro_batch_size_per_gpu\": (?P<mbs>\d{1,9})(?=[,\s]|$)"),
         re.compile(r"\btrain_batch_size \.{3,} (?P<gbs>\d{1,9})(?=\s|$)"),
         re.compile(r"\btrain_micro_batch_size_per_gpu \.{3,} (?P<mbs>\d{1,9})(?=\s|$)"),
     )
@@ -43,10 +51,13 @@ class DeepSpeed(Dialect):
             yield Record(groups(match, samples_per_s=DECIMAL), needs="step")
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Compute the step time from samples per second."""
+        """Compute the step time from samples per second; these are kept where the log has not stated its batch."""
         rate, batch = values.pop("samples_per_s", None), self.facts.gbs
         if rate is not None and batch:
             values |= {"step_time_s": batch / rate, "global_batch_size": batch}
+        elif rate is not None:
+            by_step = zip(np.atleast_1d(values["step"]).tolist(), np.atleast_1d(rate).tolist(), strict=True)
+            self.quantities.setdefault(SAMPLES, {}).update(by_step)
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Lines of one of the two kinds."""

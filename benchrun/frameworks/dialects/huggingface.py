@@ -42,6 +42,8 @@ _LENGTHS = (
     re.compile(r"(?<!_)\bmax_length: (?P<seq_length>\d{1,9})\b"),
     re.compile(r"\"n_positions\": (?P<seq_length>\d{1,9})\b"),
 )
+# In TrainingArguments as they are printed: on one line, or each on its own.
+_PRECISION = re.compile(r"(?<![-\w.`])(?P<precision>bf16|fp16)=True,")
 _DURATION = re.compile(r"(\d+)([dhms])")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LONGEST_LABEL = 80
@@ -80,9 +82,9 @@ class HuggingFace(Dialect):
     step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|", DONE)
     fact_needles = (
         *(name.encode() for name in _FACTS),
-        *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', CONFIG),
+        *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', b"16=True,", CONFIG),
     )
-    fact_groups = (re.compile(r"\bworld_size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"), *_LENGTHS)
+    fact_groups = (re.compile(r"\bworld_size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"), *_LENGTHS, _PRECISION)
     fact_pairs = re.compile(rf"({'|'.join(_FACTS)})(?: \(.*?\))? = ([\d,]{{1,15}})")
     fact_names = _FACTS
     may_skip = True
@@ -247,7 +249,7 @@ def _bars_on(text: str) -> Iterator[Record]:
 
 
 def _may_be_fact(text: str) -> bool:
-    return " = " in text or ": " in text or " ..." in text
+    return any(sign in text for sign in (" = ", ": ", " ...", "16=True,"))
 
 
 def _texts(line: str) -> dict[str, str]:

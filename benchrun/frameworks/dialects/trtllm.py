@@ -7,7 +7,8 @@ There is no server: all requests wait in a queue, so that the time to the first 
 import re
 
 from benchrun.parse.lines import Line
-from benchrun.parse.serving import DOCUMENTS, MOST_GPUS, Console, Document, Served, own, part, plain
+from benchrun.parse.serving import DOCUMENTS, Console, Document, Served, own, part, plain
+from benchrun.vocabulary import MOST_GPUS
 
 RULE = "=" * 59
 LABELS = {

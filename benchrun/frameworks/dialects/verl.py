@@ -61,7 +61,7 @@ class Verl(Rollouts):
             self._step(line, head)
 
     def _step(self, line: Line, head: re.Match[str]) -> None:
-        values = _values(line.text[head.start() :])
+        values = values_of(line.text[head.start() :])
         prefix = "timing_s/" if any(name.startswith("timing_s/") for name in values) else "timing/"
         times = {name[len(prefix) :]: value for name, value in values.items() if name.startswith(prefix)}
         step, time_s = count(head[1]), first(times, "step") or positive(values.get("perf/time_per_step"))
@@ -95,7 +95,7 @@ class Verl(Rollouts):
         self.add_step(row, quantities, " and ".join(other))
 
 
-def _values(text: str) -> dict[str, str]:
+def values_of(text: str) -> dict[str, str]:
     """The values of a step's line by name, without the last one where the line may be cut within it."""
     pairs = _PAIR.findall(_NUMPY.sub(r"\1", text))
     return dict(pairs if pairs and _ENOUGH.fullmatch(pairs[-1][1]) else pairs[:-1])

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from benchrun.frameworks.dialects.megatron import Megatron
-from benchrun.parse.dialect import LARGEST, Dialect
+from benchrun.parse.dialect import LARGEST, Dialect, fact_of
 from benchrun.parse.lines import Line
 from benchrun.parse.records import TEXTS, Facts
 
@@ -63,7 +63,7 @@ def _take(facts: Facts, config: dict[str, Any]) -> None:
     stated = {name: {**model, **config}.get(_KEYS.get(name, name)) for name in vars(facts)}
     stated |= {name: experts[key] for name, key in _EXPERTS.items() if key in experts}
     for name, value in stated.items():
-        if isinstance(value, str) if name in TEXTS else type(value) is int and 0 < value <= LARGEST:
+        if isinstance(value, str) if name in TEXTS else type(value) is int and fact_of(name, value):
             setattr(facts, name, value)
     if "activation" in model:
         facts.gated = model["activation"] in ("swiglu", "geglu")
