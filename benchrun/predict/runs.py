@@ -66,6 +66,7 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
         low_attention=spec.precision == "fp8" and spec.training.fp8.dot_product_attention,
         packed=spec.packed,
         graphed=spec.training.cuda_graphs != "none",
+        copies_shards=spec.megatron is not None and FRAMEWORKS[spec.framework].own_worker and spec.layout.fsdp > 1,
         offloaded_bytes=_offloaded_bytes(spec),
         node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
     )

@@ -71,6 +71,14 @@ def test_published_rows_lie_in_their_intervals() -> None:
     assert sum(inside) / len(inside) > 0.85
 
 
+def test_published_pipelines_of_mlperf_state_their_virtual_stages() -> None:
+    """All of them interleave: their configurations say so, and without it the bubble is several times too long."""
+    with PUBLISHED.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["source_id"] == "mlperf" and int(row["pp"]) > 1]
+    assert len(rows) >= 8
+    assert all(int(row["vp"] or 1) > 1 for row in rows)
+
+
 def test_a_sites_slow_runs_raise_its_predictions(tmp_path: Path) -> None:
     kept = next(path for path in paths.MEASURED.iterdir() if path.name.startswith("llama3.1-8b-2c0cb897"))
     slow = tmp_path / kept.name
