@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from math import log
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 
 from benchrun.model import Frozen, ModelShape
+from benchrun.parse.serving import plain
 from benchrun.recipe.schema import TrainingRecipe
 from benchrun.spec.runspec import Reduction, RunSpec, TrainingSpec
 from benchrun.vocabulary import DEGREES, HARD, NO_WORK, Reduced, by_path, dimensions, flat, reduced, reductions
@@ -161,6 +163,17 @@ def _options(spec: TrainingSpec) -> tuple[str, ...]:
 def hard_differences(published: Conditions, own: Conditions) -> tuple[Difference, ...]:
     """The conditions that must agree and do not, of two recipes for one model; an unstated one differs."""
     return differences(published, own, HARD[1:], unstated=True)
+
+
+def settings_distance(one: str, other: str) -> float:
+    """How far two `Conditions.settings` are apart: the logarithm of the ratio of each number, 1 for any other part."""
+    parts = [dict(part.rpartition(" ")[::2] for part in text.split(", ") if part) for text in (one, other)]
+    distance = 0.0
+    for name in parts[0].keys() | parts[1].keys():
+        texts = [each.get(name, "") for each in parts]
+        numbers = [plain(text) or 0.0 for text in texts]
+        distance += abs(log(numbers[0] / numbers[1])) if min(numbers) > 0 else texts[0] != texts[1]
+    return distance
 
 
 def differences(

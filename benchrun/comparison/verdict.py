@@ -18,7 +18,7 @@ from benchrun.comparison.checks import (
     speed_check,
 )
 from benchrun.comparison.choice import Choice, choice, choose, usable
-from benchrun.comparison.conditions import Conditions, Difference, hard_differences
+from benchrun.comparison.conditions import Conditions, Difference, hard_differences, settings_distance
 from benchrun.comparison.references import Reference, matching
 from benchrun.metrics.model import Metrics
 from benchrun.model import Frozen
@@ -160,10 +160,15 @@ def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fie
     same = [e for e in references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)]
     if not same:
         return {"verdict": "no_reference", "reason": f"no published number for {own.recipe} on {own.gpu}"}
-    # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
-    nearest = min(
-        same, key=lambda e: (len(hard_differences(e.key, own)), e.key.num_gpus != own.num_gpus, bool(e.flags))
-    )
+
+    def rank(entry: Reference) -> tuple[float, ...]:
+        differing = hard_differences(entry.key, own)
+        unstated = sum(each.theirs in (None, "") for each in differing)
+        # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
+        other_scale, distance = entry.key.num_gpus != own.num_gpus, settings_distance(entry.key.settings, own.settings)
+        return len(differing), unstated, other_scale, distance, bool(entry.flags)
+
+    nearest = min(same, key=rank)
     differs = hard_differences(nearest.key, own)
     named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
     reason = "; ".join(named) or f"the reference is a number of {nearest.unit}, which this run does not have"

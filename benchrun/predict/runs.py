@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchrun import hardware
 from benchrun.errors import UserError
+from benchrun.frameworks.registry import framework
 from benchrun.memory import GIB, estimate
 from benchrun.predict import software
 from benchrun.predict.workload import Architecture, Number, Workload, architectures
@@ -66,7 +67,7 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
         low_attention=spec.precision == "fp8" and spec.training.fp8.dot_product_attention,
         packed=spec.packed,
         graphed=spec.training.cuda_graphs != "none",
-        copies_shards=spec.megatron is not None and FRAMEWORKS[spec.framework].own_worker and spec.layout.fsdp > 1,
+        copies_shards=framework(spec.framework).memory.torch_fsdp and spec.layout.fsdp > 1,
         offloaded_bytes=_offloaded_bytes(spec),
         node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
     )

@@ -90,7 +90,7 @@ def _more_rows(summary: Summary) -> Rows:
     }
     if SAMPLES in summary.quantities and not summary.step_time_s:
         needed["step time"] = ["gbs"]
-    elif summary.segments == 1 and not (any(rates.values()) or _left_out(summary)):
+    elif summary.segments == 1 and summary.window and not (any(rates.values()) or _left_out(summary)):
         return [("", "no row of this log has a time or a rate")]
     if not summary.mfu:
         peak = {"gpu": summary.gpu, "precision": summary.precision, "recipe": summary.model}

@@ -17,8 +17,9 @@ from benchrun.parse.dialect import COUNT, FEW, NUMBER, THOUSANDTHS, Dialect, Rea
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
-_WHOLE = re.compile(r"\|[\w ]{1,40}: *\d\.\d{1,15}E[-+]\d\d\s*$")
-"""The last value of a line, without the bar that closes it, as from a page that quotes the log."""
+_EXPONENT = Reading(pattern=r"\d\.\d{1,15}E[-+]\d\d")
+_WHOLE = re.compile(rf"\|[\w ]{{1,40}}: *({_EXPONENT.pattern})\s*$")
+"""The last value of a line without the bar that closes it: it may be cut, unless it has a whole exponent."""
 _ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:updated|default))?(?!\S)")
 
 _ARGUMENTS = {
@@ -97,11 +98,12 @@ class Megatron(Dialect):
         """Every record of a step line; two ranks may have shared one."""
         if "_per_iteration_ms=" in text:  # a fork of Megatron-DeepSpeed: elapsed_time_per_iteration_ms=3415.3
             text = text.replace("iteration=", "iteration ").translate({ord("="): ":", ord("_"): " "})
-        # Without its bar a value may be cut: one with an exponent is not. Cut lines must not be read alike.
-        open_end = _WHOLE.search(text) is not None
-        for record in super().records(f"{text}|" if open_end else text):
+        whole = _WHOLE.search(text)
+        for record in super().records(f"{text}|" if whole else text):
             values = [current for value in record.values if (current := _current(value))]
-            yield record._replace(values=values, usual=not open_end)
+            if whole:
+                values = [v._replace(reading=_EXPONENT) if v.start == whole.start(1) else v for v in values]
+            yield record._replace(values=values)
 
     def read_facts(self, text: str) -> None:
         """A line of the argument dump."""
