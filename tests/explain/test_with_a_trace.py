@@ -8,14 +8,14 @@ from known import TENSOR, explained, first, kept, known
 from test_faults import profile
 
 from benchrun.explain.buckets import buckets
-from benchrun.trace.model import Classes, CollectiveTime, Fingerprint, IdleByCause, RankTime, StragglerTime
+from benchrun.trace.model import Classes, CollectiveTime, Fingerprint, IdleByCause, RankShares, StragglerTime
 
 
-def rank(number: int, *, compute: float = 0.9, exposed: float = 0.05, **causes: float) -> RankTime:
+def rank(number: int, *, compute: float = 0.9, exposed: float = 0.05, **causes: float) -> RankShares:
     """Shares of a rank; the named causes of idle time, the rest of it synchronising."""
     idle = 1 - compute - exposed
     named = {"host": 0.0, "launch_gap": 0.0, "data": 0.0, **causes}
-    return RankTime(
+    return RankShares(
         rank=number,
         device=number,
         host="node1",
@@ -32,7 +32,7 @@ def rank(number: int, *, compute: float = 0.9, exposed: float = 0.05, **causes: 
     )
 
 
-def trace(*ranks: RankTime, step_s: float = 4.28, slow: dict[int, float] | None = None, **more: Any) -> Fingerprint:
+def trace(*ranks: RankShares, step_s: float = 4.28, slow: dict[int, float] | None = None, **more: Any) -> Fingerprint:
     """Two steps of ``step_s``; ``slow``: rank and seconds of both steps."""
     return Fingerprint(
         window="steps",
