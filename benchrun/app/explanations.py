@@ -138,12 +138,12 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
 
 def _measured(run: RunDir, measurement: RunMeasurement | None) -> tuple[RunMeasurement, Floats, Floats]:
     """``measurement`` with the times and numbers of its steps. NoNumberError where there is none, or no number."""
-    found = steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window) if measurement else None
-    if measurement is None or found is None or not len(found[0]):
+    steps = steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window) if measurement else None
+    if measurement is None or steps is None or not len(steps[0]):
         raise NoNumberError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
     if reason := broken_run(measurement.metrics, recorded_name(run)):
         raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
-    return measurement, *found
+    return measurement, *steps
 
 
 def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, list[str]]:

@@ -8,7 +8,6 @@ import pytest
 
 from benchrun import app, paths
 from benchrun.errors import UserError
-from benchrun.recipe.files import names
 
 RUN = {"recipe": "tiny-llama", "precision": "fp32", "num_gpus": [2, 1]}
 
@@ -109,7 +108,7 @@ def test_a_plan_is_of_one_cluster(tmp_path: Path) -> None:
     assert "several clusters" in problems(write(tmp_path, runs=[RUN, other]))[0].message
 
 
-@pytest.mark.parametrize("name", names(paths.PLANS))
+@pytest.mark.parametrize("name", paths.shipped(paths.PLANS))
 def test_every_shipped_plan_is_legal_and_every_point_has_a_criterion_of_speed(name: str) -> None:
     acceptance = app.appraise(app.plan_acceptance(name), {}).acceptance
     assert acceptance.verdict == "inconclusive"
