@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from serving_results import LOGS, TRTLLM_REPORT
 
-from benchrun import app
 from benchrun.cli import main
 from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.metrics.model import Summary
