@@ -161,14 +161,15 @@ def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fie
     if not same:
         return {"verdict": "no_reference", "reason": f"no published number for {own.recipe} on {own.gpu}"}
 
-    def rank(entry: Reference) -> tuple[float, ...]:
+    def distance(entry: Reference) -> tuple[float, ...]:
         differing = hard_differences(entry.key, own)
-        unstated = sum(each.theirs in (None, "") for each in differing)
+        # A condition that the source does not state may differ by any amount.
+        unstated = sum(difference.theirs in (None, "") for difference in differing)
         # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
-        other_scale, distance = entry.key.num_gpus != own.num_gpus, settings_distance(entry.key.settings, own.settings)
-        return len(differing), unstated, other_scale, distance, bool(entry.flags)
+        other_scale, load = entry.key.num_gpus != own.num_gpus, settings_distance(entry.key.settings, own.settings)
+        return len(differing), unstated, other_scale, load, bool(entry.flags)
 
-    nearest = min(same, key=rank)
+    nearest = min(same, key=distance)
     differs = hard_differences(nearest.key, own)
     named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
     reason = "; ".join(named) or f"the reference is a number of {nearest.unit}, which this run does not have"

@@ -17,7 +17,7 @@ MATMUL_IN_TRAINING, SMALL_PRODUCTS = "matmul in training below that alone", "pro
 ATTENTION_AT_PEAK, PLAIN = "attention at the GPU's peak", "attention as plain products"
 MEMORY_AT_SPEED, MEMORY_BEYOND = "memory-bound kernels at the memory's speed", "memory-bound kernels beyond it"
 COPIES = "copies"
-"""Names of parts by which causes are told."""
+"""The parts of a step from which `choices` derives causes."""
 OF_GROUP: dict[str, Name] = {
     "tp": "exposed_tp",
     "cp": "exposed_cp",

@@ -296,12 +296,12 @@ def test_a_row_that_is_no_entry_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "shown"),
     [(16086.4, "16086"), (744.4, "744.4"), (9.347, "9.347"), (0.08244, "0.08244"), (1234567.0, "1234567")],
 )
-def test_a_number_stands_beside_its_reference_with_the_digits_of_the_step_time(value: float, said: str) -> None:
+def test_a_compared_number_has_as_many_digits_as_the_step_time(value: float, shown: str) -> None:
     spec = llama(8, "bf16")
     check = verdict(spec, run(spec, published(spec))).checks[0].model_copy(update={"value": value})
     (name, text), (_, where), *_ = check_rows(check)
-    assert (name, text.startswith(f"{said} {check.reference.unit}, reference ")) == ("compared", True)
+    assert (name, text.startswith(f"{shown} {check.reference.unit}, reference ")) == ("compared", True)
     assert where.startswith(check.reference.source.who)
