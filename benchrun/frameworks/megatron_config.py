@@ -346,7 +346,8 @@ def _worker(spec: TrainingSpec) -> Values:
         transformer_impl="transformer_engine" if te else "local",
         use_cpu_initialization=not gpu,
         batch_p2p_sync=gpu,
-        deallocate_pipeline_outputs=gpu and layout.pp > 1,
+        # A graph's output is a view of its own memory: there is nothing to free.
+        deallocate_pipeline_outputs=gpu and layout.pp > 1 and not graphs,
         cp_comm_type=training.cp_comm if layout.cp > 1 else None,
         moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
         cuda_graph_impl="local" if graphs else None,  # megatron-core captures a graph after the first step
