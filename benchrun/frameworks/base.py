@@ -65,8 +65,6 @@ class MemoryFacts:
 
     fully_sharded: bool = False
     """transformers with FSDP over all ranks: trained weights in FP32, no fused kernels."""
-    torch_fsdp: bool = False
-    """FSDP is torch's: the output layer is gathered like a layer, and each GPU has FP8 copies of all weights."""
     planned_by_xla: bool = False
     """XLA plans the memory of a step: no placeholders of gradients, no temporary copies in Adam."""
     micro_batches: bool = True

@@ -268,7 +268,7 @@ def _fusion(spec: TrainingSpec) -> Values:
         masked_softmax_fusion=spec.framework != WORKER,
         apply_rope_fusion=fused and spec.model.position_embedding == "rope" and not _rotates_in_parts(spec.model),
         persist_layer_norm=te,
-        gradient_accumulation_fusion=te and spec.layout.fsdp == 1,
+        gradient_accumulation_fusion=te and (spec.layout.fsdp == 1 or spec.framework == WORKER),
         cross_entropy_loss_fusion=fused and not without_loss,
         cross_entropy_fusion_impl="te" if fused else "native",
     )
@@ -320,7 +320,7 @@ def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
 def _data_parallel(spec: TrainingSpec) -> Values:
     """Interleaved stages gather weights together, when the schedule starts them, not layer by layer.
 
-    The worker's FSDP is torch's, which overlaps its communication by itself and needs no distributed optimizer.
+    torch's FSDP2 overlaps its communication by itself and needs no distributed optimizer.
     """
     training, interleaved, torchs = spec.training, spec.layout.vp > 1, shards_by_torch(spec)
     return Values(
@@ -334,8 +334,8 @@ def _data_parallel(spec: TrainingSpec) -> Values:
 
 
 def shards_by_torch(spec: TrainingSpec) -> bool:
-    """Whether torch's FSDP2 cuts the weights over the ranks, not megatron-core's own FSDP."""
-    return spec.framework == WORKER and spec.layout.fsdp > 1
+    """Whether torch's FSDP2 cuts the weights over the ranks: megatron-core's own FSDP runs on GPUs alone."""
+    return spec.layout.fsdp > 1 and spec.gpu == "CPU"
 
 
 def _worker(spec: TrainingSpec) -> Values:
@@ -346,8 +346,7 @@ def _worker(spec: TrainingSpec) -> Values:
         transformer_impl="transformer_engine" if te else "local",
         use_cpu_initialization=not gpu,
         batch_p2p_sync=gpu,
-        # A graph's output is a view of its own memory: there is nothing to free.
-        deallocate_pipeline_outputs=gpu and layout.pp > 1 and not graphs,
+        deallocate_pipeline_outputs=gpu and layout.pp > 1,
         cp_comm_type=training.cp_comm if layout.cp > 1 else None,
         moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
         cuda_graph_impl="local" if graphs else None,  # megatron-core captures a graph after the first step

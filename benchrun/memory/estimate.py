@@ -132,14 +132,12 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     gradient = 4 if spec.precision == "fp32" or training.grad_reduce_in_fp32 else 2
     largest_part = max(product.weights for product in listed.products) / ranks
     state, step = _adam(spec, states, ends / ranks, largest_part, gradient)
-    facts, unit, copied = framework(spec.framework).memory, layer + expert_layer, own - ends / cut
-    largest = unit
-    if layout.fsdp > 1 and facts.torch_fsdp:
-        # transformer-engine keeps the FP8 copies of a gathered weight for the backward pass.
-        largest, copied = max(unit, ends / 2), dense + expert
+    unit = layer + expert_layer
+    # Under FSDP transformer-engine keeps the FP8 copies of a gathered weight for the backward pass.
+    copied = dense + expert if layout.fsdp > 1 else own - ends / cut
     return {
         "weights": own * weight + copied * copies,
-        "gathered": unit * weight + largest * (weight + (0 if lora else gradient)) if layout.fsdp > 1 else 0.0,
+        "gathered": unit * (2 * weight + (0 if lora else gradient)) if layout.fsdp > 1 else 0.0,
         "gradients": trained * gradient,
         "optimizer": states * state,
         "activations": stored,

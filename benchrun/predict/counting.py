@@ -191,10 +191,8 @@ def _copied(load: Workload, listed: Operators) -> float:
     """Bytes of a micro-batch that PyTorch's FSDP moves for weights and gradients, in all layers.
 
     Two gathers write each weight to its place; of trained weights a shard is cast to BF16 before, and the gradients are
-    cast to FP32, reduced, and added to those of earlier micro-batches. The worker has BF16 weights and gradients.
+    cast to FP32, reduced, and added to those of earlier micro-batches.
     """
-    if load.copies_shards:
-        return listed.params * (3 * 2 * WEIGHT + 3 * WEIGHT / load.layout.fsdp)
     if not software.copies_shards(load.stack):
         return 0.0
     shards = max(1, load.layout.fsdp, load.dp)

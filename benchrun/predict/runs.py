@@ -8,7 +8,6 @@ from pathlib import Path
 
 from benchrun import hardware
 from benchrun.errors import UserError
-from benchrun.frameworks.registry import framework
 from benchrun.memory import GIB, estimate
 from benchrun.predict import software
 from benchrun.predict.workload import Architecture, Number, Workload, architectures
@@ -67,7 +66,6 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
         low_attention=spec.precision == "fp8" and spec.training.fp8.dot_product_attention,
         packed=spec.packed,
         graphed=spec.training.cuda_graphs != "none",
-        copies_shards=framework(spec.framework).memory.torch_fsdp and spec.layout.fsdp > 1,
         offloaded_bytes=_offloaded_bytes(spec),
         node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
     )

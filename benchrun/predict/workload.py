@@ -66,8 +66,6 @@ class Workload:
     """Adapters are hooks in Python."""
     graphed: bool = False
     """CUDA graphs start the kernels of a layer; published rows do not state it."""
-    copies_shards: bool = False
-    """The worker's FSDP is PyTorch's; that of published rows follows from their software."""
     low_attention: bool = False
     """Attention is computed in FP8; published rows do not state it."""
     packed: bool = True

@@ -26,7 +26,7 @@ from benchrun.spec.megatron import TUPLE, Megatron, is_torch_type
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
 from benchrun.trainer import lora, offload, weights
-from benchrun.trainer.fsdp import FullySharded, cut_moments
+from benchrun.trainer.fsdp import FUSES_GRADIENTS, cut_moments, fully_sharded
 from benchrun.trainer.kernels import LateScale
 from benchrun.trainer.layers import Attention, Norm, own_expert_outputs
 
@@ -78,6 +78,8 @@ def transformer_config(spec: TrainingSpec) -> TransformerConfig:
         values.pop("qk_l2_norm", None)
     if spec.model.mla:
         values |= {name: core.gpt[name] for name in ("rotary_base", "rotary_percent")}
+    if spec.layout.fsdp > 1 and not FUSES_GRADIENTS:
+        values["gradient_accumulation_fusion"] = False
     if values.get("moe_router_fusion"):
         values["moe_router_fusion"] = fused_topk_with_score_function is not None
     kind = MLATransformerConfig if spec.model.mla else TransformerConfig
@@ -111,7 +113,7 @@ def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     if spec.precision != "fp32":
         chunks = [Float16Module(config, chunk) for chunk in chunks]
     if spec.layout.fsdp > 1:
-        return [FullySharded(config, configuration(spec).ddp, chunk) for chunk in chunks]
+        return [fully_sharded(spec, config, configuration(spec), chunk) for chunk in chunks]
     ddp = DistributedDataParallelConfig(**configuration(spec).ddp)
     # Only the first chunk's backward ends the step: bucketing the others would delay their communication.
     return [DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0]) for chunk in chunks]

@@ -37,7 +37,7 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
         "sharded_weights": sum(hasattr(parameter, "to_local") for parameter in parameters),
         "weights": Counter(_kind(parameter) for parameter in parameters),
         "trained_parameters": sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
-        "gradients": sorted({_kind(p.main_grad) for p in parameters if hasattr(p, "main_grad")}),
+        "gradients": sorted({_kind(p.main_grad) for p in parameters if getattr(p, "main_grad", None) is not None}),
         "fp8_modules": Counter(type(module).__name__ for module in fp8),
         "fp8_recipes": sorted({_recipe(recipe) for recipe in recipes}),
         "fp8_attention": any(getattr(recipe, "fp8_dpa", False) for recipe in recipes),
