@@ -60,7 +60,7 @@ class MegatronCore(Megatron):
         if training.cuda_graphs != "none" and (spec.gpu == "CPU" or training.recompute.granularity == "full"):
             yield "cuda_graphs need a GPU, and no full recompute: they must be none"
         if training.cuda_graphs != "none" and spec.layout.pp > 1:  # 0.19.2 fails to capture them (on two H100)
-            yield f"megatron.core cannot capture cuda_graphs in a pipeline: they must be none here"
+            yield "megatron.core cannot capture cuda_graphs in a pipeline: they must be none here"
 
 
 def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:

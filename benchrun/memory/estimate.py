@@ -135,9 +135,12 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     unit = layer + expert_layer
     # Under FSDP transformer-engine keeps the FP8 copies of a gathered weight for the backward pass.
     copied = dense + expert if layout.fsdp > 1 else own - ends / cut
+    # Two layers are gathered at a time, and all that is no layer, which XLA gathers apart; gradients are whole at first.
+    root = 0 if framework(spec.framework).memory.planned_by_xla else ends
+    gathered = (2 * unit + root) * weight + (0 if lora else unit + root) * gradient
     return {
         "weights": own * weight + copied * copies,
-        "gathered": unit * (2 * weight + (0 if lora else gradient)) if layout.fsdp > 1 else 0.0,
+        "gathered": gathered if layout.fsdp > 1 else 0.0,
         "gradients": trained * gradient,
         "optimizer": states * state,
         "activations": stored,

@@ -106,6 +106,7 @@ def test_every_point_fits_its_gpu(name: str) -> None:
 FULL = {
     ("llama2-70b", "H200", 8),  # its speed is published: states alone fill nine tenths
     ("llama3.1-405b", "H100", 1),  # one layer of the width; both were measured, at 75 and 76 GiB
+    ("llama3.1-70b", "B200", 64),  # published speeds have this layout, on up to 592 GPUs
     ("nemotron4-340b", "H100", 1),
     ("nemotron4-340b", "GH200", 512),  # the last stage has a vocabulary of 256,000 to itself
 }

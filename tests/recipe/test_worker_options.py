@@ -79,6 +79,12 @@ def spec(recipe: str, *overrides: str, precision: str = "fp8", framework: str = 
             "cuda_graphs need a GPU, and no full recompute",
         ),
         (
+            "llama3.1-8b",
+            "bf16",
+            ("layout={tp: 1, cp: 1, pp: 2, vp: 1}", "training.cuda_graphs=layers"),
+            "cannot capture cuda_graphs in a pipeline",
+        ),
+        (
             "llama2-7b",
             "fp8",
             ("training.fp8={recipe: blockwise, dot_product_attention: true}",),
