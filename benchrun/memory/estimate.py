@@ -5,6 +5,7 @@ the last the output layer and the logits. Flash attention is assumed: it stores 
 nothing. Biases, norms and routers are left out.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
@@ -20,6 +21,8 @@ from benchrun.vocabulary import LOW
 
 GIB = 2**30
 NEARLY_FULL = 0.9
+GATHERED_AHEAD = 0.5e9
+"""Parameters that megatron.core's FSDP gathers ahead, at least a layer; of gradients twice as many wait (0.19)."""
 ESTIMATE_ERROR = 0.1
 """Largest error of the estimate, as a fraction of the peak. Peaks measured on H100 and H200 (tests/memory,
 tests/recipe/test_hf.py) differ less: the worst estimates are 6 % too low and 7 % too high."""
@@ -135,19 +138,32 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     unit = layer + expert_layer
     # Under FSDP transformer-engine keeps the FP8 copies of a gathered weight for the backward pass.
     copied = dense + expert if layout.fsdp > 1 else own - ends / cut
-    # Two layers are gathered at a time, and all that is no layer, which XLA gathers apart; gradients are whole at first.
-    root = 0 if framework(spec.framework).memory.planned_by_xla else ends
-    gathered = (2 * unit + root) * weight + (0 if lora else unit + root) * gradient
+    gathered = _gathered(spec, unit, ends, weight, 0 if lora else gradient) if layout.fsdp > 1 else 0.0
     return {
         "weights": own * weight + copied * copies,
-        "gathered": gathered if layout.fsdp > 1 else 0.0,
+        "gathered": gathered,
         "gradients": trained * gradient,
         "optimizer": states * state,
         "activations": stored,
         "logits": logits,
         "placeholders": _placeholders(spec, listed.products if output else listed.block),
-        "step": max(0.0, step - stored - logits),
+        "step": max(0.0, step - stored - logits - gathered),
     }
+
+
+def _gathered(spec: TrainingSpec, unit: float, ends: float, weight: int, gradient: int) -> float:
+    """Bytes of whole weights and gradients under FSDP. ``unit`` and ``ends``: parameters of a layer, and in no layer.
+
+    megatron.core gathers the layer that computes and the next ones, and reduces the gradients of the last ones
+    together; it has all that is in no layer whole. XLA gathers two layers, and the rest apart.
+    """
+    if framework(spec.framework).memory.planned_by_xla:
+        return unit * (2 * weight + gradient)
+    layers = activations.stage_layers(spec)
+    ahead = max(GATHERED_AHEAD, unit)
+    whole = min(layers, 1 + math.ceil(ahead / unit))
+    reduced = min(layers + 1 - whole, 1 + 2 * ahead // unit)
+    return (whole * unit + ends) * weight + (reduced * unit + ends) * gradient
 
 
 def _placeholders(spec: TrainingSpec, products: Iterable[Product]) -> float:

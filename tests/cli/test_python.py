@@ -20,7 +20,7 @@ RUNS = sorted(path for path in paths.MEASURED.iterdir() if (path / "spec.json").
 
 @pytest.fixture(scope="module")
 def kept() -> Path:
-    return next(path for path in RUNS if path.name.startswith("llama3.1-8b-"))
+    return next(path for path in RUNS if path.name.startswith("llama3.1-8b-2c0cb897-"))
 
 
 def test_a_log_has_the_numbers_of_parse() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from benchrun.comparison.measured import load_measured
+from benchrun.explain.model import NOTICEABLE
 from benchrun.report.frameworks import PARTS, POINT, TITLES, Measured, losses, side_by_side
 from benchrun.spec.artifacts import Breakdown
 
@@ -27,12 +28,12 @@ def test_a_point_of_one_framework_has_no_row() -> None:
     assert not side_by_side([run for run in KEPT if run.spec.framework == "megatron-core"]).rows
 
 
-def test_the_worker_is_the_fastest_at_every_point_that_it_ran() -> None:
-    table = side_by_side(KEPT)
+def test_no_framework_is_noticeably_faster_than_the_worker() -> None:
+    """Some points ran on several machines, and repeats differ by up to 2 %."""
     speed = TITLES.index("speed")
-    ran = {tuple(row[:POINT]) for row in table.rows if row[POINT] == "megatron-core"}
-    assert ran
-    assert {row[POINT] for row in table.rows if row[speed] == 1 and tuple(row[:POINT]) in ran} == {"megatron-core"}
+    of_the_worker = [row[speed] for row in side_by_side(KEPT).rows if row[POINT] == "megatron-core"]
+    assert len(of_the_worker) > 10
+    assert min(of_the_worker) > 1 - NOTICEABLE
 
 
 def test_a_framework_has_the_options_with_which_it_was_fastest() -> None:

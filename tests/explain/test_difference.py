@@ -89,7 +89,9 @@ def test_parts_for_other_numbers_of_tokens_say_so() -> None:
 
 
 def test_the_text_says_how_the_interval_came_about() -> None:
-    runs = [str(path) for path in REPEATS[0][:2]]
+    runs = [
+        str(path) for path in next(runs for runs in REPEATS if runs[0].name.startswith("llama3.1-8b-2c0cb897-"))[:2]
+    ]
     result = CliRunner().invoke(group, ["diff", *runs])
     assert result.exit_code == 0
     assert "Student's t" in result.output

@@ -108,6 +108,7 @@ FULL = {
     ("llama3.1-405b", "H100", 1),  # one layer of the width; both were measured, at 75 and 76 GiB
     ("llama3.1-70b", "B200", 64),  # published speeds have this layout, on up to 592 GPUs
     ("nemotron4-340b", "H100", 1),
+    ("nemotron-3-ultra", "GB200", 256),  # in low precision FSDP leaves copies of all weights on each GPU
     ("nemotron4-340b", "GH200", 512),  # the last stage has a vocabulary of 256,000 to itself
 }
 

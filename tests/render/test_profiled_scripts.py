@@ -225,9 +225,9 @@ def test_a_hostile_option_stays_one_word(script: Any) -> None:
 
 
 def test_graphs_are_recorded_kernel_by_kernel(tmp_path: Path) -> None:
-    graphs = ("training.cuda_graphs=layers", "profile.tool=nsys")
     one_stage = ("layout.pp=1", "layout.vp=1", "model.num_layers=2")
-    assert " --cuda-graph-trace=node " in render(spec(tmp_path, "llama", "megatron-core", *one_stage, *graphs))["nsys.sh"]
+    graphs = spec(tmp_path, "llama", "megatron-core", *one_stage, "training.cuda_graphs=layers", "profile.tool=nsys")
+    assert " --cuda-graph-trace=node " in render(graphs)["nsys.sh"]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

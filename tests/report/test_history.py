@@ -26,7 +26,7 @@ from benchrun.report.history_text import history_page, runs_table
 from benchrun.report.html import page
 from benchrun.vocabulary import Exit
 
-NAME = next(path.name for path in sorted(paths.MEASURED.glob("llama3.1-8b-*")))
+NAME = next(path.name for path in sorted(paths.MEASURED.glob("llama3.1-8b-2c0cb897-*")))
 RUN = app.open_run(NAME)
 RESULT = app.past_run(RUN).result
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
