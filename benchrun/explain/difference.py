@@ -15,7 +15,9 @@ from benchrun.vocabulary import by_path
 
 SHOWN_SHARE = 0.001
 """Of the step: smaller differences of a part are left out."""
-NOT_COMPARED = frozenset({"schema_version", "identity", "megatron", "cluster", "replaced_env", "image"})
+NOT_COMPARED = frozenset(
+    {"schema_version", "identity", "megatron", "cluster", "replaced_env", "image", "derived", "source"}
+)
 """Fields of a specification that follow from others, or have a line of their own."""
 
 
