@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from benchrun import hardware
 from benchrun.paths import table
 
 CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
@@ -12,6 +13,7 @@ CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
     "pp": lambda spec: spec.layout.pp > 1,
     "tp or cp": lambda spec: spec.layout.tp > 1 or spec.layout.cp > 1,
     "fsdp": lambda spec: spec.layout.fsdp > 1,
+    "blackwell": lambda spec: (gpu := hardware.site_gpu(spec.cluster)) is not None and gpu.arch.startswith("Blackwell"),
     "cuda_graphs": lambda spec: spec.training.cuda_graphs != "none",
     "tp_comm_overlap": lambda spec: spec.training.tp_comm_overlap,
 }
