@@ -255,6 +255,19 @@ def test_aligners_clock_is_that_of_one_training(tmp_path: Path) -> None:
     assert (restarted.step_time_s.median, restarted.num_steps, restarted.fatal) == (200, 3, None)
 
 
+def test_every_rank_of_aligner_draws_its_bar(tmp_path: Path) -> None:
+    """As ranks do in the log of its fine-tuning: one after another, each with its own times and two drawings a step."""
+    first, other = (
+        text.rstrip("\n").split("\r") for text in (aligner(), aligner().replace("generate=4", "generate=3"))
+    )
+    bars = [first[0], other[0]]
+    for step in range(1, len(first), 2):
+        bars += [*first[step : step + 2], *other[step : step + 2]]
+    alone, both = summary(tmp_path, aligner(), warmup=0), summary(tmp_path, "\r".join(bars) + "\n", warmup=0)
+    assert (both.num_steps, both.segments, both.fatal) == (3, 1, None)
+    assert (both.step_time_s, both.quantities) == (alone.step_time_s, alone.quantities)
+
+
 def test_a_rate_of_a_damaged_json_is_none(tmp_path: Path) -> None:
     metrics = {"performance/tokens_per_sec_per_gpu": {"1": 1e300}, "timing/train/total_step_time": {"1": 10.5}}
     found = summary(tmp_path, json.dumps(metrics, indent=2), warmup=0)
