@@ -139,6 +139,11 @@ ALIGNER_DLLOGGER = (
     'DLLL {"timestamp": "1727486904.6", "type": "LOG", "step": 2, "data": {"timers/rollout_time": 98.53,'
     ' "timers/generate": 71.25, "timers/train_time": 21.41}}'
 )
+# alex-ht/nemo_cp_debug result_dir/run_4/sft-591883_0.err @ 336eeae
+ALIGNER_SFT = (
+    "Training steps:   0%|          | 3/1876 [04:00<30:12:51, 58.07s/it, train_grad_norm=nan, train_lr=1.5e-6,"
+    " train_loss=2.57, train_consumed_samples=32, train_step_time=41.8, train_epoch=1]"
+)
 OPENRLHF = (
     "INFO 08-13 19:25:45 ppo_trainer.py:547] ✨ Global step 3: {'policy_loss': -0.015, 'actor_grad_norm': 0.25,"
     " 'reward': 0.5, 'timing/make_experience': 4.5, 'timing/ppo_train': 12.25, 'timing/broadcast': 1.5,"
@@ -184,6 +189,7 @@ LINES = {
     "nemo-rl": (NEMO_RL, "nemo-rl", 4, 10.82, None, None, 0.0502, None, 29687),
     "nemo-aligner": (ALIGNER, "nemo-aligner", 3, 120.0, None, None, None, None, 15),
     "nemo-aligner-dllogger": (ALIGNER_DLLOGGER, "nemo-aligner", 3, 119.94, None, None, None, None, None),
+    "nemo-aligner-sft": (ALIGNER_SFT, "nemo-aligner-sft", 4, 41.8, None, None, 2.57, 8, 1876),
     "openrlhf": (OPENRLHF, "openrlhf", 3, 41.25, None, None, -0.015, None, None),
     "trl": (TRL, "trl", 3, 1.25, None, None, 0.015, None, 30),
     "deepspeed-timer": (TIMER, "deepspeed", 10, 2.0, None, None, None, 32, None),

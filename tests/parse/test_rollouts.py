@@ -268,6 +268,22 @@ def test_every_rank_of_aligner_draws_its_bar(tmp_path: Path) -> None:
     assert (both.step_time_s, both.quantities) == (alone.step_time_s, alone.quantities)
 
 
+STEP = (
+    "Training steps:   0%|          | {}/1876 [00:40<18:00:00, 40.00s/it, train_loss={}, train_consumed_samples={},"
+    " train_step_time={}, train_epoch=1]"
+)
+
+
+def test_the_slowest_rank_of_aligners_fine_tuning_counts(tmp_path: Path) -> None:
+    bars = []
+    for step in (1, 2, 3):
+        for time_s in (38 + step, 40 + step, 37 + step):
+            bars += [STEP.format(number, step, 8 * step, time_s) for number in (step - 1, step)]
+    found = summary(tmp_path, "\r".join(bars) + "\n", warmup=0)
+    assert (found.num_steps, found.global_batch_size, found.segments) == (3, 8, 1)
+    assert (found.step_time_s.p5, found.step_time_s.median) == (pytest.approx(41.1), 42)
+
+
 def test_a_rate_of_a_damaged_json_is_none(tmp_path: Path) -> None:
     metrics = {"performance/tokens_per_sec_per_gpu": {"1": 1e300}, "timing/train/total_step_time": {"1": 10.5}}
     found = summary(tmp_path, json.dumps(metrics, indent=2), warmup=0)
