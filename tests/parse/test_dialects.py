@@ -149,6 +149,11 @@ OPENRLHF = (
     " 'reward': 0.5, 'timing/make_experience': 4.5, 'timing/ppo_train': 12.25, 'timing/broadcast': 1.5,"
     " 'timing/generation': 23.0, 'timing/step_total': 41.25}"
 )
+# jiosephlee/OpenRLHF-Tools scripts/logs/grpo-tdc-gptoss_4829054.out @ 303e13e, without most of its keys
+OPENRLHF_2025 = (
+    "(PPOTrainer pid=4035977) INFO 03-09 14:51:41 ppo_trainer.py:1179] ✨ Global step 83: {'actor_lr':"
+    " 9.999999747378752e-06, 'policy_loss': 182.792213836452, 'response_length': 6235.390625, 'reward': 0.55859375}"
+)
 TRL = (
     'benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, "versions": {"trl": "1.16.0"}}\n'
     'benchrun step: {"step": 3, "step_time_s": 1.25, "generation_s": 0.9, "reward": 0.4, "policy_loss": 0.015}'
@@ -191,6 +196,7 @@ LINES = {
     "nemo-aligner-dllogger": (ALIGNER_DLLOGGER, "nemo-aligner", 3, 119.94, None, None, None, None, None),
     "nemo-aligner-sft": (ALIGNER_SFT, "nemo-aligner-sft", 4, 41.8, None, None, 2.57, 8, 1876),
     "openrlhf": (OPENRLHF, "openrlhf", 3, 41.25, None, None, -0.015, None, None),
+    "openrlhf-2025": (OPENRLHF_2025, "openrlhf", 83, None, None, None, 182.792213836452, None, None),
     "trl": (TRL, "trl", 3, 1.25, None, None, 0.015, None, 30),
     "deepspeed-timer": (TIMER, "deepspeed", 10, 2.0, None, None, None, 32, None),
 }

@@ -296,6 +296,38 @@ def test_an_openrlhf_dictionary_may_hold_other_types(tmp_path: Path) -> None:
     assert (found.step_time_s.median, found.final_loss) == (41.25, -0.5)
 
 
+# jiosephlee/OpenRLHF-Tools scripts/logs/grpo-tdc-gptoss_4829054.out @ 303e13e: its last steps, without most keys
+OPENRLHF_2025 = """(PPOTrainer pid=4035977) INFO 03-09 14:40:37 experience_maker.py:1212] 🚀 Starting experience making with 256 samples
+(PPOTrainer pid=4035977) INFO 03-09 14:42:48 ppo_trainer.py:1179] ✨ Global step 82: {'time/forward_pass': 32.42857599258423, 'actor_lr': 9.999999747378752e-06, 'policy_loss': 0.11498511000536382, 'response_length': 6634.70703125, 'return': -1.3969838619232178e-09, 'reward': 0.60546875, 'vllm_rollout_wall_sec': 327.91, 'vllm_train_wall_sec': 131.59}
+(PPOTrainer pid=4035977) INFO 03-09 14:51:41 ppo_trainer.py:1179] ✨ Global step 83: {'time/forward_pass': 32.54558873176575, 'actor_lr': 9.999999747378752e-06, 'policy_loss': 182.792213836452, 'response_length': 6235.390625, 'return': -1.280568540096283e-09, 'reward': 0.55859375, 'vllm_rollout_wall_sec': 401.73, 'vllm_train_wall_sec': 130.41}
+(PPOTrainer pid=4035977) INFO 03-09 15:00:42 ppo_trainer.py:1179] ✨ Global step 84: {'time/forward_pass': 33.821380853652954, 'actor_lr': 9.999999747378752e-06, 'policy_loss': 0.19975168246310204, 'response_length': 7641.890625, 'return': -3.259629011154175e-09, 'reward': 0.5703125, 'vllm_rollout_wall_sec': 407.88, 'vllm_train_wall_sec': 132.93}
+(PPOTrainer pid=4035977) INFO 03-09 15:07:44 ppo_trainer.py:1179] ✨ Global step 85: {'time/forward_pass': 33.623006105422974, 'actor_lr': 9.999999747378752e-06, 'policy_loss': 0.07258933619596064, 'response_length': 7718.1484375, 'return': -2.3283064365386963e-10, 'reward': 0.45703125, 'vllm_rollout_wall_sec': 287.91, 'vllm_train_wall_sec': 133.01}Copying Ray logs from: /tmp/ray_jojolee/4829054/ray/session_latest
+"""  # noqa: E501
+
+
+def test_openrlhf_without_times_has_those_of_its_clock(tmp_path: Path) -> None:
+    """The fork's own sums of rollout and training agree: 532.1, 540.8 and 420.9 s."""
+    path = tmp_path / "x.log"
+    path.write_text(OPENRLHF_2025)
+    log = parse_log(path)
+    assert (log.framework, log.whole_seconds) == ("openrlhf", True)
+    assert [(row.step, row.step_time_s) for row in log.steps] == [(82, None), (83, 533), (84, 541), (85, 422)]
+    found = summarise(log, warmup=0)
+    assert (found.step_time_s.mean, found.final_loss) == (pytest.approx(498.67, abs=0.01), 0.07258933619596064)
+    assert medians(found)["response_tokens"] == 7641.890625
+
+
+def test_the_clock_of_openrlhf_counts_missing_steps_and_no_turn_of_the_year(tmp_path: Path) -> None:
+    lines = OPENRLHF_2025.splitlines(keepends=True)
+    path = tmp_path / "x.log"
+    path.write_text("".join([*lines[:2], *lines[3:]]))
+    assert [(row.step_time_s, row.interval) for row in parse_log(path).steps] == [(None, 1), (537, 2), (422, 1)]
+    path.write_text(OPENRLHF_2025.replace("03-09 15:07:44", "01-01 00:00:44"))
+    assert [row.step_time_s for row in parse_log(path).steps] == [None, 533, 541, None]
+    path.write_text(OPENRLHF_2025.replace("03-09 15:07:44", "13-09 15:07:44"))
+    assert [row.step_time_s for row in parse_log(path).steps] == [None, 533, 541, None]
+
+
 CONFIGURED = """(TaskRunner pid=1)  'reward_model': {'n_gpus_per_node': 8, 'nnodes': 0},
 (TaskRunner pid=1)  'trainer': {'n_gpus_per_node': 4,
 (TaskRunner pid=1)              'nnodes': 2,
