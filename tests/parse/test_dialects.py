@@ -131,9 +131,13 @@ VERL_SFT_2026 = (
     "step:7 - train/loss:0.71 - train/grad_norm:1.25 - train/lr:1e-05 - train/mfu:0.31 - train/time(s):6.125125 -"
     " train/global_tokens:131072 - train/total_tokens(B):0.000917504"
 )
+# NVIDIA/NeMo-Aligner issue 281, 2024-09-05, without the last names of its postfix
 ALIGNER = (
-    "PPO Global Step:  20%|##        | 3/15 [06:19<25:13, 126.12s/it, rollout_time=98.5, prepare_for_inference=4.25,"
-    " generate=71, logprobs=6.5, train_time=21.5, train_rollout_size=512, train_rewards=-0.512]"
+    "PPO Global Step:  20%|██        | 3/15 [05:36<16:05, 80.44s/it, rollout_time=36.6, batch_iterator_init=0.0306,"
+    " critic_wait=1.3, finish_inference=0.00473, generate=27.6, init_logprobs=2.33, logprobs=0.631,"
+    " prepare_for_inference=4.55, train_time=6.19, train_consumed_samples=64, train_response_lengths=779,"
+    " train_prompt_lengths=84.2, train_generation_length=695, train_rewards=0.269,"
+    " train_amount_of_samples_properly_ended=0, train_init_policy_kl=0, train_rewards_with_kl=-8.51e-6]"
 )
 ALIGNER_DLLOGGER = (
     'DLLL {"timestamp": "1727486904.6", "type": "LOG", "step": 2, "data": {"timers/rollout_time": 98.53,'
@@ -192,7 +196,7 @@ LINES = {
     "verl-sft": (VERL_SFT, "verl-sft", 2, 7.293778896331787, None, None, 0.7787683010101318, None, None),
     "verl-sft-2026": (VERL_SFT_2026, "verl-sft", 7, 6.125125, None, None, 0.71, None, None),
     "nemo-rl": (NEMO_RL, "nemo-rl", 4, 10.82, None, None, 0.0502, None, 29687),
-    "nemo-aligner": (ALIGNER, "nemo-aligner", 3, 120.0, None, None, None, None, 15),
+    "nemo-aligner": (ALIGNER, "nemo-aligner", 4, 42.79, None, None, None, None, 15),
     "nemo-aligner-dllogger": (ALIGNER_DLLOGGER, "nemo-aligner", 3, 119.94, None, None, None, None, None),
     "nemo-aligner-sft": (ALIGNER_SFT, "nemo-aligner-sft", 4, 41.8, None, None, 2.57, 8, 1876),
     "openrlhf": (OPENRLHF, "openrlhf", 3, 41.25, None, None, -0.015, None, None),

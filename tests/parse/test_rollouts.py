@@ -255,6 +255,29 @@ def test_aligners_clock_is_that_of_one_training(tmp_path: Path) -> None:
     assert (restarted.step_time_s.median, restarted.num_steps, restarted.fatal) == (200, 3, None)
 
 
+# NVIDIA/NeMo-Aligner issue 281, 2024-09-05: two ranks, one's bar cut by the other's, both without their last names
+ALIGNER_2024 = (
+    "PPO Global Step:  20%|██        | 3/15 [05:36<16:05, 80.44s/it, rollout_time=36.6, batch_iterator_init=0.0306,"
+    " critic_wait=1.3, finish_inference=0.00473, generate=27.6, init_logprobs=2.33, logprobs=0.631,"
+    " prepare_for_inference=4.55, train_time=6.19, train_consumed_samples=64, train_response_lengths=779,"
+    " train_prompt_lengths=84.2, train_generation_length=695, train_rewards=0.269, train_values_mean="
+    "PPO Global Step:  20%|██        | 3/15 [05:36<16:05, 80.44s/it, rollout_time=36.6, batch_iterator_init=0.0306,"
+    " critic_wait=1.3, finish_inference=0.00473, generate=27.6, init_logprobs=2.33, logprobs=0.631,"
+    " prepare_for_inference=4.55, train_time=6.05, train_consumed_samples=64, train_response_lengths=779,"
+    " train_prompt_lengths=84.2, train_generation_length=695, train_rewards=0.269]\n"
+)
+
+
+def test_aligners_samples_say_which_step_a_first_bar_has(tmp_path: Path) -> None:
+    """64 samples are those of 4 steps, not of 3: the number has not risen yet."""
+    found = summary(tmp_path, ALIGNER_2024, warmup=0)
+    assert (found.first_step, found.last_step, found.planned_steps) == (4, 4, 15)
+    assert found.step_time_s.median == pytest.approx(36.6 + 6.05)
+    values = medians(found)
+    assert (values["generation_s"], values["training_s"], values["critic_wait_s"]) == (27.6, 6.05, 1.3)
+    assert (values["tokens"], values["response_tokens"]) == (16 * 779, 695)
+
+
 def test_every_rank_of_aligner_draws_its_bar(tmp_path: Path) -> None:
     """As ranks do in the log of its fine-tuning: one after another, each with its own times and two drawings a step."""
     first, other = (

@@ -96,7 +96,11 @@ class NemoAligner(Rollouts):
         self._last_bar = max(step, self._last_bar)
         risen = self._drawn.setdefault(postfix, step) < step
         drawn = _Bar(line, clock_s, pairs_of(postfix), risen)
-        self._bars[step] = [*self._bars.get(step, ())[:1], drawn]
+        before = self._bars.get(step, [])[:1]
+        samples = count(drawn.postfix.get("train_consumed_samples"))
+        if not before and not risen and samples and step and samples % step and samples % (step + 1) == 0:
+            before = [drawn._replace(postfix={})]  # the log begins here, with the postfix of the next step
+        self._bars[step] = [*before, drawn]
 
     def _begin_again(self, step: int) -> None:
         """Another attempt, with a clock of its own, repeats the bars from this one on; or another training begins."""
@@ -150,7 +154,7 @@ class NemoAligner(Rollouts):
         quantities = {name: first(values, timer) for name, timer in _STAGES.items()}
         if quantities["training_s"] is None and time_s and rollout and time_s > rollout:
             quantities["training_s"] = time_s - rollout
-        size, length = positive(values.get("train_rollout_size")), positive(values.get("train_response_lengths"))
+        size, length = _rollout_size(step, values), positive(values.get("train_response_lengths"))
         sizes = {
             "tokens": size * length if size and length else None,
             "reward": number(values.get("train_rewards")),
@@ -165,3 +169,9 @@ class NemoAligner(Rollouts):
             return None
         self.whole_seconds = True
         return positive(str(bars[-1].clock_s - bars[0].clock_s - (validation_s or 0)))
+
+
+def _rollout_size(step: int, values: Mapping[str, str]) -> float | None:
+    """Samples of a step: printed since 0.5, before it follows from those of all steps."""
+    size, samples = (positive(values.get(f"train_{name}")) for name in ("rollout_size", "consumed_samples"))
+    return size or (samples / step if samples and samples % step == 0 else None)
