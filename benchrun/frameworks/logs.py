@@ -11,6 +11,7 @@ from benchrun.frameworks.dialects.nanotron import Nanotron
 from benchrun.frameworks.dialects.nemo1 import Nemo1
 from benchrun.frameworks.dialects.nemo2 import Nemo2
 from benchrun.frameworks.dialects.nemo_aligner import NemoAligner
+from benchrun.frameworks.dialects.nemo_aligner_sft import NemoAlignerSft
 from benchrun.frameworks.dialects.nemo_rl import NemoRL
 from benchrun.frameworks.dialects.openrlhf import OpenRLHF
 from benchrun.frameworks.dialects.paxml import Paxml
@@ -28,7 +29,7 @@ from benchrun.parse.files import Tail, last_rows, last_step, parse_log, parse_lo
 from benchrun.parse.reader import Reader
 
 for _dialect in (
-    *(Trl, NemoAligner, NemoRL, Verl, VerlSft, OpenRLHF),
+    *(Trl, NemoAligner, NemoAlignerSft, NemoRL, Verl, VerlSft, OpenRLHF),
     *(Worker, MegatronBridge, Megatron, Nemo2, Nemo1, Torchtitan, MaxText, Nanotron, Paxml, HuggingFace, DeepSpeed),
     *(Sglang, Vllm, TensorRT, GenaiPerf, PerfAnalyzer),
 ):

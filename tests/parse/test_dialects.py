@@ -131,18 +131,32 @@ VERL_SFT_2026 = (
     "step:7 - train/loss:0.71 - train/grad_norm:1.25 - train/lr:1e-05 - train/mfu:0.31 - train/time(s):6.125125 -"
     " train/global_tokens:131072 - train/total_tokens(B):0.000917504"
 )
+# NVIDIA/NeMo-Aligner issue 281, 2024-09-05, without the last names of its postfix
 ALIGNER = (
-    "PPO Global Step:  20%|##        | 3/15 [06:19<25:13, 126.12s/it, rollout_time=98.5, prepare_for_inference=4.25,"
-    " generate=71, logprobs=6.5, train_time=21.5, train_rollout_size=512, train_rewards=-0.512]"
+    "PPO Global Step:  20%|██        | 3/15 [05:36<16:05, 80.44s/it, rollout_time=36.6, batch_iterator_init=0.0306,"
+    " critic_wait=1.3, finish_inference=0.00473, generate=27.6, init_logprobs=2.33, logprobs=0.631,"
+    " prepare_for_inference=4.55, train_time=6.19, train_consumed_samples=64, train_response_lengths=779,"
+    " train_prompt_lengths=84.2, train_generation_length=695, train_rewards=0.269,"
+    " train_amount_of_samples_properly_ended=0, train_init_policy_kl=0, train_rewards_with_kl=-8.51e-6]"
 )
 ALIGNER_DLLOGGER = (
     'DLLL {"timestamp": "1727486904.6", "type": "LOG", "step": 2, "data": {"timers/rollout_time": 98.53,'
     ' "timers/generate": 71.25, "timers/train_time": 21.41}}'
 )
+# alex-ht/nemo_cp_debug result_dir/run_4/sft-591883_0.err @ 336eeae
+ALIGNER_SFT = (
+    "Training steps:   0%|          | 3/1876 [04:00<30:12:51, 58.07s/it, train_grad_norm=nan, train_lr=1.5e-6,"
+    " train_loss=2.57, train_consumed_samples=32, train_step_time=41.8, train_epoch=1]"
+)
 OPENRLHF = (
     "INFO 08-13 19:25:45 ppo_trainer.py:547] ✨ Global step 3: {'policy_loss': -0.015, 'actor_grad_norm': 0.25,"
     " 'reward': 0.5, 'timing/make_experience': 4.5, 'timing/ppo_train': 12.25, 'timing/broadcast': 1.5,"
     " 'timing/generation': 23.0, 'timing/step_total': 41.25}"
+)
+# jiosephlee/OpenRLHF-Tools scripts/logs/grpo-tdc-gptoss_4829054.out @ 303e13e, without most of its keys
+OPENRLHF_2025 = (
+    "(PPOTrainer pid=4035977) INFO 03-09 14:51:41 ppo_trainer.py:1179] ✨ Global step 83: {'actor_lr':"
+    " 9.999999747378752e-06, 'policy_loss': 182.792213836452, 'response_length': 6235.390625, 'reward': 0.55859375}"
 )
 TRL = (
     'benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, "versions": {"trl": "1.16.0"}}\n'
@@ -182,9 +196,11 @@ LINES = {
     "verl-sft": (VERL_SFT, "verl-sft", 2, 7.293778896331787, None, None, 0.7787683010101318, None, None),
     "verl-sft-2026": (VERL_SFT_2026, "verl-sft", 7, 6.125125, None, None, 0.71, None, None),
     "nemo-rl": (NEMO_RL, "nemo-rl", 4, 10.82, None, None, 0.0502, None, 29687),
-    "nemo-aligner": (ALIGNER, "nemo-aligner", 3, 120.0, None, None, None, None, 15),
+    "nemo-aligner": (ALIGNER, "nemo-aligner", 4, 42.79, None, None, None, None, 15),
     "nemo-aligner-dllogger": (ALIGNER_DLLOGGER, "nemo-aligner", 3, 119.94, None, None, None, None, None),
+    "nemo-aligner-sft": (ALIGNER_SFT, "nemo-aligner-sft", 4, 41.8, None, None, 2.57, 8, 1876),
     "openrlhf": (OPENRLHF, "openrlhf", 3, 41.25, None, None, -0.015, None, None),
+    "openrlhf-2025": (OPENRLHF_2025, "openrlhf", 83, None, None, None, 182.792213836452, None, None),
     "trl": (TRL, "trl", 3, 1.25, None, None, 0.015, None, 30),
     "deepspeed-timer": (TIMER, "deepspeed", 10, 2.0, None, None, None, 32, None),
 }

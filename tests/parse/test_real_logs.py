@@ -101,6 +101,12 @@ def test_the_version_and_the_machine_are_read() -> None:
     assert (summary.framework, summary.framework_version) == ("torchtitan", "0.2.2")
 
 
+def test_a_gradient_that_is_no_number_is_named_for_each_step() -> None:
+    summary = summarise(parse_log(LOGS / "26-nemo-aligner-2024-sft-128gpu.log.xz"))
+    assert len([problem for problem in summary.problems if problem.kind == "nan_grad"]) == 12
+    assert (summary.planned_steps, summary.final_loss) == (1876, 1.92)
+
+
 FRAMEWORKS = {
     "megatron-lm": ("01", "02", "03", "06", "07", "08", "09", "10", "17"),
     "megatron-bridge": ("15", "16"),
@@ -109,6 +115,7 @@ FRAMEWORKS = {
     "torchtitan": ("18", "19", "20", "21"),
     "maxtext": ("22",),
     "hf": ("04", "05", "23", "24"),
+    "nemo-aligner-sft": ("26",),
 }
 
 

@@ -255,6 +255,58 @@ def test_aligners_clock_is_that_of_one_training(tmp_path: Path) -> None:
     assert (restarted.step_time_s.median, restarted.num_steps, restarted.fatal) == (200, 3, None)
 
 
+# NVIDIA/NeMo-Aligner issue 281, 2024-09-05: two ranks, one's bar cut by the other's, both without their last names
+ALIGNER_2024 = (
+    "PPO Global Step:  20%|██        | 3/15 [05:36<16:05, 80.44s/it, rollout_time=36.6, batch_iterator_init=0.0306,"
+    " critic_wait=1.3, finish_inference=0.00473, generate=27.6, init_logprobs=2.33, logprobs=0.631,"
+    " prepare_for_inference=4.55, train_time=6.19, train_consumed_samples=64, train_response_lengths=779,"
+    " train_prompt_lengths=84.2, train_generation_length=695, train_rewards=0.269, train_values_mean="
+    "PPO Global Step:  20%|██        | 3/15 [05:36<16:05, 80.44s/it, rollout_time=36.6, batch_iterator_init=0.0306,"
+    " critic_wait=1.3, finish_inference=0.00473, generate=27.6, init_logprobs=2.33, logprobs=0.631,"
+    " prepare_for_inference=4.55, train_time=6.05, train_consumed_samples=64, train_response_lengths=779,"
+    " train_prompt_lengths=84.2, train_generation_length=695, train_rewards=0.269]\n"
+)
+
+
+def test_aligners_samples_say_which_step_a_first_bar_has(tmp_path: Path) -> None:
+    """64 samples are those of 4 steps, not of 3: the number has not risen yet."""
+    found = summary(tmp_path, ALIGNER_2024, warmup=0)
+    assert (found.first_step, found.last_step, found.planned_steps) == (4, 4, 15)
+    assert found.step_time_s.median == pytest.approx(36.6 + 6.05)
+    values = medians(found)
+    assert (values["generation_s"], values["training_s"], values["critic_wait_s"]) == (27.6, 6.05, 1.3)
+    assert (values["tokens"], values["response_tokens"]) == (16 * 779, 695)
+
+
+def test_every_rank_of_aligner_draws_its_bar(tmp_path: Path) -> None:
+    """As ranks do in the log of its fine-tuning: one after another, each with its own times and two drawings a step."""
+    first, other = (
+        text.rstrip("\n").split("\r") for text in (aligner(), aligner().replace("generate=4", "generate=3"))
+    )
+    bars = [first[0], other[0]]
+    for step in range(1, len(first), 2):
+        bars += [*first[step : step + 2], *other[step : step + 2]]
+    alone, both = summary(tmp_path, aligner(), warmup=0), summary(tmp_path, "\r".join(bars) + "\n", warmup=0)
+    assert (both.num_steps, both.segments, both.fatal) == (3, 1, None)
+    assert (both.step_time_s, both.quantities) == (alone.step_time_s, alone.quantities)
+
+
+STEP = (
+    "Training steps:   0%|          | {}/1876 [00:40<18:00:00, 40.00s/it, train_loss={}, train_consumed_samples={},"
+    " train_step_time={}, train_epoch=1]"
+)
+
+
+def test_the_slowest_rank_of_aligners_fine_tuning_counts(tmp_path: Path) -> None:
+    bars = []
+    for step in (1, 2, 3):
+        for time_s in (38 + step, 40 + step, 37 + step):
+            bars += [STEP.format(number, step, 8 * step, time_s) for number in (step - 1, step)]
+    found = summary(tmp_path, "\r".join(bars) + "\n", warmup=0)
+    assert (found.num_steps, found.global_batch_size, found.segments) == (3, 8, 1)
+    assert (found.step_time_s.p5, found.step_time_s.median) == (pytest.approx(41.1), 42)
+
+
 def test_a_rate_of_a_damaged_json_is_none(tmp_path: Path) -> None:
     metrics = {"performance/tokens_per_sec_per_gpu": {"1": 1e300}, "timing/train/total_step_time": {"1": 10.5}}
     found = summary(tmp_path, json.dumps(metrics, indent=2), warmup=0)
@@ -265,6 +317,38 @@ def test_an_openrlhf_dictionary_may_hold_other_types(tmp_path: Path) -> None:
     text = "✨ Global step 1: {'policy_loss': tensor(-0.5), 'timing/step_total': np.float64(41.25), 'generated': 'x'}\n"
     found = summary(tmp_path, text)
     assert (found.step_time_s.median, found.final_loss) == (41.25, -0.5)
+
+
+# jiosephlee/OpenRLHF-Tools scripts/logs/grpo-tdc-gptoss_4829054.out @ 303e13e: its last steps, without most keys
+OPENRLHF_2025 = """(PPOTrainer pid=4035977) INFO 03-09 14:40:37 experience_maker.py:1212] 🚀 Starting experience making with 256 samples
+(PPOTrainer pid=4035977) INFO 03-09 14:42:48 ppo_trainer.py:1179] ✨ Global step 82: {'time/forward_pass': 32.42857599258423, 'actor_lr': 9.999999747378752e-06, 'policy_loss': 0.11498511000536382, 'response_length': 6634.70703125, 'return': -1.3969838619232178e-09, 'reward': 0.60546875, 'vllm_rollout_wall_sec': 327.91, 'vllm_train_wall_sec': 131.59}
+(PPOTrainer pid=4035977) INFO 03-09 14:51:41 ppo_trainer.py:1179] ✨ Global step 83: {'time/forward_pass': 32.54558873176575, 'actor_lr': 9.999999747378752e-06, 'policy_loss': 182.792213836452, 'response_length': 6235.390625, 'return': -1.280568540096283e-09, 'reward': 0.55859375, 'vllm_rollout_wall_sec': 401.73, 'vllm_train_wall_sec': 130.41}
+(PPOTrainer pid=4035977) INFO 03-09 15:00:42 ppo_trainer.py:1179] ✨ Global step 84: {'time/forward_pass': 33.821380853652954, 'actor_lr': 9.999999747378752e-06, 'policy_loss': 0.19975168246310204, 'response_length': 7641.890625, 'return': -3.259629011154175e-09, 'reward': 0.5703125, 'vllm_rollout_wall_sec': 407.88, 'vllm_train_wall_sec': 132.93}
+(PPOTrainer pid=4035977) INFO 03-09 15:07:44 ppo_trainer.py:1179] ✨ Global step 85: {'time/forward_pass': 33.623006105422974, 'actor_lr': 9.999999747378752e-06, 'policy_loss': 0.07258933619596064, 'response_length': 7718.1484375, 'return': -2.3283064365386963e-10, 'reward': 0.45703125, 'vllm_rollout_wall_sec': 287.91, 'vllm_train_wall_sec': 133.01}Copying Ray logs from: /tmp/ray_jojolee/4829054/ray/session_latest
+"""  # noqa: E501
+
+
+def test_openrlhf_without_times_has_those_of_its_clock(tmp_path: Path) -> None:
+    """The fork's own sums of rollout and training agree: 532.1, 540.8 and 420.9 s."""
+    path = tmp_path / "x.log"
+    path.write_text(OPENRLHF_2025)
+    log = parse_log(path)
+    assert (log.framework, log.whole_seconds) == ("openrlhf", True)
+    assert [(row.step, row.step_time_s) for row in log.steps] == [(82, None), (83, 533), (84, 541), (85, 422)]
+    found = summarise(log, warmup=0)
+    assert (found.step_time_s.mean, found.final_loss) == (pytest.approx(498.67, abs=0.01), 0.07258933619596064)
+    assert medians(found)["response_tokens"] == 7641.890625
+
+
+def test_the_clock_of_openrlhf_counts_missing_steps_and_no_turn_of_the_year(tmp_path: Path) -> None:
+    lines = OPENRLHF_2025.splitlines(keepends=True)
+    path = tmp_path / "x.log"
+    path.write_text("".join([*lines[:2], *lines[3:]]))
+    assert [(row.step_time_s, row.interval) for row in parse_log(path).steps] == [(None, 1), (537, 2), (422, 1)]
+    path.write_text(OPENRLHF_2025.replace("03-09 15:07:44", "01-01 00:00:44"))
+    assert [row.step_time_s for row in parse_log(path).steps] == [None, 533, 541, None]
+    path.write_text(OPENRLHF_2025.replace("03-09 15:07:44", "13-09 15:07:44"))
+    assert [row.step_time_s for row in parse_log(path).steps] == [None, 533, 541, None]
 
 
 CONFIGURED = """(TaskRunner pid=1)  'reward_model': {'n_gpus_per_node': 8, 'nnodes': 0},
