@@ -92,7 +92,7 @@ def layer(spec: TrainingSpec) -> float:
     if counts.dense:
         stored_mlp = -norm_output if "mlp" in again else _mlp(spec, named, "dense_" if model.moe else "")
         total += counts.dense * (norm + stored_mlp - (norm_output if "fc1" in unread and "mlp" not in again else 0.0))
-    if model.moe:
+    if model.moe and counts.experts:  # a proxy may have none of them
         stored_moe = -norm_output if "moe" in again else _experts(spec, model.moe, named)
         total += counts.experts * (norm + stored_moe)
     if model.mamba:

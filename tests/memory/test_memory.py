@@ -122,6 +122,13 @@ def test_experts_are_cut_by_expert_parallelism_and_the_rest_is_not() -> None:
     assert one.weights - eight.weights == pytest.approx(experts * 7 / 8)
 
 
+def test_a_proxy_of_dense_layers_alone_stores_nothing_of_experts() -> None:
+    dense = memory("deepseek-v3", "H100", "bf16", 4, "model.num_layers=3")
+    assert memory("deepseek-v3", "H100", "bf16", 4, "model.num_layers=1").activations == pytest.approx(
+        dense.activations / 3
+    )
+
+
 def test_selective_recompute_saves_nothing_that_flash_attention_had_not() -> None:
     plain = memory("llama3.1-8b", "H200", "bf16", 8)
     assert memory("llama3.1-8b", "H200", "bf16", 8, "training.recompute.granularity=selective") == plain
