@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.recipe.files import COLUMNS, cluster_document, differences, is_path, listed, recipe_document
+from benchrun.recipe import files
+from benchrun.recipe.files import COLUMNS, cluster_document, differences, is_path, recipe_document
+from benchrun.recipe.yamlfile import Document
 from benchrun.vocabulary import HARD
 
 if TYPE_CHECKING:
@@ -87,11 +89,29 @@ def _rows(recipe: str) -> Rows:
 
         if (file := recipe_file(recipe)).recipe.workload != "training":
             return _resolved(file)
+        _check_models(file.document)
+        stated = file.recipe.model_dump(mode="json", exclude_unset=True)
+        every = files.point_rows(file.name, stated | {"model": file.document["model"]})
+    else:
+        every = files.listed(recipe)
     rows = []
-    for row in listed(recipe):
+    for row in every:
         conditions = tuple(map(row.get, HARD))
         rows.append(row | {"reference": _references(*conditions), "conditions": conditions})
     return rows
+
+
+def _check_models(document: Document) -> None:
+    """UserError where the dimensions of a group make no model."""
+    from benchrun.model import ModelShape
+    from benchrun.recipe.catalogue import checked
+
+    for group in document["points"]:
+        if changes := group.get("model"):
+            whole = Document()
+            for model in (document["model"], changes):
+                whole.put(("model",), model, model.place)
+            checked(ModelShape, whole["model"])
 
 
 def _resolved(file: "RecipeFile") -> Rows:
@@ -104,7 +124,7 @@ def _resolved(file: "RecipeFile") -> Rows:
     return [
         {name: getattr(spec, name, None) for name in COLUMNS}
         | {
-            "proxy": False,
+            "proxy": getattr(spec, "proxy", False),
             "reference": _references(*(getattr(conditions(spec), name) for name in HARD)),
             "conditions": spec.identity(),
         }

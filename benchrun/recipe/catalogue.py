@@ -123,16 +123,21 @@ def checked(model: type[M], document: Document) -> M:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        # A misspelt key is often a missing one as well: the cause comes first.
-        every = error.errors(include_url=False)
-        problems = sorted(filter(partial(_is_cause, every), every), key=lambda p: p["type"] != "extra_forbidden")
-        errors = []
-        for problem in problems:
-            message, hint = _explain(model, problem["loc"], dict(problem))
-            errors.append(UserError(message, hint=hint, where=document.where(problem["loc"]) or None))
-        first, *others = {str(error): error for error in errors}.values()
-        first.others = tuple(others)
-        raise first from None
+        raise explained(error, model, document) from None
+
+
+def explained(error: ValidationError, model: type[BaseModel], document: Document) -> UserError:
+    """Every problem of ``error``, with its place in ``document``."""
+    # A misspelt key is often a missing one as well: the cause comes first.
+    every = error.errors(include_url=False)
+    problems = sorted(filter(partial(_is_cause, every), every), key=lambda p: p["type"] != "extra_forbidden")
+    errors = []
+    for problem in problems:
+        message, hint = _explain(model, problem["loc"], dict(problem))
+        errors.append(UserError(message, hint=hint, where=document.where(problem["loc"]) or None))
+    first, *others = {str(error): error for error in errors}.values()
+    first.others = tuple(others)
+    return first
 
 
 def _is_cause(problems: Sequence[Any], problem: Any) -> bool:

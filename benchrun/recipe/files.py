@@ -80,7 +80,11 @@ def default_cluster(gpu: str) -> str:
 
 def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
     """One row per point of a shipped recipe, in its order, with the values of `resolve_point`."""
-    name, recipe = recipe_document(recipe_name)
+    return point_rows(*recipe_document(recipe_name))
+
+
+def point_rows(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same of a document whose values have the types that they are meant to have."""
     workload = recipe.get("workload", "training")
     if workload != "training":
         yield from (_listed_rollouts if workload == "post-training" else _listed_settings)(name, recipe)

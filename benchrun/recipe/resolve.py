@@ -10,16 +10,18 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from pydantic import ValidationError
+
 from benchrun import hardware
 from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import NEMO_IMAGES, Framework
 from benchrun.frameworks.nodecheck import NodeCheck
 from benchrun.frameworks.registry import FRAMEWORKS, framework, names
 from benchrun.recipe import catalogue
-from benchrun.recipe.catalogue import Point, RecipeFile, belongs, checked, fields
+from benchrun.recipe.catalogue import Point, RecipeFile, belongs, checked, explained, fields
 from benchrun.recipe.files import cluster_document, default_cluster
 from benchrun.recipe.layout import CHANGE_LAYOUT, refusals
-from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe
+from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe, TrainingGroup
 from benchrun.recipe.select import KEYS, Request, listed_counts, select
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
 from benchrun.spec.cluster import Cluster
@@ -123,7 +125,8 @@ def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ())
 
 def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> tuple[Inputs, Document]:
     """The checked inputs, and their document with the place of each value: file:line, or the ``--set``."""
-    source, inputs, merged = file.document, workload(file.recipe.workload).inputs, Document()
+    source, inputs = file.document, workload(file.recipe.workload).inputs
+    merged = Document(source.place)
     entry, group = source["frameworks"][point.framework], source["points"][point.index]
     computed = point.group.inputs(point.num_gpus)
     for level, stated in ((Recipe, source), (FrameworkEntry, entry), (PointGroup, group)):
@@ -135,8 +138,10 @@ def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[s
         if key in stated:
             merged.put((key,), stated[key], stated.places[key])
     merged.put(("cluster",), cluster, cluster.place)
-    overlap, tp = ("training", "tp_comm_overlap"), merged.get("layout", {}).get("tp", 1)
-    if point.borrowed_from and "training" in merged and tp > cluster.get("gpus_per_node", tp):
+    per_node, borrowed = cluster.get("gpus_per_node"), point.borrowed_from and "training" in merged
+    wide = isinstance(point.group, TrainingGroup) and isinstance(per_node, int) and point.group.layout.tp > per_node
+    if borrowed and wide:
+        overlap = ("training", "tp_comm_overlap")
         merged.put(overlap, False, f"the nodes of {point.gpu}, which are smaller than those of {point.borrowed_from}")
     if inputs.time_limit and "time_limit" not in cluster:
         merged.put(("cluster", "time_limit"), inputs.time_limit, f"the limit of a {file.recipe.workload}")
@@ -218,7 +223,11 @@ def _spec(file: RecipeFile, point: Point, inputs: Inputs, document: Document, la
         **dict(inputs),
         "image": image_of_run(inputs.cluster, launched, inputs.image, document),
     }
-    return workload(file.recipe.workload).planned(stated, file.recipe, launched)
+    kind = workload(file.recipe.workload)
+    try:
+        return kind.planned(stated, file.recipe, launched)
+    except ValidationError as error:
+        raise explained(error, kind, file.document) from None
 
 
 def _with_environment(spec: RunSpec, launched: Framework, document: Document) -> RunSpec:
