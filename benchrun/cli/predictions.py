@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def _numbers(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """``8,64`` as numbers: click calls this for --num-gpus."""
+    """``8,64`` as numbers, the smallest first: its layout holds for more GPUs. click calls this for --num-gpus."""
     try:
         numbers = tuple(int(part) for part in value.split(",")) if value else ()
     except ValueError:
         numbers = (0,)
     if any(not 0 < number <= MOST_GPUS for number in numbers):
         raise click.BadParameter(f"numbers of GPUs up to {MOST_GPUS}, divided by commas: 8,64,512")
-    return numbers
+    return tuple(sorted({*numbers}))
 
 
 @click.command("predict")

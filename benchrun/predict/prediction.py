@@ -87,14 +87,16 @@ def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterato
         if number % ranks:
             raise UserError(f"{number} GPUs are no multiple of tp * pp * cp = {ranks}")
         gbs = load.gbs * number / load.num_gpus if scaling == "weak" else load.gbs
-        batch = load.mbs * (number // ranks)
+        interleaved = load.layout.pp if load.layout.vp > 1 else 1
+        batch, rule = load.mbs * (number // ranks) * interleaved, "mbs * dp" + (" * pp" if interleaved > 1 else "")
         if gbs % batch:
             raise UserError(
-                f"a global batch of {gbs:g} is no multiple of mbs * dp = {batch:g} on {number} GPUs",
+                f"a global batch of {gbs:g} is no multiple of {rule} = {batch:g} on {number} GPUs",
                 hint=f"leave out {number} GPUs, or name a batch: --set gbs={-(-gbs // batch) * batch:g}",
             )
-        fsdp = load.layout.fsdp
-        layout = load.layout.model_copy(update={"fsdp": number // ranks if fsdp == load.dp > 1 else fsdp})
+        fsdp, cp = load.layout.fsdp, load.layout.cp
+        whole = fsdp == load.dp * cp > 1  # over all ranks that share weights, here and there
+        layout = load.layout.model_copy(update={"fsdp": number // ranks * cp if whole else fsdp})
         yield replace(load, num_gpus=number, gbs=gbs, layout=layout)
 
 

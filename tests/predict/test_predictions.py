@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from benchrun import app, paths
 from benchrun.cli import group
+from benchrun.errors import UserError
 from benchrun.memory import ESTIMATE_ERROR, estimate
 from benchrun.predict.kinship import Kinship, combined, covariance, shared
 from benchrun.predict.physics import PARTS
@@ -47,6 +48,26 @@ def test_a_curve(scaling: str, expected: int) -> None:
     assert document["scaling"] == scaling
     assert [point["num_gpus"] for point in document["points"]] == [8, 64, 128]
     assert document["points"][-1]["gbs"] == expected
+
+
+def test_a_curve_begins_with_the_fewest_gpus_whose_layout_and_memory_it_has() -> None:
+    point = ("mixtral-8x7b", "--gpu", "H100", "--precision", "bf16", "--framework", "megatron-core")
+    assert ran(*point, "--num-gpus", "64,8,64", "--json") == ran(*point, "--num-gpus", "8,64", "--json")
+
+
+def test_a_curve_has_no_batch_that_interleaved_stages_cannot_divide() -> None:
+    point = ("gpt-20b", "--gpu", "GH200", "--precision", "bf16")  # 8 GPUs: pp 4, vp 11, a batch of 32
+    assert json.loads(ran(*point, "--num-gpus", "8,32", "--scaling", "strong", "--json"))["points"]
+    with pytest.raises(UserError, match=r"32 is no multiple of mbs \* dp \* pp = 64 on 64 GPUs"):
+        ran(*point, "--num-gpus", "8,64", "--scaling", "strong")
+
+
+def test_fsdp_over_all_ranks_is_over_all_ranks_of_more_gpus_too() -> None:
+    point = (*POINT[:3], "--precision", "bf16", "--framework", "megatron-core")
+    curve = json.loads(ran(*point, "--num-gpus", "8,64", "--set", "layout.fsdp=8", "--json"))["points"]
+    more = json.loads(ran(*point, "--num-gpus", "64", "--set", "layout.fsdp=64", "--json"))
+    for name in ("step_time_s", "memory_gib"):
+        assert curve[1][name] == more[name]
 
 
 def test_a_table_keeps_its_rows_and_explains_those_it_cannot_predict() -> None:
