@@ -36,7 +36,7 @@ def loads(draw: st.DrawFn) -> Workload:
         ep=draw(four) if name in EXPERTS else 1,
     )  # fmt: skip
     dp, mbs = 8 * draw(eight), draw(two)
-    gbs = mbs * dp * draw(eight) * 2 * (pp if layout.vp > 1 else 1)  # interleaved stages take pp micro-batches at a time
+    gbs = mbs * dp * draw(eight) * 2 * (pp if layout.vp > 1 else 1)  # interleaved stages take pp micro-batches
     length = draw(st.sampled_from([2048, 4096, 8192]))
     number = draw(st.sampled_from(NUMBERS))
     return Workload(model, gpu, dp * layout.tp * layout.pp * layout.cp, layout, mbs, gbs, length, number)
