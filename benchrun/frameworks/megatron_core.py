@@ -169,7 +169,7 @@ def _fsdp(spec: TrainingSpec) -> Iterator[str]:
     if layout.fsdp == 1:
         return
     fsdp = f"fsdp ({layout.fsdp})"
-    if layout.fsdp != (ranks := spec.dp * layout.cp):
+    if layout.pp == 1 and layout.fsdp != (ranks := spec.dp * layout.cp) and ranks % layout.fsdp == 0:
         yield f"the worker shards over all data-parallel ranks: {fsdp} must be 1 or dp * cp ({ranks})"
     if layout.ep > 1:
         yield f"benchrun does not support {fsdp} beside expert parallelism in the worker: ep ({layout.ep}) must be 1"

@@ -26,7 +26,7 @@ class NeMoOfCore(Megatron):
         yield from super().refusals(spec)
         layout = spec.layout
         ranks = spec.num_gpus // (layout.tp * layout.pp)
-        if layout.fsdp > 1 and layout.fsdp != ranks:
+        if layout.fsdp > 1 and layout.pp == 1 and layout.fsdp != ranks and ranks % layout.fsdp == 0:
             what = f"fsdp ({layout.fsdp}) must be 1 or dp * cp ({ranks})"
             yield f"{self.name} shards over all data-parallel ranks: {what}"
         if layout.fsdp > 1 and spec.task == "lora":

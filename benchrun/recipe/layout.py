@@ -143,6 +143,8 @@ def _spread(spec: TrainingSpec) -> Iterator[str]:
         return
     if layout.fsdp > 1 and layout.pp > 1:
         yield f"fsdp ({layout.fsdp}) excludes a pipeline: pp is {layout.pp}, so fsdp must be 1, or pp 1"
+    elif layout.fsdp > (ranks := dp * layout.cp) and layout.tp > 1:
+        yield f"fsdp ({layout.fsdp}) exceeds dp * cp ({ranks}): fsdp could be {ranks}, or tp 1 instead of {layout.tp}"
     else:
         yield from _divides("dp * cp", dp * layout.cp, "fsdp", layout.fsdp)
     interleaved = {"pp": layout.pp} if layout.vp > 1 else {}

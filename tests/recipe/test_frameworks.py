@@ -81,6 +81,7 @@ def test_what_a_framework_can_run_is_not_refused(
         ("megatron-lm", ("training.tp_comm_overlap=true",), DENSE, "tp_comm_overlap needs tp (1) > 1"),
         ("nemo2", ("training.recompute.policy=full",), DENSE, "nemo2 has no recompute.policy 'full'"),
         ("nemo2", ("layout.fsdp=8",), DENSE, "fsdp (8) must be 1 or dp * cp (64)"),
+        ("nemo2", ("layout={fsdp: 64, tp: 2}",), DENSE, "exceeds dp * cp (32): fsdp could be 32, or tp 1"),
         ("nemo1", ("model.moe.force_balance=true", "layout.ep=8"), EXPERTS, "cannot force equal load"),
         ("nemo1", (*TP, "layout.ep=8"), EXPERTS, "etp (1) must be tp (2)"),
         ("nemo2", ("model.moe.topk=1", "layout.ep=8"), EXPERTS, "topk (1) must be 2 or more"),
