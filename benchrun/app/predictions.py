@@ -39,8 +39,10 @@ class Predicted:
         """What is predicted: the workload, with what a proxy has less of, the framework and the layout."""
         spec = self.spec
         what = f"{proxy(spec)}, {spec.task}, {spec.precision}, {spec.gpu}, {spec.framework}"
-        cut = [f"{name} {degree}" for name, degree in spec.layout.degrees if degree > 1]
-        return f"{what}: {', '.join([*cut, f'micro-batch {spec.mbs}'])}"
+        degrees = {name: f"{name} {degree}" for name, degree in spec.layout.degrees if degree > 1}
+        if spec.layout.fsdp == spec.dp * spec.layout.cp > 1:
+            degrees["fsdp"] = "fsdp over all ranks"  # so on any number of GPUs
+        return f"{what}: {', '.join([*degrees.values(), f'micro-batch {spec.mbs}'])}"
 
     def document(self) -> dict[str, Any]:
         """As the contract of ``predict --json`` has it: seconds, tokens/s, MFU by convention, GiB."""

@@ -70,6 +70,11 @@ def test_fsdp_over_all_ranks_is_over_all_ranks_of_more_gpus_too() -> None:
         assert curve[1][name] == more[name]
 
 
+def test_a_curve_is_headed_by_what_holds_on_every_number_of_gpus() -> None:
+    sharded = ("--framework", "megatron-core", "--set", "layout.fsdp=8", "--set", "training.fp8.param_gather=false")
+    assert ": cp 2, fsdp over all ranks, micro-batch 1" in ran(*POINT, *sharded, "--num-gpus", "8,64")
+
+
 def test_a_table_keeps_its_rows_and_explains_those_it_cannot_predict() -> None:
     table = "model,gpu,num_gpus,gbs,seq_len,precision,note\nllama3-8b,H100,8,128,8192,FP8,a\nnobody,H100,8,1,1,FP8,b\n"
     out, reasons = io.StringIO(), []
