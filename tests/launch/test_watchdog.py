@@ -29,8 +29,8 @@ from benchrun.spec.artifacts import PROGRESS, Progress
 LOGS = Path(__file__).parent.parent / "logs"
 FRAMEWORKS = names()
 STEP = "iteration %8d/      20 | consumed samples: 8 | elapsed time per iteration (ms): 5.0 | lm loss: 1.0E+00 |"
-LEFT_OUT = ("04-", "05-", "18-", "19-", "20-", "21-")
-"""Bars alone, which the worker does not draw; torchtitan, which is only read."""
+LEFT_OUT = ("04-", "05-", "18-", "19-", "20-", "21-", "26-")
+"""Bars alone, which the worker does not draw; torchtitan and NeMo-Aligner's fine-tuning, which are only read."""
 
 
 @functools.cache
@@ -51,7 +51,7 @@ def words(name: str) -> list[bytes]:
 def logs() -> list[Path]:
     """Real logs with rows: of the frameworks, and one of each of the workers."""
     found = [path for path in sorted(LOGS.glob("*.log.xz")) if not path.name.startswith(LEFT_OUT)]
-    for recipe in ("llama3.1-8b-*", "mistral-7b-hf-*"):
+    for recipe in ("llama3.1-8b-2c0cb897-*", "mistral-7b-hf-*"):
         found.append(sorted(paths.MEASURED.glob(f"{recipe}/stdout.log.xz"))[0])
     return found
 

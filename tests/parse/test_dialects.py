@@ -131,13 +131,10 @@ VERL_SFT_2026 = (
     "step:7 - train/loss:0.71 - train/grad_norm:1.25 - train/lr:1e-05 - train/mfu:0.31 - train/time(s):6.125125 -"
     " train/global_tokens:131072 - train/total_tokens(B):0.000917504"
 )
-# NVIDIA/NeMo-Aligner issue 281, 2024-09-05, without the last names of its postfix
+# NVIDIA/NeMo-Aligner issue 281, 2024-09-05, without most names of its postfix
 ALIGNER = (
-    "PPO Global Step:  20%|██        | 3/15 [05:36<16:05, 80.44s/it, rollout_time=36.6, batch_iterator_init=0.0306,"
-    " critic_wait=1.3, finish_inference=0.00473, generate=27.6, init_logprobs=2.33, logprobs=0.631,"
-    " prepare_for_inference=4.55, train_time=6.19, train_consumed_samples=64, train_response_lengths=779,"
-    " train_prompt_lengths=84.2, train_generation_length=695, train_rewards=0.269,"
-    " train_amount_of_samples_properly_ended=0, train_init_policy_kl=0, train_rewards_with_kl=-8.51e-6]"
+    "PPO Global Step:  20%|██        | 3/15 [05:36<16:05, 80.44s/it, rollout_time=36.6, train_time=6.19,"
+    " train_consumed_samples=64, train_response_lengths=779, train_rewards=0.269]"
 )
 ALIGNER_DLLOGGER = (
     'DLLL {"timestamp": "1727486904.6", "type": "LOG", "step": 2, "data": {"timers/rollout_time": 98.53,'
@@ -152,11 +149,6 @@ OPENRLHF = (
     "INFO 08-13 19:25:45 ppo_trainer.py:547] ✨ Global step 3: {'policy_loss': -0.015, 'actor_grad_norm': 0.25,"
     " 'reward': 0.5, 'timing/make_experience': 4.5, 'timing/ppo_train': 12.25, 'timing/broadcast': 1.5,"
     " 'timing/generation': 23.0, 'timing/step_total': 41.25}"
-)
-# jiosephlee/OpenRLHF-Tools scripts/logs/grpo-tdc-gptoss_4829054.out @ 303e13e, without most of its keys
-OPENRLHF_2025 = (
-    "(PPOTrainer pid=4035977) INFO 03-09 14:51:41 ppo_trainer.py:1179] ✨ Global step 83: {'actor_lr':"
-    " 9.999999747378752e-06, 'policy_loss': 182.792213836452, 'response_length': 6235.390625, 'reward': 0.55859375}"
 )
 TRL = (
     'benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, "versions": {"trl": "1.16.0"}}\n'
@@ -200,7 +192,6 @@ LINES = {
     "nemo-aligner-dllogger": (ALIGNER_DLLOGGER, "nemo-aligner", 3, 119.94, None, None, None, None, None),
     "nemo-aligner-sft": (ALIGNER_SFT, "nemo-aligner-sft", 4, 41.8, None, None, 2.57, 8, 1876),
     "openrlhf": (OPENRLHF, "openrlhf", 3, 41.25, None, None, -0.015, None, None),
-    "openrlhf-2025": (OPENRLHF_2025, "openrlhf", 83, None, None, None, 182.792213836452, None, None),
     "trl": (TRL, "trl", 3, 1.25, None, None, 0.015, None, 30),
     "deepspeed-timer": (TIMER, "deepspeed", 10, 2.0, None, None, None, 32, None),
 }
@@ -403,10 +394,3 @@ def test_a_forced_framework_reads_its_own_lines_and_no_others(tmp_path: Path, na
     assert len(parse(tmp_path, text + "\n", framework=framework).steps) == 1
     others = {dialect for dialect in DIALECTS if len(parse(tmp_path, text + "\n", framework=dialect).steps)}
     assert others == {framework}
-
-
-def test_an_open_last_value_is_read_in_every_line_and_never_half(tmp_path: Path) -> None:
-    lines = [MEGATRON_OPEN.replace(" 7/", f" {n}/").replace("7.500000E+00", f"{n / 10:.6E}") for n in range(10, 90)]
-    lines[50] = lines[50].replace("E+00", "E+0")  # cut, and closed by another rank's line
-    losses = [row.loss for row in parse(tmp_path, "\n".join(lines) + "\n").steps]
-    assert losses == [None if step == 60 else pytest.approx(step / 10) for step in range(10, 90)]

@@ -11,6 +11,7 @@ import pytest
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.summary import summarise
 from benchrun.parse.records import Log
+from tests.parse.test_dialects import MEGATRON_OPEN, parse
 
 LOGS = Path(__file__).parent.parent / "logs"
 FILES = [
@@ -138,3 +139,10 @@ def test_lines_of_other_ranks_in_between(tmp_path: Path, file: str, seed: int) -
         mixed += [b"7: " + next(others, b"\n") for _ in range(rng.randrange(4))]
         mixed.append(line)
     assert values(parse(tmp_path, b"".join(mixed))).keys() == values(parse(tmp_path, b"".join(first))).keys()
+
+
+def test_an_open_last_value_is_read_in_every_line_and_never_half(tmp_path: Path) -> None:
+    lines = [MEGATRON_OPEN.replace(" 7/", f" {n}/").replace("7.500000E+00", f"{n / 10:.6E}") for n in range(10, 90)]
+    lines[50] = lines[50].replace("E+00", "E+0")  # cut, and closed by another rank's line
+    losses = [row.loss for row in parse(tmp_path, "\n".join(lines) + "\n").steps]
+    assert losses == [None if step == 60 else pytest.approx(step / 10) for step in range(10, 90)]
