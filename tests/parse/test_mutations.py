@@ -11,7 +11,7 @@ import pytest
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.summary import summarise
 from benchrun.parse.records import Log
-from tests.parse.test_dialects import MEGATRON_OPEN, parse
+from tests.parse.test_dialects import MEGATRON_OPEN
 
 LOGS = Path(__file__).parent.parent / "logs"
 FILES = [
@@ -144,5 +144,5 @@ def test_lines_of_other_ranks_in_between(tmp_path: Path, file: str, seed: int) -
 def test_an_open_last_value_is_read_in_every_line_and_never_half(tmp_path: Path) -> None:
     lines = [MEGATRON_OPEN.replace(" 7/", f" {n}/").replace("7.500000E+00", f"{n / 10:.6E}") for n in range(10, 90)]
     lines[50] = lines[50].replace("E+00", "E+0")  # cut, and closed by another rank's line
-    losses = [row.loss for row in parse(tmp_path, "\n".join(lines) + "\n").steps]
+    losses = [row.loss for row in parse(tmp_path, "\n".join([*lines, ""]).encode()).steps]
     assert losses == [None if step == 60 else pytest.approx(step / 10) for step in range(10, 90)]
