@@ -32,7 +32,7 @@ def fully_sharded(spec: TrainingSpec, config: Any, core: Megatron, chunk: Any) -
     """``chunk`` of the model on its ranks."""
     if spec.gpu == "CPU":
         return TorchFullySharded(config, TorchFullyShardedDataParallelConfig(**core.ddp), chunk)
-    from megatron.core.distributed.fsdp.mcore_fsdp_adapter import FullyShardedDataParallel  # megatron.core 0.14
+    from megatron.core.distributed.fsdp.mcore_fsdp_adapter import FullyShardedDataParallel  # it is for GPUs
 
     ddp = DistributedDataParallelConfig(use_megatron_fsdp=True, **core.ddp, **core.sharding)
     return FullyShardedDataParallel(config, ddp, chunk)
