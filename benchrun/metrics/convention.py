@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from benchrun.model import ModelShape
 from benchrun.model.flops import PASSES, attention_scores, flops_per_token, logits
+from benchrun.model.shape import GATED
 
 TOLERANCE = 0.005
 """Relative. Published numbers have three digits or more, and a vocabulary padded to 128 * tp moves the count less."""
@@ -25,6 +26,12 @@ def _megatron_deepspeed(model: ModelShape, seq_length: float) -> float:
     """72 L h^2 (1 + s/6h + V/16Lh), of Megatron-DeepSpeed before it counted gates and groups."""
     layers, hidden = model.num_layers, model.hidden_size
     return 72 * layers * hidden**2 * (1 + seq_length / (6 * hidden) + model.vocab_size / (16 * layers * hidden))
+
+
+def _causal_ungated(model: ModelShape, seq_length: float) -> float:
+    """``causal`` with a gate of GELU left out: Megatron-LM and Bridge count the third product of SwiGLU alone."""
+    gelu = model.activation in GATED - {"swiglu"}
+    return flops_per_token(model.model_copy(update={"activation": "gelu"}) if gelu else model, seq_length).causal
 
 
 CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
@@ -47,6 +54,7 @@ CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
 PRINTED: dict[str, Callable[[ModelShape, float], float]] = {
     "full_with_recomputed_scores": lambda model, s: CONVENTIONS["full"](model, s) + attention_scores(model, s),
     "megatron_deepspeed": _megatron_deepspeed,
+    "causal_ungated": _causal_ungated,
 }
 """Conventions that a dialect names besides."""
 

@@ -1,6 +1,7 @@
 """Frameworks side by side: runs of one point, launched with different frameworks on the same GPUs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from datetime import datetime, timedelta
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ from benchrun.comparison.conditions import conditions
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
+from benchrun.report.history import launch_time
 from benchrun.report.repeats import median_of
 from benchrun.report.runs import proxy, short_layout
 from benchrun.report.table import Table
@@ -27,7 +29,9 @@ TITLES = (
     ),
     *("profiled_step", "longer_than_the_fastest"),
 )
-"""``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, but for defaults and those
+"""``runs``: those launched within a day of the framework's last one; programs change.
+
+``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, but for defaults and those
 that all frameworks of the point have.
 
 ``speed`` is relative to the fastest framework of the point; ``memory_gib`` is the most that a GPU had in use.
@@ -43,6 +47,7 @@ PARTS = {
     "nothing": "idle_s",
 }
 """The parts of a step -> fields of a breakdown: kernels, communication that none hides, no kernel at all."""
+A_DAY = timedelta(days=1)
 SMALLEST = 0.01
 """A part that takes longer by less than this share of the fastest framework's step is no explanation."""
 POINT = TITLES.index("framework")
@@ -55,6 +60,7 @@ class Measured(NamedTuple):
     spec: TrainingSpec
     metrics: Metrics
     fingerprint: Fingerprint | None = None
+    launched: datetime | None = None
 
     @property
     def parts(self) -> dict[str, float]:
@@ -65,9 +71,10 @@ class Measured(NamedTuple):
 
 def rows_of(results: Sequence[RunResult]) -> list[Measured]:
     """The valid trainings among ``results``."""
-    valid = ((result.spec, result.numbers, result.fingerprint) for result in results)
     return [
-        Measured(spec, metrics, trace) for spec, metrics, trace in valid if metrics and isinstance(spec, TrainingSpec)
+        Measured(result.spec, result.numbers, result.fingerprint, launch_time(result.run_id))
+        for result in results
+        if result.numbers and isinstance(result.spec, TrainingSpec)
     ]
 
 
@@ -89,8 +96,14 @@ def side_by_side(runs: Sequence[Measured]) -> Table:
 
 
 def _fastest(runs: Sequence[Measured]) -> list[Measured]:
-    """The repeats with the options with which a framework was fastest."""
-    return min(grouped(runs, lambda run: _options([run])), key=_time)
+    """The latest repeats with the options with which a framework was fastest."""
+    return min((_latest(repeats) for repeats in grouped(runs, lambda run: _options([run]))), key=_time)
+
+
+def _latest(repeats: Sequence[Measured]) -> list[Measured]:
+    """Those launched within a day of the last one: the program was another before. All, where no time is known."""
+    newest = max((run.launched for run in repeats if run.launched), default=None)
+    return [run for run in repeats if not (newest and run.launched) or newest - run.launched < A_DAY]
 
 
 def _options(repeats: Sequence[Measured]) -> tuple[str, ...]:

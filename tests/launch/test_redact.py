@@ -194,6 +194,12 @@ def test_a_plain_word_of_logs_is_not_taken_for_the_name_of_a_site(word: str, tmp
     assert word not in site_words(resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=overrides)))
 
 
+def test_the_folder_of_a_framework_does_not_hide_the_frameworks_name(tmp_path: Path) -> None:
+    overrides = ("cluster.container.runtime=none", "cluster.frameworks.nemo2.path=/mnt/teamspace/nemo2")
+    words = site_words(resolve(Request("llama3.1-8b", "H100", "bf16", 8, "megatron-bridge", overrides=overrides)))
+    assert "nemo2" not in words and "teamspace" in words
+
+
 def test_a_run_that_an_older_version_named_is_kept_under_its_identity(tmp_path: Path) -> None:
     spec = spec_at(tmp_path)
     run = create(tmp_path / "runs", spec, {"spec.json": spec.model_dump_json()})

@@ -3,7 +3,8 @@
 import pytest
 from shapes import MODELS
 
-from benchrun.metrics.convention import CONVENTIONS, identify
+from benchrun.frameworks.dialects.megatron_bridge import MegatronBridge
+from benchrun.metrics.convention import CONVENTIONS, PRINTED, identify
 
 SHORT = 150
 """Tokens of a SQuAD sample (130 to 170): what NVIDIA's fine-tuning runs, packed into 4096, are charged for scores."""
@@ -96,3 +97,13 @@ def test_a_wider_tolerance_accepts_rounded_tables() -> None:
 @pytest.mark.parametrize(("tflops", "tokens_per_s"), [(0, 1000), (400, 0)])
 def test_nothing_reported_matches_nothing(tflops: int, tokens_per_s: int) -> None:
     assert identify(tflops, tokens_per_s, MODELS["llama3.1-8b"], 8192) is None
+
+
+def test_a_gate_of_gelu_that_bridge_does_not_count() -> None:
+    """Bridge 0.4.1 counts the third product of an MLP for SwiGLU alone; measured on one layer of Grok-1."""
+    grok = MODELS["grok1-proxy"].model_copy(update={"num_layers": 1})
+    ways = MegatronBridge.printed_conventions
+    assert identify(528.4, 51_603, grok, 4096, ways) == "causal_ungated"
+    assert identify(528.4, 51_603, grok, 4096, ("full", "causal")) is None
+    llama = MODELS["llama3.1-8b"]
+    assert CONVENTIONS["causal"](llama, 8192) == PRINTED["causal_ungated"](llama, 8192)

@@ -32,7 +32,7 @@ class MegatronBridge(Megatron):
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     closing = ("TFLOP/s/GPU", "|")
     one_rank_prints = False  # the first rank prints one line of a step, and the last rank the other
-    printed_conventions = ("full", "causal")
+    printed_conventions = ("full", "causal", "causal_ungated")
 
     def __init__(self) -> None:
         super().__init__()
