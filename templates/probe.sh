@@ -1,13 +1,33 @@
 #!/bin/bash
 # Describes this node as JSON in probe/<host>.json: one task per node runs it before the training.
+#   probe.sh [PYTHON]    PYTHON: without a container, what starts the framework; its packages are named too
 set -u
 mkdir -p probe
 host=$(uname -n)  # not $HOSTNAME: srun passes on that of the first node
 field() { sed -n "s/^$1[[:space:]]*:[[:space:]]*//p" "$2" 2>/dev/null | head -n 1 | tr -d '\\"'; }
+versions() {  # of the packages that train, as PYTHON imports them; a source tree states its own
+  "$1" - 2>/dev/null <<'PYTHON' || echo '{}'
+import importlib.metadata, importlib.util, json, os, runpy
+os.environ["NO_VCS_VERSION"] = "1"  # megatron-core would ask git
+SOURCES = {"nemo-toolkit": "nemo", "megatron-bridge": "megatron.bridge", "megatron-core": "megatron.core"}
+OTHERS = ("transformer-engine", "transformers", "lightning", "jax", "flax", "vllm", "sglang", "trl", "torch")
+found = {}
+for name in (*SOURCES, *OTHERS):
+    try:
+        source = importlib.util.find_spec(SOURCES[name]) if name in SOURCES else None
+        file = source and source.origin and os.path.join(os.path.dirname(source.origin), "package_info.py")
+        stated = runpy.run_path(file) if file and os.path.exists(file) else {}
+        found[name] = stated.get("__version__") or importlib.metadata.version(name)
+    except Exception:
+        pass  # not installed
+print(json.dumps(found))
+PYTHON
+}
 {
   printf '{"schema_version": 1, "host": "%s", "kernel": "%s", "machine": "%s", ' "$host" "$(uname -r)" "$(uname -m)"
   printf '"cpu": "%s", "cpus": %d, "memory_kib": %d, ' \
     "$(field 'model name' /proc/cpuinfo)" "$(env -u OMP_NUM_THREADS nproc)" "$(field MemTotal /proc/meminfo | tr -dc 0-9)"
+  [ $# -eq 0 ] || printf '"versions": %s, ' "$(versions "$1")"
   # One line per GPU; none without nvidia-smi.
   printf '"driver": "%s", "gpus": [' \
     "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)"

@@ -19,7 +19,7 @@ from benchrun.errors import UserError
 from benchrun.launch.rundir import KEPT, stamp_of
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
-from benchrun.spec.artifacts import CEILINGS, ENV, FINGERPRINT, METRICS, SPEC, STEPS, Ceilings
+from benchrun.spec.artifacts import CEILINGS, ENV, FINGERPRINT, METRICS, SPEC, STEPS, Ceilings, trained_with
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.trace.model import Fingerprint
 
@@ -89,9 +89,9 @@ class MeasuredRun:
         gpus: list[dict[str, str]] = node.get("gpus") or [{}]
         gpu = gpus[0].get("name") or node.get("cpu") or self.spec.gpu
         driver = f", driver {node['driver']}" if node.get("driver") else ""
-        worker: dict[str, str] = self.env.get("worker") or {}
-        packages = sorted((name for name in worker if name not in OF_THE_SYSTEM), key=lambda name: name == "torch")
-        versions = "".join(f", {name} {worker[name]}" for name in packages if worker[name])
+        packages = trained_with(self.env)
+        named = sorted((name for name in packages if name not in OF_THE_SYSTEM), key=lambda name: name == "torch")
+        versions = "".join(f", {name} {packages[name]}" for name in named)
         return f"{gpu}{driver}{versions}"
 
 

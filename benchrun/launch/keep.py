@@ -168,9 +168,7 @@ def public_image(image: str) -> str:
 def public_env(document: dict[str, Any]) -> dict[str, Any]:
     """Versions and hardware of env.json. Host names stay: ``scrubbed`` replaces them."""
     image, worker = document.get("image"), document.get("worker")
-    version = re.compile(r"\d[\w.+-]*")
-    worker = {n: v for n, v in worker.items() if version.fullmatch(str(v))} if isinstance(worker, dict) else None
-    public = {"image": image and public_image(image), "worker": worker}
+    public = {"image": image and public_image(image), "worker": _versions(worker)}
     return _only(document, PUBLIC["env"]) | public | {"nodes": [_node(node) for node in document.get("nodes") or []]}
 
 
@@ -197,7 +195,14 @@ def _node(node: dict[str, Any]) -> dict[str, Any]:
     """The published fields of a node in env.json; of its kernel the version alone."""
     kernel = re.match(r"\d+(\.\d+)*", str(node.get("kernel", "")))
     gpus = [_only(gpu, PUBLIC["gpu"]) for gpu in node.get("gpus") or []]
-    return {**_only(node, PUBLIC["node"]), "kernel": kernel[0] if kernel else None, "gpus": gpus}
+    versions = {"versions": _versions(node["versions"])} if "versions" in node else {}
+    return {**_only(node, PUBLIC["node"]), **versions, "kernel": kernel[0] if kernel else None, "gpus": gpus}
+
+
+def _versions(packages: Any) -> dict[str, str] | None:
+    """Versions by package, those alone that look like one."""
+    looks = re.compile(r"\d[\w.+-]*")
+    return {n: v for n, v in packages.items() if looks.fullmatch(str(v))} if isinstance(packages, dict) else None
 
 
 def _only(document: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from benchrun.launch.rundir import stamp_of
 from benchrun.metrics.changes import Cut, changes
 from benchrun.model import Frozen
 from benchrun.report.runs import proxy, short_layout
+from benchrun.spec.artifacts import trained_with
 from benchrun.spec.runspec import TrainingSpec
 
 By = Literal["point", "node", "driver", "image", "version"]
@@ -175,13 +176,13 @@ def _run(past: Past) -> HistoryRun | None:
 
 def _facts(spec: TrainingSpec, environment: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """The columns by which a change is explained."""
-    own, worker = conditions(spec), environment.get("worker")
+    own = conditions(spec)
     nodes = [node for node in environment.get("nodes") or () if isinstance(node, Mapping)]
     gpus = [gpu for node in nodes for gpu in node.get("gpus") or () if isinstance(gpu, Mapping)]
     yield "node", [str(node.get("host") or "") for node in nodes]
     yield "driver", [str(node.get("driver") or "") for node in nodes]
     yield "image", [own.image or ""]
-    yield "version", [f"{name} {version}" for name, version in worker.items()] if isinstance(worker, Mapping) else []
+    yield "version", [f"{name} {version}" for name, version in trained_with(environment).items()]
     yield "options", [*(own.options or ()), f"fp8_recipe={own.fp8_recipe}" if own.fp8_recipe else ""]
     yield "environment", [f"{name}={value}" for name, value in {**spec.env, **spec.cluster.env}.items()]
     yield "gpu", [" ".join(str(gpu[key]) for key in ("name", "power_limit_w") if gpu.get(key)) for gpu in gpus]

@@ -10,6 +10,7 @@ from benchrun.report.data import RunData, RunSection
 from benchrun.report.figure import Figure
 from benchrun.report.readable import point_name
 from benchrun.report.terminal import basis_rows, metrics_rows, spec_rows
+from benchrun.spec.artifacts import trained_with
 
 
 def run_section(run: RunData, *, brief: bool = False) -> RunSection:
@@ -54,7 +55,7 @@ def _launched(run_id: str) -> Iterator[tuple[str, str]]:
 def _environment(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Versions and nodes."""
     versions = {
-        **(environment.get("worker") or {}),
+        **trained_with(environment),
         "benchrun": environment.get("commit") or environment.get("benchrun"),
     }
     if text := ", ".join(f"{name} {version}" for name, version in versions.items() if version):

@@ -6,6 +6,7 @@ Imports nothing but pydantic and the standard library: the worker reads this ins
 """
 
 import enum
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -185,6 +186,15 @@ class Environment(File):
     """Versions that the worker printed at its start, by package."""
     nodes: tuple[dict[str, Any], ...]
     """probe/<host>.json of each node."""
+
+
+def trained_with(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Version by package, of env.json: as the worker printed them, else as the first node's Python has them."""
+    first = next(iter(environment.get("nodes") or ()), None)
+    versions = environment.get("worker") or (first.get("versions") if isinstance(first, Mapping) else None)
+    if not isinstance(versions, Mapping):
+        return {}
+    return {name: str(version) for name, version in versions.items() if version}
 
 
 class Gemm(Frozen):

@@ -2,7 +2,7 @@
 # Adds other frameworks, at the releases named here, to a PACK for measure.sh: source trees, the Python packages that a
 # node with torch, transformers, jax and pack.sh's wheels still lacks, and stubs for packages that training never enters.
 #
-#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge maxtext vllm trl, or megatron-bridge-0.2.2
+#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge maxtext vllm trl, or megatron-bridge-0.2.2 or -0.6.2
 #
 # MEGATRON_LM, NEMO, MEGATRON_BRIDGE and MAXTEXT name git clones of github.com/NVIDIA/Megatron-LM, NVIDIA/NeMo,
 # NVIDIA-NeMo/Megatron-Bridge and AI-Hypercomputer/maxtext that have the revisions. PYTHON312 names a Python 3.12 with
@@ -27,15 +27,16 @@ core() { # REVISION FOLDER: Megatron-LM with its helper compiled
     tree "$MEGATRON_LM" "$1" "$2" megatron pretrain_gpt.py
   suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
   [ -d "$work/pybind11" ] || python3 -m pip install --quiet --disable-pip-version-check --target "$work/pybind11" pybind11
-  g++ -O3 -shared -std=c++11 -fPIC "-I$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')" \
+  g++ -O3 -shared -std=c++17 -fPIC "-I$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')" \
     "-I$work/pybind11/pybind11/include" "$to/helpers.cpp" -o "$to/helpers_cpp$suffix"
 }
 
-packages() { # FOLDER REQUIREMENT...: without what they require
+packages() { # FOLDER REQUIREMENT...: without what they require; pip asks its own Python whether it is new enough
   local platforms=() glibc
   for glibc in 28 27 24 17; do platforms+=(--platform "manylinux_2_${glibc}_x86_64"); done
-  python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --python-version 3.12 --implementation cp \
-    "${platforms[@]}" --platform manylinux2014_x86_64 --platform any --only-binary=:all: --target "$@"
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --ignore-requires-python \
+    --python-version 3.12 --implementation cp "${platforms[@]}" --platform manylinux2014_x86_64 --platform any \
+    --only-binary=:all: --target "$@"
 }
 
 built() { # FOLDER REQUIREMENT...: packages in plain Python that are published as source only
@@ -89,6 +90,14 @@ add() {
       ;;
     megatron-bridge) bridge "$to" v0.4.1 d7288711ba278d160d2a5a22c099915c9fe1395c ;;
     megatron-bridge-0.2.2) bridge "$to" v0.2.2 cba6b0ed0f1ee2694ae9f7059f6d4b8a7cc995fb ;;
+    megatron-bridge-0.6.2) # megatron-core's wheel of that release has no Makefile, which Bridge starts
+      core core_v0.19.0 "$to/core"
+      packages "$to/site" megatron-bridge==0.6.2 transformers==5.12.1 tokenizers==0.22.2 omegaconf==2.3.0 datasets \
+        multiprocess dill platformdirs toml defusedxml sniffio
+      built "$to/site" antlr4-python3-runtime==4.9.3
+      stubs "$to/stubs" wandb modelopt megatron.energon nvidia_resiliency_ext.inprocess opentelemetry mlflow comet_ml diffusers
+      echo stubs:site:core >"$to/pythonpath"
+      ;;
     maxtext) # of the image jax:25.01-maxtext-py3; JAX, flax and optax are the node's
       tree "${MAXTEXT:?}" 8dd66612 "$to/source" MaxText ':!MaxText/test_assets'
       cp -r "$here/maxtext" "$to/jax2026"

@@ -66,12 +66,17 @@ class Package(types.ModuleType):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the packages of ``NAMES`` and their modules."""
+    """Finds the packages of ``NAMES`` and their modules; where ``parents``, the packages that those are in."""
+
+    def __init__(self, *, parents: bool = False) -> None:
+        self.parents = parents
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] not in NAMES:
+        within = any(f"{fullname}.".startswith(f"{name}.") for name in NAMES)
+        around = self.parents and any(name.startswith(f"{fullname}.") for name in NAMES)
+        if not (within or around):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
@@ -83,3 +88,4 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 sys.meta_path.insert(0, Finder())
+sys.meta_path.append(Finder(parents=True))  # last: megatron is there, if megatron.energon is not
