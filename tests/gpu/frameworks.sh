@@ -78,8 +78,7 @@ add() {
       echo core:stubs >"$to/pythonpath"
       ;;
     nemo1) # of the image nemo:24.09; the node's are einops, tensorstore, torchmetrics and what transformers needs
-      tree "${NEMO:?}" v2.0.0 "$to/nemo" nemo examples/nlp/language_modeling/megatron_gpt_pretraining.py \
-        ':!nemo/collections/multimodal' ':!nemo/collections/tts' ':!nemo/collections/vlm'
+      tree "${NEMO:?}" v2.0.0 "$to/nemo" nemo examples/nlp/language_modeling/megatron_gpt_pretraining.py
       core core_v0.9.0 "$to/core"
       cp -r "$here/nemo1" "$to/te2025"
       packages "$to/site" pytorch-lightning==2.4.0 lightning==2.4.0 huggingface-hub==0.36.0 transformers==4.52.1 \

@@ -1,12 +1,12 @@
-"""NeMo 1 imports APEX, which has no wheel, at its start. Here it lets NeMo 1 of 24.09 run with transformer-engine of 2025.
+"""NeMo 1 imports APEX, which has no wheel. Here it lets NeMo 1 of 24.09 run with transformer-engine of 2025.
 
 - APEX's fused Adam, its kernels over lists of tensors and its fused rotary embedding are transformer-engine's, which
   were moved there from APEX. The rotary embedding's result lies in memory as APEX's does, a sequence after the other.
 - APEX's distributed Adam has kernels that transformer-engine has not: a run must state
   training.distributed_optimizer=false.
 - APEX's norms are names only. NeMo 1 asks whether a layer is one of them; its layers are transformer-engine's.
-- transformer-engine's split of queries, keys and values is also where megatron-core 0.9 looks for it. Without it core
-  takes torch.split, whose gradient is one copy more.
+- transformer-engine's split of queries, keys and values is also where megatron-core 0.9 looks for it; core would take
+  torch's in its place.
 - NVIDIA_PYTORCH_VERSION is that of the release's image. NeMo 1 ends without it; it would turn nvFuser on for 2023.
 """
 
