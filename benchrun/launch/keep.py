@@ -178,8 +178,8 @@ def site_words(spec: RunSpec) -> list[str]:
     _each_text(spec.cluster.model_dump(mode="json", exclude={"description"}), texts.append)
     if spec.image and spec.image != public_image(spec.image):
         texts.append(spec.image.removesuffix(image_name(spec.image)))
-    said = " ".join((PUBLIC["words"], *registry.names(), public_spec(spec).model_dump_json().lower()))
-    public = set(re.findall(r"[a-z0-9]+", said))
+    plain = " ".join((PUBLIC["words"], *registry.names(), public_spec(spec).model_dump_json().lower()))
+    public = set(re.findall(r"[a-z0-9]+", plain))
     words = {word for text in texts for word in (text, *re.split(r"[^\w.-]+", text))} | {spec.cluster.description}
     return sorted((word for word in words if _is_private(word, public)), key=len, reverse=True)
 

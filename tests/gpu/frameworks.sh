@@ -2,7 +2,8 @@
 # Adds other frameworks, at the releases named here, to a PACK for measure.sh: source trees, the Python packages that a
 # node with torch, transformers, jax and pack.sh's wheels still lacks, and stubs for packages that training never enters.
 #
-#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge maxtext vllm trl, or megatron-bridge-0.2.2 or -0.6.2
+#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo1 nemo2 megatron-bridge maxtext vllm trl,
+#                                 or megatron-bridge-0.2.2 or megatron-bridge-0.6.2
 #
 # MEGATRON_LM, NEMO, MEGATRON_BRIDGE and MAXTEXT name git clones of github.com/NVIDIA/Megatron-LM, NVIDIA/NeMo,
 # NVIDIA-NeMo/Megatron-Bridge and AI-Hypercomputer/maxtext that have the revisions. PYTHON312 names a Python 3.12 with
@@ -22,13 +23,14 @@ tree() { # CLONE REVISION FOLDER PATH...: these paths of a revision
 }
 
 core() { # REVISION FOLDER: Megatron-LM with its helper compiled
-  local suffix to=$2/megatron/core/datasets
+  local module suffix to=$2/megatron/core/datasets
   tree "${MEGATRON_LM:?}" "$1" "$2" megatron pretrain_gpt.py gpt_builders.py model_provider.py 2>/dev/null ||
     tree "$MEGATRON_LM" "$1" "$2" megatron pretrain_gpt.py
+  module=$(sed -n 's/^PYBIND11_MODULE(\([a-z_]*\),.*/\1/p' "$to/helpers.cpp") # helpers_cpp, before core 0.10 helpers
   suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
   [ -d "$work/pybind11" ] || python3 -m pip install --quiet --disable-pip-version-check --target "$work/pybind11" pybind11
   g++ -O3 -shared -std=c++17 -fPIC "-I$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')" \
-    "-I$work/pybind11/pybind11/include" "$to/helpers.cpp" -o "$to/helpers_cpp$suffix"
+    "-I$work/pybind11/pybind11/include" "$to/helpers.cpp" -o "$to/$module$suffix"
 }
 
 packages() { # FOLDER REQUIREMENT...: without what they require; pip asks its own Python whether it is new enough
@@ -76,6 +78,17 @@ add() {
       core core_v0.13.0 "$to/core"
       stubs "$to/stubs" wandb
       echo core:stubs >"$to/pythonpath"
+      ;;
+    nemo1) # of the image nemo:24.09; the node's are einops, tensorstore, torchmetrics and what transformers needs
+      tree "${NEMO:?}" v2.0.0 "$to/nemo" nemo examples/nlp/language_modeling/megatron_gpt_pretraining.py
+      core core_v0.9.0 "$to/core"
+      cp -r "$here/nemo1" "$to/te2025"
+      packages "$to/site" pytorch-lightning==2.4.0 lightning==2.4.0 huggingface-hub==0.36.0 transformers==4.52.1 \
+        tokenizers==0.21.4 webdataset graphviz omegaconf==2.3.0 hydra-core==1.3.2 braceexpand fiddle==0.3.1 libcst
+      built "$to/site" antlr4-python3-runtime==4.9.3 wget
+      stubs "$to/stubs" jieba opencc pangu leptonai nemo_run modelopt nvidia_resiliency_ext zarr numcodecs nltk rouge_score \
+        ijson torchx wandb faiss flash_attn datasets
+      echo nemo:stubs:site:core:te2025 >"$to/pythonpath"
       ;;
     nemo2)
       tree "${NEMO:?}" v2.4.0 "$to/nemo" nemo
