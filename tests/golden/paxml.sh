@@ -75,7 +75,7 @@ export XLA_FLAGS='--xla_gpu_enable_latency_hiding_scheduler=true --xla_gpu_enabl
 export XLA_PYTHON_CLIENT_MEM_FRACTION=0.9  # how much of the GPU's memory JAX takes at once
 export ENABLE_TE=1  # transformer-engine's layers in PaXML, fused attention among them
 export ENABLE_FP8=1  # transformer-engine's FP8 in PaXML
-export VOCAB_PATH=gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model  # PaXML asks for one on import; synthetic tokens read none
+export VOCAB_PATH=gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model  # PaXML asks for one on import; the experiment reads none
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
 # if ranks ignore TERM.

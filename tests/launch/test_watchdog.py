@@ -77,8 +77,7 @@ def test_the_watchdog_sees_each_step_that_the_dialect_reads(path: Path) -> None:
 
 def test_the_log_of_each_framework_is_among_them() -> None:
     read = {parse_log(path).framework for path in logs()}
-    assert set(STEPPING) - read == {"paxml"}  # no log of it is public
-    assert words("paxml") == [b"steps/sec"]
+    assert set(STEPPING) <= read
 
 
 HANG = f"for step in 1 2 3; do printf '{STEP}\\n' $step; done; "

@@ -90,7 +90,10 @@ MAXTEXT = (
 )
 MAXTEXT_2024 = "completed step: 10, seconds: 13.360, TFLOP/s/device: 305.127, loss: 10.565"
 MAXTEXT_2023 = "completed step: 210, seconds: 2.061, TFLOP/s: 38.611, loss: 3.125"
-PAXML = "I0706 16:50:26.2 1401 local.py:41] Setting task status: step = 100, loss= 5.123456, steps/sec 0.2501234567"
+PAXML = (
+    "I0706 16:50:26.2 1401 local.py:41] Setting task status: step = 100, loss= 5.123456, steps/sec 0.2501234567,"
+    " aux_loss=0.0, avg_xent=5.123456, num_predictions=256.0"
+)
 NANOTRON = (
     "12/21 01:39:51 [INFO|DP=0|TP=0|host]: iteration: 211364 / 1500000 | consumed_tokens: 480B |"
     " time_per_iteration_ms: 8.79K | tokens_per_sec: 182K | tokens_per_sec_per_gpu: 699 | global_batch_size: 1.6M |"

@@ -107,6 +107,13 @@ def test_a_gradient_that_is_no_number_is_named_for_each_step() -> None:
     assert (summary.planned_steps, summary.final_loss) == (1876, 1.92)
 
 
+def test_two_processes_that_print_each_step_are_one_run_with_its_loss() -> None:
+    log = parse_log(LOGS / "27-paxml-cpu-2ranks-150it.log.xz")
+    assert (log.segments, log.planned_steps) == (1, 150)
+    assert [row.step for row in log.steps] == list(range(10, 160, 10))
+    assert (log.steps[0].loss, log.steps[-1].loss) == pytest.approx((5.2215, 4.6669), abs=1e-4)
+
+
 FRAMEWORKS = {
     "megatron-lm": ("01", "02", "03", "06", "07", "08", "09", "10", "17"),
     "megatron-bridge": ("15", "16"),
@@ -116,6 +123,7 @@ FRAMEWORKS = {
     "maxtext": ("22",),
     "hf": ("04", "05", "23", "24"),
     "nemo-aligner-sft": ("26",),
+    "paxml": ("27",),
 }
 
 

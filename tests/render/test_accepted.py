@@ -333,6 +333,15 @@ def test_paxml_has_every_constant_and_flag(tmp_path: Path, precision: str) -> No
     assert "\nexec 2>&1" in files["job.sh"]
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_paxml_reads_no_vocabulary_and_says_where_fp8_is_missing(tmp_path: Path, precision: str) -> None:
+    """Its data sets read VOCAB_PATH as they are imported; without transformer-engine it would train in BF16."""
+    policy = "training.recompute.policy=SAVE_QKV_OUT_PROJ"
+    text = render(spec(tmp_path, "gpt3", "paxml", "layout.fsdp=128", policy, precision=precision))["paxml_point.py"]
+    assert text.index("SentencePieceVocabulary.encode = ") < text.index("from paxml.contrib.gpu")
+    assert ("\nimport transformer_engine.jax" in text) is (precision == "fp8")
+
+
 @pytest.mark.parametrize("framework", ["maxtext", "paxml"])
 def test_policies_are_offered_that_the_memory_estimate_may_not_know(framework: str) -> None:
     policies = registered(framework).memory.policies
