@@ -10,7 +10,7 @@ versions() {  # of the packages that train, as PYTHON imports them; a source tre
 import importlib.metadata, importlib.util, json, os, runpy
 os.environ["NO_VCS_VERSION"] = "1"  # megatron-core would ask git
 SOURCES = {"nemo-toolkit": "nemo", "megatron-bridge": "megatron.bridge", "megatron-core": "megatron.core"}
-OTHERS = ("transformer-engine", "transformers", "lightning", "jax", "flax", "vllm", "sglang", "trl", "torch")
+OTHERS = ("transformer-engine", "transformers", "lightning", "jax", "vllm", "sglang", "trl", "torch")
 found = {}
 for name in (*SOURCES, *OTHERS):
     try:

@@ -30,6 +30,7 @@ from benchrun.parse import Log
 from benchrun.recipe.catalogue import recipe_file, training_file
 from benchrun.report.table import step_lines
 from benchrun.spec import artifacts
+from benchrun.spec.artifacts import trained_with
 from benchrun.trace.model import Fingerprint
 
 NOTHING = Setting()
@@ -121,7 +122,8 @@ def measured_result(run: RunDir, verdict: Verdict | None = None) -> tuple[RunMea
     verdict = verdict or run.document(artifacts.VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     metrics = measurement.metrics if measurement else None
-    return measurement, RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run))
+    versions = trained_with(run.read_json(artifacts.ENV) or {})
+    return measurement, RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run), versions=versions)
 
 
 def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:

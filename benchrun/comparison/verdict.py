@@ -1,7 +1,7 @@
 """Metrics + references -> verdict. A run is checked for errors before its speed: a fast wrong run is invalid."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchrun.comparison.checks import (
@@ -75,6 +75,8 @@ class RunResult:
     """None where it is not recorded."""
     fingerprint: Fingerprint | None = None
     """Of a profiled run."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Version of each package that trained, where it is known."""
 
     @property
     def numbers(self) -> Metrics | None:

@@ -1,5 +1,6 @@
 """Frameworks side by side: runs of one point, launched with different frameworks on the same GPUs."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from statistics import median
@@ -29,7 +30,7 @@ TITLES = (
     ),
     *("profiled_step", "longer_than_the_fastest"),
 )
-"""``runs``: those launched within a day of the framework's last one; programs change.
+"""``framework`` names its release where several ran. ``runs``: those launched within a day of its last one.
 
 ``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, but for defaults and those
 that all frameworks of the point have.
@@ -47,6 +48,8 @@ PARTS = {
     "nothing": "idle_s",
 }
 """The parts of a step -> fields of a breakdown: kernels, communication that none hides, no kernel at all."""
+PACKAGES = {"nemo1": "nemo-toolkit", "nemo2": "nemo-toolkit", "megatron-lm": "megatron-core"}
+"""Framework -> the package whose version it has, where that has another name."""
 A_DAY = timedelta(days=1)
 SMALLEST = 0.01
 """A part that takes longer by less than this share of the fastest framework's step is no explanation."""
@@ -61,6 +64,13 @@ class Measured(NamedTuple):
     metrics: Metrics
     fingerprint: Fingerprint | None = None
     launched: datetime | None = None
+    versions: Mapping[str, str] = {}
+
+    @property
+    def release(self) -> str | None:
+        """The version of the framework; None where nothing says it."""
+        name = self.spec.framework
+        return self.versions.get(PACKAGES.get(name, name))
 
     @property
     def parts(self) -> dict[str, float]:
@@ -72,7 +82,7 @@ class Measured(NamedTuple):
 def rows_of(results: Sequence[RunResult]) -> list[Measured]:
     """The valid trainings among ``results``."""
     return [
-        Measured(result.spec, result.numbers, result.fingerprint, launch_time(result.run_id))
+        Measured(result.spec, result.numbers, result.fingerprint, launch_time(result.run_id), result.versions)
         for result in results
         if result.numbers and isinstance(result.spec, TrainingSpec)
     ]
@@ -87,23 +97,31 @@ def side_by_side(runs: Sequence[Measured]) -> Table:
     rows: list[list[Any]] = []
     for point, by_framework in points.items():
         if len(by_framework) > 1:
-            ordered = sorted(map(_fastest, by_framework.values()), key=_time)
+            ordered = sorted(itertools.chain.from_iterable(map(_fastest, by_framework.values())), key=_time)
             shared = set.intersection(*(set(_options(repeats)) for repeats in ordered))
             parts = [next((run.parts for run in repeats if run.parts), {}) for repeats in ordered]
             for repeats, why in zip(ordered, _reasons(parts), strict=True):
-                rows.append([*point, *_row(repeats, _time(ordered[0]), shared), *why])
+                names = [run[0].spec.framework for run in ordered]
+                release = repeats[0].release if names.count(repeats[0].spec.framework) > 1 else None
+                rows.append([*point, *_row(repeats, _time(ordered[0]), shared, release), *why])
     return Table(TITLES, rows)
 
 
-def _fastest(runs: Sequence[Measured]) -> list[Measured]:
-    """The latest repeats with the options with which a framework was fastest."""
-    return min((_latest(repeats) for repeats in grouped(runs, lambda run: _options([run]))), key=_time)
+def _fastest(runs: Sequence[Measured]) -> Iterator[list[Measured]]:
+    """Of each release of a framework the repeats with the options with which it was fastest; the latest ones."""
+    latest = itertools.chain.from_iterable(map(_latest, _by_options(runs)))
+    for release in grouped(latest, lambda run: run.release):
+        yield min(_by_options(release), key=_time)
 
 
-def _latest(repeats: Sequence[Measured]) -> list[Measured]:
+def _by_options(runs: Sequence[Measured]) -> list[list[Measured]]:
+    return grouped(runs, lambda run: _options([run]))
+
+
+def _latest(runs: Sequence[Measured]) -> list[Measured]:
     """Those launched within a day of the last one: the program was another before. All, where no time is known."""
-    newest = max((run.launched for run in repeats if run.launched), default=None)
-    return [run for run in repeats if not (newest and run.launched) or newest - run.launched < A_DAY]
+    newest = max((run.launched for run in runs if run.launched), default=None)
+    return [run for run in runs if not (newest and run.launched) or newest - run.launched < A_DAY]
 
 
 def _options(repeats: Sequence[Measured]) -> tuple[str, ...]:
@@ -155,14 +173,15 @@ def _point(spec: TrainingSpec) -> tuple[Any, ...]:
     return (proxy(spec), spec.gpu, spec.precision, spec.num_gpus, spec.seq_length, spec.gbs, short_layout(spec))
 
 
-def _row(repeats: Sequence[Measured], fastest: float, shared: Set[str]) -> list[Any]:
+def _row(repeats: Sequence[Measured], fastest: float, shared: Set[str], release: str | None) -> list[Any]:
     """From the framework to the losses; ``fastest``: the shortest step of the point, in seconds."""
+    name = " ".join(filter(None, (repeats[0].spec.framework, release)))
     time, metrics = _time(repeats), [run.metrics for run in repeats]
     options = ", ".join(option for option in _options(repeats) if option not in shared)
     memory = [run.telemetry.memory_gib for run in metrics if run.telemetry and run.telemetry.memory_gib]
     first, last = metrics[0].first_loss, metrics[0].final_loss
     return [
-        *(repeats[0].spec.framework, options or None, len(repeats), time, fastest / time),
+        *(name, options or None, len(repeats), time, fastest / time),
         *(median_of(name, metrics) for name in ("tokens_per_s_per_gpu", "tflops_per_gpu_causal")),
         *(max(memory, default=None), median_of("tokens_per_joule", metrics)),
         None if first is None or last is None else f"{first:.4g} -> {last:.4g}",

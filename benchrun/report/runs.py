@@ -1,6 +1,6 @@
 """Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchrun.comparison.checks import Check
@@ -68,7 +68,7 @@ def _conditions(spec: RunSpec) -> Iterator[Any]:
 def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     """For each of several specifications the fields in which they differ, e.g. ``num_workers 4``.
 
-    Those in `MINOR` are left out where the others tell all of them apart.
+    Those in `MINOR`, and then the image, are left out where the others tell all of them apart.
     """
     if len(specs) < 2:
         return [""] * len(specs)
@@ -76,11 +76,14 @@ def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     names = dict.fromkeys(name for each in stated for name in each if name.partition(".")[0] not in NOT_COMPARED)
     differing = [name for name in names if len({str(each.get(name)) for each in stated}) > 1]
     chosen = {name: name.partition(".")[2] or name for name in differing}
-    brief, full = (
-        [", ".join(f"{short} {each.get(name)}" for name, short in shown.items()) for each in stated]
-        for shown in ({name: short for name, short in chosen.items() if short not in MINOR}, chosen)
-    )
-    return brief if len(set(brief)) == len(brief) else full
+    brief = {name: short for name, short in chosen.items() if short not in MINOR}
+    ways = [_stated(stated, shown) for shown in (brief, chosen, {**chosen, "image": "image"})]
+    return next((texts for texts in ways if len(set(texts)) == len(texts)), ways[1])
+
+
+def _stated(specs: Sequence[Mapping[str, Any]], shown: Mapping[str, str]) -> list[str]:
+    """The fields ``shown`` of each specification; ``shown`` has their short names."""
+    return [", ".join(f"{short} {each.get(name)}" for name, short in shown.items()) for each in specs]
 
 
 def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
