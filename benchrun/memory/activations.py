@@ -150,7 +150,7 @@ def _unread_inputs(spec: TrainingSpec) -> set[str]:
     transformer-engine stores the norm's output all the same where the norm is a part of the layer. With dropout an
     adapter stores a copy of its own.
     """
-    if spec.task != "lora" or spec.precision in LOW:  # in FP8 the measured peak has them
+    if spec.task != "lora":
         return set()
     own_norm = framework(spec.framework).memory.fully_sharded
     names, lora = TRANSFORMERS if own_norm else MEGATRON, spec.training.lora

@@ -6,7 +6,7 @@ from benchrun.launch.rundir import open_run
 from benchrun.spec.runspec import TrainingSpec
 
 NEMO = "llama2-7b-lora-93f05e6c"
-WORKER = "llama3-8b-lora-b7b18e0b"
+WORKER = "llama3-8b-lora-b43f8a74"
 
 
 def advice(run: str, cause: Name, **training: object) -> str:
