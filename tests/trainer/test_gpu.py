@@ -161,7 +161,9 @@ def train(folder: Path, name: str, wanted: TrainingSpec) -> Run:
     if wanted.num_gpus > 1:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={wanted.num_gpus}"]
         command[1:1] = launcher
-    env = {**os.environ, "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    env = {**os.environ, "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "1"}
+    if wanted.layout.fsdp == 1:
+        env["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *map(os.path.abspath, sys.path)])
     run = subprocess.run(command, capture_output=True, text=True, timeout=240, env=env, cwd=path.parent, check=False)
     assert run.returncode == 0, f"{name}: {run.stderr}"
