@@ -6,9 +6,13 @@ from benchrun.comparison.measured import load_measured
 from benchrun.explain.model import NOTICEABLE
 from benchrun.report.frameworks import PARTS, POINT, TITLES, Measured, losses, side_by_side
 from benchrun.report.history import launch_time
-from benchrun.spec.artifacts import Breakdown
+from benchrun.report.table import Table
+from benchrun.spec.artifacts import Breakdown, trained_with
 
-KEPT = [Measured(run.spec, run.metrics, run.fingerprint, launch_time(run.name)) for run in load_measured()]
+KEPT = [
+    Measured(run.spec, run.metrics, run.fingerprint, launch_time(run.name), trained_with(run.env))
+    for run in load_measured()
+]
 
 
 def test_every_point_has_several_frameworks_and_the_fastest_comes_first() -> None:
@@ -56,20 +60,19 @@ def test_a_framework_has_the_options_with_which_it_was_fastest() -> None:
 
 
 def test_the_runs_of_an_earlier_day_are_left_out() -> None:
-    """On 23 November a FP8 step of LoRA took the worker 2.09 s, two days later 1.52 s."""
-    runs = [run for run in KEPT if run.spec.recipe == "llama3-8b-lora" and run.spec.precision == "fp8"]
-    runs = [run for run in runs if (run.spec.gpu, run.spec.gbs, run.spec.model.num_layers) == ("H100", 8, 32)]
-    by_framework = {row[POINT]: row for row in side_by_side(runs).rows}
-    times = sorted(
-        run.metrics.step_time_s.median
-        for run in runs
-        if run.spec.framework == "megatron-core" and run.metrics.step_time_s
-    )
-    assert len(times) == 3
-    worker = by_framework["megatron-core"]
-    assert [worker[TITLES.index(title)] for title in ("runs", "step_time_s")] == [1, times[0]]
-    undated = side_by_side([run._replace(launched=None) for run in runs]).rows
-    assert next(row for row in undated if row[POINT] == "megatron-core")[TITLES.index("runs")] == 3
+    """NeMo 2 ran Grok-1's point on 23 November and again three days later."""
+    runs = [run for run in KEPT if run.spec.recipe == "grok1-314b" and run.spec.precision == "fp8"]
+    runs = [run for run in runs if (run.spec.gpu, run.spec.gbs, run.spec.mbs) == ("H100", 16, 1)]
+    dated = sorted((run.launched, run) for run in runs if run.launched and run.spec.framework == "nemo2")
+    newest = dated[-1][1].metrics.step_time_s
+    assert len(dated) == 2 and newest
+
+    def of_nemo(table: Table) -> list[object]:
+        row = next(row for row in table.rows if row[POINT] == "nemo2")
+        return [row[TITLES.index(title)] for title in ("runs", "step_time_s")]
+
+    assert of_nemo(side_by_side(runs)) == [1, newest.median]
+    assert of_nemo(side_by_side([run._replace(launched=None, versions={}) for run in runs]))[0] == 2
 
 
 def test_a_profiled_step_says_which_part_takes_longer() -> None:
