@@ -81,6 +81,8 @@ class Framework:
     """One framework. A subclass overrides the values that differ; its object has no state."""
 
     name: ClassVar[str]
+    package: ClassVar[str | None] = None
+    """The package whose version it has, where that is not called like the framework."""
     workload: ClassVar[str] = "training"
     """The kind of work that it does; each ``spec`` below is of its class (`benchrun.spec.runspec.WORKLOADS`)."""
 

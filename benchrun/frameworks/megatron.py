@@ -64,6 +64,7 @@ class MegatronLM(Megatron):
     """Started by flags; its fine-tune trains on tokens."""
 
     name = "megatron-lm"
+    package = "megatron-core"
     # Core 0.13 has no flags for windows, sinks, YaRN without latent attention, or experts in a latent space; Mamba-2 is
     # another program there.
     features = TRANSFORMER - {"sinks", "window", "yarn", "clamped", "expert_biases"}

@@ -37,6 +37,7 @@ class NeMo2(NeMoOfCore):
     """NeMo 2, in NeMo's containers 25.02 to 25.09. Its values are in a driver beside the job script."""
 
     name = "nemo2"
+    package = "nemo-toolkit"
     # Lengthened rotary positions and Llama 4 have classes of their own there, Mamba-2 another model.
     features = TRANSFORMER - {
         *("qk_l2_norm", "sinks", "window", "no_rope", "llama3_rope", "yarn", "clamped", "expert_biases"),

@@ -19,6 +19,7 @@ class NeMo1(Megatron):
     """Pretraining only: its fine-tunes need a .nemo checkpoint, and benchrun starts from random weights."""
 
     name = "nemo1"
+    package = "nemo-toolkit"
     positions_per_sequence = True
     tasks = frozenset({"pretrain"})
     fp8_recipes = frozenset({"delayed"})

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.verdict import RunResult
+from benchrun.frameworks.registry import framework
 from benchrun.metrics.model import Metrics
 from benchrun.report.history import launch_time
 from benchrun.report.repeats import median_of
@@ -48,8 +49,6 @@ PARTS = {
     "nothing": "idle_s",
 }
 """The parts of a step -> fields of a breakdown: kernels, communication that none hides, no kernel at all."""
-PACKAGES = {"nemo1": "nemo-toolkit", "nemo2": "nemo-toolkit", "megatron-lm": "megatron-core"}
-"""Framework -> the package whose version it has, where that has another name."""
 A_DAY = timedelta(days=1)
 SMALLEST = 0.01
 """A part that takes longer by less than this share of the fastest framework's step is no explanation."""
@@ -70,7 +69,7 @@ class Measured(NamedTuple):
     def release(self) -> str | None:
         """The version of the framework; None where nothing says it."""
         name = self.spec.framework
-        return self.versions.get(PACKAGES.get(name, name))
+        return self.versions.get(framework(name).package or name)
 
     @property
     def parts(self) -> dict[str, float]:

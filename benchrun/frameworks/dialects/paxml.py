@@ -70,14 +70,14 @@ class Paxml(Dialect):
         """Devices, batch, and the last step that it reports."""
         if not (setting := _SETTING.search(text)):
             return
-        told = self._settings
-        told[setting[1]] = int(setting[2])
-        self.facts.num_gpus = fact_of("num_gpus", told.get(_DEVICES)) or self.facts.num_gpus
-        self.facts.seq_length = fact_of("seq_length", told.get(_LENGTH)) or self.facts.seq_length
+        settings = self._settings
+        settings[setting[1]] = int(setting[2])
+        self.facts.num_gpus = fact_of("num_gpus", settings.get(_DEVICES)) or self.facts.num_gpus
+        self.facts.seq_length = fact_of("seq_length", settings.get(_LENGTH)) or self.facts.seq_length
         # Each process reads its own part of the batch.
-        batch = told.get(_BATCH, 0) * told.get(_PROCESSES, 0)
+        batch = settings.get(_BATCH, 0) * settings.get(_PROCESSES, 0)
         self.facts.gbs = fact_of("gbs", batch) or self.facts.gbs
         # A step has a status where both a summary and a rate are due.
-        steps, every = told.get(_STEPS, 0), lcm(RATE_STEPS, told.get(_INTERVAL, 0))
+        steps, every = settings.get(_STEPS, 0), lcm(RATE_STEPS, settings.get(_INTERVAL, 0))
         if every:
             self.facts.planned_steps = fact_of("planned_steps", steps - steps % every) or self.facts.planned_steps
