@@ -150,9 +150,10 @@ def _unread_inputs(spec: TrainingSpec) -> set[str]:
     transformer-engine stores the norm's output all the same where the norm is a part of the layer. With dropout an
     adapter stores a copy of its own.
     """
-    if spec.task != "lora":
+    launched = framework(spec.framework)
+    if spec.task != "lora" or (spec.precision in LOW and not launched.own_worker):  # others store them in FP8
         return set()
-    own_norm = framework(spec.framework).memory.fully_sharded
+    own_norm = launched.memory.fully_sharded
     names, lora = TRANSFORMERS if own_norm else MEGATRON, spec.training.lora
     candidates = ("qkv", "fc1", "fc2") if own_norm else ("fc2",)
     targets = (

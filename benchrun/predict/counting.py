@@ -166,6 +166,7 @@ def _memory(counting: Counting) -> dict[str, float]:
         "scores": 4 * scores / bandwidth * passes,
         "memory_head": moved["head"] * layout.pp / bandwidth,
         "optimizer": sum(each.step_bytes for each in listed.memory_bound) / bandwidth,
+        "recast": sum(each.params for each in listed.block) / load.dp if load.recast else 0.0,
         "gradients": (0 if load.task == "lora" else listed.params) * load.gradient_bytes / layout.fsdp / bandwidth,
     }
 

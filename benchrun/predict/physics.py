@@ -37,7 +37,7 @@ def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     parts["bubble"] = bubble
     parts["dp"] = _data_parallel(work, of, mean)
     updated = of("optimizer.bytes") * work.optimizer + of("optimizer.gradients") * work.gradients
-    parts["optimizer"] = updated * _slower(work, of)
+    parts["optimizer"] = updated * _slower(work, of) + of("optimizer.recast") * work.recast
     doublings = np.log2(work.nodes)
     copied = work.microbatches * work.offloaded / of("offload.rate")
     parts["host"] = parts["host"] + copied + of("host.step")

@@ -63,12 +63,19 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
         gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
         state_bytes=_state_bytes(spec),
         hooked=spec.task == "lora" and software.hooks_adapters(spec.framework),
+        recast=_recasts(spec),
         low_attention=spec.precision == "fp8" and spec.training.fp8.dot_product_attention,
         packed=spec.packed,
         graphed=spec.training.cuda_graphs != "none",
         offloaded_bytes=_offloaded_bytes(spec),
         node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
     )
+
+
+def _recasts(spec: TrainingSpec) -> bool:
+    """Whether the optimizer casts weights to FP8 together with their transposes."""
+    low_weights = spec.precision == "fp8" and spec.training.fp8.param_gather and spec.task != "lora"
+    return low_weights and software.casts_transposes(spec.framework)
 
 
 def _offloaded_bytes(spec: TrainingSpec) -> float:

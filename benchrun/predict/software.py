@@ -55,6 +55,11 @@ def hooks_adapters(framework: str) -> bool:
     return ("hooked_adapters", framework) in _table()
 
 
+def casts_transposes(framework: str) -> bool:
+    """Whether the optimizer of ``framework`` casts weights to FP8 together with their transposes, which is slow."""
+    return ("cast_transposes", framework) in _table()
+
+
 def copies_shards(stack: str) -> bool:
     """Whether weights and gradients that ranks share are copied to and from buffers of their own (PyTorch's FSDP)."""
     return ("copied_shards", stack) in _table()

@@ -83,6 +83,8 @@ class Work:
     """Seconds of FSDP's gathers and scatters at each link's peak, of all layers of a micro-batch."""
     optimizer: Value
     """Seconds of Adam at the memory's peak bandwidth, per step."""
+    recast: Value
+    """Weights that the optimizer casts to FP8 together with their transposes, per step."""
     gradients: Value
     """Seconds to read the gradients of the GPU's weights once, at that bandwidth; with FSDP, those of its share."""
     layers: Value

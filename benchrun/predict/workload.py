@@ -64,6 +64,8 @@ class Workload:
     """Activations of a micro-batch that wait in the host's memory for the backward pass."""
     hooked: bool = False
     """Adapters are hooks in Python."""
+    recast: bool = False
+    """The optimizer casts weights to FP8 together with their transposes; published rows do not state it."""
     graphed: bool = False
     """CUDA graphs start the kernels of a layer; published rows do not state it."""
     low_attention: bool = False
