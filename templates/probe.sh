@@ -6,7 +6,9 @@ mkdir -p probe
 host=$(uname -n)  # not $HOSTNAME: srun passes on that of the first node
 field() { sed -n "s/^$1[[:space:]]*:[[:space:]]*//p" "$2" 2>/dev/null | head -n 1 | tr -d '\\"'; }
 versions() {  # of the packages that train, as PYTHON imports them; a source tree states its own
-  "$1" - 2>/dev/null <<'PYTHON' || echo '{}'
+  local found
+  # Whatever else is printed on the way is not JSON, and a file system that hangs must not hold up the job.
+  found=$(timeout -k 5 60 "$1" - 2>/dev/null <<'PYTHON' | sed -n 's/^benchrun versions: //p' | tail -n 1
 import importlib.metadata, importlib.util, json, os, runpy
 os.environ["NO_VCS_VERSION"] = "1"  # megatron-core would ask git
 SOURCES = {"nemo-toolkit": "nemo", "megatron-bridge": "megatron.bridge", "megatron-core": "megatron.core"}
@@ -17,11 +19,16 @@ for name in (*SOURCES, *OTHERS):
         source = importlib.util.find_spec(SOURCES[name]) if name in SOURCES else None
         file = source and source.origin and os.path.join(os.path.dirname(source.origin), "package_info.py")
         stated = runpy.run_path(file) if file and os.path.exists(file) else {}
-        found[name] = stated.get("__version__") or importlib.metadata.version(name)
-    except Exception:
-        pass  # not installed
-print(json.dumps(found))
+        version = stated.get("__version__") or importlib.metadata.version(name)
+        if isinstance(version, str) and version.isprintable():
+            found[name] = version
+    except BaseException:
+        pass  # not installed, or what is imported to find it ends or fails
+print("\nbenchrun versions: " + json.dumps(found), flush=True)
 PYTHON
+  )
+  [ -n "$found" ] || found='{}'
+  printf '%s' "$found"
 }
 {
   printf '{"schema_version": 1, "host": "%s", "kernel": "%s", "machine": "%s", ' "$host" "$(uname -r)" "$(uname -m)"

@@ -19,7 +19,7 @@ from benchrun.errors import UserError
 from benchrun.launch.rundir import KEPT, stamp_of
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
-from benchrun.spec.artifacts import CEILINGS, ENV, FINGERPRINT, METRICS, SPEC, STEPS, Ceilings, trained_with
+from benchrun.spec.artifacts import CEILINGS, ENV, FINGERPRINT, METRICS, SPEC, STEPS, Ceilings, objects, trained_with
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.trace.model import Fingerprint
 
@@ -85,8 +85,8 @@ class MeasuredRun:
     @property
     def machine(self) -> str:
         """GPU and driver as the node named them, and the versions of what trained."""
-        node: dict[str, Any] = next(iter(self.env.get("nodes") or []), {})
-        gpus: list[dict[str, str]] = node.get("gpus") or [{}]
+        node = next(iter(objects(self.env.get("nodes"))), {})
+        gpus = objects(node.get("gpus")) or [{}]
         gpu = gpus[0].get("name") or node.get("cpu") or self.spec.gpu
         driver = f", driver {node['driver']}" if node.get("driver") else ""
         packages = trained_with(self.env)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import lzma
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from benchrun.frameworks import registry
 from benchrun.launch.rundir import STAMP, RunDir, unpacked
 from benchrun.render import render
 from benchrun.spec import artifacts
-from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
+from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ, objects
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.identity import OF_THE_SITE, image_name, is_path, workload_env, workload_image
 from benchrun.spec.runspec import RunSpec
@@ -118,8 +118,7 @@ def _alias(hosts: Sequence[str], host: str) -> str:
 def _hosts(run: RunDir) -> list[str]:
     """The hosts in the run's files, compute nodes first."""
     env, done = run.read_json(ENV) or {}, run.done()
-    nodes = env["nodes"] if isinstance(env.get("nodes"), list) else []
-    hosts = [node.get("host") for node in nodes if isinstance(node, dict)]
+    hosts = [node.get("host") for node in objects(env.get("nodes"))]
     times = run.read(artifacts.RANKS, artifacts.RankTimes)
     hosts += [rank.host for rank in times.ranks] if times else []
     traced = (run.read_json(artifacts.FINGERPRINT) or {}).get("ranks") or []
@@ -168,8 +167,8 @@ def public_image(image: str) -> str:
 def public_env(document: dict[str, Any]) -> dict[str, Any]:
     """Versions and hardware of env.json. Host names stay: ``scrubbed`` replaces them."""
     image, worker = document.get("image"), document.get("worker")
-    public = {"image": image and public_image(image), "worker": _versions(worker)}
-    return _only(document, PUBLIC["env"]) | public | {"nodes": [_node(node) for node in document.get("nodes") or []]}
+    public = {"image": public_image(image) if isinstance(image, str) else None, "worker": _versions(worker)}
+    return _only(document, PUBLIC["env"]) | public | {"nodes": [_node(node) for node in objects(document.get("nodes"))]}
 
 
 def site_words(spec: RunSpec) -> list[str]:
@@ -191,10 +190,10 @@ def _is_private(word: str, public: Collection[str]) -> bool:
     return not short and any(not p.isdigit() and p not in public for p in parts)
 
 
-def _node(node: dict[str, Any]) -> dict[str, Any]:
+def _node(node: Mapping[str, Any]) -> dict[str, Any]:
     """The published fields of a node in env.json; of its kernel the version alone."""
     kernel = re.match(r"\d+(\.\d+)*", str(node.get("kernel", "")))
-    gpus = [_only(gpu, PUBLIC["gpu"]) for gpu in node.get("gpus") or []]
+    gpus = [_only(gpu, PUBLIC["gpu"]) for gpu in objects(node.get("gpus"))]
     versions = {"versions": _versions(node["versions"])} if "versions" in node else {}
     return {**_only(node, PUBLIC["node"]), **versions, "kernel": kernel[0] if kernel else None, "gpus": gpus}
 
@@ -205,5 +204,5 @@ def _versions(packages: Any) -> dict[str, str] | None:
     return {n: v for n, v in packages.items() if looks.fullmatch(str(v))} if isinstance(packages, dict) else None
 
 
-def _only(document: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+def _only(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     return {name: document[name] for name in names if name in document}

@@ -33,6 +33,8 @@ COARSE_S = 10.0
 
 MOST_COUNTED = 2.0
 """Whole scores count twice what causal attention computes: by so much a printed TFLOPS may exceed a peak."""
+AT_MOST_FULL = frozenset({"full", "causal", "causal_ungated"})
+"""Conventions by which a model has at most the FLOPs of ``full``."""
 ENOUGH_ROWS = 20_000
 """Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
 NAMED = ("gpu", "precision", "num_gpus")
@@ -163,7 +165,7 @@ def _printed_above_peak(log: Log, setting: Setting, inside: Measured) -> list[Pr
     """A problem where the model is unknown, and the printed TFLOPS would need more than the GPU's peak."""
     printed = _middles(inside.tflops_per_gpu, inside.interval).median
     peak = setting.peak_tflops(setting.precision or "fp8") or setting.peak_tflops("bf16")
-    other = setting.precision in FASTER_THAN_LISTED or not set(log.printed_conventions) <= {"full", "causal"}
+    other = setting.precision in FASTER_THAN_LISTED or not set(log.printed_conventions) <= AT_MOST_FULL
     if other or setting.flops_per_token() or not (printed and peak and printed > MOST_COUNTED * peak):
         return []
     detail = f"{printed:.4g} TFLOPS are printed, the peak of {setting.gpu} is {peak:g}: check GPU and precision"

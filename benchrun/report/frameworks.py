@@ -107,10 +107,12 @@ def side_by_side(runs: Sequence[Measured]) -> Table:
 
 
 def _fastest(runs: Sequence[Measured]) -> Iterator[list[Measured]]:
-    """Of each release of a framework the repeats with the options with which it was fastest; the latest ones."""
-    latest = itertools.chain.from_iterable(map(_latest, _by_options(runs)))
-    for release in grouped(latest, lambda run: run.release):
-        yield min(_by_options(release), key=_time)
+    """Of each release of a framework the repeats with the options with which it was fastest; the latest ones.
+
+    Where some runs say their release, those that do not are left out.
+    """
+    for release in grouped([run for run in runs if run.release] or runs, lambda run: run.release):
+        yield min(map(_latest, _by_options(release)), key=_time)
 
 
 def _by_options(runs: Sequence[Measured]) -> list[list[Measured]]:

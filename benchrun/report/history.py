@@ -4,6 +4,7 @@ A point is a workload under the same conditions with the same framework and layo
 image, versions, options and environment may differ between its runs; they are what a change is explained by.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -18,7 +19,7 @@ from benchrun.launch.rundir import stamp_of
 from benchrun.metrics.changes import Cut, changes
 from benchrun.model import Frozen
 from benchrun.report.runs import proxy, short_layout
-from benchrun.spec.artifacts import trained_with
+from benchrun.spec.artifacts import objects, trained_with
 from benchrun.spec.runspec import TrainingSpec
 
 By = Literal["point", "node", "driver", "image", "version"]
@@ -152,8 +153,9 @@ def history_of(runs: Sequence[Past], by: By = "point") -> History:
 
 def launch_time(run_id: str) -> datetime | None:
     """The time in a run's id; None where it has none."""
-    stamp = stamp_of(run_id)
-    return datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc) if stamp else None
+    with contextlib.suppress(ValueError):  # of no stamp, and of digits that are no date
+        return datetime.strptime(stamp_of(run_id), "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    return None
 
 
 def _run(past: Past) -> HistoryRun | None:
@@ -177,8 +179,8 @@ def _run(past: Past) -> HistoryRun | None:
 def _facts(spec: TrainingSpec, environment: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """The columns by which a change is explained."""
     own = conditions(spec)
-    nodes = [node for node in environment.get("nodes") or () if isinstance(node, Mapping)]
-    gpus = [gpu for node in nodes for gpu in node.get("gpus") or () if isinstance(gpu, Mapping)]
+    nodes = objects(environment.get("nodes"))
+    gpus = [gpu for node in nodes for gpu in objects(node.get("gpus"))]
     yield "node", [str(node.get("host") or "") for node in nodes]
     yield "driver", [str(node.get("driver") or "") for node in nodes]
     yield "image", [own.image or ""]

@@ -10,7 +10,7 @@ from benchrun.report.data import RunData, RunSection
 from benchrun.report.figure import Figure
 from benchrun.report.readable import point_name
 from benchrun.report.terminal import basis_rows, metrics_rows, spec_rows
-from benchrun.spec.artifacts import trained_with
+from benchrun.spec.artifacts import objects, trained_with
 
 
 def run_section(run: RunData, *, brief: bool = False) -> RunSection:
@@ -60,7 +60,7 @@ def _environment(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     }
     if text := ", ".join(f"{name} {version}" for name, version in versions.items() if version):
         yield "versions", text
-    nodes = [node for node in environment.get("nodes") or () if isinstance(node, Mapping)]
+    nodes = objects(environment.get("nodes"))
     if nodes:
         yield "nodes", ", ".join(str(node.get("host")) for node in nodes)
         drivers = dict.fromkeys(str(node["driver"]) for node in nodes if node.get("driver"))

@@ -189,12 +189,15 @@ class Environment(File):
 
 
 def trained_with(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Version by package, of env.json: as the worker printed them, else as the first node's Python has them."""
-    first = next(iter(environment.get("nodes") or ()), None)
-    versions = environment.get("worker") or (first.get("versions") if isinstance(first, Mapping) else None)
-    if not isinstance(versions, Mapping):
-        return {}
+    """Version by package, of env.json: as the worker printed them, else as the first node that names some has them."""
+    stated = (environment.get("worker"), *(node.get("versions") for node in objects(environment.get("nodes"))))
+    versions = next((each for each in stated if isinstance(each, Mapping) and each), {})
     return {name: str(version) for name, version in versions.items() if version}
+
+
+def objects(values: Any) -> list[Mapping[str, Any]]:
+    """The objects in a list of a JSON document; none where that is no list."""
+    return [each for each in values if isinstance(each, Mapping)] if isinstance(values, list | tuple) else []
 
 
 class Gemm(Frozen):

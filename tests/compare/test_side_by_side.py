@@ -1,5 +1,7 @@
 """Frameworks side by side: points that several frameworks ran, from the kept runs."""
 
+from datetime import timedelta
+
 import pytest
 
 from benchrun.comparison.measured import load_measured
@@ -73,6 +75,19 @@ def test_the_runs_of_an_earlier_day_are_left_out() -> None:
 
     assert of_nemo(side_by_side(runs)) == [1, newest.median]
     assert of_nemo(side_by_side([run._replace(launched=None, versions={}) for run in runs]))[0] == 2
+
+
+@pytest.mark.parametrize("days", [0, 7])
+def test_each_release_has_a_row_on_whatever_day_it_ran(days: int) -> None:
+    point = [run for run in KEPT if run.spec.recipe == "grok1-314b" and run.spec.precision == "fp8"]
+    first = next(run for run in point if run.spec.framework == "nemo2" and run.launched)
+    other = first._replace(spec=first.spec.model_copy(update={"framework": "megatron-bridge"}), versions={})
+    assert first.launched
+    later = first.launched + timedelta(days=days)
+    old, new = ({"nemo-toolkit": version} for version in ("2.3.0", "2.4.0"))
+    runs = [first._replace(versions=old), first._replace(versions=new, launched=later), other]
+    named = [row[POINT] for row in side_by_side([first._replace(versions={}), *runs]).rows]
+    assert sorted(named) == ["megatron-bridge", "nemo2 2.3.0", "nemo2 2.4.0"]
 
 
 def test_a_profiled_step_says_which_part_takes_longer() -> None:

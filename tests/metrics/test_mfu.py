@@ -78,3 +78,12 @@ def test_a_printed_rate_above_the_peak_gives_no_speed(
     assert ("impossible_rate" in {problem.kind for problem in found.problems}) == impossible
     assert (found.step_time_s is None, found.tokens_per_s_per_gpu.median is None) == (impossible, impossible)
     assert found.tflops_per_gpu_reported.median == float(tflops.replace(",", ""))
+
+
+@pytest.mark.parametrize(("tflops", "impossible"), [("2100.0", True), ("1900.0", False)])
+def test_bridge_can_print_no_more_than_the_scores_of_every_token(tmp_path: Path, tflops: str, impossible: bool) -> None:
+    """None of the ways in which it counts exceeds ``full``."""
+    text = "".join(f"Step Time : 1.50s GPU utilization: {tflops}MODEL_TFLOP/s/GPU\n" for _ in range(30))
+    (tmp_path / "x.log").write_text(text)
+    found = summarise(parse_log(tmp_path / "x.log"), given=Setting(2048, 8, 8, "H100", "bf16"))
+    assert ("impossible_rate" in {problem.kind for problem in found.problems}) == impossible

@@ -248,3 +248,13 @@ def test_the_time_axis_has_a_unit_that_fits(span: timedelta, title: str) -> None
     (figure,) = history_figures(History(by="point", series=(point,), left_out=()))
     assert figure.x_title == title
     assert max(figure.series[0].x) < 48
+
+
+@pytest.mark.parametrize("nodes", [3, "n1", ["n1"], [{"host": "n1", "gpus": 3}]])
+def test_damaged_nodes_leave_the_run_in_its_history(nodes: object) -> None:
+    run = past(0, 1.0)._replace(environment={"worker": ["torch"], "nodes": nodes})
+    assert only(history_of([run])).runs[0].facts["version"] == ()
+
+
+def test_a_name_with_digits_that_are_no_date_has_no_time() -> None:
+    assert launch_time("mine-20261399T996099Z") is None
