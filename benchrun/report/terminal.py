@@ -287,7 +287,9 @@ def run_page(result: RunResult) -> str:
     elif result.metrics is not None:
         problems = _problems(result.metrics)
         parts.append("".join(f"- {problem.kind}: {markdown_text(problem.detail)}\n" for problem in problems))
-    return "\n".join([*parts, markdown(Table(("conditions", ""), spec_rows(result.spec)))])
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    conditions = [*spec_rows(result.spec), *([("versions", versions)] if versions else [])]
+    return "\n".join([*parts, markdown(Table(("conditions", ""), conditions))])
 
 
 def spec_rows(spec: RunSpec) -> Rows:

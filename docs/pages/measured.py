@@ -14,12 +14,13 @@ from benchrun.metrics.registry import METRICS, Metric
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.model.operators import PASSES
 from benchrun.report.frameworks import Measured, losses, side_by_side
+from benchrun.report.history import launch_time
 from benchrun.report.model import ReportModel
 from benchrun.report.repeats import median_of, valid_values
 from benchrun.report.runs import distinctions, layout, proxy, spread_percent
 from benchrun.report.scaling import Curve, curves
 from benchrun.report.table import Table, markdown
-from benchrun.spec.artifacts import Breakdown, Ceilings, Gemm
+from benchrun.spec.artifacts import Breakdown, Ceilings, Gemm, trained_with
 from benchrun.spec.runspec import TrainingSpec
 
 from .pictures import waterfalls
@@ -79,12 +80,16 @@ def _tables(
         "whole": _speeds([pair for pair in beside if not pair[0][0].spec.proxy]),
         "proxies": _speeds([pair for pair in beside if pair[0][0].spec.proxy]),
         "differs": Table(DIFFERS, [_differs(group, near, settings) for group, near in beside], NOTHING),
-        "frameworks": side_by_side([Measured(run.spec, run.metrics, run.fingerprint) for run in runs]),
+        "frameworks": side_by_side(list(map(_measured, runs))),
         "losses": losses([(run.spec, run.losses) for run in runs]),
         "waterfalls": _waterfalls(report),
         **other_workloads(report.results),
         **{name: Table(TITLES[name], list(each)) for name, each in rows.items()},
     }
+
+
+def _measured(run: MeasuredRun) -> Measured:
+    return Measured(run.spec, run.metrics, run.fingerprint, launch_time(run.name), trained_with(run.env))
 
 
 def _rows(
