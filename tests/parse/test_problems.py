@@ -107,6 +107,7 @@ def test_what_went_wrong_is_recognised(tmp_path: Path, text: str, kind: str) -> 
         "node1:123:456 [0] NCCL INFO comm 0x55 async error: ncclSystemError was handled before",
         "node1:123:456 [0] NCCL INFO NCCL_IGNORE_DISABLED_P2P set; last ncclInternalError: none",
         "Killed a stale lock of the cache",
+        "Import of cast_to_fp8 from transformer_engine.pytorch failed with: Traceback (most recent call last):",
         "mount source /data, target /data: bound",
         "error mounting of optional folders is ignored",
     ],
