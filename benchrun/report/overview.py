@@ -97,12 +97,15 @@ def _rounded(table: Table) -> Table:
 
 
 def speeds_figure(table: Table) -> Figure | None:
-    """Speed of each framework relative to the fastest of its point; None where no two ran the same point."""
+    """Speed of each framework, in its fastest release, relative to the fastest of its point; None without such a point."""
     points = _by_point(table)
-    names = list(dict.fromkeys(record["framework"] for records in points.values() for record in records))
     if not points:
         return None
-    each = [{record["framework"]: float(record["speed"]) for record in records} for records in points.values()]
+    each: list[dict[str, float]] = []
+    for records in points.values():
+        ordered = sorted(records, key=lambda record: float(record["speed"]))  # of several releases the fastest stays
+        each.append({record["framework"].partition(" ")[0]: float(record["speed"]) for record in ordered})
+    names = list(dict.fromkeys(name for speeds in each for name in reversed(speeds)))
     labels = tuple(_title(point) for point in points)
     rows = [
         (label, *(f"{speeds[name]:.2f}" if name in speeds else None for name in names))
