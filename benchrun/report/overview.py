@@ -97,7 +97,7 @@ def _rounded(table: Table) -> Table:
 
 
 def speeds_figure(table: Table) -> Figure | None:
-    """Speed of each framework, in its fastest release, relative to the fastest of its point; None without such a point."""
+    """Speed of each framework, in its fastest release, relative to the fastest of its point; None without a point."""
     points = _by_point(table)
     if not points:
         return None
