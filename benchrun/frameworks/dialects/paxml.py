@@ -31,7 +31,7 @@ _STEPS, _INTERVAL = "train.num_train_steps", "train.summary_interval_steps"
 _NAMES = (_DEVICES, _PROCESSES, _BATCH, _LENGTH, _STEPS, _INTERVAL)
 _SETTING = re.compile(rf"\s({'|'.join(map(re.escape, _NAMES))}) ?: (\d{{1,15}})\s*$")
 RATE_STEPS = 10
-"""Every so many steps it computes its rate."""
+"""It computes its rate after every multiple of this number of steps."""
 
 
 class Paxml(Dialect):

@@ -36,7 +36,7 @@ class DistributedFusedAdam(torch.optim.Optimizer):
 
 
 def set_defaults(parameter: torch.nn.Parameter) -> None:
-    """Says that a parameter is not split, where nothing is said; megatron-core has the same function."""
+    """Marks a parameter as not split over tensor-parallel ranks, unless it is marked; megatron-core's own function."""
     from megatron.core.tensor_parallel.layers import set_defaults_if_not_set_tensor_model_parallel_attributes
 
     set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
