@@ -18,6 +18,12 @@ HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensi
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 """How a training is split, in the order in which it is printed; data parallelism follows from these."""
 
+
+def data_parallel(num_gpus: int, gpus_per_replica: int) -> int:
+    """Data-parallel ranks; 1 where a replica, of tp * pp * cp GPUs, does not fit on ``num_gpus``, which is refused."""
+    return max(1, num_gpus // gpus_per_replica)
+
+
 MOST_GPUS = 1 << 20
 """More GPUs than any run has."""
 LARGEST_SIZE = (1 << 31) - 1

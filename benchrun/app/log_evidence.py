@@ -25,7 +25,7 @@ from benchrun.model.layout import Layout
 from benchrun.parse import Log
 from benchrun.spec.cluster import Cluster
 from benchrun.spec.profile import Profile
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.runspec import TrainingSpec, split_batch
 from benchrun.spec.training import Training
 from benchrun.vocabulary import DEGREES
 
@@ -139,7 +139,6 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
     num_gpus = context.num_gpus or ranks
     sizes = {name: size for name in DEGREES if (size := getattr(facts, name))}
     layout = Layout(**sizes, sequence_parallel=sizes.get("tp", 1) > 1)
-    dp = max(num_gpus // (layout.tp * layout.pp * layout.cp), 1)
     mbs = facts.mbs or 1
     fields: dict[str, Any] = {
         "framework": log.framework,
@@ -152,8 +151,7 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
         "gbs": context.gbs,
         "mbs": mbs,
         "layout": layout,
-        "dp": dp,
-        "num_microbatches": max((context.gbs or 1) // (mbs * dp), 1),
+        **split_batch(num_gpus, layout, mbs, context.gbs or 1),
         "training": Training(),
         "profile": Profile(),
         "cluster": Cluster.model_construct(gpus_per_node=gpu.gpus_per_node if gpu else num_gpus),

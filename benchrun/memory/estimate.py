@@ -98,8 +98,7 @@ def _smaller(spec: TrainingSpec, available_gib: float) -> Iterator[tuple[str, fl
     if not framework(spec.framework).memory.micro_batches:
         return
     for mbs in range(spec.mbs // 2, 0, -1):
-        update = {"mbs": mbs, "num_microbatches": spec.num_microbatches * spec.mbs // mbs}
-        if spec.mbs % mbs == 0 and (size := estimate(spec.model_copy(update=update)).total) <= available_gib:
+        if spec.mbs % mbs == 0 and (size := estimate(spec.resized(mbs=mbs)).total) <= available_gib:
             yield f"mbs {mbs}", size
             return  # the largest that fits
 

@@ -57,7 +57,7 @@ def workload(row: Row) -> Workload:
     num_gpus, seq_length = int(_positive(row, "num_gpus")), int(_positive(row, "seq_len"))
     stack = _stack(row, task)
     layout = _layout(row, num_gpus, stack)
-    ranks = num_gpus // (layout.tp * layout.pp * layout.cp)
+    ranks = layout.dp(num_gpus)
     gbs = _positive(row, "gbs")
     mbs = _positive(row, "mbs", 0) or _likely_mbs(gbs, ranks, stack)
     load = Workload(

@@ -88,7 +88,7 @@ class Workload:
     @property
     def dp(self) -> int:
         """Data-parallel ranks."""
-        return max(1, self.num_gpus // (self.layout.tp * self.layout.pp * self.layout.cp))
+        return self.layout.dp(self.num_gpus)
 
     @property
     def microbatches(self) -> float:

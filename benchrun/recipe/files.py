@@ -14,7 +14,7 @@ from typing import Any
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.vocabulary import ABSENT, DEGREES, HARD, SETTINGS, Reduced, dimensions, flat, reductions
+from benchrun.vocabulary import ABSENT, DEGREES, HARD, SETTINGS, Reduced, data_parallel, dimensions, flat, reductions
 
 COLUMNS = (
     *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length", "mbs", "gbs", *DEGREES),
@@ -102,9 +102,13 @@ def point_rows(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]
             "mbs": group["mbs"],
             "gbs": group.get("gbs") or int(group["gbs_per_gpu"] * num_gpus),
             **degrees,
-            "dp": num_gpus // (degrees["tp"] * degrees["pp"] * degrees["cp"]),
+            "dp": _dp(num_gpus, degrees),
             "scales": _scales(group),
         }
+
+
+def _dp(num_gpus: int, degrees: Mapping[str, int]) -> int:
+    return data_parallel(num_gpus, degrees["tp"] * degrees["pp"] * degrees["cp"])
 
 
 def _scales(group: Mapping[str, Any]) -> bool:
@@ -149,7 +153,7 @@ def _listed_rollouts(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str,
             **_proxy(()),
             **{"mbs": inputs.get("mbs", 1), "gbs": inputs["gbs"], "settings": SETTINGS["post-training"](inputs)},
             **degrees,
-            "dp": (common["num_gpus"] - beside) // (degrees["tp"] * degrees["pp"] * degrees["cp"]),
+            "dp": _dp(common["num_gpus"] - beside, degrees),
         }
 
 
