@@ -7,7 +7,7 @@ from typing import Any
 from benchrun.comparison.verdict import RunResult
 from benchrun.explain.evidence import Evidence
 from benchrun.metrics.rows import Measured
-from benchrun.metrics.telemetry import Samples
+from benchrun.metrics.samples import Samples
 from benchrun.report.figure import Figure
 from benchrun.report.table import Table
 

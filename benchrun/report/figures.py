@@ -8,7 +8,7 @@ import numpy as np
 from benchrun.explain.model import Explanation
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.rows import Measured
-from benchrun.metrics.telemetry import Samples
+from benchrun.metrics.samples import Samples
 from benchrun.report.figure import Figure, Series, thinned
 from benchrun.report.table import Table
 
