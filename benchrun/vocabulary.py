@@ -24,6 +24,9 @@ def data_parallel(num_gpus: int, gpus_per_replica: int) -> int:
     return max(1, num_gpus // gpus_per_replica)
 
 
+GIB = 2**30
+"""Bytes."""
+HOUR_S = 3600
 MOST_GPUS = 1 << 20
 """More GPUs than any run has."""
 LARGEST_SIZE = (1 << 31) - 1

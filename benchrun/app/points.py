@@ -23,9 +23,9 @@ from benchrun.recipe.study import StudyPoint, expand
 from benchrun.render import render
 from benchrun.spec.post_training import OF_THE_SITE
 from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.vocabulary import HOUR_S
 
 resolve_point = resolving.resolve
-HOUR_S = 3600
 
 
 def resolve_shown(request: Request) -> RunSpec:

@@ -18,11 +18,11 @@ from benchrun.recipe.select import Request
 from benchrun.recipe.study import expand
 from benchrun.spec.artifacts import STDOUT
 from benchrun.spec.runspec import RunSpec
-from benchrun.study.cost import HOUR_S
 from benchrun.study.plan import Plan, plan
 from benchrun.study.result import StudyResult, result
 from benchrun.study.schedule import Attempt, State, due
 from benchrun.study.state import Slot, StudyDir
+from benchrun.vocabulary import HOUR_S
 
 Tell = Callable[[str], None]
 """Gets one line about each launch and each ending."""

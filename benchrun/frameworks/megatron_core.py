@@ -13,6 +13,7 @@ from benchrun.model.features import TRANSFORMER
 from benchrun.model.layers import layer_counts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Training
+from benchrun.vocabulary import GIB
 
 WITHOUT_FSDP = (
     *("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "grad_reduce_in_fp32"),
@@ -183,7 +184,7 @@ def _fsdp(spec: TrainingSpec) -> Iterator[str]:
 
 def _fsdp_weights(spec: TrainingSpec, fsdp: str) -> Iterator[str]:
     """Weights that FSDP cannot cut or gather."""
-    gpu, built = hardware.site_gpu(spec.cluster), 2 * spec.model.params_total / spec.layout.tp / 2**30
+    gpu, built = hardware.site_gpu(spec.cluster), 2 * spec.model.params_total / spec.layout.tp / GIB
     if gpu and built > 0.9 * gpu.memory_gib:
         yield f"the worker builds all weights ({built:.0f} GiB) on each GPU before it cuts them: use tp beside {fsdp}"
     if spec.model.tied_embeddings and spec.gpu == "CPU":

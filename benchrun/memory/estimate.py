@@ -17,9 +17,8 @@ from benchrun.model.communication import optimizer_shards, weight_shards
 from benchrun.model.operators import Product, operators
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Recompute
-from benchrun.vocabulary import LOW
+from benchrun.vocabulary import GIB, LOW
 
-GIB = 2**30
 NEARLY_FULL = 0.9
 GATHERED_AHEAD = 0.5e9
 """Parameters that megatron.core's FSDP gathers ahead, at least a layer; of gradients twice as many wait (0.19)."""

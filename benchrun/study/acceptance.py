@@ -21,7 +21,7 @@ from benchrun.recipe.study_rules import OF_REQUEST
 from benchrun.recipe.yamlfile import Document, load
 from benchrun.spec.cluster import Line
 from benchrun.study.plan import Plan, resolved_points
-from benchrun.vocabulary import Better, Precision
+from benchrun.vocabulary import MOST_REPEATS, Better, Precision
 
 Percent = Annotated[float, Field(gt=0, le=100)]
 
@@ -93,7 +93,7 @@ class AcceptancePlan(Frozen):
     """Name or path of the site file; ``--cluster`` replaces it."""
     runs: tuple[PlanRun, ...] = Field(min_length=1)
     """The runs, in order."""
-    repeats: Annotated[int, Field(ge=1, le=1000)] = 3
+    repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 3
     """Runs of each point."""
     price_per_gpu_hour: PositiveFloat | None = None
     """Price of a GPU for an hour, in any currency; null where it is not known."""
