@@ -28,10 +28,8 @@ from benchrun.app.measurement import measure_run as measure_run
 from benchrun.app.measurement import read_logs as read_logs
 from benchrun.app.measurement import result_of as result_of
 from benchrun.app.measurement import rows_of as rows_of
-from benchrun.app.measurement import setting as setting
 from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
-from benchrun.app.measurement import unused_options as unused_options
 from benchrun.app.nodes import check_excluded as check_excluded
 from benchrun.app.nodes import fleet_of as fleet_of
 from benchrun.app.nodes import nodes_check as nodes_check
@@ -63,6 +61,8 @@ from benchrun.app.retries import attempts as attempts
 from benchrun.app.retries import retry_cause as retry_cause
 from benchrun.app.scaling import measured_scaling as measured_scaling
 from benchrun.app.scaling import predicted_scaling as predicted_scaling
+from benchrun.app.settings import completed_setting as completed_setting
+from benchrun.app.settings import unused_options as unused_options
 from benchrun.app.site import check_site as check_site
 from benchrun.app.site import write_site as write_site
 from benchrun.app.studies import plan_study as plan_study

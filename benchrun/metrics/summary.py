@@ -21,7 +21,7 @@ from benchrun.metrics.model import (
 from benchrun.metrics.problems import constant_loss, contradictions, fatal_problem, updates
 from benchrun.metrics.rows import Measured, measured, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
-from benchrun.metrics.setting import Setting, stated
+from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
 from benchrun.parse.columns import NO_VALUE
@@ -49,7 +49,7 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
     ``setting`` names the GPU, their number and the precision. The first ``warmup`` rows are dropped, by default 5 or a
     tenth of the rows.
     """
-    logged = stated(log, setting)
+    logged = setting_of_log(log, setting)
     measurement = _measurement(log, logged, log.planned_steps if planned_steps is None else planned_steps, warmup)
     problems = (*measurement.problems, *contradictions(log, measurement, logged, setting))
     return Metrics(**{**dict(measurement), **_fields(setting, *NAMED), "problems": problems, "warmup": warmup})
@@ -57,7 +57,7 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
 
 def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = None) -> Summary:
     """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``."""
-    setting, facts, steps = stated(log, given or Setting()), log.facts, log.distinct.column("step")
+    setting, facts, steps = setting_of_log(log, given or Setting()), log.facts, log.distinct.column("step")
     return Summary(
         **dict(_measurement(log, setting, log.planned_steps, warmup)),
         **_fields(log, "file", "segments", "post_training"),
