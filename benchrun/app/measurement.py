@@ -18,7 +18,7 @@ from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import bound
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.ranks import RankSpread, rank_spread
-from benchrun.metrics.rows import Measured, measured
+from benchrun.metrics.rows import CompletedRows, completed_rows
 from benchrun.metrics.setting import Setting, setting_of, setting_of_log
 from benchrun.metrics.summary import measure, summarise
 from benchrun.metrics.telemetry import Sampled, sampled
@@ -195,6 +195,6 @@ def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: 
     return summary.model_copy(update=beside)
 
 
-def rows_of(log: Log, given: Setting) -> Measured:
+def rows_of(log: Log, given: Setting) -> CompletedRows:
     """The step rows, with times and rates completed from each other."""
-    return measured(log, setting_of_log(log, given))
+    return completed_rows(log, setting_of_log(log, given))
