@@ -15,9 +15,10 @@ from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe import resolve as resolving
+from benchrun.recipe.arithmetic import arithmetic
 from benchrun.recipe.capability import WITHOUT_PROFILER
-from benchrun.recipe.layout import arithmetic, slow_links
-from benchrun.recipe.resolve import missing_scripts
+from benchrun.recipe.images import missing_scripts
+from benchrun.recipe.layout import slow_links
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import StudyPoint, expand
 from benchrun.render import render
