@@ -19,6 +19,7 @@ from benchrun.app.judgement import judge_log as judge_log
 from benchrun.app.judgement import judge_runs as judge_runs
 from benchrun.app.judgement import repeats as repeats
 from benchrun.app.judgement import store_judgement as store_judgement
+from benchrun.app.launch_warnings import warnings as warnings
 from benchrun.app.listing import gpu_of as gpu_of
 from benchrun.app.listing import list_points as list_points
 from benchrun.app.log_evidence import explain_log as explain_log
@@ -44,7 +45,6 @@ from benchrun.app.points import resolve_each as resolve_each
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import resolve_profiled as resolve_profiled
 from benchrun.app.points import resolve_shown as resolve_shown
-from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
 from benchrun.app.predictions import Predicted as Predicted
 from benchrun.app.predictions import calibrated as calibrated
