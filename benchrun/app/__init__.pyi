@@ -112,7 +112,7 @@ from benchrun.report.history import history_of as history_of
 from benchrun.report.model import ReportModel as ReportModel
 from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
-from benchrun.study.acceptance import Planned as Planned
-from benchrun.study.plan import Plan as Plan
+from benchrun.study.acceptance import ResolvedPlan as ResolvedPlan
+from benchrun.study.resolved import ResolvedStudy as ResolvedStudy
 from benchrun.study.result import StudyResult as StudyResult
 from benchrun.trace.model import Fingerprint as Fingerprint

@@ -29,7 +29,7 @@ from benchrun.report.html import page
 from benchrun.spec import artifacts
 from benchrun.spec.identity import OF_THE_SITE
 from benchrun.study import pack, unpack
-from benchrun.study.acceptance import AcceptancePlan, Planned, planned
+from benchrun.study.acceptance import AcceptancePlan, ResolvedPlan, planned
 from benchrun.study.criteria import Acceptance
 
 DERIVED = (artifacts.METRICS, artifacts.VERDICT, artifacts.STEPS, artifacts.TELEMETRY_SUMMARY)
@@ -58,7 +58,7 @@ class Pack:
     acceptance: Acceptance
 
 
-def plan_in(root: Path, manifest: pack.Manifest, file: AcceptancePlan, clusters: Path) -> Planned:
+def plan_in(root: Path, manifest: pack.Manifest, file: AcceptancePlan, clusters: Path) -> ResolvedPlan:
     """``file``, the plan of the pack at ``root`` or another, resolved for the clusters that the pack's runs state.
 
     These are written into the folder ``clusters``. UserError for a run that cannot be read, and for a plan that breaks
@@ -89,7 +89,7 @@ def _recipe_in(root: Path, recipe: str) -> str:
     return str(root / recipe)
 
 
-def derived(root: Path, manifest: pack.Manifest, plan: Planned) -> Derived:
+def derived(root: Path, manifest: pack.Manifest, plan: ResolvedPlan) -> Derived:
     """What is computed of a pack but its report: measurements, verdicts, the references that they rest on."""
     runs: dict[int, list[RunDir]] = {}
     for name, number in manifest.runs.items():
@@ -128,7 +128,7 @@ def report_page(root: Path, acceptance: Acceptance) -> str:
     return page(report_on(data), f"Acceptance: {acceptance.plan}", leads=leads(acceptance))
 
 
-def write_pack(plan: Planned, target: Path | None = None, *, packs: Path, redacted: bool = True) -> Pack:
+def write_pack(plan: ResolvedPlan, target: Path | None = None, *, packs: Path, redacted: bool = True) -> Pack:
     """Write the evidence of every ended run of ``plan`` as an archive (``.tar.gz``) or a directory.
 
     Without ``target`` an archive in the folder ``packs``, named by its content: one that is there already stays.
@@ -170,7 +170,7 @@ def _place(root: Path, path: Path, work: Path) -> None:
         root.rename(path)
 
 
-def _write_evidence(plan: Planned, runs: Mapping[int, list[RunDir]], root: Path, redacted: bool) -> pack.Manifest:
+def _write_evidence(plan: ResolvedPlan, runs: Mapping[int, list[RunDir]], root: Path, redacted: bool) -> pack.Manifest:
     """Write the plan, its own recipes and the files of ``runs``; the manifest without hashes."""
     points: dict[str, int] = {}
     words = site_words(next(each.spec for each in plan.study.points if each.spec)) if redacted else []

@@ -20,7 +20,7 @@ from benchrun.recipe.study import Expanded, StudyPoint, point_of
 from benchrun.recipe.study_rules import OF_REQUEST
 from benchrun.recipe.yamlfile import Document, load
 from benchrun.spec.cluster import Line
-from benchrun.study.plan import Plan, resolved_points
+from benchrun.study.resolved import ResolvedStudy, resolved_points
 from benchrun.vocabulary import MOST_REPEATS, Better, Precision
 
 Percent = Annotated[float, Field(gt=0, le=100)]
@@ -102,12 +102,12 @@ class AcceptancePlan(Frozen):
 
 
 @dataclass(frozen=True)
-class Planned:
+class ResolvedPlan:
     """A plan with its points resolved."""
 
     name: str
     file: AcceptancePlan
-    study: Plan
+    study: ResolvedStudy
     """The same points as a study, which launches and resumes them; its directory is ``NAME.plan.study``."""
 
     def criteria(self, number: int) -> Criteria:
@@ -131,7 +131,9 @@ def read_plan(name: str) -> tuple[str, AcceptancePlan, Document]:
     return path.stem, file, document
 
 
-def planned(name: str, file: AcceptancePlan, document: Document, changes: Mapping[int, Mapping[str, Any]]) -> Planned:
+def planned(
+    name: str, file: AcceptancePlan, document: Document, changes: Mapping[int, Mapping[str, Any]]
+) -> ResolvedPlan:
     """``file`` with its points resolved. UserError names every point that breaks a rule.
 
     ``changes``: values of `Request` by the position of a point, from 1; those of 0 are for all points.
@@ -154,7 +156,7 @@ def planned(name: str, file: AcceptancePlan, document: Document, changes: Mappin
     _raise([UserError(each.refused, hint=each.hint, where=each.point.place) for each in resolved if not each.spec])
     if len({each.spec.cluster.name for each in resolved if each.spec}) > 1:
         raise UserError("the runs are of several clusters", hint="name the one that is accepted: cluster: FILE")
-    return Planned(name, file, Plan(expanded, resolved))
+    return ResolvedPlan(name, file, ResolvedStudy(expanded, resolved))
 
 
 def _contradictions(file: AcceptancePlan, document: Document) -> Iterator[UserError]:
