@@ -84,13 +84,11 @@ def workload(row: Row) -> Workload:
 
 def _refuse_impossible(load: Workload) -> None:
     """UserError where the GPU does not compute in this precision, or nothing can be spread like this."""
-    shape, layout, gpu = load.model.shape, load.layout, load.gpu
-    peaks = {"fp8": gpu.peak_fp8_tflops, "mxfp8": gpu.peak_fp8_tflops, "nvfp4": gpu.peak_fp4_tflops}
-    number = load.number.removesuffix("_current")
-    if number == "fp32":
+    shape, layout = load.model.shape, load.layout
+    if load.number == "fp32":
         raise UserError("precision is fp32: only those of 16 bits and less can be predicted")
-    if peaks.get(number, gpu.peak_bf16_tflops) is None:
-        raise UserError(f"precision is {number}, which {gpu.name} does not compute")
+    if load.products_peak_tflops is None:
+        raise UserError(f"precision is {load.number.removesuffix('_current')}, which {load.gpu.name} does not compute")
     stages, most = layout.pp * layout.vp, shape.num_layers + 2  # embedding and output layer may be stages of their own
     if stages > most:
         raise UserError(f"pp * vp = {stages} stages are more than the {shape.num_layers} layers")
