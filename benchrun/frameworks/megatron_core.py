@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from benchrun import hardware
 from benchrun.frameworks.base import PROFILERS, WORKER_OPTIONS, MemoryFacts
-from benchrun.frameworks.megatron import Megatron
+from benchrun.frameworks.megatron import Megatron, partly_sharded
 from benchrun.model.adapters import MEGATRON_LINEARS
 from benchrun.model.features import TRANSFORMER
 from benchrun.model.layers import layer_counts
@@ -170,8 +170,7 @@ def _fsdp(spec: TrainingSpec) -> Iterator[str]:
     if layout.fsdp == 1:
         return
     fsdp = f"fsdp ({layout.fsdp})"
-    if layout.pp == 1 and layout.fsdp != (ranks := spec.dp * layout.cp) and ranks % layout.fsdp == 0:
-        yield f"the worker shards over all data-parallel ranks: {fsdp} must be 1 or dp * cp ({ranks})"
+    yield from partly_sharded(spec, "the worker")
     if layout.ep > 1:
         yield f"benchrun does not support {fsdp} beside expert parallelism in the worker: ep ({layout.ep}) must be 1"
     yield from _fsdp_weights(spec, fsdp)
