@@ -22,7 +22,7 @@ from benchrun.launch.keep import kept_files, kept_name, scripts, scrubbed, site_
 from benchrun.launch.launcher import commit
 from benchrun.launch.rundir import RunDir
 from benchrun.recipe.catalogue import checked
-from benchrun.recipe.files import is_path, recipe_document
+from benchrun.recipe.files import is_own_file, recipe_document
 from benchrun.recipe.yamlfile import Document, load
 from benchrun.report.acceptance import leads
 from benchrun.report.html import page
@@ -81,7 +81,7 @@ def read_plan_in(root: Path) -> AcceptancePlan:
 
 def _recipe_in(root: Path, recipe: str) -> str:
     """The path of a recipe in the pack; a shipped one's name. UserError for a path outside the pack."""
-    if not is_path(recipe):
+    if not is_own_file(recipe):
         return recipe
     parts = PurePosixPath(recipe).parts
     if len(parts) != 2 or parts[0] != pack.RECIPES or parts[1] == "..":
@@ -182,7 +182,7 @@ def _write_evidence(plan: ResolvedPlan, runs: Mapping[int, list[RunDir]], root: 
                 (place / file).parent.mkdir(parents=True, exist_ok=True)
                 (place / file).write_bytes(content)
             _same_numbers(run, RunDir(place, read_only=True))
-    for recipe in {run.recipe for run in plan.file.runs if is_path(run.recipe)}:
+    for recipe in {run.recipe for run in plan.file.runs if is_own_file(run.recipe)}:
         stem, document = recipe_document(recipe)
         (root / pack.RECIPES).mkdir(exist_ok=True)
         text = json.dumps(document, indent=2) + "\n"
@@ -210,7 +210,7 @@ def portable(file: AcceptancePlan, *, redacted: bool) -> dict[str, Any]:
     """A plan as it stands in a pack: its own recipes by their name there; redacted without what names the site."""
     document: dict[str, Any] = json.loads(file.model_dump_json(exclude_unset=True))
     for run in document["runs"]:
-        if is_path(run["recipe"]):
+        if is_own_file(run["recipe"]):
             run["recipe"] = f"{pack.RECIPES}/{Path(run['recipe']).stem}.yaml"
         if redacted and "set" in run:
             run["set"] = {key: value for key, value in run["set"].items() if not _of_the_site(key)}

@@ -23,17 +23,17 @@ COLUMNS = (
 """Keys of a row, without those that only count its references."""
 
 
-def is_path(name: str) -> bool:
+def is_own_file(name: str) -> bool:
     """Whether ``name`` is the path of a file of the user's own."""
     return name.endswith((".yaml", ".yml")) or "/" in name
 
 
 def find(name: str, folder: Path, kind: str) -> Path:
     """The file of ``name``: a shipped name or a path. UserError lists the legal names."""
-    path = Path(name) if is_path(name) else folder / f"{name}.yaml"
+    path = Path(name) if is_own_file(name) else folder / f"{name}.yaml"
     if path.is_file():
         return path
-    if is_path(name):
+    if is_own_file(name):
         raise UserError(f"no such {kind} file: {name}")
     raise UserError(f"no {kind} is called '{name}'", hint=closest(name, paths.shipped(folder)))
 
