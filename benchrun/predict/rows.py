@@ -75,7 +75,7 @@ def workload(row: Row) -> Workload:
         stack=stack,
         source=row.get("source_id") or "",
         release=software.release_year(RELEASE.search(row.get("source") or "")),
-        tp_overlap=stack in software.OVERLAPPING or "async" in notes.lower(),
+        tp_overlap=software.overlaps_tp(stack) or "async" in notes.lower(),
         power_limit=500 / 700 if "500W" in notes else 1.0,
     )
     _refuse_impossible(load)
@@ -208,7 +208,7 @@ def _layout(row: Row, num_gpus: int, stack: str) -> Layout:
     tp, pp, cp = (int(_positive(row, column, 1)) for column in ("tp", "pp", "cp"))
     if num_gpus % (tp * pp * cp):
         raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
-    fsdp = int(_positive(row, "fsdp_shard", num_gpus if stack in software.FULLY_SHARDED else 1))
+    fsdp = int(_positive(row, "fsdp_shard", num_gpus if software.shares_among_all(stack) else 1))
     ep, vp = int(_positive(row, "ep", 1)), int(_positive(row, "vp", 1))
     # Rows of 2022 state sequence parallelism in the column of recomputation.
     split = tp > 1 and (stack != software.MEGATRON_2022 or "sp" in (row.get("recompute") or ""))
