@@ -19,6 +19,7 @@ from benchrun.app.judgement import judge_log as judge_log
 from benchrun.app.judgement import judge_runs as judge_runs
 from benchrun.app.judgement import repeats as repeats
 from benchrun.app.judgement import store_judgement as store_judgement
+from benchrun.app.launch_warnings import warnings as warnings
 from benchrun.app.listing import gpu_of as gpu_of
 from benchrun.app.listing import list_points as list_points
 from benchrun.app.log_evidence import explain_log as explain_log
@@ -28,10 +29,8 @@ from benchrun.app.measurement import measure_run as measure_run
 from benchrun.app.measurement import read_logs as read_logs
 from benchrun.app.measurement import result_of as result_of
 from benchrun.app.measurement import rows_of as rows_of
-from benchrun.app.measurement import setting as setting
 from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
-from benchrun.app.measurement import unused_options as unused_options
 from benchrun.app.nodes import check_excluded as check_excluded
 from benchrun.app.nodes import fleet_of as fleet_of
 from benchrun.app.nodes import nodes_check as nodes_check
@@ -46,7 +45,6 @@ from benchrun.app.points import resolve_each as resolve_each
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import resolve_profiled as resolve_profiled
 from benchrun.app.points import resolve_shown as resolve_shown
-from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
 from benchrun.app.predictions import Predicted as Predicted
 from benchrun.app.predictions import calibrated as calibrated
@@ -63,6 +61,8 @@ from benchrun.app.retries import attempts as attempts
 from benchrun.app.retries import retry_cause as retry_cause
 from benchrun.app.scaling import measured_scaling as measured_scaling
 from benchrun.app.scaling import predicted_scaling as predicted_scaling
+from benchrun.app.settings import completed_setting as completed_setting
+from benchrun.app.settings import unused_options as unused_options
 from benchrun.app.site import check_site as check_site
 from benchrun.app.site import write_site as write_site
 from benchrun.app.studies import plan_study as plan_study
@@ -112,7 +112,7 @@ from benchrun.report.history import history_of as history_of
 from benchrun.report.model import ReportModel as ReportModel
 from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
-from benchrun.study.acceptance import Planned as Planned
-from benchrun.study.plan import Plan as Plan
+from benchrun.study.acceptance import ResolvedPlan as ResolvedPlan
+from benchrun.study.resolved import ResolvedStudy as ResolvedStudy
 from benchrun.study.result import StudyResult as StudyResult
 from benchrun.trace.model import Fingerprint as Fingerprint

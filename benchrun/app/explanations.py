@@ -6,7 +6,8 @@ from pathlib import Path
 
 from benchrun.app.baselines import baseline_run
 from benchrun.app.log_evidence import resolution_s, saves, saves_async, stages_of, steps_of, unreliable
-from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_log, summarise_log
+from benchrun.app.measurement import RunMeasurement, measure_run, read_log, summarise_log
+from benchrun.app.settings import NOTHING
 from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint, trace_hint
 from benchrun.comparison.checks import broken_run
 from benchrun.comparison.conditions import conditions

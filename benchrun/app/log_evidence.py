@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchrun import hardware
-from benchrun.app.measurement import NOTHING, read_log, rows_of, setting, summarise_log, unused_options
+from benchrun.app.measurement import read_log, rows_of, summarise_log
+from benchrun.app.settings import NOTHING, completed_setting, unused_options
 from benchrun.app.traces import fingerprint_of_steps, trace_hint
 from benchrun.errors import BenchrunError, NoNumberError, UserError
 from benchrun.explain.evidence import Evidence
@@ -19,13 +20,13 @@ from benchrun.explain.model import Explanation
 from benchrun.explain.stages import explain_stages
 from benchrun.launch.rundir import unpacked
 from benchrun.metrics.model import Measurement, Summary, Window
-from benchrun.metrics.setting import Setting, stated
+from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import Floats
 from benchrun.model.layout import Layout
 from benchrun.parse import Log
 from benchrun.spec.cluster import Cluster
 from benchrun.spec.profile import Profile
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.runspec import TrainingSpec, split_batch
 from benchrun.spec.training import Training
 from benchrun.vocabulary import DEGREES
 
@@ -55,8 +56,8 @@ def explain_log(
     without steps or without their times, UserError for one of several logs and for a trace that is not of the job.
     """
     log = read_log(file, framework)
-    asked = setting(recipe, given, takes_peak=False)
-    context = stated(log, asked)
+    asked = completed_setting(recipe, given, takes_peak=False)
+    context = setting_of_log(log, asked)
     summary = summarise_log(log, context, [file], warmup)
     if log.post_training:
         return stages_of(str(file), summary), unreliable(summary)
@@ -139,7 +140,6 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
     num_gpus = context.num_gpus or ranks
     sizes = {name: size for name in DEGREES if (size := getattr(facts, name))}
     layout = Layout(**sizes, sequence_parallel=sizes.get("tp", 1) > 1)
-    dp = max(num_gpus // (layout.tp * layout.pp * layout.cp), 1)
     mbs = facts.mbs or 1
     fields: dict[str, Any] = {
         "framework": log.framework,
@@ -152,8 +152,7 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
         "gbs": context.gbs,
         "mbs": mbs,
         "layout": layout,
-        "dp": dp,
-        "num_microbatches": max((context.gbs or 1) // (mbs * dp), 1),
+        **split_batch(num_gpus, layout, mbs, context.gbs or 1),
         "training": Training(),
         "profile": Profile(),
         "cluster": Cluster.model_construct(gpus_per_node=gpu.gpus_per_node if gpu else num_gpus),

@@ -66,7 +66,7 @@ def parse(
     state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
     --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, or a fatal problem.
     """
-    setting = app.setting(recipe, app.Setting(**given))
+    setting = app.completed_setting(recipe, app.Setting(**given))
     form = _steps_format(steps) if steps else None
     if form and steps == form and as_json:
         raise UserError("--json and --steps both print to stdout", hint="--steps FILE.csv")
@@ -187,7 +187,7 @@ def compare(
     logs = read_logs(files, given.pop("framework"))
     _name_unused(logs, given)
     num_layers = given.pop("num_layers")
-    setting = app.setting(recipe, app.Setting(**given), num_layers)
+    setting = app.completed_setting(recipe, app.Setting(**given), num_layers)
 
     def judge(log: "Log") -> "Result":
         return (*app.judge_log(log, recipe, setting, warmup, baseline), log.file)

@@ -22,7 +22,7 @@ from benchrun.errors import UserError
 from benchrun.vocabulary import MOST_REPEATS, Exit
 
 if TYPE_CHECKING:
-    from benchrun.app import Plan, Request, StudyResult
+    from benchrun.app import Request, ResolvedStudy, StudyResult
 
 
 CONCURRENCY = "Runs at a time; without Slurm those of one results folder take turns.  [default: 4; with --tune: 1]"
@@ -107,7 +107,7 @@ def _check(profile: str | None, price: float | None, *, tune: bool) -> None:
         raise UserError(f"--price-per-gpu-hour {price} is no price")
 
 
-def _print(planned: "Plan", result: "StudyResult", form: str, plot: Path | None) -> None:
+def _print(planned: "ResolvedStudy", result: "StudyResult", form: str, plot: Path | None) -> None:
     """Print the points in the format ``form``, damaged files and runs without numbers on stderr; draw ``plot``."""
     if plot:
         from benchrun.report.study_plot import plot_study
@@ -125,7 +125,7 @@ def _print(planned: "Plan", result: "StudyResult", form: str, plot: Path | None)
         say(line)
 
 
-def _html(planned: "Plan", result: "StudyResult") -> str:
+def _html(planned: "ResolvedStudy", result: "StudyResult") -> str:
     """One HTML file: the study and its runs, with plots."""
     from benchrun.report.study_html import study_html
 

@@ -28,7 +28,7 @@ PARTS = ("training_s", "logprob_s")
 Flags = NDArray[np.bool_]
 
 
-class Measured(NamedTuple):
+class CompletedRows(NamedTuple):
     """The rows of a log, one value each in every array; NaN where neither log nor setting gives it."""
 
     step: NDArray[np.int64]
@@ -46,9 +46,9 @@ class Measured(NamedTuple):
     other_work: Flags
     """The time has other work in it; in a log whose every step is such a one they count."""
 
-    def chosen(self, rows: Flags) -> "Measured":
+    def chosen(self, rows: Flags) -> "CompletedRows":
         """Some of the rows."""
-        return Measured._make(column[rows] for column in self)
+        return CompletedRows._make(column[rows] for column in self)
 
     def problems(self) -> Iterator[Problem]:
         """The first rows that are left out, and why."""
@@ -63,7 +63,7 @@ class Measured(NamedTuple):
             yield Problem("other_work", int(self.line[others[0]]), detail)
 
 
-def measured(log: Log, setting: Setting) -> Measured:
+def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     """Times from rates, and rates from times, where the log gives only one of them."""
     columns = log.distinct
     names = "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "global_batch_size"
@@ -92,7 +92,7 @@ def measured(log: Log, setting: Setting) -> Measured:
         impossible |= fast if fast.sum() <= MOST_IMPOSSIBLE * len(fast) else False
     impossible |= contradictory
     other = np.isin(step, list(log.other_work))
-    return Measured(step, line, interval, time, rate, tflops, mfu, impossible, contradictory, other & ~other.all())
+    return CompletedRows(step, line, interval, time, rate, tflops, mfu, impossible, contradictory, other & ~other.all())
 
 
 def too_fast(rate: Floats, setting: Setting) -> float | None:

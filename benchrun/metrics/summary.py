@@ -19,9 +19,9 @@ from benchrun.metrics.model import (
     Window,
 )
 from benchrun.metrics.problems import constant_loss, contradictions, fatal_problem, updates
-from benchrun.metrics.rows import Measured, measured, too_fast
+from benchrun.metrics.rows import CompletedRows, completed_rows, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
-from benchrun.metrics.setting import Setting, stated
+from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
 from benchrun.parse.columns import NO_VALUE
@@ -49,7 +49,7 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
     ``setting`` names the GPU, their number and the precision. The first ``warmup`` rows are dropped, by default 5 or a
     tenth of the rows.
     """
-    logged = stated(log, setting)
+    logged = setting_of_log(log, setting)
     measurement = _measurement(log, logged, log.planned_steps if planned_steps is None else planned_steps, warmup)
     problems = (*measurement.problems, *contradictions(log, measurement, logged, setting))
     return Metrics(**{**dict(measurement), **_fields(setting, *NAMED), "problems": problems, "warmup": warmup})
@@ -57,7 +57,7 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
 
 def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = None) -> Summary:
     """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``."""
-    setting, facts, steps = stated(log, given or Setting()), log.facts, log.distinct.column("step")
+    setting, facts, steps = setting_of_log(log, given or Setting()), log.facts, log.distinct.column("step")
     return Summary(
         **dict(_measurement(log, setting, log.planned_steps, warmup)),
         **_fields(log, "file", "segments", "post_training"),
@@ -78,7 +78,7 @@ def _fields(source: object, *names: str) -> dict[str, Any]:
 
 def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: int | None) -> Measurement:
     """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed."""
-    values = measured(log, setting)
+    values = completed_rows(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
     inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible & ~values.other_work)
@@ -112,7 +112,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
 
 
 def _speeds(
-    log: Log, setting: Setting, values: Measured, inside: Measured
+    log: Log, setting: Setting, values: CompletedRows, inside: CompletedRows
 ) -> tuple[dict[str, Any], float | None, list[Problem]]:
     """Step time, throughput, TFLOPS and MFU of the rows ``inside``, by field; tokens/s/GPU; what makes them worth less.
 
@@ -136,7 +136,7 @@ def _speeds(
     return {} if impossible else speeds, tokens.median, notes + impossible
 
 
-def _coarse(log: Log, timed: Measured) -> bool:
+def _coarse(log: Log, timed: CompletedRows) -> bool:
     """Whether a single row is too uncertain, because the clock of the log is too coarse for it."""
     spans = timed.step_time_s * timed.interval
     return log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
@@ -161,7 +161,7 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
     return rates, []
 
 
-def _printed_above_peak(log: Log, setting: Setting, inside: Measured) -> list[Problem]:
+def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> list[Problem]:
     """A problem where the model is unknown, and the printed TFLOPS would need more than the GPU's peak."""
     printed = _middles(inside.tflops_per_gpu, inside.interval).median
     peak = setting.peak_tflops(setting.precision or "fp8") or setting.peak_tflops("bf16")
@@ -172,7 +172,7 @@ def _printed_above_peak(log: Log, setting: Setting, inside: Measured) -> list[Pr
     return [Problem("impossible_rate", None, detail)]
 
 
-def _tokens(log: Log, inside: Measured, timed: Measured, *, coarse: bool) -> MeanMedian:
+def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bool) -> MeanMedian:
     """Tokens/s/GPU; the mean over the time in place of the median where a single row is too uncertain."""
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average or coarse:
@@ -180,7 +180,7 @@ def _tokens(log: Log, inside: Measured, timed: Measured, *, coarse: bool) -> Mea
     return tokens
 
 
-def _reported(setting: Setting, inside: Measured, rate: float | None) -> dict[str, Any]:
+def _reported(setting: Setting, inside: CompletedRows, rate: float | None) -> dict[str, Any]:
     """What the log itself reports, by field; ``rate``: tokens/s/GPU, by which its convention is known."""
     reported = _middles(inside.tflops_per_gpu, inside.interval)
     return {
@@ -199,7 +199,7 @@ def _losses(log: Log) -> dict[str, Any]:
     return {"first_loss": first, "final_loss": final}
 
 
-def _times(log: Log, timed: Measured, *, coarse: bool) -> tuple[dict[str, Any], list[Problem]]:
+def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, Any], list[Problem]]:
     """Spread, confidence and steadiness of the step time, by field, and what makes them worth less."""
     if not len(timed.step):
         return {}, []
@@ -243,7 +243,7 @@ def _quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
     return {name: spread(each) for name, each in inside.items() if each}
 
 
-def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
+def _mean_rate(timed: CompletedRows, tokens: MeanMedian) -> float | None:
     """Tokens over time, where single rows are too uncertain for a median."""
     usable = timed.chosen(~np.isnan(timed.tokens_per_s_per_gpu))
     spans = usable.step_time_s * usable.interval
@@ -251,7 +251,7 @@ def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
     return float(np.sum(usable.tokens_per_s_per_gpu * spans)) / spent if spent else tokens.median
 
 
-def _other_windows(values: Measured) -> OtherWindows:
+def _other_windows(values: CompletedRows) -> OtherWindows:
     """Mean step times, in s, of windows that publications use in place of this one."""
     times, step, count = values.step_time_s, values.step, len(values.step)
     # The mean of several steps may be of others too.

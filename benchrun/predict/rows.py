@@ -57,7 +57,7 @@ def workload(row: Row) -> Workload:
     num_gpus, seq_length = int(_positive(row, "num_gpus")), int(_positive(row, "seq_len"))
     stack = _stack(row, task)
     layout = _layout(row, num_gpus, stack)
-    ranks = num_gpus // (layout.tp * layout.pp * layout.cp)
+    ranks = layout.dp(num_gpus)
     gbs = _positive(row, "gbs")
     mbs = _positive(row, "mbs", 0) or _likely_mbs(gbs, ranks, stack)
     load = Workload(
@@ -75,7 +75,7 @@ def workload(row: Row) -> Workload:
         stack=stack,
         source=row.get("source_id") or "",
         release=software.release_year(RELEASE.search(row.get("source") or "")),
-        tp_overlap=stack in software.OVERLAPPING or "async" in notes.lower(),
+        tp_overlap=software.overlaps_tp(stack) or "async" in notes.lower(),
         power_limit=500 / 700 if "500W" in notes else 1.0,
     )
     _refuse_impossible(load)
@@ -84,13 +84,11 @@ def workload(row: Row) -> Workload:
 
 def _refuse_impossible(load: Workload) -> None:
     """UserError where the GPU does not compute in this precision, or nothing can be spread like this."""
-    shape, layout, gpu = load.model.shape, load.layout, load.gpu
-    peaks = {"fp8": gpu.peak_fp8_tflops, "mxfp8": gpu.peak_fp8_tflops, "nvfp4": gpu.peak_fp4_tflops}
-    number = load.number.removesuffix("_current")
-    if number == "fp32":
+    shape, layout = load.model.shape, load.layout
+    if load.number == "fp32":
         raise UserError("precision is fp32: only those of 16 bits and less can be predicted")
-    if peaks.get(number, gpu.peak_bf16_tflops) is None:
-        raise UserError(f"precision is {number}, which {gpu.name} does not compute")
+    if load.products_peak_tflops is None:
+        raise UserError(f"precision is {load.number.removesuffix('_current')}, which {load.gpu.name} does not compute")
     stages, most = layout.pp * layout.vp, shape.num_layers + 2  # embedding and output layer may be stages of their own
     if stages > most:
         raise UserError(f"pp * vp = {stages} stages are more than the {shape.num_layers} layers")
@@ -210,7 +208,7 @@ def _layout(row: Row, num_gpus: int, stack: str) -> Layout:
     tp, pp, cp = (int(_positive(row, column, 1)) for column in ("tp", "pp", "cp"))
     if num_gpus % (tp * pp * cp):
         raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
-    fsdp = int(_positive(row, "fsdp_shard", num_gpus if stack in software.FULLY_SHARDED else 1))
+    fsdp = int(_positive(row, "fsdp_shard", num_gpus if software.shares_among_all(stack) else 1))
     ep, vp = int(_positive(row, "ep", 1)), int(_positive(row, "vp", 1))
     # Rows of 2022 state sequence parallelism in the column of recomputation.
     split = tp > 1 and (stack != software.MEGATRON_2022 or "sp" in (row.get("recompute") or ""))

@@ -12,7 +12,7 @@ from benchrun.errors import UserError
 from benchrun.recipe.select import Request
 from benchrun.report.table import aligned
 from benchrun.spec.runspec import RunSpec, TrainingSpec
-from benchrun.vocabulary import DEGREES
+from benchrun.vocabulary import DEGREES, HOUR_S
 
 Rows = Iterator[tuple[str, str]]
 BAR = 40
@@ -181,6 +181,6 @@ def _size(spec: RunSpec | UserError) -> dict[str, Any]:
         "num_nodes": spec.num_nodes,
         "gbs": getattr(spec, "gbs", None),
         "steps": spec.planned_steps,
-        "gpu_hours_at_most": ceil(10 * spec.num_gpus * spec.cluster.time_limit_s / 3600) / 10,
+        "gpu_hours_at_most": ceil(10 * spec.num_gpus * spec.cluster.time_limit_s / HOUR_S) / 10,
         "refused": None,
     }

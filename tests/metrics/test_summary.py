@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchrun import hardware
-from benchrun.metrics.setting import Setting, shape, stated
+from benchrun.metrics.setting import Setting, setting_of_log, shape
 from benchrun.metrics.summary import summarise
 from benchrun.model import ModelShape
 from benchrun.parse import Facts, Log, Rows, Step
@@ -118,7 +118,7 @@ def test_a_slow_step_every_tenth_and_a_drift_are_named() -> None:
 
 def test_the_log_is_believed_before_the_caller() -> None:
     facts = Facts(seq_length=4096, num_gpus=16, device="NVIDIA H200", precision="fp8")
-    found = stated(log([1.0] * 5, facts=facts, global_batch_size=[64] * 5), GIVEN)
+    found = setting_of_log(log([1.0] * 5, facts=facts, global_batch_size=[64] * 5), GIVEN)
     assert (found.seq_length, found.num_gpus, found.gpu, found.precision) == (4096, 16, "H200", "fp8")
     assert (found.gbs, found.model) == (64, LLAMA31_8B)
 
