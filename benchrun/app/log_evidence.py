@@ -108,7 +108,7 @@ def steps_of(log: Log, given: Setting, window: Window | None) -> tuple[Floats, F
     if window is None:
         return rows.step_time_s[:0], rows.step_time_s[:0]
     inside = (rows.step >= window.first_step) & (rows.step <= window.last_step)
-    rows = rows.chosen(inside & ~rows.impossible & (rows.step_time_s > 0))
+    rows = rows.chosen(inside & rows.usable & (rows.step_time_s > 0))
     return rows.step_time_s, rows.step.astype("float64")
 
 

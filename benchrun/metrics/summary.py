@@ -81,7 +81,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     values = measured(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
-    inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible & ~values.other_work)
+    inside = values.chosen((np.arange(count) >= dropped) & values.usable)
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
     problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
