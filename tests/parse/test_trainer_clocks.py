@@ -22,7 +22,7 @@ def parse(tmp_path: Path, text: str, **options: Any) -> Log:
 
 
 def bar(step: int, seconds: int, total: int = 40, prefix: str = "") -> str:
-    clock = f"{seconds // 60:02d}:{seconds % 60:02d}"
+    clock = f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
     return f"{prefix}{100 * step // total:3d}%|#   | {step}/{total} [{clock}<05:00, 7.0s/it]"
 
 
@@ -161,3 +161,10 @@ def test_a_reward_alone_is_no_reinforcement_learning(tmp_path: Path) -> None:
 )
 def test_the_precision_of_printed_arguments(tmp_path: Path, arguments: str, precision: str | None) -> None:
     assert parse(tmp_path, arguments + run(1, 6)).facts.precision == precision
+
+
+def test_the_interval_of_whole_seconds_holds_both_their_median_and_the_truth(tmp_path: Path) -> None:
+    found = summarise(parse(tmp_path, run(1, 99, every=1, seconds=12.4, total=99)))
+    interval = found.step_time_interval_s
+    assert interval.low <= found.step_time_s.median <= interval.high
+    assert interval.low <= 12.4 <= interval.high
