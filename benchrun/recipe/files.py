@@ -52,7 +52,7 @@ def find(name: str, folder: Path, kind: str) -> Path:
 
 def recipe_document(name: str) -> tuple[str, Document]:
     """The name of a recipe, and its document with the dimensions of a named model, at the lines of that file."""
-    if re.search(STAMP, name) and not is_path(name):
+    if re.search(STAMP, name) and not is_own_file(name):
         raise UserError(f"no recipe is called '{name}'", hint=f"of a run: benchrun report {name}")
     if not (paths.RECIPES / f"{name}.yaml").is_file():
         others = (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES), ("plan", "plan", paths.PLANS))
