@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
+from benchrun.cli.complete import run_names
 from benchrun.cli.options import json_option, point_options, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import MOST_GPUS, Exit
@@ -30,7 +31,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
 @point_options
 @click.option("--scaling", type=click.Choice(["weak", "strong"]), help="Keep the batch per GPU (weak), or the batch.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve over numbers of GPUs.")
-@click.option("--calibrate", "runs", multiple=True, metavar="RUN", help="Rest on this run of yours; may be repeated.")
+@click.option("--calibrate", "runs", multiple=True, metavar="RUN", shell_complete=run_names, help="Rest on this run of yours; may be repeated.")
 @click.option("--csv", "table", type=click.Path(path_type=Path), metavar="FILE", help="Predict the rows of a table.")
 @json_option
 def predict(

@@ -349,7 +349,7 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
                 kind = "file" if Path(name).is_file() else "directory"
                 hint = "parse, compare, explain and diff read logs, fingerprint reads traces"
                 raise UserError(f"is a {kind}, and no run", where=name, hint=hint)
-            raise UserError(f"no run is called '{name}' in {root}", hint=hint)
+            raise UserError(f"no run is called '{name}' in {root}, and no file or directory is", hint=hint)
         places = close
     run = _opened(root, places[0])
     _ = run.spec
