@@ -31,7 +31,14 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
 @point_options
 @click.option("--scaling", type=click.Choice(["weak", "strong"]), help="Keep the batch per GPU (weak), or the batch.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve over numbers of GPUs.")
-@click.option("--calibrate", "runs", multiple=True, metavar="RUN", shell_complete=run_names, help="Rest on this run of yours; may be repeated.")
+@click.option(
+    "--calibrate",
+    "runs",
+    multiple=True,
+    metavar="RUN",
+    shell_complete=run_names,
+    help="Rest on this run of yours; may be repeated.",
+)
 @click.option("--csv", "table", type=click.Path(path_type=Path), metavar="FILE", help="Predict the rows of a table.")
 @json_option
 def predict(
