@@ -344,7 +344,8 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
             ids = [run.run_id for run in find_runs(root)]
             like = difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids
             listing = ([path.name for path in close] or like)[-5:]
-            hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
+            kind = f"{len(close)} begin so" if close else "runs here"
+            hint = f"{kind}: {', '.join(listing)}" if listing else "there are no runs"
             if Path(name).exists():
                 kind = "file" if Path(name).is_file() else "directory"
                 hint = "parse, compare, explain and diff read logs, fingerprint reads traces"

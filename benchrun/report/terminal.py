@@ -133,7 +133,8 @@ def _telemetry_rows(measured: Telemetry | None) -> Rows:
     }
     state = [words.format(_short(value)) for words, value in readings.items() if value is not None]
     state += [f"{name} in {percent(share)} of the samples" for name, share in measured.reasons.items()]
-    rows = [("GPUs", f"{', '.join(state)}; {measured.fault or 'not throttled'}")]
+    healthy = "otherwise not throttled" if measured.reasons else "not throttled"
+    rows = [("GPUs", f"{', '.join(state)}; {measured.fault or healthy}")]
     if measured.energy_j and measured.tokens_per_joule:
         kilojoules = f"{measured.energy_j / 1000:,.0f} kJ of GPUs"
         rows.append(("energy", f"{_short(measured.tokens_per_joule)} tokens/J, {kilojoules}"))
