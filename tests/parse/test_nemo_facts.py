@@ -37,7 +37,7 @@ def test_what_a_log_states_is_what_was_run(name: str) -> None:
     assert stated == {key: expected[key] for key in stated}
     assert {"num_gpus", "tp", "pp", "cp"} <= {*stated}
     assert (facts.task == "lora") is (spec["task"] == "lora")
-    if spec["framework"] == "megatron-bridge":
+    if spec["framework"] != "nemo2":
         assert {*stated} == {*expected}
 
 
@@ -109,6 +109,38 @@ def test_the_groups_of_rank_0_give_nemo_2_its_layout(tmp_path: Path) -> None:
 def test_nemo_2_does_not_print_the_vp_of_a_pipeline(tmp_path: Path) -> None:
     facts = nemo2(tmp_path, "[0, 8]")
     assert (facts.num_gpus, facts.mbs, facts.tp, facts.pp, facts.vp) == (16, 2, None, None, None)
+
+
+def nemo1(tmp_path: Path, *config: str) -> Any:
+    """The facts of a NeMo 1 log with these lines of its configuration."""
+    sizes = (
+        "micro_batch_size: 1",
+        "encoder_seq_length: 2048",
+        "precision: bf16",
+        "virtual_pipeline_model_parallel_size: null",
+    )
+    lines = [
+        "[NeMo I] ",
+        *(f"      {line}" for line in (*sizes, *config)),
+        "[NeMo I] Padded vocab_size: 384, original 259",
+    ]
+    lines += [f"Epoch 0: :  50%|#| {step}/9 [00:0{step}<00:09, train_step_timing in s=1.0]" for step in range(1, 10)]
+    (tmp_path / "x.log").write_text("\n".join(lines) + "\n")
+    return parse_log(tmp_path / "x.log").facts
+
+
+def test_the_configuration_of_nemo_1(tmp_path: Path) -> None:
+    facts = nemo1(tmp_path, "activation: fast-swiglu", "fp8: true")
+    assert (facts.precision, facts.gated, facts.vp, facts.vocab_size) == ("fp8", True, 1, 384)
+    assert nemo1(tmp_path, "override_vocab_size: 512", "fp8: false").vocab_size == 512
+    assert nemo1(tmp_path, "fp8: false").precision == "bf16"
+    assert nemo1(tmp_path).seq_length == 2048
+
+
+def test_samples_of_a_fine_tune_of_nemo_1_have_no_stated_length(tmp_path: Path) -> None:
+    assert nemo1(tmp_path, "data:", "  train_ds:", "    micro_batch_size: 7").seq_length is None
+    assert nemo1(tmp_path, "data:", "  train_ds:", "    micro_batch_size: 7").mbs == 1
+    assert nemo1(tmp_path, "peft:", "  peft_scheme: lora").task == "lora"
 
 
 def test_lightning_names_the_gpu_on_stderr() -> None:

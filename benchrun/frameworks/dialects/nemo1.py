@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchrun.frameworks.dialects import lightning
+from benchrun.frameworks.dialects.nemo1_config import NEEDLES, read_config
 from benchrun.parse.dialect import Dialect, credible, number, seconds
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows, Step
@@ -43,7 +44,7 @@ class Nemo1(Dialect):
     )
     fact_needles = (
         *(b'"key": "init_start"', b'"key": "global_batch_size"', b'"key": "max_sequence_length"'),
-        *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES),
+        *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, *NEEDLES),
     )
     fact_groups = lightning.FACTS
     may_skip = True
@@ -82,6 +83,7 @@ class Nemo1(Dialect):
         else:
             self.read_facts(line.text)
             self._spread.read(line.text, self.facts)
+            read_config(line.text, self.facts)
 
     def _bar(self, groups: tuple[str, ...], line: int) -> None:
         epoch_text, step_text, total, clock, text = groups
