@@ -18,6 +18,9 @@ HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensi
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 """How a training is split, in the order in which it is printed; data parallelism follows from these."""
 
+STAMP = r"\d{8}T\d{6}Z"
+"""The time of the launch in a run's id."""
+
 MOST_GPUS = 1 << 20
 """More GPUs than any run has."""
 LARGEST_SIZE = (1 << 31) - 1

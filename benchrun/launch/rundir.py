@@ -25,10 +25,9 @@ from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
 from benchrun.spec.artifacts import DONE, EVENTS, SERVER_LOG, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
+from benchrun.vocabulary import STAMP
 
 M = TypeVar("M", bound=BaseModel)
-STAMP = r"\d{8}T\d{6}Z"
-"""The time of the launch in a run's id."""
 KEPT = "measured:"
 """Begins the id of a reference that is one of benchrun's own kept runs."""
 LIMIT = 64 << 20
