@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
+from benchrun.cli.complete import study_names
 from benchrun.cli.options import (
     PROFILERS,
     choice_options,
@@ -29,7 +30,7 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
 
 
 @click.command("study")
-@click.argument("recipe", metavar="FILE")
+@click.argument("recipe", metavar="FILE", shell_complete=study_names)
 @choice_options
 @click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones, in every run.")
 @click.option(

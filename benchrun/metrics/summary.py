@@ -156,7 +156,7 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
     limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
     if limit and (limit.causal > 1 or above) and setting.precision not in FASTER_THAN_LISTED:
         what = f"{limit.causal:.2f} times" if limit.causal > 1 else f"{100 * (above or 0):.0f} % of the steps are above"
-        detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch and sequence"
+        detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch, sequence, model"
         return rates, [Problem("impossible_rate", None, detail)]
     return rates, []
 
