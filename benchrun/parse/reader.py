@@ -176,7 +176,7 @@ class Reader:
             return None
         if dialect.contradicts(self._restarted.facts):
             return "with other arguments"
-        return "after the end of the one before" if self._restarted.begins_anew() else None
+        return "after the end of the one before" if self._restarted.begins_anew(dialect) else None
 
     def _second_training(self, line: int, how: str) -> Problem:
         detail = f"another training begins {how}; what this file holds before it is not measured"
@@ -233,7 +233,10 @@ class Reader:
             file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
             rows = rows.last_training()
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
-        return Log(name, chosen.name, rows, chosen.facts, _followed(file_problems, rows), began=self._began, **traits)
+        facts = replace(chosen.facts)
+        if chosen.program is not None and chosen.program in (stated := self.stated()):
+            facts.fill(stated[chosen.program])
+        return Log(name, chosen.name, rows, facts, _followed(file_problems, rows), began=self._began, **traits)
 
     def stated(self) -> dict[str, Facts]:
         """Framework -> facts that its dialect has read."""

@@ -64,6 +64,7 @@ def _duration(text: str) -> float | None:
 
 
 _BAR_CLOCK = Reading(seconds, r"\d[\d:]*", plain=False)
+_FINE = Reading(lambda text: number(text) if re.fullmatch(r"\d+\.\d{4,}", text) else None, r"\d+\.\d{4,15}")
 _CLOCK = Reading(_duration, r"[\d:dhms ]+", plain=False)
 
 
@@ -100,6 +101,8 @@ class HuggingFace(Dialect):
         """Run time in s, and steps per second."""
         self._last: dict[str, str] = {}
         """Texts of the last dictionary."""
+        self._from_start = False
+        """Whether the first dictionary with a mean time is that of the first step."""
         self._guess: int | None = None
         """Planned steps by the bars; a log that goes on may show better ones."""
         self._resumed = 0
@@ -141,6 +144,15 @@ class HuggingFace(Dialect):
                 self.add(_record(pairs), line)
         elif (run_time := positive(texts.get("train_runtime"))) is not None:
             self._summaries.append((run_time, positive(texts.get("train_steps_per_second"))))
+
+    def complete(self, values: dict[str, Any]) -> None:
+        """A clock from the mean time of all steps so far, which ms-swift prints on Megatron from the first step on."""
+        mean_s, step = values.pop("mean_s", None), values.get("step")
+        if mean_s is None or step is None:
+            return
+        self._from_start |= not len(self._dictionaries) and np.ravel(step)[0] == self.first_number
+        if self._from_start:
+            values["clock_s"] = mean_s * step
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """A bar or a dictionary."""
@@ -211,6 +223,8 @@ class HuggingFace(Dialect):
             step = trainer_rows.numbers(self._dictionaries, self._bars, stated, max(every, 1), self._resumed)
             self.quantities = trainer_rows.quantities(self._dictionaries, step)
             self.post_training = len(self.quantities) == len(trainer_rows.QUANTITIES)
+            if by_step := trainer_rows.tokens(self._dictionaries, step):
+                self.quantities["tokens"], facts.variable_length = by_step, True
             planned = facts.planned_steps
             self.rows = trainer_rows.dictionary_rows(self._dictionaries, step, drawn, planned, average_s)
         elif self.seen and steps:
@@ -282,10 +296,14 @@ def _record(pairs: dict[str, Value]) -> Record:
     length = pairs.get("completions/mean_length") or pairs.get("completion_length")
     if length:
         values.append(length._replace(column="response_tokens"))
+    if seen := pairs.get("num_input_tokens_seen") or pairs.get("num_tokens"):
+        values.append(seen._replace(column="tokens_seen"))
     if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
         values.append(pairs["train_runtime"]._replace(column="clock_s"))
     elif "elapsed_time" in pairs:
         values.append(pairs["elapsed_time"]._replace(column="clock_s", reading=_CLOCK))
+    elif "train_speed(s/it)" in pairs and _FINE.parse(pairs["train_speed(s/it)"].text):
+        values.append(pairs["train_speed(s/it)"]._replace(column="mean_s", reading=_FINE))
     both = pairs.get("global_step/max_steps") or pairs.get("iteration") or pairs.get("current_steps")
     if both and both.text:
         step, slash, planned = both.text.partition("/")

@@ -15,9 +15,10 @@ BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
 """Columns of the bars."""
 DICTIONARY_TYPES = {
     **{"bars": "q", "step": "q", "line": "I"},
-    **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm", *QUANTITIES), "d"),
+    **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm", "tokens_seen", *QUANTITIES), "d"),
 }
-"""Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` counts from the start of the run."""
+"""Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` and ``tokens_seen``, of all ranks,
+count from the start of the run."""
 MOST_STUCK = 0.1
 """This share of the dictionaries may find a bar that was not drawn anew: such a row replaces the one before it."""
 
@@ -81,6 +82,17 @@ def quantities(dictionaries: Columns, step: Column) -> dict[str, dict[int, float
         for name, values in stated.items()
         if (values != NO_VALUE).any()
     }
+
+
+def tokens(dictionaries: Columns, step: Column) -> dict[int, float]:
+    """Number of the step -> tokens of a step, of all ranks, since the dictionary before."""
+    seen = dictionaries.column("tokens_seen")
+    seen = np.where(seen == NO_VALUE, np.nan, seen)
+    # A resumed run has also seen what was read before.
+    start = 0.0 if step[0] <= usual_distance(step) else np.nan
+    steps, read = np.diff(step, prepend=0), np.diff(seen, prepend=start)
+    known = (steps > 0) & (read > 0)
+    return dict(zip(step[known].tolist(), (read[known] / steps[known]).tolist(), strict=True))
 
 
 def dictionary_rows(
