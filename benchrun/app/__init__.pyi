@@ -23,6 +23,7 @@ from benchrun.app.launch_warnings import warnings as warnings
 from benchrun.app.listing import gpu_of as gpu_of
 from benchrun.app.listing import list_points as list_points
 from benchrun.app.log_evidence import explain_log as explain_log
+from benchrun.app.log_evidence import unreliable as unreliable
 from benchrun.app.measurement import RunMeasurement as RunMeasurement
 from benchrun.app.measurement import keep as keep
 from benchrun.app.measurement import measure_run as measure_run

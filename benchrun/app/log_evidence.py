@@ -12,6 +12,7 @@ from benchrun import hardware
 from benchrun.app.measurement import read_log, rows_of, summarise_log
 from benchrun.app.settings import NOTHING, completed_setting, unused_options
 from benchrun.app.traces import fingerprint_of_steps, trace_hint
+from benchrun.comparison.checks import beyond_peak
 from benchrun.errors import BenchrunError, NoNumberError, UserError
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
@@ -232,4 +233,5 @@ def unreliable(summary: Summary) -> str | None:
         return f"{summary.fatal.kind}: {summary.fatal.detail}"
     if summary.complete is False:
         return f"the last of {summary.planned_steps} planned steps was not reached"
-    return None
+    impossible = beyond_peak([summary])
+    return impossible.detail if impossible else None

@@ -110,8 +110,7 @@ def _exit_code(summary: "Summary") -> Exit:
         say(f"{summary.file}: {causes[0] if causes else nothing}")
         if hint := app.trace_hint(Path(summary.file)):
             say(f"hint: {hint}")
-    unreliable = empty or summary.complete is False or summary.fatal
-    return Exit.INCONCLUSIVE if unreliable else Exit.OK
+    return Exit.INCONCLUSIVE if empty or app.unreliable(summary) else Exit.OK
 
 
 def _steps_format(steps: str) -> str:
