@@ -6,6 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from benchrun.vocabulary import Exit
 
+FEW = 20
+"""As many names are listed beside a similar one."""
+
 
 class BenchrunError(Exception):
     """Base of all expected errors, which the command line prints without a traceback.
@@ -57,12 +60,15 @@ class SchedulerUnavailable(MachineError):
 
 
 def closest(word: str, legal: Iterable[object]) -> str:
-    """A hint with what would be legal, the most similar to ``word`` first."""
+    """A hint with what would be legal: what is similar to ``word``, and all that is, unless these are many."""
     import difflib
 
     names = sorted(str(name) for name in legal)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    listing = ", ".join(names)
+    near, listing = difflib.get_close_matches(word, names, n=1, cutoff=0.6), ", ".join(names)
+    if len(names) > FEW:
+        begun = [name for name in names if name.startswith(word)]
+        if similar := begun[:FEW] or difflib.get_close_matches(word, names, n=3, cutoff=0.8) or near:
+            return f"did you mean {' or '.join(map(repr, similar))}?"
     return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
 
 

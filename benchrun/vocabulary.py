@@ -18,6 +18,9 @@ HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensi
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 """How a training is split, in the order in which it is printed; data parallelism follows from these."""
 
+STAMP = r"\d{8}T\d{6}Z"
+"""The time of the launch in a run's id."""
+
 
 def data_parallel(num_gpus: int, gpus_per_replica: int) -> int:
     """Data-parallel ranks; 1 where a replica, of tp * pp * cp GPUs, does not fit on ``num_gpus``, which is refused."""

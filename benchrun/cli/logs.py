@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app, paths
+from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import (
     baseline_option,
     each,
@@ -154,7 +155,7 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
 
 
 @click.command("compare")
-@click.argument("runs_or_logs", nargs=-1, required=True)
+@click.argument("runs_or_logs", nargs=-1, required=True, shell_complete=runs_or_files)
 @log_options
 @click.option(
     "--num-layers", type=click.IntRange(1, MOST_LAYERS), help="Number of layers of the proxy that the log trained."

@@ -16,6 +16,7 @@ from benchrun import paths
 from benchrun.comparison.conditions import Conditions, besides_recipe, conditions
 from benchrun.comparison.references import Reference, Source
 from benchrun.errors import UserError
+from benchrun.frameworks.registry import framework
 from benchrun.launch.rundir import KEPT, stamp_of
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
@@ -183,7 +184,7 @@ def measured_references(
 def _reference(group: Sequence[MeasuredRun], baseline: str | None) -> Reference:
     newest = max(group, key=lambda run: run.date)
     times = [run.metrics.step_time_s.median for run in group if run.metrics.step_time_s]
-    version = (newest.env.get("worker") or {}).get(newest.spec.framework)
+    version = framework(newest.spec.framework).release(trained_with(newest.env))
     count = f"{len(group)} run{'s' if len(group) > 1 else ''}"
     source, place = ("benchrun, measured", f"results/measured/{newest.name}")
     if baseline is not None:

@@ -194,6 +194,10 @@ class Framework:
         """The form of its synthetic data."""
         return "tokens" if task == "pretrain" else self.conversations or "tokens"
 
+    def release(self, versions: Mapping[str, str]) -> str | None:
+        """Its version among those of packages; None where it is not one of them."""
+        return versions.get(self.package or self.name)
+
     def installed(self, cluster: Cluster) -> Installation:
         """What the site states about where it is."""
         return cluster.frameworks.get(self.name, Installation())

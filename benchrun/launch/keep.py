@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from benchrun.frameworks import registry
-from benchrun.launch.rundir import STAMP, RunDir, unpacked
+from benchrun.launch.rundir import RunDir, unpacked
 from benchrun.render import render
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ, objects
@@ -22,6 +22,7 @@ from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.identity import OF_THE_SITE, workload_env, workload_image
 from benchrun.spec.image_names import image_name, is_path
 from benchrun.spec.runspec import RunSpec
+from benchrun.vocabulary import STAMP
 
 DOCUMENTS = (
     *(artifacts.DATA, artifacts.CEILINGS, artifacts.BREAKDOWN, artifacts.TELEMETRY_SUMMARY),

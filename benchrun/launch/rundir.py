@@ -25,10 +25,9 @@ from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
 from benchrun.spec.artifacts import DONE, EVENTS, SERVER_LOG, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
+from benchrun.vocabulary import STAMP
 
 M = TypeVar("M", bound=BaseModel)
-STAMP = r"\d{8}T\d{6}Z"
-"""The time of the launch in a run's id."""
 KEPT = "measured:"
 """Begins the id of a reference that is one of benchrun's own kept runs."""
 LIMIT = 64 << 20
@@ -344,12 +343,13 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
             ids = [run.run_id for run in find_runs(root)]
             like = difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids
             listing = ([path.name for path in close] or like)[-5:]
-            hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
+            kind = f"{len(close)} begin so" if close else "runs here"
+            hint = f"{kind}: {', '.join(listing)}" if listing else "there are no runs"
             if Path(name).exists():
                 kind = "file" if Path(name).is_file() else "directory"
                 hint = "parse, compare, explain and diff read logs, fingerprint reads traces"
                 raise UserError(f"is a {kind}, and no run", where=name, hint=hint)
-            raise UserError(f"no run is called '{name}' in {root}", hint=hint)
+            raise UserError(f"no run is called '{name}' in {root}, and no file or directory is", hint=hint)
         places = close
     run = _opened(root, places[0])
     _ = run.spec

@@ -45,6 +45,13 @@ class CompletedRows(NamedTuple):
     """Impossible, because the row's own numbers do not fit each other."""
     other_work: Flags
     """The time has other work in it; in a log whose every step is such a one they count."""
+    other_batch: Flags
+    """The batch is not that of the last step: it grew during the run."""
+
+    @property
+    def usable(self) -> Flags:
+        """The rows that may be measured."""
+        return ~(self.impossible | self.other_work | self.other_batch)
 
     def chosen(self, rows: Flags) -> "CompletedRows":
         """Some of the rows."""
@@ -56,11 +63,15 @@ class CompletedRows(NamedTuple):
             why = "contradicts its other numbers" if self.contradictory[index] else "is impossibly fast"
             detail = f"step {self.step[index]}: {self.step_time_s[index]:.4g} s {why}; left out"
             yield Problem("impossible_step", int(self.line[index]), detail)
-        others = np.flatnonzero(self.other_work)
-        if len(others):
-            named = ", ".join(map(str, self.step[others[:MOST]])) + (", ..." if len(others) > MOST else "")
-            detail = f"{len(others)} steps hold a validation or a checkpoint too, and are left out: {named}"
-            yield Problem("other_work", int(self.line[others[0]]), detail)
+        for kind, flags, why in (
+            ("other_work", self.other_work, "hold a validation or a checkpoint too"),
+            ("other_batch", self.other_batch, "have another global batch than the last one"),
+        ):
+            others = np.flatnonzero(flags)
+            if len(others):
+                named = ", ".join(map(str, self.step[others[:MOST]])) + (", ..." if len(others) > MOST else "")
+                detail = f"{len(others)} rows {why}, and are left out: {named}"
+                yield Problem(kind, int(self.line[others[0]]), detail)
 
 
 def completed_rows(log: Log, setting: Setting) -> CompletedRows:
@@ -92,7 +103,9 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
         impossible |= fast if fast.sum() <= MOST_IMPOSSIBLE * len(fast) else False
     impossible |= contradictory
     other = np.isin(step, list(log.other_work))
-    return CompletedRows(step, line, interval, time, rate, tflops, mfu, impossible, contradictory, other & ~other.all())
+    other_batch = batch != batch[-1:]
+    left_out = impossible, contradictory, other & ~other.all(), other_batch & ~np.isnan(batch)
+    return CompletedRows(step, line, interval, time, rate, tflops, mfu, *left_out)
 
 
 def too_fast(rate: Floats, setting: Setting) -> float | None:

@@ -8,6 +8,7 @@ from benchrun.errors import UserError
 from benchrun.hardware import Device
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
+from benchrun.parse.launched import dimensions
 from benchrun.parse.records import Facts, Log
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.vocabulary import Task
@@ -66,6 +67,8 @@ def setting_of(spec: RunSpec) -> Setting:
 def setting_of_log(log: Log, given: Setting) -> Setting:
     """What the log states, completed by ``given``. A batch printed with the steps wins over one in the header."""
     facts = log.facts
+    if log.launched:
+        given = replace(given, model=log.launched.model)
     batches = log.steps.column("global_batch_size")
     printed = batches[batches > 0][-1:].tolist()
     values = {
@@ -89,6 +92,14 @@ def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:
         return logged or given.model
     same = abs(logged.params_active / given.model.params_active - 1) < SAME_MODEL
     return given.model if same and logged.num_layers == given.model.num_layers else logged
+
+
+def logged_dimensions(log: Log) -> Facts:
+    """The facts of ``log``, completed by the model that its job stated."""
+    facts = replace(log.facts)
+    if log.launched:
+        facts.fill(dimensions(log.launched))
+    return facts
 
 
 def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> ModelShape:

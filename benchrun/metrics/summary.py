@@ -81,7 +81,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     values = completed_rows(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
-    inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible & ~values.other_work)
+    inside = values.chosen((np.arange(count) >= dropped) & values.usable)
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
     problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
@@ -156,7 +156,7 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
     limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
     if limit and (limit.causal > 1 or above) and setting.precision not in FASTER_THAN_LISTED:
         what = f"{limit.causal:.2f} times" if limit.causal > 1 else f"{100 * (above or 0):.0f} % of the steps are above"
-        detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch and sequence"
+        detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch, sequence, model"
         return rates, [Problem("impossible_rate", None, detail)]
     return rates, []
 
@@ -219,9 +219,13 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
         resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
         smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)
     enough = not log.whole_seconds or len(smooth) >= MIN_INTERVAL_ROWS
+    interval = confidence_interval(smooth) if enough else None
+    if interval and log.whole_seconds:  # the median is a whole number, beside which the means of rows may lie
+        ends = min(interval.low, step_time.median), max(interval.high, step_time.median)
+        interval = interval.model_copy(update=dict(zip(("low", "high"), ends, strict=True)))
     return {
         "step_time_s": step_time,
-        "step_time_interval_s": confidence_interval(smooth) if enough else None,
+        "step_time_interval_s": interval,
         "steadiness": steadiness(last, steps=steps, resolution_s=resolution_s),
     }, []
 

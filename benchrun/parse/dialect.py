@@ -85,8 +85,6 @@ COUNT = Reading(count, r"\d{1,15}")
 DECIMAL = Reading(pattern=r"\d+\.\d+")
 THOUSANDTHS = Reading(scale=lambda value: value / 1000)
 PERCENT = Reading(scale=lambda value: value / 100)
-RANKS = re.compile(r"MEMBER: \d{1,9}/(?P<num_gpus>\d{1,9})\b")
-"""Lightning's line about its ranks."""
 
 
 class Value(NamedTuple):
@@ -179,6 +177,8 @@ class Dialect(Traits):
     """Bytes of lines that describe the run before its first step."""
     strong: ClassVar[bool] = True
     """False for lines that other frameworks print as well: they count only where nothing better is found."""
+    program: ClassVar[str | None] = None
+    """The dialect of the program whose facts hold where another rank prints its steps."""
     averages: ClassVar[tuple[str, ...]] = ()
     """Sinks whose rows are means over the steps since the row before."""
     closing: ClassVar[tuple[str, ...]] = ()
@@ -232,8 +232,12 @@ class Dialect(Traits):
             values = groups(head, **self.readings)
             if self.separator:
                 closed = max(text.rfind(self.separator, head.end(), end), head.end())
-                values += columns(fields(text, head.end(), closed, self.separator), self.names)
+                values += self.named(fields(text, head.end(), closed, self.separator))
             yield Record(values)
+
+    def named(self, pieces: Mapping[str, Value]) -> list[Value]:
+        """The fields of a step that are columns."""
+        return columns(pieces, self.names)
 
     def read_facts(self, text: str) -> None:
         """Take what a line without a step states of the run."""
@@ -321,8 +325,8 @@ class Dialect(Traits):
         """Whether a start that prints these facts begins another training."""
         return self.facts.contradict(facts)
 
-    def begins_anew(self) -> bool:
-        """Whether facts read without a step say that a training has ended and another begins at its first step."""
+    def begins_anew(self, before: "Dialect") -> bool:
+        """Whether facts read since the steps of ``before`` say that it has ended and another training begins."""
         return False
 
     def finish(self) -> Rows:

@@ -14,13 +14,14 @@ from datetime import datetime
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.parse import problems, profiled
+from benchrun.parse import launched, problems, profiled
 from benchrun.parse.dialect import DIALECTS, Dialect
 from benchrun.parse.forms import Forms
 from benchrun.parse.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.records import Facts, Log, Problem, Traits
 from benchrun.parse.rows import TYPES, Rows
 from benchrun.parse.serving import Served
+from benchrun.spec.launched import Launched
 
 UNKNOWN = "unknown"
 """The framework of a log without a step."""
@@ -28,8 +29,8 @@ DENSE = 1 << 12
 """If step lines are closer than this many bytes on average, the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _COLOUR = re.compile(rb"\x1b\[[\d;]*[mK]")
-_PROBLEM, _PROFILE = -1, -2
-"""Owners of the words that mean a problem, and of those that announce profiled steps."""
+_PROBLEM, _PROFILE, _LAUNCH = -1, -2, -3
+"""Owners of the words that mean a problem, of those that announce profiled steps, and of a job's own statement."""
 
 
 class Reader:
@@ -53,6 +54,8 @@ class Reader:
         self._skip_messages = 0
         self._measured: int | None = None
         """How many steps are measured, where others are profiled after them."""
+        self._launched: list[Launched] = []
+        """What each job stated whose output the files have."""
         self._finished: list[Log] = []
         self.begin(None)
 
@@ -105,16 +108,20 @@ class Reader:
     def _read(self, block: bytes, *, terminated: bool) -> None:
         if b"\x1b[" in block:
             block = _COLOUR.sub(b"", block)  # grep colours the very words that are searched here
-        steps, hits = self._read_at_once(block) if self._dense and terminated else (0, [])
+        # After facts that were printed again, the next step line shows whether another training begins.
+        at_once = self._dense and terminated and self._restarted is None
+        steps, hits = self._read_at_once(block) if at_once else (0, [])
         if not steps:
             hits = self._wanted.find(block)
             steps = sum(hit.owner != _PROBLEM for hit in hits)
         self._dense = steps * DENSE > len(block)
         for line, owners in lines_around(block, hits, self._number, terminated=terminated):
-            for owner in sorted(owners - {_PROBLEM, _PROFILE}):
+            for owner in sorted(owners - {_PROBLEM, _PROFILE, _LAUNCH}):
                 self._read_as(owner, line)
             if _PROFILE in owners:
                 self._measured = profiled.measured_steps(line.text) or self._measured
+            if _LAUNCH in owners and (stated := launched.launched(line.text)):
+                self._launched.append(stated)
             if _PROBLEM in owners:
                 self._problem(line)
         if self._winner is not None:
@@ -169,7 +176,7 @@ class Reader:
             return None
         if dialect.contradicts(self._restarted.facts):
             return "with other arguments"
-        return "after the end of the one before" if self._restarted.begins_anew() else None
+        return "after the end of the one before" if self._restarted.begins_anew(dialect) else None
 
     def _second_training(self, line: int, how: str) -> Problem:
         detail = f"another training begins {how}; what this file holds before it is not measured"
@@ -198,11 +205,20 @@ class Reader:
 
     def log(self, name: str) -> Log:
         """Everything read so far, of all files."""
-        log = _merged(name, self._finished or [self._file_log(name)])
+        log = self._as_launched(_merged(name, self._finished or [self._file_log(name)]))
         if self._measured is not None:
             log = profiled.without_profiled(log, self._measured)
         every = (*log.problems, *problems.step_problems(log))
         return replace(log, problems=every, skip_messages=self._skip_messages)
+
+    def _as_launched(self, log: Log) -> Log:
+        """``log`` with the facts that its job stated, where it has none of its own."""
+        trainings = 1 + sum(problem.kind == "second_training" for problem in log.problems)
+        if len(self._launched) < trainings:
+            return log  # the last training may be another one
+        facts = replace(log.facts)
+        facts.fill(launched.facts(self._launched[-1]))
+        return replace(log, facts=facts, launched=self._launched[-1])
 
     def _file_log(self, name: str) -> Log:
         winner = [] if self._winner is None else [self._dialects[self._winner]]
@@ -217,7 +233,10 @@ class Reader:
             file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
             rows = rows.last_training()
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
-        return Log(name, chosen.name, rows, chosen.facts, _followed(file_problems, rows), began=self._began, **traits)
+        facts = replace(chosen.facts)
+        if chosen.program is not None and chosen.program in (stated := self.stated()):
+            facts.fill(stated[chosen.program])
+        return Log(name, chosen.name, rows, facts, _followed(file_problems, rows), began=self._began, **traits)
 
     def stated(self) -> dict[str, Facts]:
         """Framework -> facts that its dialect has read."""
@@ -237,7 +256,7 @@ def _date(text: str) -> float | None:
 def _search(classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
     """The search for step lines and facts of these dialects, and for problems. Owner: 2 x dialect, + 1 for a fact."""
     wanted: list[tuple[bytes, int]] = [(words, _PROBLEM) for words in problems.NEEDLES]
-    wanted.append((profiled.NEEDLE, _PROFILE))
+    wanted += [(profiled.NEEDLE, _PROFILE), (launched.NEEDLE, _LAUNCH)]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
     wanted += [(needle, 2 * number + 1) for number in facts for needle in classes[number].fact_needles]
     return Grams(wanted)

@@ -7,6 +7,7 @@ from benchrun.parse.rows import Rows
 
 if TYPE_CHECKING:
     from benchrun.parse.serving import Served
+    from benchrun.spec.launched import Launched
 
 
 class Problem(NamedTuple):
@@ -140,6 +141,8 @@ class Log(Traits):
     """Messages, not rows, of steps without an update."""
     began: float | None = None
     """Date of the first step line, in s since 1970 in the log's own time zone."""
+    launched: "Launched | None" = None
+    """What the job stated before it started the framework."""
     profiled_after: int | None = None
     """The number of measured steps, where others were profiled after them: these are left out."""
 

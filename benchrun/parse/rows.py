@@ -62,6 +62,8 @@ class Rows(Columns):
         """Index of the first row of the last training; 0 where there is but one."""
         self.ended = False
         """The last planned step of that training was made."""
+        self.repeats = 0
+        """Rows that repeated one: several ranks print."""
         self._start = 0
         self._last = -1
         self._repeated = -1
@@ -91,6 +93,7 @@ class Rows(Columns):
             self.ended = False
         elif segment and (index := self._repeats(row)) is not None:
             self.put(index, row._replace(interval=self[index].interval, segment=segment - 1))
+            self.repeats += 1
             return
         else:
             self._start = len(self)

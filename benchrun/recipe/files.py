@@ -5,6 +5,7 @@ A shipped file has a name, the user's own a path. Checking thousands of points w
 
 import difflib
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from copy import copy
 from itertools import product
@@ -14,7 +15,18 @@ from typing import Any
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.vocabulary import ABSENT, DEGREES, HARD, SETTINGS, Reduced, data_parallel, dimensions, flat, reductions
+from benchrun.vocabulary import (
+    ABSENT,
+    DEGREES,
+    HARD,
+    SETTINGS,
+    STAMP,
+    Reduced,
+    data_parallel,
+    dimensions,
+    flat,
+    reductions,
+)
 
 COLUMNS = (
     *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length", "mbs", "gbs", *DEGREES),
@@ -40,6 +52,8 @@ def find(name: str, folder: Path, kind: str) -> Path:
 
 def recipe_document(name: str) -> tuple[str, Document]:
     """The name of a recipe, and its document with the dimensions of a named model, at the lines of that file."""
+    if re.search(STAMP, name) and not is_own_file(name):
+        raise UserError(f"no recipe is called '{name}'", hint=f"of a run: benchrun report {name}")
     if not (paths.RECIPES / f"{name}.yaml").is_file():
         others = (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES), ("plan", "plan", paths.PLANS))
         for kind, verb, folder in others:

@@ -14,8 +14,9 @@ from benchrun.frameworks.registry import framework
 from benchrun.render import filters
 from benchrun.spec.artifacts import CONTAINER_SCRIPT, JOB, PROBE_SCRIPT, PROFILE, PROFILE_SCRIPT, SPEC, TELEMETRY_SCRIPT
 from benchrun.spec.image_names import is_path
+from benchrun.spec.launched import launched_line
 from benchrun.spec.profile import PROFILES
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 
@@ -51,6 +52,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "python": launched.installed(spec.cluster).python or spec.cluster.python,
         "all_steps": launched.all_steps(spec),
         "profiler": spec.profiler,
+        "launched": None if launched.own_worker or not isinstance(spec, TrainingSpec) else launched_line(spec),
         "profiles": PROFILES.format(spec.planned_steps),
         "profile_folder": PROFILE,
         "why": {name: var.why for name, var in launched.environment(spec).items() if name not in spec.cluster.env},

@@ -68,8 +68,7 @@ class ValidRun(NamedTuple):
     @property
     def release(self) -> str | None:
         """The version of the framework; None where nothing says it."""
-        name = self.spec.framework
-        return self.versions.get(framework(name).package or name)
+        return framework(self.spec.framework).release(self.versions)
 
     @property
     def parts(self) -> dict[str, float]:

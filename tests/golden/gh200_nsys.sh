@@ -114,6 +114,9 @@ mkdir -p telemetry || true
 srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
+# The framework may not print all of this; the parser reads it.
+echo 'benchrun launched: {"task":"lora","precision":"bf16","gpu":"GH200","num_gpus":1,"seq_length":4096,"gbs":4,"mbs":1,"steps":50,"model":{"num_layers":32,"hidden_size":4096,"ffn_hidden_size":11008,"num_attention_heads":32,"num_query_groups":32,"kv_channels":128,"vocab_size":32000,"max_position_embeddings":4096}}'
+
 # nsys records steps 51 to 53 of these ranks: 0. By the line below the parser knows which steps are measured.
 mkdir -p profile
 echo 'benchrun: steps after 50 are profiled, not measured'

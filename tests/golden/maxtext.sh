@@ -133,6 +133,9 @@ mkdir -p telemetry || true
 srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
+# The framework may not print all of this; the parser reads it.
+echo 'benchrun launched: {"task":"pretrain","precision":"fp8","gpu":"H100","num_gpus":2048,"seq_length":4096,"gbs":4096,"mbs":2,"steps":50,"layout":{"fsdp":128},"model":{"num_layers":80,"hidden_size":8192,"ffn_hidden_size":28672,"num_attention_heads":64,"num_query_groups":8,"kv_channels":128,"vocab_size":32000,"max_position_embeddings":4096}}'
+
 # Each rank sets the variables that PyTorch expects, then runs the command.
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS

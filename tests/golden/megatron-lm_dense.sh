@@ -134,6 +134,9 @@ mkdir -p telemetry || true
 srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
+# The framework may not print all of this; the parser reads it.
+echo 'benchrun launched: {"task":"pretrain","precision":"fp8","gpu":"H100","num_gpus":128,"seq_length":8192,"gbs":2048,"mbs":1,"steps":50,"layout":{"cp":2},"model":{"num_layers":32,"hidden_size":4096,"ffn_hidden_size":14336,"num_attention_heads":32,"num_query_groups":8,"kv_channels":128,"vocab_size":128256,"max_position_embeddings":131072,"rotary_base":500000}}'
+
 # Each rank sets the variables that PyTorch expects, then runs the command.
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS

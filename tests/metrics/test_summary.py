@@ -94,8 +94,19 @@ def test_what_only_fp8_reaches_is_possible_where_nobody_says_the_precision() -> 
 
 def test_steps_of_another_batch_are_not_impossible() -> None:
     times, batches = [4.0] * 20 + [16.0] * 60, [32] * 20 + [128] * 60
-    assert summarise(log(times, global_batch_size=batches)).problems == ()
+    found = summarise(log(times, global_batch_size=batches))
+    assert {problem.kind for problem in found.problems} == {"other_batch"}
     assert summarise(log([16.0] * 77 + [4.0] * 3)).problems != ()
+
+
+def test_a_batch_that_grows_is_measured_at_its_last_size() -> None:
+    """The median over both sizes would be 4 s, at a batch that takes 16."""
+    times, batches = [4.0] * 60 + [16.0] * 40, [32] * 60 + [128] * 40
+    found = summarise(log(times, global_batch_size=batches), given=GIVEN)
+    assert (found.step_time_s.median, found.global_batch_size, found.window.first_step) == (16.0, 128, 61)
+    assert found.tokens_per_s_per_gpu.median == 8192 * 128 / 8 / 16
+    (left_out,) = found.problems
+    assert (left_out.kind, left_out.line) == ("other_batch", 1)
 
 
 def test_windows_of_others_are_shown_beside_ours() -> None:

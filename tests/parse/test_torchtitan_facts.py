@@ -43,3 +43,56 @@ def test_torchtitan_s_mesh_of_active_dimensions(tmp_path: Path, mesh: str, expec
     facts = parse_log(tmp_path / "x.log").facts
     assert (facts.num_gpus, facts.tp, facts.pp, facts.cp, facts.ep) == expected
     assert facts.precision == "fp8"
+
+
+HEAD = "[rank0]:[titan] 2026-09-21 {} - torchtitan.trainer - INFO - "
+STEP = (
+    "step: {:2}  loss: {:8.5f}  grad_norm:  1.2000  memory: 222.66GiB(80.60%)  tps: 5,8{:02}  tflops: 515.96"
+    "  mfu: 20.64%"
+)
+BATCH = (
+    "Trainer is initialized with 98304 tokens per DP rank, 12582912 tokens per train step, gradient accumulation"
+    " steps 1, maximum context length 8192, total steps 20 (warmup 2)"
+)
+
+
+def node() -> list[str]:
+    """The lines of one node, as torchtitan prints them since August 2026."""
+    mesh = "Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=128, cp=1, tp=1, ep=4"
+    lines = [(f"13:52:{49 + at}", text) for at, text in enumerate((mesh, BATCH, "Training starts at step 1"))]
+    lines += [
+        (f"13:{53 + step // 4}:{step % 4 * 15:02}", STEP.format(step, 12 - step / 4, step)) for step in range(1, 21)
+    ]
+    return [HEAD.format(time) + text + "\n" for time, text in (*lines, ("13:59:59", "Training completed"))]
+
+
+def test_lines_of_other_nodes_that_come_late_are_no_second_training(tmp_path: Path) -> None:
+    one, other, third = node(), node(), node()
+    mixed = [*one[:8], *other[:16], *one[8:], *third, *other[16:]]
+    (tmp_path / "x.log").write_text("".join(mixed))
+    log = parse_log(tmp_path / "x.log")
+    assert (len(log.steps), log.segments, log.problems) == (20, 1, ())
+    assert (log.facts.gbs, log.facts.seq_length, log.facts.num_gpus) == (1536, 8192, 128)
+
+
+def test_a_second_job_is_a_second_training_though_several_ranks_print(tmp_path: Path) -> None:
+    day = [line for line in node() for _ in range(2)]
+    text = "".join(day)
+    (tmp_path / "x.log").write_text(text + text.replace("2026-09-21", "2026-09-22"))
+    assert [problem.kind for problem in parse_log(tmp_path / "x.log").problems] == ["second_training"]
+
+
+@pytest.mark.parametrize(
+    ("line", "time_s", "loss"),
+    [
+        (STEP.format(2, 11.5, 1) + "  elapsed_time_per_step: 0.573s", 0.573, 11.5),  # torchtitan-npu
+        (STEP.format(2, 11.5, 1) + "  elapsed_time_per_step: 0.5", None, 11.5),
+        ("step:  2  grad_norm:  3.5  memory: 41.51GiB(29.69%)  tps: 5,801  tflops: 62.2  mfu: 6.3%", None, None),
+    ],
+)
+def test_forks_add_a_time_and_leave_out_the_loss(
+    tmp_path: Path, line: str, time_s: float | None, loss: float | None
+) -> None:
+    (tmp_path / "x.log").write_text(f"[rank0]:{line}\n")
+    (row,) = parse_log(tmp_path / "x.log").steps
+    assert (row.step, row.tokens_per_s_per_gpu, row.step_time_s, row.loss) == (2, 5801.0, time_s, loss)

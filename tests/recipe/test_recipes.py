@@ -108,6 +108,12 @@ def test_an_unknown_recipe_names_the_closest() -> None:
     assert "did you mean 'llama3.1-8b'" in error.value.hint
 
 
+def test_the_name_of_a_run_is_shown_by_report() -> None:
+    with pytest.raises(UserError) as error:
+        resolve(Request("llama3.1-8b-5bb3ae96-20261126T012040Z-e716"))
+    assert error.value.hint == "of a run: benchrun report llama3.1-8b-5bb3ae96-20261126T012040Z-e716"
+
+
 def test_what_is_not_asked_for_is_chosen_only_without_a_choice() -> None:
     assert resolve(Request("tiny-llama", precision="fp32", num_gpus=1)).gpu == "CPU"
     with pytest.raises(UserError) as error:

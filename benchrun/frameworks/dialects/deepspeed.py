@@ -42,6 +42,7 @@ class DeepSpeed(Dialect):
         re.compile(r"\btrain_micro_batch_size_per_gpu \.{3,} (?P<mbs>\d{1,9})(?=\s|$)"),
     )
     strong = False
+    program = "megatron-lm"
 
     def records(self, text: str) -> Iterator[Record]:
         """The pipeline engine's step, else the timer's."""

@@ -8,12 +8,25 @@ is a mean over the steps since the previous line. Source of the forms: NVIDIA/Me
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
-from benchrun.parse.dialect import COUNT, FEW, NUMBER, THOUSANDTHS, Dialect, Reading, Record, Value, count, number
+from benchrun.parse.dialect import (
+    COUNT,
+    FEW,
+    NUMBER,
+    THOUSANDTHS,
+    Dialect,
+    Reading,
+    Record,
+    Value,
+    columns,
+    count,
+    number,
+)
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
@@ -57,14 +70,24 @@ _NAMES = {
     "throughput per GPU (TFLOP/s/GPU)": ("tflops_per_gpu", NUMBER),
     "compute per GPU (TFLOP/s/GPU)": ("tflops_per_gpu", NUMBER),
     **dict.fromkeys(("TFLOPs", "approx flops per GPU"), ("tflops_per_gpu", NUMBER)),
-    "tokens per GPU (tokens/s/GPU)": ("tokens_per_s_per_gpu", NUMBER),
     "tokens/s/GPU inst/harmonic mean": ("tokens_per_s_per_gpu", NUMBER),
-    "tokens-per-second-per-gpu": ("tokens_per_s_per_gpu", NUMBER),
-    "tokens per gpu per second (tgs)": ("tokens_per_s_per_gpu", NUMBER),
-    "tokens per gpu per second tgs": ("tokens_per_s_per_gpu", NUMBER),
+    "TGS": ("tokens_per_s_per_gpu", NUMBER),
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
 }
+# Every fork has a name of its own for a rate of one GPU, and all of them spell its unit.
+_UNITS = {
+    "tokens_per_s_per_gpu": re.compile(r"\btok(?:en)?s?/(?:s/[gn]pu|[gn]pu/s)\b"),
+    "tflops_per_gpu": re.compile(r"\btflops?(?:/s)?/[gn]pu\b"),
+}
+_OTHER_RATE = re.compile(r"\b(?:avg|average|mean|median|max|min|peak|best|job|cumulative|hardware|hw|hfu)\b")
+
+
+@lru_cache(1 << 10)
+def _rate(name: str) -> str | None:
+    """The column of a rate whose unit ``name`` spells: "Tokens per second per GPU", "throughput (token/sec/GPU)"."""
+    unit = re.sub(r"\bsec(?:ond)?\b", "s", re.sub(r" ?(?:\bper\b|/) ?", "/", re.sub("[_-]", " ", name.lower())))
+    return next((column for column, form in _UNITS.items() if form.search(unit) and not _OTHER_RATE.search(unit)), None)
 
 
 class Megatron(Dialect):
@@ -104,6 +127,13 @@ class Megatron(Dialect):
             if whole:
                 values = [v._replace(reading=_EXPONENT) if v.start == whole.start(1) else v for v in values]
             yield record._replace(values=values)
+
+    def named(self, pieces: Mapping[str, Value]) -> list[Value]:
+        """The fields, with the rates that only a fork prints."""
+        values = columns(pieces, self.names)
+        stated = {value.column for value in values}
+        rates = {rate: piece for name, piece in pieces.items() if (rate := _rate(name)) and rate not in stated}
+        return values + [piece._replace(column=rate, reading=NUMBER) for rate, piece in rates.items()]
 
     def read_facts(self, text: str) -> None:
         """A line of the argument dump."""

@@ -3,6 +3,12 @@
     Step Time : 5.39s GPU utilization: 2347.0MODEL_TFLOP/s/GPU     (rank 0; no number; at first without MODEL_)
     [2026-01-27 12:00:00] iteration 5/ 50 | ... | elapsed time per iteration (ms): 5391.2 | ...   (last rank)
 
+Before them rank 0 prints its configuration. Its ``data_parallel_size`` is 1 on any number of ranks: the number of
+micro-batches, which follows, gives the ranks.
+
+      num_layers: 4  (Mcore default: 0)
+      micro_batch_size: 1
+
 Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/utils/train_utils.py.
 """
 
@@ -12,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from benchrun.frameworks.dialects.lightning import LORA, MICROBATCHES
 from benchrun.frameworks.dialects.megatron import Megatron
 from benchrun.parse.columns import NO_VALUE
-from benchrun.parse.dialect import DECIMAL, Record, groups
+from benchrun.parse.dialect import DECIMAL, Record, fact_of, groups
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows
 
@@ -22,6 +29,23 @@ _STEP_TIME = re.compile(
     r"Step Time\s*:\s*(?P<step_time_s>\d+\.?\d*)s\s+"
     r"GPU utilization:\s*(?P<tflops_per_gpu>\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
 )
+_SETTING = re.compile(r"(?<!\S)(\w{1,80}): (\S.{0,400}?) +\(Mcore default: ")
+"""A line of the configuration's summary, which has what is not Megatron-core's default."""
+_SIZE = re.compile(r"(?:^|\s) {2}(\w{1,80}): (\d{1,15})\s*$")
+_SIZES = {
+    **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
+    "sequence_length": "seq_length",  # of data whose samples are all that long
+}
+_NAMES = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
+"""Megatron-core's names of Megatron-LM's arguments."""
+_PARTS = frozenset(
+    {"window_size", "linear_attention_freq", "experimental_attention_variant", "moe_latent_size", "is_hybrid_model"}
+    | {"hybrid_override_pattern", "hybrid_layer_pattern", "mamba_num_heads", "heterogeneous_block_specs"}
+)
+"""Settings of models that the dimensions of a dense or mixed transformer do not describe."""
+_TOPK = 2
+"""Megatron-core's default."""
+_STAGES = "pipeline_model_parallel_layout"
 _START = re.compile(r"Starting training loop at iteration (\d{1,15})\b")
 
 
@@ -30,6 +54,10 @@ class MegatronBridge(Megatron):
 
     name = "megatron-bridge"
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
+    fact_needles = (
+        *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant ", LORA.encode()),
+        *(f"  {name}: ".encode() for name in _SIZES),
+    )
     closing = ("TFLOP/s/GPU", "|")
     one_rank_prints = False  # the first rank prints one line of a step, and the last rank the other
     printed_conventions = ("full", "causal", "causal_ungated")
@@ -38,6 +66,8 @@ class MegatronBridge(Megatron):
         super().__init__()
         self._unnumbered = Rows()
         """What rank 0 printed, numbered in order."""
+        self._stages = False
+        """The layers of the stages are listed, which hides vp."""
         self._step = 0
         """The number of the last one: where training started, and one more each time."""
 
@@ -82,3 +112,37 @@ class MegatronBridge(Megatron):
         # As many of the one as of the other: then they belong together in order.
         own, other = numbered.column("tflops_per_gpu"), timed.column("tflops_per_gpu")
         return numbered.chosen(slice(None), tflops_per_gpu=np.where(own == NO_VALUE, other, own))
+
+    def read_facts(self, text: str) -> None:
+        """A line of the summary, as one of Megatron-LM's arguments; the number of micro-batches, which follows it."""
+        facts = self.facts
+        if setting := _SETTING.search(text):
+            name, value = setting[1], setting[2].strip("'")
+            self._stages |= name == _STAGES
+            if name in _PARTS:
+                facts.exotic = name
+            super().read_facts(f"{_NAMES.get(name, name)} .... {value.split()[0]}")
+            if name == "fp4":
+                facts.precision = "nvfp4"
+        elif (size := _SIZE.search(text)) and size[1] in _SIZES:
+            value = fact_of(_SIZES[size[1]], int(size[2]))
+            setattr(facts, _SIZES[size[1]], value or getattr(facts, _SIZES[size[1]]))
+        elif LORA in text:
+            facts.task = "lora"
+        elif match := MICROBATCHES.search(text):
+            self._spread(int(match[1]))
+        else:
+            super().read_facts(text)
+
+    def _spread(self, microbatches: int) -> None:
+        """What the summary leaves out is Megatron-core's default; the batch gives the number of ranks."""
+        facts = self.facts
+        if not (facts.gbs and facts.mbs and facts.num_layers):
+            return
+        for name in ("tp", "pp", "cp", "ep"):
+            setattr(facts, name, getattr(facts, name) or 1)
+        facts.vp = facts.vp or (None if self._stages else 1)
+        facts.topk = facts.topk or (_TOPK if facts.num_experts else None)
+        ways = (facts.tp or 1) * (facts.pp or 1) * (facts.cp or 1)
+        ranks, rest = divmod(facts.gbs * ways, facts.mbs * microbatches)
+        facts.num_gpus = facts.num_gpus or (fact_of("num_gpus", ranks) if not rest else None)

@@ -11,11 +11,15 @@ nemo/lightning/pytorch/callbacks/progress_printer.py.
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import COUNT, NUMBER, RANKS, Dialect, Record, columns, fields, groups, headed
+from benchrun.frameworks.dialects import lightning
+from benchrun.parse.dialect import COUNT, NUMBER, Dialect, Reading, Record, columns, fields, groups, headed
+from benchrun.parse.rows import Rows
 
 _HEAD = re.compile(r"Training epoch \d{1,9}, iteration (?P<step>\d{1,15})/(?P<planned_steps>\d{1,15}) \| ")
 _TIME = "train_step_timing in s"
 _LAST = COUNT._replace(scale=lambda value: value + 1)
+_CLOSED = Reading(pattern=r"\d{2,3}\.\d{1,2}|\d(?:\.\d{1,3})?e\+\d\d")
+"""A rate at the end of a line: if it is cut, by less than 1 %; an exponent is whole."""
 _NAMES = {
     _TIME: ("step_time_s", NUMBER),
     "reduced_train_loss": ("loss", NUMBER),
@@ -24,6 +28,8 @@ _NAMES = {
     "TFLOPS_per_GPU": ("tflops_per_gpu", NUMBER),
     "tokens_per_sec_per_gpu": ("tokens_per_s_per_gpu", NUMBER),
 }
+_RATES = {name: (column, _CLOSED) for name, (column, _) in _NAMES.items() if column.endswith("_per_gpu")}
+_WHOLE = re.compile(_CLOSED.pattern)
 
 
 class Nemo2(Dialect):
@@ -31,11 +37,15 @@ class Nemo2(Dialect):
 
     name = "nemo2"
     step_needles = (b"train_step_timing in s: ",)
-    fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ",)
-    fact_groups = (RANKS,)
+    fact_needles = (*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, lightning.LORA.encode())
+    fact_groups = lightning.FACTS
     first_number = 0
     one_rank_prints = True
     averages = ("rows",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._spread = lightning.Spread()
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a line."""
@@ -44,11 +54,26 @@ class Nemo2(Dialect):
             # stands there by right, behind the samples; and in a run's first row, whose time includes start-up anyway.
             closed = max(text.rfind(" | ", head.end(), end), head.end())
             pieces = fields(text, head.end(), closed, " | ")
+            rates = [v for v in columns(fields(text, closed + 3, end, " | "), _RATES) if _WHOLE.fullmatch(v.text)]
             last = text.startswith(_TIME, closed + 3 if closed > head.end() else closed)
             if last and "consumed_samples" in pieces:
                 pieces |= fields(text, closed + 3, end, " | ")
             first = last and (not len(self.rows) or self.rows.ended)
-            values = [*groups(head, planned_steps=_LAST), *columns(pieces, _NAMES)]
+            values = [*groups(head, planned_steps=_LAST), *columns(pieces, _NAMES), *rates]
             if (step := pieces.get("global_step")) and COUNT.parse(step.text) is not None:
                 values[0] = step._replace(column="step", reading=COUNT)
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)
+
+    def read_facts(self, text: str) -> None:
+        """Also the groups of ranks, and whether adapters are trained."""
+        super().read_facts(text)
+        self._spread.read(text, self.facts)
+        if lightning.LORA in text:
+            self.facts.task = "lora"
+
+    def finish(self) -> Rows:
+        """The rows; their batch gives the micro-batch."""
+        batches = self.rows.column("global_batch_size")
+        if len(batches) and (mbs := self._spread.micro_batch(int(batches[-1]))):
+            self.facts.mbs = mbs
+        return self.rows

@@ -11,15 +11,18 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Value, columns, groups, number
+from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Value, columns, fact_of, groups, number
 
-_STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+(loss:.{0,400})")
-_FIELD = re.compile(r"\b(\w{1,20}):\s{1,4}(\S{1,40})(?=\s|$)")
+# A fork's ranks without the last stage print no loss.
+_STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+((?:loss|grad_norm|memory):.{0,400})")
+_FIELD = re.compile(r"\b(\w{1,24}):\s{1,4}(\S{1,40})(?=\s|$)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})*(?:\.\d+)?")
 _SCHEDULE = re.compile(r"pipeline schedule \w{1,40} with (\d{1,6}) microbatches and (\d{1,6}) stages\b")
 _START = re.compile(r"Training starts at step (\d{1,15})\b")
 _END = "Training completed"
+_CLOCK = re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b")
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
+_TOKENS = re.compile(r"(\d{1,15}) tokens per train step, .{0,80}\bmaximum context length (\d{1,9})\b")
 _FLOAT8 = re.compile(r"\bFloat8 (?:[\w ]{1,40} )?training active\b")
 _DIMENSIONS = re.compile(r"-D device mesh with \[([\w', ]{1,200})\], \[(\d{1,9}(?:, \d{1,9}){0,9})\]")
 
@@ -46,6 +49,7 @@ class Torchtitan(Dialect):
     step_needles = (b"tps: ", b"wps: ")
     fact_needles = (
         b"local batch size ",
+        b" tokens per train step, ",
         b"with parallelism: ",
         b"-D device mesh with [",
         b"Float8 ",
@@ -70,7 +74,8 @@ class Torchtitan(Dialect):
     )
     averages = ("rows",)
     _micro_batches = 1
-    _completed = _anew = False
+    _completed, _started = "", ""
+    """Lines of the end, and of the last start at the first step after it."""
     printed_conventions = ("full", "causal")
 
     def records(self, text: str) -> Iterator[Record]:
@@ -83,6 +88,9 @@ class Torchtitan(Dialect):
         pieces = {field[1]: Value(field[1], field[2], field.start(2)) for field in matches}
         share = pieces.pop("mfu", None)  # N/A under FP8
         values = [*groups(match), *columns(pieces, _NAMES)]
+        time = pieces.get("elapsed_time_per_step")  # of Ascend's torchtitan-npu
+        if time is not None and time.text.endswith("s"):
+            values.append(Value("step_time_s", time.text[:-1], time.start, NUMBER))
         if share is not None and share.text.endswith("%"):
             values.append(Value("mfu", share.text[:-1], share.start, PERCENT))
         yield Record(values, needs="tokens_per_s_per_gpu")
@@ -91,9 +99,10 @@ class Torchtitan(Dialect):
         """What it prints of the run before the first step."""
         super().read_facts(text)
         facts = self.facts
-        self._completed |= _END in text
-        if (start := _START.search(text)) is not None:
-            self._anew = self._completed and int(start[1]) == self.first_number
+        if _END in text:
+            self._completed = text
+        if (start := _START.search(text)) is not None and int(start[1]) == self.first_number:
+            self._started = text if self._completed else ""
         if "with parallelism: " in text:
             sizes = {name: int(size) for name, size in _MESH.findall(text)}
             facts.tp, facts.pp, facts.cp, facts.ep = (sizes.get(name) for name in ("tp", "pp", "cp", "ep"))
@@ -104,6 +113,10 @@ class Torchtitan(Dialect):
             self._active_dimensions(re.findall(r"\w+", mesh[1]), [int(size) for size in mesh[2].split(", ")])
         elif _FLOAT8.search(text):
             facts.precision = "fp8"
+        elif batch := _TOKENS.search(text):  # since August 2026
+            tokens, length = map(int, batch.groups())
+            facts.seq_length = fact_of("seq_length", length)
+            facts.gbs = fact_of("gbs", tokens // length) if length and tokens % length == 0 else None
         if schedule := _SCHEDULE.search(text):
             self._micro_batches, stages = map(int, schedule.groups())
             facts.vp = stages // facts.pp if facts.pp and stages % facts.pp == 0 else None
@@ -120,6 +133,11 @@ class Torchtitan(Dialect):
             # Expert parallelism divides the data-parallel ranks, and may take those of cp and tp too.
             facts.ep = None if "dp_shard_in_ep" in degrees else 1
 
-    def begins_anew(self) -> bool:
-        """Whether "Training completed" was followed by a start at the first step."""
-        return self._anew
+    def begins_anew(self, before: Dialect) -> bool:
+        """Whether "Training completed" was followed by a start at the first step.
+
+        Of several nodes that share a file, lines may come late: then the start is dated before the end.
+        """
+        started, completed = _CLOCK.search(self._started), _CLOCK.search(self._completed)
+        late = started and completed and started[0] < completed[0]
+        return bool(self._started) and not (late and before.rows.repeats)

@@ -15,9 +15,10 @@ BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
 """Columns of the bars."""
 DICTIONARY_TYPES = {
     **{"bars": "q", "step": "q", "line": "I"},
-    **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm", *QUANTITIES), "d"),
+    **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm", "tokens_seen", *QUANTITIES), "d"),
 }
-"""Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` counts from the start of the run."""
+"""Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` and ``tokens_seen``, of all ranks,
+count from the start of the run."""
 MOST_STUCK = 0.1
 """This share of the dictionaries may find a bar that was not drawn anew: such a row replaces the one before it."""
 
@@ -83,6 +84,17 @@ def quantities(dictionaries: Columns, step: Column) -> dict[str, dict[int, float
     }
 
 
+def tokens(dictionaries: Columns, step: Column) -> dict[int, float]:
+    """Number of the step -> tokens of a step, of all ranks, since the dictionary before."""
+    seen = dictionaries.column("tokens_seen")
+    seen = np.where(seen == NO_VALUE, np.nan, seen)
+    # A resumed run has also seen what was read before.
+    start = 0.0 if step[0] <= usual_distance(step) else np.nan
+    steps, read = np.diff(step, prepend=0), np.diff(seen, prepend=start)
+    known = (steps > 0) & (read > 0)
+    return dict(zip(step[known].tolist(), (read[known] / steps[known]).tolist(), strict=True))
+
+
 def dictionary_rows(
     dictionaries: Columns, step: Column, drawn: Drawn, planned: int | None, average_s: float | None
 ) -> Rows:
@@ -122,12 +134,13 @@ def _between(step: Column, clock: Column, before: int, before_s: float, first: i
     return seconds, np.minimum(interval, LONGEST_INTERVAL)
 
 
-def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: int) -> Column:
+def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: int, resumed: int) -> Column:
     """The step of each dictionary: its own; else that of the bar before or after it; else counted.
 
     The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
     on another stream may all come first, or last: then a dictionary comes after ``every`` steps. Counting without
     bars and epochs numbers the rows, and not the steps. ``planned``: the planned steps where they are no guess.
+    ``resumed``: the steps that the last run found in a checkpoint.
     """
     step, drawn = dictionaries.columns("step", "bars")
     bar_step, total = bars.columns("step", "total")
@@ -148,7 +161,14 @@ def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: in
         if cut and len(steps) > 1:
             steps[-1] = max(steps[-1], steps[-2] + usual_distance(steps[:-1]))
         return steps
-    return before if numbered or by_before else every * np.arange(1, len(before) + 1)
+    return before if numbered or by_before else _counted(runs(dictionaries), every, resumed)
+
+
+def _counted(run: Column, every: int, resumed: int) -> Column:
+    """Steps by the number of each dictionary; those of the last run begin after the ``resumed`` ones, if any."""
+    place = np.arange(len(run))
+    again = (run == run[-1]) & (resumed > 0)
+    return every * (place + 1) + np.where(again, resumed - every * np.searchsorted(run, run[-1]), 0)
 
 
 def _clocks(step: Column, drawn: Drawn) -> Column:
