@@ -6,7 +6,7 @@ from typing import ClassVar
 from benchrun.frameworks.base import PROFILERS, SLURM_VARIABLES
 from benchrun.frameworks.megatron import Megatron, partly_sharded
 from benchrun.model.features import FEATURES, TRANSFORMER, features
-from benchrun.spec.identity import nemo_release
+from benchrun.spec.image_names import nemo_release
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Training
 

@@ -7,7 +7,7 @@ from benchrun.frameworks.base import NEMO_IMAGES, Framework
 from benchrun.frameworks.registry import FRAMEWORKS, framework, names
 from benchrun.recipe.yamlfile import Document
 from benchrun.spec.cluster import Cluster
-from benchrun.spec.identity import nemo_release
+from benchrun.spec.image_names import nemo_release
 
 _REFERENCE = re.compile(r"[/:]")
 """What the name of a published image has, and that of a framework has not."""
