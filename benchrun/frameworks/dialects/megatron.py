@@ -86,7 +86,7 @@ _OTHER_RATE = re.compile(r"\b(?:avg|average|mean|median|max|min|peak|best|job|cu
 @lru_cache(1 << 10)
 def _rate(name: str) -> str | None:
     """The column of a rate whose unit ``name`` spells: "Tokens per second per GPU", "throughput (token/sec/GPU)"."""
-    unit = re.sub(r"\bsec(?:ond)?\b", "s", re.sub(r" ?(?:\bper\b|/) ?", "/", re.sub("[_-]", " ", name.lower())))
+    unit = re.sub(r"\b(?:sec|second)\b", "s", re.sub(r" ?(?:\bper\b|/) ?", "/", re.sub("[_-]", " ", name.lower())))
     return next((column for column, form in _UNITS.items() if form.search(unit) and not _OTHER_RATE.search(unit)), None)
 
 

@@ -91,8 +91,8 @@ def tokens(dictionaries: Columns, step: Column) -> dict[int, float]:
     # A resumed run has also seen what was read before.
     start = 0.0 if step[0] <= usual_distance(step) else np.nan
     steps, read = np.diff(step, prepend=0), np.diff(seen, prepend=start)
-    known = (steps > 0) & (read > 0)
-    return dict(zip(step[known].tolist(), (read[known] / steps[known]).tolist(), strict=True))
+    stated = (steps > 0) & (read > 0)
+    return dict(zip(step[stated].tolist(), (read[stated] / steps[stated]).tolist(), strict=True))
 
 
 def dictionary_rows(
