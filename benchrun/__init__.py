@@ -22,3 +22,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'benchrun' has no attribute '{name}'")
     return getattr(import_module("benchrun.app.python"), name)  # pandas and pydantic, which `--help` does without
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]  # what a notebook completes

@@ -21,6 +21,15 @@ DEGREES = ("tp", "pp", "cp", "vp", "ep")
 STAMP = r"\d{8}T\d{6}Z"
 """The time of the launch in a run's id."""
 
+
+def data_parallel(num_gpus: int, gpus_per_replica: int) -> int:
+    """Data-parallel ranks; 1 where a replica, of tp * pp * cp GPUs, does not fit on ``num_gpus``, which is refused."""
+    return max(1, num_gpus // gpus_per_replica)
+
+
+GIB = 2**30
+"""Bytes."""
+HOUR_S = 3600
 MOST_GPUS = 1 << 20
 """More GPUs than any run has."""
 LARGEST_SIZE = (1 << 31) - 1

@@ -98,7 +98,9 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
     """
     samples, seq_length = parameters.pop("samples"), parameters.pop("seq_length")
     if parameters["tokens"] is None and samples and seq_length:
-        parameters["tokens"] = samples * seq_length + 1  # the last sample needs one more token as its label
+        shards = max(parameters["shards"], 1)
+        # Of each shard the last sample needs one more token as its label, and no sample lies in two.
+        parameters["tokens"] = shards * (-(-samples // shards) * seq_length + 1)
     elif parameters["tokens"] is None or (samples, seq_length) != (None, None):
         raise UserError("the size is missing or ambiguous", hint="give --tokens, or --samples and --seq-length")
     chosen = _parse(megatron.Parameters, **parameters)

@@ -12,7 +12,7 @@ from benchrun.errors import UserError
 from benchrun.launch.endings import Ending, recorded, recorded_name, unreadable_ending
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENDING, VERDICT
-from benchrun.study.acceptance import Planned, planned, read_plan
+from benchrun.study.acceptance import ResolvedPlan, planned, read_plan
 from benchrun.study.criteria import Acceptance, Evidence, judged
 from benchrun.study.state import StudyDir
 
@@ -33,7 +33,7 @@ class Appraisal:
         return [result.verdict for result in self.results.values() if result.verdict]
 
 
-def plan_acceptance(name: str, cluster: str | None = None, title: str | None = None) -> Planned:
+def plan_acceptance(name: str, cluster: str | None = None, title: str | None = None) -> ResolvedPlan:
     """The plan in a file, or the shipped one of that name, with its points resolved.
 
     ``cluster`` takes the place of the file's. ``title`` names the plan's directory: another one has runs of its own.
@@ -46,7 +46,7 @@ def plan_acceptance(name: str, cluster: str | None = None, title: str | None = N
     return planned(title or stem, file, document, changes)
 
 
-def runs_of(plan: Planned) -> dict[int, list[RunDir]]:
+def runs_of(plan: ResolvedPlan) -> dict[int, list[RunDir]]:
     """The runs of each point that have ended, by the point's position from 1; failed attempts too.
 
     UserError where the ending of one cannot be read: it would be no evidence.
@@ -62,7 +62,7 @@ def runs_of(plan: Planned) -> dict[int, list[RunDir]]:
     return runs
 
 
-def appraise(plan: Planned, runs: Mapping[int, Sequence[RunDir]]) -> Appraisal:
+def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Appraisal:
     """Measure ``runs``, by the position of their point, from their logs, and judge every criterion. Writes nothing.
 
     UserError for a damaged file.

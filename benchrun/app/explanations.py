@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchrun.app.baselines import baseline_run
-from benchrun.app.log_evidence import resolution_s, saves, saves_async, stages_of, steps_of, unreliable
-from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_log, summarise_log
+from benchrun.app.log_evidence import joined_times, resolution_s, saves, saves_async, stages_of, steps_of, unreliable
+from benchrun.app.measurement import RunMeasurement, measure_run, read_log, summarise_log
+from benchrun.app.settings import NOTHING
 from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint, trace_hint
 from benchrun.comparison.checks import broken_run
 from benchrun.comparison.conditions import conditions
@@ -85,7 +86,7 @@ def _side_of_log(name: str) -> Side:
     path = open_run(name).path if _is_run(name) else Path(name)
     log = read_log(path)
     summary = summarise_log(log, NOTHING, [path])
-    times, _ = steps_of(log, NOTHING, summary.window)
+    times = joined_times(log, NOTHING, summary.window)
     if not len(times):
         raise NoNumberError("has no measured step", where=name, hint=trace_hint(Path(name)))
     tokens = None

@@ -153,7 +153,7 @@ def end_of(observation: Observation) -> End:
     end = classify(
         job,
         done_of(run, job),
-        symptoms={problem.kind: problem.detail for problem in reversed(log.problems)} if log else {},
+        symptoms=log.symptoms if log else {},
         steps_seen=log.steps_made if log else 0,
         steps_planned=run.spec.planned_steps or 0,
         quiet_s=observation.quiet_s,

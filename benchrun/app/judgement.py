@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from benchrun.app.baselines import baseline_runs, is_published
 from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
-from benchrun.app.measurement import setting as complete
 from benchrun.app.predictions import expected_step
 from benchrun.app.served import result_conditions
+from benchrun.app.settings import completed_setting
 from benchrun.comparison.choice import references_for
 from benchrun.comparison.conditions import Conditions, conditions, conditions_of_log
 from benchrun.comparison.expected import UNJUDGED, against
@@ -20,7 +20,7 @@ from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import Observation, observe
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.model import Metrics
-from benchrun.metrics.setting import Setting, as_logged, logged_dimensions, stated
+from benchrun.metrics.setting import Setting, as_logged, logged_dimensions, setting_of_log
 from benchrun.metrics.summary import measure
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
@@ -153,12 +153,12 @@ def judge_log(
         why = "no log states the prompts and responses of a step, their lengths, the engine and the age of a response"
         raise UserError(f"a bare log of post-training has no verdict: {why}", where=log.file, hint=PARSE)
     if served.recipe.workload != "training":
-        own, setting = result_conditions(log, served, complete(None, given))
+        own, setting = result_conditions(log, served, completed_setting(None, given))
         metrics = measure(log, setting, planned_steps=None, warmup=warmup)
         return verdict_on(own, [(metrics, log)], reference), metrics
     file, workload = catalogue.training_file(recipe)
-    given = complete(recipe, given)
-    setting = stated(log, given)
+    given = completed_setting(recipe, given)
+    setting = setting_of_log(log, given)
     model = as_logged(given.model or workload.model, logged_dimensions(log), log.file)
     if missing := [name for name in ("gbs", "num_gpus", "gpu", "precision") if getattr(setting, name) is None]:
         options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)

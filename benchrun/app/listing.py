@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe import files
-from benchrun.recipe.files import COLUMNS, cluster_document, differences, is_path, recipe_document
+from benchrun.recipe.files import COLUMNS, cluster_document, differences, is_own_file, recipe_document
 from benchrun.recipe.yamlfile import Document
 from benchrun.vocabulary import HARD
 
@@ -84,7 +84,7 @@ def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:
 
 def _rows(recipe: str) -> Rows:
     """The rows of one recipe, which is checked where it is the user's own."""
-    if is_path(recipe):
+    if is_own_file(recipe):
         from benchrun.recipe.catalogue import recipe_file
 
         if (file := recipe_file(recipe)).recipe.workload != "training":

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from benchrun import hardware
-from benchrun.app.measurement import NOTHING, read_log, rows_of, setting, summarise_log, unused_options
+from benchrun.app.measurement import read_log, rows_of, summarise_log
+from benchrun.app.settings import NOTHING, completed_setting, unused_options
 from benchrun.app.traces import fingerprint_of_steps, trace_hint
+from benchrun.comparison.checks import beyond_peak
 from benchrun.errors import BenchrunError, NoNumberError, UserError
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
@@ -19,13 +21,14 @@ from benchrun.explain.model import Explanation
 from benchrun.explain.stages import explain_stages
 from benchrun.launch.rundir import unpacked
 from benchrun.metrics.model import Measurement, Summary, Window
-from benchrun.metrics.setting import Setting, stated
+from benchrun.metrics.rows import CompletedRows
+from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import Floats
 from benchrun.model.layout import Layout
 from benchrun.parse import Log
 from benchrun.spec.cluster import Cluster
 from benchrun.spec.profile import Profile
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.runspec import TrainingSpec, split_batch
 from benchrun.spec.training import Training
 from benchrun.vocabulary import DEGREES
 
@@ -39,6 +42,9 @@ ASYNC = re.compile(
 OPTIONS = {"model": "--recipe", "gpu": "--gpu", "precision": "--precision", "num_gpus": "--num-gpus"}
 OPTIONS |= {"seq_length": "--seq-length", "gbs": "--gbs"}
 """What the work of a step follows from, by the option that states it where the log does not."""
+
+JOINED_S = 50.0
+"""By a clock of whole seconds the mean step of rows that took so long together is known to 2 %."""
 
 
 def explain_log(
@@ -55,8 +61,8 @@ def explain_log(
     without steps or without their times, UserError for one of several logs and for a trace that is not of the job.
     """
     log = read_log(file, framework)
-    asked = setting(recipe, given, takes_peak=False)
-    context = stated(log, asked)
+    asked = completed_setting(recipe, given, takes_peak=False)
+    context = setting_of_log(log, asked)
     summary = summarise_log(log, context, [file], warmup)
     if log.post_training:
         return stages_of(str(file), summary), unreliable(summary)
@@ -104,12 +110,31 @@ def _evidence(
 
 def steps_of(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Floats]:
     """Times in seconds and numbers of the measured steps; empty without a ``window``."""
+    rows = _measured_rows(log, given, window)
+    return rows.step_time_s, rows.step.astype("float64")
+
+
+def joined_times(log: Log, given: Setting, window: Window | None) -> Floats:
+    """Times in seconds as they can be compared: by a clock of whole seconds means over several rows.
+
+    The times that such a clock shows are whole seconds, and so is their median.
+    """
+    rows = _measured_rows(log, given, window)
+    spans = rows.step_time_s * rows.interval
+    parts = min(max(int(spans.sum() / JOINED_S), 1), len(spans))
+    if not log.whole_seconds or parts == len(spans):
+        return rows.step_time_s
+    each = np.array_split(np.arange(len(spans)), parts)
+    return np.array([spans[part].sum() / rows.interval[part].sum() for part in each])
+
+
+def _measured_rows(log: Log, given: Setting, window: Window | None) -> CompletedRows:
+    """The rows with a time in the ``window``; none without one."""
     rows = rows_of(log, given)
     if window is None:
-        return rows.step_time_s[:0], rows.step_time_s[:0]
+        return rows.chosen(np.zeros(len(rows.step), bool))
     inside = (rows.step >= window.first_step) & (rows.step <= window.last_step)
-    rows = rows.chosen(inside & ~rows.impossible & (rows.step_time_s > 0))
-    return rows.step_time_s, rows.step.astype("float64")
+    return rows.chosen(inside & rows.usable & (rows.step_time_s > 0))
 
 
 def resolution_s(numbers: Measurement, steps: Floats) -> float:
@@ -139,7 +164,6 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
     num_gpus = context.num_gpus or ranks
     sizes = {name: size for name in DEGREES if (size := getattr(facts, name))}
     layout = Layout(**sizes, sequence_parallel=sizes.get("tp", 1) > 1)
-    dp = max(num_gpus // (layout.tp * layout.pp * layout.cp), 1)
     mbs = facts.mbs or 1
     fields: dict[str, Any] = {
         "framework": log.framework,
@@ -152,8 +176,7 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
         "gbs": context.gbs,
         "mbs": mbs,
         "layout": layout,
-        "dp": dp,
-        "num_microbatches": max((context.gbs or 1) // (mbs * dp), 1),
+        **split_batch(num_gpus, layout, mbs, context.gbs or 1),
         "training": Training(),
         "profile": Profile(),
         "cluster": Cluster.model_construct(gpus_per_node=gpu.gpus_per_node if gpu else num_gpus),
@@ -210,4 +233,5 @@ def unreliable(summary: Summary) -> str | None:
         return f"{summary.fatal.kind}: {summary.fatal.detail}"
     if summary.complete is False:
         return f"the last of {summary.planned_steps} planned steps was not reached"
-    return None
+    impossible = beyond_peak([summary])
+    return impossible.detail if impossible else None

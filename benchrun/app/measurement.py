@@ -1,18 +1,14 @@
 """Numbers of runs and of bare logs. A run's are stored beside its log, or kept without names and paths."""
 
 import contextlib
-import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from numbers import Real
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchrun import hardware
 from benchrun.app.kept_traces import kept_traces
 from benchrun.app.traces import nameless_fingerprint, store_fingerprint, without_names
-from benchrun.comparison.references import load_references
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError, reading, writing
 from benchrun.frameworks.logs import parse_log, parse_logs
@@ -22,19 +18,15 @@ from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import bound
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.ranks import RankSpread, rank_spread
-from benchrun.metrics.rows import Measured, measured
-from benchrun.metrics.setting import Setting, setting_of, stated
+from benchrun.metrics.rows import CompletedRows, completed_rows
+from benchrun.metrics.setting import Setting, setting_of, setting_of_log
 from benchrun.metrics.summary import measure, summarise
 from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.parse import Log
-from benchrun.recipe.catalogue import recipe_file, training_file
 from benchrun.report.table import step_lines
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import trained_with
 from benchrun.trace.model import Fingerprint
-
-NOTHING = Setting()
-"""The setting of a log about which its caller states nothing."""
 
 
 @dataclass(frozen=True)
@@ -170,42 +162,6 @@ def same_numbers(one: RunMeasurement | None, other: RunMeasurement | None) -> bo
     return a == b
 
 
-def setting(
-    recipe: str | None = None, given: Setting = NOTHING, num_layers: int | None = None, *, takes_peak: bool = True
-) -> Setting:
-    """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
-
-    ``num_layers`` is that of a proxy of the recipe's model; ``takes_peak``: the caller has an option for the peak of a
-    GPU that is not listed. UserError for an unknown recipe, for a GPU without a stated peak that stands neither in the
-    hardware table nor in a published number, and for a size that is not above zero.
-    """
-    for name in ("num_gpus", "seq_length", "gbs", "peak"):
-        value = getattr(given, name)
-        if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
-            raise UserError(f"{name} is {value!r}: it must be a number above zero")
-    if given.gpu is not None:
-        given = replace(given, gpu=_gpu(given.gpu, given.peak is not None, takes_peak))
-    if recipe is None or recipe_file(recipe).recipe.workload != "training":
-        return given
-    _, workload = training_file(recipe)
-    seq_length, model = given.seq_length or workload.seq_length, given.model or workload.model
-    if num_layers is not None:
-        model = model.model_copy(update={"num_layers": num_layers})
-    return replace(given, seq_length=seq_length, model=model, task=workload.task)
-
-
-def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
-    """The name of a GPU as the hardware table or a published number spells it; others only if ``unlisted``."""
-    listed = (*hardware.names(), "CPU")
-    for names in (listed, {entry.key.gpu for entry in load_references()}):
-        if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:
-            return spelled[0]
-    if unlisted:
-        return name
-    hint = f"listed: {', '.join(listed)}{'; for another: --peak-tflops' if takes_peak else ''}"
-    raise UserError(f"no GPU '{name}' in the hardware table", hint=hint)
-
-
 def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list[Log], list[Path]]:
     """One log for each run in these files and directories, and the files that belong to none.
 
@@ -239,14 +195,6 @@ def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: 
     return summary.model_copy(update=beside)
 
 
-def rows_of(log: Log, given: Setting) -> Measured:
+def rows_of(log: Log, given: Setting) -> CompletedRows:
     """The step rows, with times and rates completed from each other."""
-    return measured(log, stated(log, given))
-
-
-def unused_options(log: Log, options: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Options, by name, that the log contradicts: the given value and the log's, which is used."""
-    own = stated(log, NOTHING)
-    values = {name: log.facts.num_layers if name == "num_layers" else getattr(own, name) for name in options}
-    pairs = {name: (given, values[name]) for name, given in options.items()}
-    return {name: (a, b) for name, (a, b) in pairs.items() if None not in (a, b) and str(a).lower() != str(b).lower()}
+    return completed_rows(log, setting_of_log(log, given))

@@ -22,14 +22,14 @@ from benchrun.launch.keep import kept_files, kept_name, scripts, scrubbed, site_
 from benchrun.launch.launcher import commit
 from benchrun.launch.rundir import RunDir
 from benchrun.recipe.catalogue import checked
-from benchrun.recipe.files import is_path, recipe_document
+from benchrun.recipe.files import is_own_file, recipe_document
 from benchrun.recipe.yamlfile import Document, load
 from benchrun.report.acceptance import leads
 from benchrun.report.html import page
 from benchrun.spec import artifacts
 from benchrun.spec.identity import OF_THE_SITE
 from benchrun.study import pack, unpack
-from benchrun.study.acceptance import AcceptancePlan, Planned, planned
+from benchrun.study.acceptance import AcceptancePlan, ResolvedPlan, planned
 from benchrun.study.criteria import Acceptance
 
 DERIVED = (artifacts.METRICS, artifacts.VERDICT, artifacts.STEPS, artifacts.TELEMETRY_SUMMARY)
@@ -58,7 +58,7 @@ class Pack:
     acceptance: Acceptance
 
 
-def plan_in(root: Path, manifest: pack.Manifest, file: AcceptancePlan, clusters: Path) -> Planned:
+def plan_in(root: Path, manifest: pack.Manifest, file: AcceptancePlan, clusters: Path) -> ResolvedPlan:
     """``file``, the plan of the pack at ``root`` or another, resolved for the clusters that the pack's runs state.
 
     These are written into the folder ``clusters``. UserError for a run that cannot be read, and for a plan that breaks
@@ -81,7 +81,7 @@ def read_plan_in(root: Path) -> AcceptancePlan:
 
 def _recipe_in(root: Path, recipe: str) -> str:
     """The path of a recipe in the pack; a shipped one's name. UserError for a path outside the pack."""
-    if not is_path(recipe):
+    if not is_own_file(recipe):
         return recipe
     parts = PurePosixPath(recipe).parts
     if len(parts) != 2 or parts[0] != pack.RECIPES or parts[1] == "..":
@@ -89,7 +89,7 @@ def _recipe_in(root: Path, recipe: str) -> str:
     return str(root / recipe)
 
 
-def derived(root: Path, manifest: pack.Manifest, plan: Planned) -> Derived:
+def derived(root: Path, manifest: pack.Manifest, plan: ResolvedPlan) -> Derived:
     """What is computed of a pack but its report: measurements, verdicts, the references that they rest on."""
     runs: dict[int, list[RunDir]] = {}
     for name, number in manifest.runs.items():
@@ -128,7 +128,7 @@ def report_page(root: Path, acceptance: Acceptance) -> str:
     return page(report_on(data), f"Acceptance: {acceptance.plan}", leads=leads(acceptance))
 
 
-def write_pack(plan: Planned, target: Path | None = None, *, packs: Path, redacted: bool = True) -> Pack:
+def write_pack(plan: ResolvedPlan, target: Path | None = None, *, packs: Path, redacted: bool = True) -> Pack:
     """Write the evidence of every ended run of ``plan`` as an archive (``.tar.gz``) or a directory.
 
     Without ``target`` an archive in the folder ``packs``, named by its content: one that is there already stays.
@@ -170,7 +170,7 @@ def _place(root: Path, path: Path, work: Path) -> None:
         root.rename(path)
 
 
-def _write_evidence(plan: Planned, runs: Mapping[int, list[RunDir]], root: Path, redacted: bool) -> pack.Manifest:
+def _write_evidence(plan: ResolvedPlan, runs: Mapping[int, list[RunDir]], root: Path, redacted: bool) -> pack.Manifest:
     """Write the plan, its own recipes and the files of ``runs``; the manifest without hashes."""
     points: dict[str, int] = {}
     words = site_words(next(each.spec for each in plan.study.points if each.spec)) if redacted else []
@@ -182,7 +182,7 @@ def _write_evidence(plan: Planned, runs: Mapping[int, list[RunDir]], root: Path,
                 (place / file).parent.mkdir(parents=True, exist_ok=True)
                 (place / file).write_bytes(content)
             _same_numbers(run, RunDir(place, read_only=True))
-    for recipe in {run.recipe for run in plan.file.runs if is_path(run.recipe)}:
+    for recipe in {run.recipe for run in plan.file.runs if is_own_file(run.recipe)}:
         stem, document = recipe_document(recipe)
         (root / pack.RECIPES).mkdir(exist_ok=True)
         text = json.dumps(document, indent=2) + "\n"
@@ -210,7 +210,7 @@ def portable(file: AcceptancePlan, *, redacted: bool) -> dict[str, Any]:
     """A plan as it stands in a pack: its own recipes by their name there; redacted without what names the site."""
     document: dict[str, Any] = json.loads(file.model_dump_json(exclude_unset=True))
     for run in document["runs"]:
-        if is_path(run["recipe"]):
+        if is_own_file(run["recipe"]):
             run["recipe"] = f"{pack.RECIPES}/{Path(run['recipe']).stem}.yaml"
         if redacted and "set" in run:
             run["set"] = {key: value for key, value in run["set"].items() if not _of_the_site(key)}

@@ -123,8 +123,7 @@ def _load(spec: RunSpec, calibration: Calibration | None) -> Workload:
 
 def _spec_of(spec: TrainingSpec, load: Workload) -> TrainingSpec:
     """The run on the prediction's number of GPUs."""
-    changed = {"num_gpus": load.num_gpus, "gbs": int(load.gbs), "dp": load.dp, "layout": load.layout}
-    return spec.model_copy(update={**changed, "num_microbatches": int(load.microbatches)})
+    return spec.resized(num_gpus=load.num_gpus, gbs=int(load.gbs), layout=load.layout)
 
 
 def _warnings(spec: RunSpec) -> tuple[str, ...]:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log, judge_runs
-from benchrun.app.measurement import measure_run, read_logs, rows_of, setting, summarise_log
+from benchrun.app.measurement import measure_run, read_logs, rows_of, summarise_log
+from benchrun.app.settings import completed_setting
 from benchrun.comparison.verdict import Verdict
 from benchrun.errors import BenchrunError, UserError, reading
 from benchrun.explain.model import Difference
 from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import RunDir, find_runs, is_folder, open_run
 from benchrun.metrics.model import Measurement
-from benchrun.metrics.setting import Setting, setting_of
-from benchrun.metrics.setting import stated as completed
+from benchrun.metrics.setting import Setting, setting_of, setting_of_log
 from benchrun.parse import Log
 from benchrun.paths import runs_dir
 from benchrun.spec.artifacts import SPEC, VERDICT
@@ -102,7 +102,7 @@ def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = No
     logs, _ = read_logs([place])
     if len(logs) != 1:
         raise UserError(f"{path} has {len(logs)} runs", hint="benchrun.frame reads several")
-    return _of_log(logs[0], recipe, setting(recipe, Setting(**stated)), warmup, [place])
+    return _of_log(logs[0], recipe, completed_setting(recipe, Setting(**stated)), warmup, [place])
 
 
 def frame(*paths: "str | Path | Run | Iterable[str | Path | Run]", **stated: Any) -> "pd.DataFrame":
@@ -179,7 +179,7 @@ def _runs(
             yield from (_readable(run, stated.get("warmup")) for run in inside)
         else:
             given = {name: value for name, value in stated.items() if name not in ("recipe", "warmup")}
-            base = setting(stated.get("recipe"), Setting(**given))
+            base = completed_setting(stated.get("recipe"), Setting(**given))
             for log in read_logs([Path(item)])[0]:
                 yield _of_log(log, stated.get("recipe"), base, stated.get("warmup"), [Path(item)])
     else:
@@ -208,4 +208,4 @@ def _of_run(run: RunDir, warmup: int | None) -> Run:
 
 def _of_log(log: Log, recipe: str | None, given: Setting, warmup: int | None, files: list[Path]) -> Run:
     summary = summarise_log(log, given, files, warmup)
-    return Run(log.file, None, recipe, log, completed(log, given), summary, None, None)
+    return Run(log.file, None, recipe, log, setting_of_log(log, given), summary, None, None)

@@ -12,8 +12,8 @@ from benchrun.comparison.verdict import Verdict
 from benchrun.errors import NoNumberError
 from benchrun.explain.evidence import Evidence
 from benchrun.launch.rundir import RunDir
+from benchrun.metrics.samples import read
 from benchrun.metrics.setting import setting_of
-from benchrun.metrics.telemetry import read
 from benchrun.report.data import RunData
 from benchrun.report.history import Past, history_of
 from benchrun.report.history_plot import history_figures

@@ -87,7 +87,7 @@ def other_ending(content: Content, name: str) -> Iterator[Reason]:
     log, planned = (parse_log(*run.logs) if run.logs else None), run.spec.planned_steps
     end = classified_again(
         stated.evidence,
-        symptoms={problem.kind: problem.detail for problem in reversed(log.problems)} if log else {},
+        symptoms=log.symptoms if log else {},
         steps_seen=log.steps_made if log else 0,
         steps_planned=planned or 0,
     )

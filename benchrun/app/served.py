@@ -7,7 +7,7 @@ from typing import Any
 from benchrun.comparison.conditions import Conditions
 from benchrun.comparison.references import families
 from benchrun.errors import UserError
-from benchrun.metrics.setting import Setting, stated
+from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.model import ModelShape
 from benchrun.parse import Log
 from benchrun.recipe.catalogue import RecipeFile
@@ -21,7 +21,7 @@ def result_conditions(log: Log, file: RecipeFile, given: Setting) -> tuple[Condi
     """
     if not log.served:
         raise UserError("the log has no result of a benchmark of a server", where=log.file)
-    setting = stated(log, given)
+    setting = setting_of_log(log, given)
     if missing := [name for name in ("gpu", "num_gpus", "precision") if getattr(setting, name) is None]:
         options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         raise UserError(f"the log does not state these conditions: add {options}", where=log.file)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchrun.errors import BenchrunError, UserError, writing
+from benchrun.errors import BenchrunError, MachineError, UserError, writing
 from benchrun.launch.doctor import RUNTIMES, installed
 from benchrun.launch.node_probe import login_checks, node_checks, test_only
 from benchrun.launch.site_checks import Check, gpu_check, queue_checks
@@ -23,7 +23,12 @@ def write_site(file: Path, partition: str | None = None) -> None:
     if file.exists():
         raise UserError(f"{file} exists", hint="a site file is never overwritten: name another with --output FILE")
     runtime = next((name for name in RUNTIMES if name != "enroot" and installed(name)), None)
-    text = site_text(survey(), runtime, partition)
+    try:
+        slurm = survey()
+    except MachineError as error:
+        copy = "run it on a login node, or copy the closest file: benchrun list --clusters has the paths"
+        raise type(error)(error.message, hint=copy) from error
+    text = site_text(slurm, runtime, partition)
     with writing(file), file.open("x") as stream:
         stream.write(text)
 

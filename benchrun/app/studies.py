@@ -18,11 +18,11 @@ from benchrun.recipe.select import Request
 from benchrun.recipe.study import expand
 from benchrun.spec.artifacts import STDOUT
 from benchrun.spec.runspec import RunSpec
-from benchrun.study.cost import HOUR_S
-from benchrun.study.plan import Plan, plan
+from benchrun.study.resolved import ResolvedStudy, resolved_study
 from benchrun.study.result import StudyResult, result
 from benchrun.study.schedule import Attempt, State, due
 from benchrun.study.state import Slot, StudyDir
+from benchrun.vocabulary import HOUR_S
 
 Tell = Callable[[str], None]
 """Gets one line about each launch and each ending."""
@@ -30,17 +30,17 @@ LOOK_S = 0.5
 """Seconds between two looks for the end of a job in its files; the scheduler is polled less often."""
 
 
-def plan_study(request: Request, repeats: int | None = None) -> Plan:
+def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:
     """The points of a study or suite, with ``repeats`` runs of each (as its file states where None).
 
     UserError where the file contradicts itself or no point is legal.
     """
     expanded = expand(request)
     study = expanded.study.model_copy(update={"repeats": repeats or expanded.study.repeats})
-    return plan(replace(expanded, study=study))
+    return resolved_study(replace(expanded, study=study))
 
 
-def study_result(planned: Plan, price: float | None = None, retries: int = 0) -> StudyResult:
+def study_result(planned: ResolvedStudy, price: float | None = None, retries: int = 0) -> StudyResult:
     """What is known of a study, from its directory and its runs; nothing is written."""
     directory = StudyDir(planned.expanded.name)
     noted, unreadable = _readable(directory.runs())
@@ -69,12 +69,12 @@ def study_result(planned: Plan, price: float | None = None, retries: int = 0) ->
     return result(planned, str(directory.path), price, attempts, measured, retries, used, foreign | unreadable, notes)
 
 
-def runs_of_other_points(planned: Plan) -> int:
+def runs_of_other_points(planned: ResolvedStudy) -> int:
     """Runs of a study of this name that are of none of its points: of other options, or of an earlier file."""
     return sum(len(runs) for slot, runs in StudyDir(planned.expanded.name).runs().items() if slot not in planned.slots)
 
 
-def study_runs(planned: Plan) -> list[RunDir]:
+def study_runs(planned: ResolvedStudy) -> list[RunDir]:
     """Every run that was launched for a study and has ended; readers leave its damaged documents out."""
     launched = planned.own(_readable(StudyDir(planned.expanded.name).runs())[0])
     runs = [run for each in launched.values() for run in each]
@@ -108,7 +108,7 @@ def _used_hours(run: RunDir) -> float | None:
 
 
 def run_study(
-    planned: Plan, concurrency: int, retries: int = 0, reuse: bool = False, tell: Tell = lambda _: None
+    planned: ResolvedStudy, concurrency: int, retries: int = 0, reuse: bool = False, tell: Tell = lambda _: None
 ) -> None:
     """Launch what a study still lacks, at most ``concurrency`` runs at a time, and wait until all have ended.
 
@@ -159,7 +159,7 @@ def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, 
     return ended
 
 
-def _launch(directory: StudyDir, slot: Slot, spec: RunSpec, planned: Plan, tell: Tell) -> None:
+def _launch(directory: StudyDir, slot: Slot, spec: RunSpec, planned: ResolvedStudy, tell: Tell) -> None:
     """Launch one run. It is noted before it is submitted: no job exists that the study does not know."""
     run = prepare(spec)
     directory.record(slot, run)

@@ -17,7 +17,7 @@ from benchrun.recipe.select import Request
 from benchrun.recipe.study import Expanded, StudyPoint
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.study.layouts import STAND_IN, Candidate, ranked
-from benchrun.study.plan import Plan, PlannedPoint
+from benchrun.study.resolved import ResolvedPoint, ResolvedStudy
 from benchrun.study.result import StudyResult
 from benchrun.study.schedule import State
 from benchrun.study.search import COMMON, UNKNOWN, Job, Search, Trial
@@ -39,18 +39,18 @@ class Tuning:
         """Whether the machine's speed is not known, so that another's stands for it."""
         return self.candidates[0].prediction.load.gpu is STAND_IN
 
-    def planned(self, jobs: Sequence[Job]) -> Plan:
+    def planned(self, jobs: Sequence[Job]) -> ResolvedStudy:
         """The study of ``jobs``."""
         points = tuple(self._point(job) for job in jobs)
         study = Study(description=f"layouts of {self.request.recipe}", runs=(SuiteRun(recipe=self.request.recipe),))
-        return Plan(Expanded(self.name, study, tuple(each.point for each in points)), points)
+        return ResolvedStudy(Expanded(self.name, study, tuple(each.point for each in points)), points)
 
-    def _point(self, job: Job) -> PlannedPoint:
+    def _point(self, job: Job) -> ResolvedPoint:
         candidate = self.candidates[job.layout]
         overrides = (*self.request.overrides, *candidate.overrides, f"training.steps={job.steps}")
         request = replace(self.request, overrides=overrides)
         settings = {"layout": candidate.name, "steps": job.steps}
-        return PlannedPoint(StudyPoint(0, settings, request, self.request.recipe), resolve_point(request))
+        return ResolvedPoint(StudyPoint(0, settings, request, self.request.recipe), resolve_point(request))
 
 
 def plan_tuning(

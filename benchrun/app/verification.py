@@ -20,7 +20,7 @@ from benchrun.spec.artifacts import FILES, STEPS, TELEMETRY, XZ, EndingRecord
 from benchrun.spec.identity import digest
 from benchrun.spec.runspec import RunSpec
 from benchrun.study import pack, unpack
-from benchrun.study.acceptance import AcceptancePlan, Planned, read_plan
+from benchrun.study.acceptance import AcceptancePlan, ResolvedPlan, read_plan
 from benchrun.study.agreement import differences, json_differences
 from benchrun.study.criteria import Acceptance
 from benchrun.study.pack import Kind, Reason, Refused
@@ -92,7 +92,7 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
     return Verification(str(path), content.digest, tuple(reasons), tuple(warnings), acceptance)
 
 
-def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | None) -> tuple[Planned, Derived]:
+def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | None) -> tuple[ResolvedPlan, Derived]:
     """The plan of a pack and what follows from its logs. Refused where the evidence is incomplete or damaged."""
     if reasons := list(_unexpected(content)):
         raise Refused(*reasons)
@@ -171,7 +171,7 @@ def _other_plan(of_pack: AcceptancePlan, agreed: AcceptancePlan | None) -> Itera
             yield Reason(kind="plan", file=pack.PLAN, detail=detail)
 
 
-def _other_recipes(of_pack: Planned, agreed: Planned) -> Iterator[Reason]:
+def _other_recipes(of_pack: ResolvedPlan, agreed: ResolvedPlan) -> Iterator[Reason]:
     """Points that differ although both plans name them alike: two recipes may have one name."""
     pairs = zip(of_pack.study.points, agreed.study.points, strict=True)
     for number, pair in enumerate(pairs, 1):
@@ -214,7 +214,7 @@ def _no_point(run: str) -> Reason:
     return Reason(kind="run", file=f"{pack.RUNS}/{run}", detail="the plan has no such point")
 
 
-def _other_runs(content: Content, plan: Planned) -> Iterator[Reason]:
+def _other_runs(content: Content, plan: ResolvedPlan) -> Iterator[Reason]:
     """Runs that are not of their point, and copies of a run."""
     for run, number in content.manifest.runs.items():
         spec, wanted = RunDir(content.root / pack.RUNS / run).spec, plan.study.points[number - 1].spec

@@ -11,7 +11,7 @@ from benchrun.cli.options import interrupted, json_option, print_json, retries_o
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from benchrun.app import Appraisal, Planned
+    from benchrun.app import Appraisal, ResolvedPlan
 
 
 @click.command("plan")
@@ -77,7 +77,7 @@ def plan(
     return _show(planned, appraisal, written, as_json)
 
 
-def _announce(planned: "Planned", as_json: bool) -> int:
+def _announce(planned: "ResolvedPlan", as_json: bool) -> int:
     """Print what will be launched."""
     if as_json:
         study = app.study_result(planned.study).model_dump(mode="json")
@@ -87,21 +87,21 @@ def _announce(planned: "Planned", as_json: bool) -> int:
     return Exit.OK
 
 
-def _planned_page(planned: "Planned") -> str:
+def _planned_page(planned: "ResolvedPlan") -> str:
     """Points, criteria, GPU-hours and cost."""
     from benchrun.report.acceptance import planned_page
 
     return planned_page(app.appraise(planned, {}).acceptance, app.study_result(planned.study))
 
 
-def _packed(planned: "Planned", target: Path | None, with_site: bool) -> dict[str, Any]:
+def _packed(planned: "ResolvedPlan", target: Path | None, with_site: bool) -> dict[str, Any]:
     """Write the pack; returns its path and digest as JSON has them."""
     written = app.write_pack(planned, target, packs=paths.packs_dir(), redacted=not with_site)
     say(f"evidence: {written.path}, sha256 of its manifest {written.digest}")
     return {"path": str(written.path), "digest": written.digest}
 
 
-def _show(planned: "Planned", appraisal: "Appraisal", written: dict[str, Any] | None, as_json: bool) -> int:
+def _show(planned: "ResolvedPlan", appraisal: "Appraisal", written: dict[str, Any] | None, as_json: bool) -> int:
     """Print the verdict on every criterion; returns the exit code."""
     acceptance = appraisal.acceptance
     if as_json:

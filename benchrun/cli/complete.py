@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from benchrun import app, paths
 from benchrun.errors import BenchrunError
@@ -29,7 +30,8 @@ def completing(names: Callable[[click.Context, click.Parameter], Iterable[object
 @completing
 def recipe_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Recipes; for a verb that takes one also suites and studies."""
-    folders = () if parameter.nargs == -1 else (paths.SUITES, paths.STUDIES)
+    one = parameter.nargs == 1 and isinstance(parameter, click.Argument)
+    folders = (paths.SUITES, paths.STUDIES) if one else ()
     suites = [name for folder in folders for name in paths.shipped(folder)]
     return [*paths.shipped(paths.RECIPES), *suites]
 
@@ -42,6 +44,12 @@ def _shipped_or_here(folder: Path) -> list[str]:
 def plan_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Shipped acceptance plans, and YAML files here."""
     return _shipped_or_here(paths.PLANS)
+
+
+@completing
+def study_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
+    """Shipped studies, suites and recipes, and YAML files here."""
+    return [*_shipped_or_here(paths.STUDIES), *paths.shipped(paths.SUITES), *paths.shipped(paths.RECIPES)]
 
 
 @completing
@@ -66,3 +74,21 @@ def point_values(context: click.Context, parameter: click.Parameter) -> Iterable
 def run_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Runs in the runs folder, the newest first."""
     return [run.run_id for run in reversed(app.find_runs())]
+
+
+def runs_or_files(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Runs in the runs folder; where none begins so, the files here."""
+    runs = [CompletionItem(name) for name in run_names(context, parameter, typed)]
+    return runs or [CompletionItem(typed, type="file")]
+
+
+@completing
+def gpu_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
+    """The GPUs of the hardware table."""
+    return [row["gpu"] for row in app.INVENTORIES["gpus"]()]
+
+
+@completing
+def dialect_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
+    """Frameworks whose logs are read."""
+    return app.DIALECTS

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
+from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import baseline_option, context_options, flags, json_option, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain")
-@click.argument("run", metavar="RUN|LOG")
+@click.argument("run", metavar="RUN|LOG", shell_complete=runs_or_files)
 @baseline_option
 @click.option(
     "--trace",
@@ -69,7 +70,7 @@ def _of_log(
 
 
 @click.command("diff")
-@click.argument("runs_or_logs", nargs=-1, required=True, metavar="A B...")
+@click.argument("runs_or_logs", nargs=-1, required=True, metavar="A B...", shell_complete=runs_or_files)
 @json_option
 def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
     """Runs or logs against the first of them: the ratio of their times, what differs, where the seconds went.

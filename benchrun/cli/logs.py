@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app, paths
+from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import (
     baseline_option,
     each,
@@ -66,7 +67,7 @@ def parse(
     state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
     --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, or a fatal problem.
     """
-    setting = app.setting(recipe, app.Setting(**given))
+    setting = app.completed_setting(recipe, app.Setting(**given))
     form = _steps_format(steps) if steps else None
     if form and steps == form and as_json:
         raise UserError("--json and --steps both print to stdout", hint="--steps FILE.csv")
@@ -109,8 +110,7 @@ def _exit_code(summary: "Summary") -> Exit:
         say(f"{summary.file}: {causes[0] if causes else nothing}")
         if hint := app.trace_hint(Path(summary.file)):
             say(f"hint: {hint}")
-    unreliable = empty or summary.complete is False or summary.fatal
-    return Exit.INCONCLUSIVE if unreliable else Exit.OK
+    return Exit.INCONCLUSIVE if empty or app.unreliable(summary) else Exit.OK
 
 
 def _steps_format(steps: str) -> str:
@@ -154,7 +154,7 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
 
 
 @click.command("compare")
-@click.argument("runs_or_logs", nargs=-1, required=True)
+@click.argument("runs_or_logs", nargs=-1, required=True, shell_complete=runs_or_files)
 @log_options
 @click.option(
     "--num-layers", type=click.IntRange(1, MOST_LAYERS), help="Number of layers of the proxy that the log trained."
@@ -187,7 +187,7 @@ def compare(
     logs = read_logs(files, given.pop("framework"))
     _name_unused(logs, given)
     num_layers = given.pop("num_layers")
-    setting = app.setting(recipe, app.Setting(**given), num_layers)
+    setting = app.completed_setting(recipe, app.Setting(**given), num_layers)
 
     def judge(log: "Log") -> "Result":
         return (*app.judge_log(log, recipe, setting, warmup, baseline), log.file)

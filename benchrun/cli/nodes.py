@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchrun import app
+from benchrun.cli.complete import cluster_names, run_names
 from benchrun.cli.options import json_option, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 
 @click.command("nodes")
-@click.argument("cluster", metavar="CLUSTER|FILE", required=False)
+@click.argument("cluster", metavar="CLUSTER|FILE", required=False, shell_complete=cluster_names)
 @click.option("--num-nodes", type=click.IntRange(min=1), help="Number of nodes; by default all that are idle.")
 @click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value: repeats, image, cluster....")
-@click.option("--run", "run_id", metavar="RUN", help="Show a check that was launched before.")
+@click.option("--run", "run_id", metavar="RUN", shell_complete=run_names, help="Show a check that was launched before.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the script; launch nothing.")
 @json_option
 def nodes(

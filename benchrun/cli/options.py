@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import app, paths
-from benchrun.cli.complete import cluster_names, point_values, recipe_names, run_names
+from benchrun.cli.complete import (
+    cluster_names,
+    dialect_names,
+    gpu_names,
+    point_values,
+    recipe_names,
+    runs_or_files,
+)
 from benchrun.errors import BenchrunError, exit_code_of
 from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, Exit, worst
 
@@ -39,7 +46,7 @@ baseline_option = click.option(
     envvar=paths.BASELINE,
     show_envvar=True,
     metavar="DIR|RUN|ID",
-    shell_complete=run_names,
+    shell_complete=runs_or_files,
     help="Compare with this alone: a run, the runs in a folder, or the published number of this id.",
 )
 retries_option = click.option(
@@ -79,7 +86,6 @@ choice_options = all_of(
 point_options = all_of(click.argument("recipe", shell_complete=recipe_names), choice_options)
 
 _SETTING = (
-    ("--gpu", str, "GPU"),
     ("--precision", click.Choice(PRECISIONS, case_sensitive=False), "Precision"),
     ("--num-gpus", click.IntRange(1, MOST_GPUS), "Number of GPUs"),
     ("--seq-length", click.IntRange(1, LARGEST_SIZE), "Tokens per sample"),
@@ -88,12 +94,14 @@ _SETTING = (
 _of_work = (
     click.option(
         "--recipe",
+        shell_complete=recipe_names,
         help="Recipe of a log's job; parse needs it if the log does not state the model.",
     ),
+    click.option("--gpu", shell_complete=gpu_names, help="GPU, if the log does not state it."),
     *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING),
 )
 _of_rows = (
-    click.option("--framework", help="Framework of a log; recognised if not given."),
+    click.option("--framework", shell_complete=dialect_names, help="Framework of a log; recognised if not given."),
     click.option(
         "--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop first; default: 5 or a tenth."
     ),
@@ -105,7 +113,7 @@ _peak = click.option(
     help="Dense peak of the GPU at the run's precision, if the GPU is not listed.",
 )
 context_options = all_of(*_of_work, *_of_rows)
-"""What a log may not state. The options of _SETTING are fields of `app.Setting`."""
+"""What a log may not state. Those of _of_work but --recipe are fields of `app.Setting`."""
 log_options = all_of(*_of_work, _peak, *_of_rows, json_option)
 """The options of verbs on logs."""
 

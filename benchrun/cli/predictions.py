@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
+from benchrun.cli.complete import run_names
 from benchrun.cli.options import json_option, point_options, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import MOST_GPUS, Exit
@@ -30,7 +31,14 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
 @point_options
 @click.option("--scaling", type=click.Choice(["weak", "strong"]), help="Keep the batch per GPU (weak), or the batch.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve over numbers of GPUs.")
-@click.option("--calibrate", "runs", multiple=True, metavar="RUN", help="Rest on this run of yours; may be repeated.")
+@click.option(
+    "--calibrate",
+    "runs",
+    multiple=True,
+    metavar="RUN",
+    shell_complete=run_names,
+    help="Rest on this run of yours; may be repeated.",
+)
 @click.option("--csv", "table", type=click.Path(path_type=Path), metavar="FILE", help="Predict the rows of a table.")
 @json_option
 def predict(
@@ -105,20 +113,23 @@ def _predict_curve(
 
 
 def _print(curve: "list[Predicted]") -> None:
-    """Print a table with a row per number of GPUs, and warnings on stderr."""
+    """Print a table with a column per number of GPUs, without parts that take no time, and warnings on stderr."""
     from benchrun.report.table import aligned
 
     documents = [each.document() for each in curve]
-    head = ("GPUs", "step s", "low", "high", "tokens/s/GPU", "memory GiB", *documents[0]["parts_s"])
-    lines = [head]
+    steps, parts = ([each[key] for each in documents] for key in ("step_time_s", "parts_s"))
+    rows = [
+        ("GPUs", *(str(each["num_gpus"]) for each in documents)),
+        ("step s", *(f"{step['median']:.4g}" for step in steps)),
+        *((f"  {end}", *(f"{step[end]:.4g}" for step in steps)) for end in ("low", "high")),
+        *((f"  {name}", *(f"{each[name]:.3g}" for each in parts)) for name in parts[0] if any(p[name] for p in parts)),
+        ("tokens/s/GPU", *(f"{each['tokens_per_s_per_gpu']:,.0f}" for each in documents)),
+        ("memory GiB", *(f"{each['memory_gib']:.4g}" for each in documents)),
+    ]
     click.echo(curve[0].title)
-    for each in documents:
-        step = each["step_time_s"]
-        numbers = (f"{value:.4g}" for value in (step["median"], step["low"], step["high"]))
-        rate, memory = f"{each['tokens_per_s_per_gpu']:,.0f}", f"{each['memory_gib']:.4g}"
-        parts = (f"{value:.3g}" for value in each["parts_s"].values())
-        lines.append((str(each["num_gpus"]), *numbers, rate, memory, *parts))
-    click.echo("\n".join("  ".join(row) for row in aligned(lines)))
+    click.echo("\n".join("  ".join(row) for row in aligned(rows)))
+    share = f"{10 * documents[0]['interval']:.0f} of 10 measurements lie between low and high"
+    click.echo(f"{share}; calibrated by {documents[0]['calibration']}")
     for warning in curve[0].warnings:
         say(f"warning: {warning}")
 
@@ -129,3 +140,4 @@ for _parameter in predict.params:
         _parameter.required = False
     if _parameter.name == "num_gpus":
         _parameter.type, _parameter.callback = click.STRING, _numbers
+        _parameter.metavar = "N[,N...]"

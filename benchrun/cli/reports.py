@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from benchrun import app
-from benchrun.cli.complete import run_names
+from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import baseline_option, each, json_option, json_text, opened, run_id, say
 from benchrun.cli.runs import no_runs
 from benchrun.errors import NoNumberError, UserError, writing
@@ -27,7 +27,7 @@ SPLITS = ("node", "driver", "image", "version")
 
 
 @click.command("report")
-@click.argument("runs", nargs=-1, shell_complete=run_names)
+@click.argument("runs", nargs=-1, shell_complete=runs_or_files)
 @click.option(
     "--format",
     "form",

@@ -60,7 +60,7 @@ def site() -> None:
     """A site file: where jobs run."""
 
 
-@site.command("init")
+@site.command("init", short_help="Write a site file from what Slurm says.")
 @click.option("--partition", help="Partition that the jobs use; by default the one with the most GPUs.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("mysite.yaml"), show_default=True)
 def init(partition: str | None, output: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app
+from benchrun.cli.complete import study_names
 from benchrun.cli.options import (
     PROFILERS,
     choice_options,
@@ -22,14 +23,14 @@ from benchrun.errors import UserError
 from benchrun.vocabulary import MOST_REPEATS, Exit
 
 if TYPE_CHECKING:
-    from benchrun.app import Plan, Request, StudyResult
+    from benchrun.app import Request, ResolvedStudy, StudyResult
 
 
 CONCURRENCY = "Runs at a time; without Slurm those of one results folder take turns.  [default: 4; with --tune: 1]"
 
 
 @click.command("study")
-@click.argument("recipe", metavar="FILE")
+@click.argument("recipe", metavar="FILE", shell_complete=study_names)
 @choice_options
 @click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones, in every run.")
 @click.option(
@@ -82,7 +83,7 @@ def study(
     With --tune RECIPE, every legal layout that fits into memory is ranked by its prediction, and the best ones are
     tried by short jobs until no other is likely to be faster.
     """
-    _check(profile, price_per_gpu_hour, tune=tune)
+    _check(profile, price_per_gpu_hour, vary, tune=tune)
     request = app.Request(**point)
     if tune:
         return _tune(request, vary, steps, concurrency, dry_run or report, as_json)
@@ -99,15 +100,17 @@ def study(
     return Exit.OK if dry_run or result.complete else Exit.INCONCLUSIVE
 
 
-def _check(profile: str | None, price: float | None, *, tune: bool) -> None:
+def _check(profile: str | None, price: float | None, vary: tuple[str, ...], *, tune: bool) -> None:
     """UserError for options that do not go together, and for what is no price."""
+    if vary and not tune:
+        raise UserError("--vary is an option of --tune", hint="a study FILE lists its values under factors")
     if tune and profile:
         raise UserError("--tune profiles nothing", hint="benchrun profile RECIPE with the layout that it finds")
     if not tune and price is not None and not math.isfinite(price):
         raise UserError(f"--price-per-gpu-hour {price} is no price")
 
 
-def _print(planned: "Plan", result: "StudyResult", form: str, plot: Path | None) -> None:
+def _print(planned: "ResolvedStudy", result: "StudyResult", form: str, plot: Path | None) -> None:
     """Print the points in the format ``form``, damaged files and runs without numbers on stderr; draw ``plot``."""
     if plot:
         from benchrun.report.study_plot import plot_study
@@ -125,7 +128,7 @@ def _print(planned: "Plan", result: "StudyResult", form: str, plot: Path | None)
         say(line)
 
 
-def _html(planned: "Plan", result: "StudyResult") -> str:
+def _html(planned: "ResolvedStudy", result: "StudyResult") -> str:
     """One HTML file: the study and its runs, with plots."""
     from benchrun.report.study_html import study_html
 
@@ -137,7 +140,12 @@ def _tune(
     request: "Request", vary: tuple[str, ...], steps: int, concurrency: int | None, look: bool, as_json: bool
 ) -> int:
     """Search the fastest layout of a point, or only print what was found so far."""
-    tuning = app.plan_tuning(request, dict(_values(text) for text in vary), steps)
+    sizes: dict[str, list[int]] = {}
+    for name, values in map(_values, vary):
+        if name in sizes:
+            raise UserError(f"--vary {name} is given twice", hint=f"all its values in one: --vary {name}=1,2,4")
+        sizes[name] = values
+    tuning = app.plan_tuning(request, sizes, steps)
     if tuning.stands_in:
         say("The speed of this machine is not known: only the order of the predictions means something")
     if not look:

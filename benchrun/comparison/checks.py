@@ -8,7 +8,7 @@ from typing import Any, Literal
 from benchrun.comparison.choice import usable
 from benchrun.comparison.conditions import LOSS, SOFT, Conditions, Difference, differences
 from benchrun.comparison.references import Reference
-from benchrun.metrics.model import Metrics, ProblemEntry
+from benchrun.metrics.model import Measurement, Metrics, ProblemEntry
 from benchrun.metrics.registry import METRICS, OURS, Basis
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS
 from benchrun.model import Frozen
@@ -173,7 +173,7 @@ def _broken(run: Metrics) -> str | None:
     return "the log has no step times; to compute them from its rates, state batch, sequence length and number of GPUs"
 
 
-def beyond_peak(metrics: Sequence[Metrics]) -> ProblemEntry | None:
+def beyond_peak(metrics: Sequence[Measurement]) -> ProblemEntry | None:
     """The problem of the first run that was faster than its GPU can be; such a run has no step time."""
     return next((problem for run in metrics for problem in run.problems if problem.kind == "impossible_rate"), None)
 

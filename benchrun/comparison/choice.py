@@ -15,7 +15,7 @@ from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.model.flops import flops_per_token
-from benchrun.spec.identity import nemo_release
+from benchrun.spec.image_names import nemo_release
 from benchrun.vocabulary import DEGREES
 
 CONVENTIONS = ("full", "causal")

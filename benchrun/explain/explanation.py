@@ -97,7 +97,7 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
 def missing(run: Evidence) -> Iterator[str]:
     """What would make an explanation sharper, one sentence each."""
     if run.log_alone:
-        yield f"benchrun compare {run.name} says how fast this is, beside published numbers or a prediction"
+        yield f"benchrun compare {run.name} --recipe NAME says how fast this is, beside published numbers"
     if run.breakdown is None and run.fingerprint is None and run.own_worker:
         yield "a profiled step (training.breakdown=true) would separate kernels, communication and idle time"
     if run.spec.training.offload_activations and run.fingerprint is None:

@@ -76,8 +76,10 @@ def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
     garbage = waits.garbage(run)
     if garbage is not None and garbage.seconds > HALF * seconds:
         return fault("host", seconds, f"{evidence}; {garbage.evidence}")
-    cause = fault("checkpoint" if run.saves else "jitter", seconds, evidence)
-    return cause.model_copy(update={"advice": ASYNC}) if run.saves and run.saves_async else cause
+    if not run.saves:
+        return fault("jitter", seconds, evidence)
+    cause = fault("checkpoint", seconds, f"{evidence}; the log says that a checkpoint was written")
+    return cause.model_copy(update={"advice": ASYNC}) if run.saves_async else cause
 
 
 def _queued(run: Evidence, excess: Floats) -> NDArray[np.bool_]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchrun.model import VOCAB_MULTIPLE, ModelShape
 from benchrun.model.layers import has_experts
-from benchrun.spec.identity import nemo_release
+from benchrun.spec.image_names import nemo_release
 from benchrun.spec.megatron import Megatron, Values
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import RESIDENT_LAYERS

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from benchrun import hardware
 from benchrun.frameworks.base import PROFILERS, WORKER_OPTIONS, MemoryFacts
-from benchrun.frameworks.megatron import Megatron
+from benchrun.frameworks.megatron import Megatron, partly_sharded
 from benchrun.model.adapters import MEGATRON_LINEARS
 from benchrun.model.features import TRANSFORMER
 from benchrun.model.layers import layer_counts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Training
+from benchrun.vocabulary import GIB
 
 WITHOUT_FSDP = (
     *("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "grad_reduce_in_fp32"),
@@ -169,8 +170,7 @@ def _fsdp(spec: TrainingSpec) -> Iterator[str]:
     if layout.fsdp == 1:
         return
     fsdp = f"fsdp ({layout.fsdp})"
-    if layout.pp == 1 and layout.fsdp != (ranks := spec.dp * layout.cp) and ranks % layout.fsdp == 0:
-        yield f"the worker shards over all data-parallel ranks: {fsdp} must be 1 or dp * cp ({ranks})"
+    yield from partly_sharded(spec, "the worker")
     if layout.ep > 1:
         yield f"benchrun does not support {fsdp} beside expert parallelism in the worker: ep ({layout.ep}) must be 1"
     yield from _fsdp_weights(spec, fsdp)
@@ -183,7 +183,7 @@ def _fsdp(spec: TrainingSpec) -> Iterator[str]:
 
 def _fsdp_weights(spec: TrainingSpec, fsdp: str) -> Iterator[str]:
     """Weights that FSDP cannot cut or gather."""
-    gpu, built = hardware.site_gpu(spec.cluster), 2 * spec.model.params_total / spec.layout.tp / 2**30
+    gpu, built = hardware.site_gpu(spec.cluster), 2 * spec.model.params_total / spec.layout.tp / GIB
     if gpu and built > 0.9 * gpu.memory_gib:
         yield f"the worker builds all weights ({built:.0f} GiB) on each GPU before it cuts them: use tp beside {fsdp}"
     if spec.model.tied_embeddings and spec.gpu == "CPU":

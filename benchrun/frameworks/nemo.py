@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from benchrun.frameworks.base import PROFILERS, SLURM_VARIABLES
-from benchrun.frameworks.megatron import Megatron
+from benchrun.frameworks.megatron import Megatron, partly_sharded
 from benchrun.model.features import FEATURES, TRANSFORMER, features
-from benchrun.spec.identity import nemo_release
+from benchrun.spec.image_names import nemo_release
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Training
 
@@ -25,10 +25,7 @@ class NeMoOfCore(Megatron):
         """Limits of their optimizer and of their FSDP."""
         yield from super().refusals(spec)
         layout = spec.layout
-        ranks = spec.num_gpus // (layout.tp * layout.pp)
-        if layout.fsdp > 1 and layout.pp == 1 and layout.fsdp != ranks and ranks % layout.fsdp == 0:
-            what = f"fsdp ({layout.fsdp}) must be 1 or dp * cp ({ranks})"
-            yield f"{self.name} shards over all data-parallel ranks: {what}"
+        yield from partly_sharded(spec, self.name)
         if layout.fsdp > 1 and spec.task == "lora":
             yield f"benchrun does not support {self.name} with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
 

@@ -9,7 +9,7 @@ from typing import Any
 from benchrun.frameworks.base import SLURM_VARIABLES, Unmeasured
 from benchrun.frameworks.megatron import Megatron
 from benchrun.model import Moe
-from benchrun.spec.identity import nemo_release
+from benchrun.spec.image_names import nemo_release
 from benchrun.spec.runspec import TrainingSpec
 
 RELEASES = ("24.05", "24.09", "24.12")

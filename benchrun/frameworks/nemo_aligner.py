@@ -9,6 +9,7 @@ from typing import Any
 
 from benchrun.frameworks.base import SLURM_VARIABLES
 from benchrun.frameworks.post_training import PostTrainer, Values
+from benchrun.model import Activation
 from benchrun.spec.post_training import Critic, PostTrainingSpec
 from benchrun.vocabulary import by_path
 
@@ -16,7 +17,9 @@ PORT = 5567
 """Where the critic listens."""
 NEVER = 0
 """No validation and no checkpoint; any interval above 0 has both after the last step."""
-MODEL_TYPES = {"swiglu": "llama", "squared_relu": "gptnext", "gelu": "gptnext", "geglu": "gemma"}
+MODEL_TYPES: Mapping[Activation, str] = {
+    "swiglu": "llama", "squared-relu": "gptnext", "gelu": "gptnext", "geglu": "gemma",
+}  # fmt: skip
 """Activation of a model -> what TensorRT-LLM calls such models."""
 
 
@@ -38,8 +41,10 @@ class NemoAligner(PostTrainer):
     rank_variables = SLURM_VARIABLES
 
     def refusals(self, spec: PostTrainingSpec) -> Iterator[str]:
-        """Besides the shared rules: plain layouts, and batches that the critic can serve."""
+        """Besides the shared rules: models of its time, plain layouts, and batches that the critic can serve."""
         yield from super().refusals(spec)
+        if (activation := spec.model.activation) not in MODEL_TYPES:
+            yield f"nemo-aligner has no models with {activation}: activation could be {', '.join(MODEL_TYPES)}"
         for degree in ("cp", "vp", "ep", "etp"):
             if (size := getattr(spec.layout, degree)) > 1:
                 yield f"benchrun supports nemo-aligner without {degree}: {degree} ({size}) must be 1"

@@ -47,9 +47,9 @@ def _layout(spec: PostTrainingSpec) -> Iterator[str]:
     if spec.policy_gpus < 1:
         yield f"no GPU of {spec.num_gpus} is left for the policy: fewer for generation and critic"
         return
-    ranks = layout.tp * layout.pp * layout.cp
-    if spec.policy_gpus % ranks:
-        yield f"the policy's GPUs ({spec.policy_gpus}) must be a multiple of tp * pp * cp ({ranks})"
+    replica = layout.gpus_per_replica
+    if spec.policy_gpus % replica:
+        yield f"the policy's GPUs ({spec.policy_gpus}) must be a multiple of tp * pp * cp ({replica})"
     elif spec.gbs % (spec.dp * spec.mbs):
         yield f"gbs ({spec.gbs}) must be a multiple of dp * mbs ({spec.dp} * {spec.mbs})"
     made, critic = spec.generation, spec.critic

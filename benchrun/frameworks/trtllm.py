@@ -9,7 +9,7 @@ from typing import Any
 
 from benchrun.frameworks.base import ImageFamily
 from benchrun.frameworks.server import Server
-from benchrun.spec.identity import is_path
+from benchrun.spec.image_names import is_path
 from benchrun.spec.inference import InferenceSpec
 
 

@@ -19,7 +19,8 @@ from benchrun.render import render
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ, objects
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
-from benchrun.spec.identity import OF_THE_SITE, image_name, is_path, workload_env, workload_image
+from benchrun.spec.identity import OF_THE_SITE, workload_env, workload_image
+from benchrun.spec.image_names import image_name, is_path
 from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import STAMP
 

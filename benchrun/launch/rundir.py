@@ -343,12 +343,13 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
             ids = [run.run_id for run in find_runs(root)]
             like = difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids
             listing = ([path.name for path in close] or like)[-5:]
-            hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
+            kind = f"{len(close)} begin so" if close else "runs here"
+            hint = f"{kind}: {', '.join(listing)}" if listing else "there are no runs"
             if Path(name).exists():
                 kind = "file" if Path(name).is_file() else "directory"
                 hint = "parse, compare, explain and diff read logs, fingerprint reads traces"
                 raise UserError(f"is a {kind}, and no run", where=name, hint=hint)
-            raise UserError(f"no run is called '{name}' in {root}", hint=hint)
+            raise UserError(f"no run is called '{name}' in {root}, and no file or directory is", hint=hint)
         places = close
     run = _opened(root, places[0])
     _ = run.spec

@@ -17,9 +17,8 @@ from benchrun.model.communication import optimizer_shards, weight_shards
 from benchrun.model.operators import Product, operators
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Recompute
-from benchrun.vocabulary import LOW
+from benchrun.vocabulary import GIB, LOW
 
-GIB = 2**30
 NEARLY_FULL = 0.9
 GATHERED_AHEAD = 0.5e9
 """Parameters that megatron.core's FSDP gathers ahead, at least a layer; of gradients twice as many wait (0.19)."""
@@ -98,8 +97,7 @@ def _smaller(spec: TrainingSpec, available_gib: float) -> Iterator[tuple[str, fl
     if not framework(spec.framework).memory.micro_batches:
         return
     for mbs in range(spec.mbs // 2, 0, -1):
-        update = {"mbs": mbs, "num_microbatches": spec.num_microbatches * spec.mbs // mbs}
-        if spec.mbs % mbs == 0 and (size := estimate(spec.model_copy(update=update)).total) <= available_gib:
+        if spec.mbs % mbs == 0 and (size := estimate(spec.resized(mbs=mbs)).total) <= available_gib:
             yield f"mbs {mbs}", size
             return  # the largest that fits
 

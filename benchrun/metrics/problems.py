@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from benchrun import hardware
 from benchrun.metrics.convention import EXPLAINS, identify
 from benchrun.metrics.model import Measurement, ProblemEntry
-from benchrun.metrics.setting import Setting, stated
+from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 
@@ -102,7 +102,7 @@ LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
 
 def contradictions(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
     """What contradicts ``given``, with which the run was launched; ``logged`` is that completed by the log."""
-    own = stated(log, Setting())
+    own = setting_of_log(log, Setting())
     for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
         value, meant = getattr(own, name), getattr(given, name)
         if value is not None and value != meant and not (name == "gpu" and _same_chip(value, meant)):

@@ -28,7 +28,7 @@ PARTS = ("training_s", "logprob_s")
 Flags = NDArray[np.bool_]
 
 
-class Measured(NamedTuple):
+class CompletedRows(NamedTuple):
     """The rows of a log, one value each in every array; NaN where neither log nor setting gives it."""
 
     step: NDArray[np.int64]
@@ -45,10 +45,17 @@ class Measured(NamedTuple):
     """Impossible, because the row's own numbers do not fit each other."""
     other_work: Flags
     """The time has other work in it; in a log whose every step is such a one they count."""
+    other_batch: Flags
+    """The batch is not that of the last step: it grew during the run."""
 
-    def chosen(self, rows: Flags) -> "Measured":
+    @property
+    def usable(self) -> Flags:
+        """The rows that may be measured."""
+        return ~(self.impossible | self.other_work | self.other_batch)
+
+    def chosen(self, rows: Flags) -> "CompletedRows":
         """Some of the rows."""
-        return Measured._make(column[rows] for column in self)
+        return CompletedRows._make(column[rows] for column in self)
 
     def problems(self) -> Iterator[Problem]:
         """The first rows that are left out, and why."""
@@ -56,14 +63,18 @@ class Measured(NamedTuple):
             why = "contradicts its other numbers" if self.contradictory[index] else "is impossibly fast"
             detail = f"step {self.step[index]}: {self.step_time_s[index]:.4g} s {why}; left out"
             yield Problem("impossible_step", int(self.line[index]), detail)
-        others = np.flatnonzero(self.other_work)
-        if len(others):
-            named = ", ".join(map(str, self.step[others[:MOST]])) + (", ..." if len(others) > MOST else "")
-            detail = f"{len(others)} steps hold a validation or a checkpoint too, and are left out: {named}"
-            yield Problem("other_work", int(self.line[others[0]]), detail)
+        for kind, flags, why in (
+            ("other_work", self.other_work, "hold a validation or a checkpoint too"),
+            ("other_batch", self.other_batch, "have another global batch than the last one"),
+        ):
+            others = np.flatnonzero(flags)
+            if len(others):
+                named = ", ".join(map(str, self.step[others[:MOST]])) + (", ..." if len(others) > MOST else "")
+                detail = f"{len(others)} rows {why}, and are left out: {named}"
+                yield Problem(kind, int(self.line[others[0]]), detail)
 
 
-def measured(log: Log, setting: Setting) -> Measured:
+def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     """Times from rates, and rates from times, where the log gives only one of them."""
     columns = log.distinct
     names = "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "global_batch_size"
@@ -92,7 +103,9 @@ def measured(log: Log, setting: Setting) -> Measured:
         impossible |= fast if fast.sum() <= MOST_IMPOSSIBLE * len(fast) else False
     impossible |= contradictory
     other = np.isin(step, list(log.other_work))
-    return Measured(step, line, interval, time, rate, tflops, mfu, impossible, contradictory, other & ~other.all())
+    other_batch = batch != batch[-1:]
+    left_out = impossible, contradictory, other & ~other.all(), other_batch & ~np.isnan(batch)
+    return CompletedRows(step, line, interval, time, rate, tflops, mfu, *left_out)
 
 
 def too_fast(rate: Floats, setting: Setting) -> float | None:

@@ -64,7 +64,7 @@ def setting_of(spec: RunSpec) -> Setting:
     return replace(setting, seq_length=spec.seq_length, gbs=spec.gbs, model=spec.model, task=spec.task)
 
 
-def stated(log: Log, given: Setting) -> Setting:
+def setting_of_log(log: Log, given: Setting) -> Setting:
     """What the log states, completed by ``given``. A batch printed with the steps wins over one in the header."""
     facts = log.facts
     if log.launched:

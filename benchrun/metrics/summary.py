@@ -19,9 +19,9 @@ from benchrun.metrics.model import (
     Window,
 )
 from benchrun.metrics.problems import constant_loss, contradictions, fatal_problem, updates
-from benchrun.metrics.rows import Measured, measured, too_fast
+from benchrun.metrics.rows import CompletedRows, completed_rows, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
-from benchrun.metrics.setting import Setting, stated
+from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
 from benchrun.parse.columns import NO_VALUE
@@ -49,7 +49,7 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
     ``setting`` names the GPU, their number and the precision. The first ``warmup`` rows are dropped, by default 5 or a
     tenth of the rows.
     """
-    logged = stated(log, setting)
+    logged = setting_of_log(log, setting)
     measurement = _measurement(log, logged, log.planned_steps if planned_steps is None else planned_steps, warmup)
     problems = (*measurement.problems, *contradictions(log, measurement, logged, setting))
     return Metrics(**{**dict(measurement), **_fields(setting, *NAMED), "problems": problems, "warmup": warmup})
@@ -57,7 +57,7 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
 
 def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = None) -> Summary:
     """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``."""
-    setting, facts, steps = stated(log, given or Setting()), log.facts, log.distinct.column("step")
+    setting, facts, steps = setting_of_log(log, given or Setting()), log.facts, log.distinct.column("step")
     return Summary(
         **dict(_measurement(log, setting, log.planned_steps, warmup)),
         **_fields(log, "file", "segments", "post_training"),
@@ -78,10 +78,10 @@ def _fields(source: object, *names: str) -> dict[str, Any]:
 
 def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: int | None) -> Measurement:
     """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed."""
-    values = measured(log, setting)
+    values = completed_rows(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
-    inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible & ~values.other_work)
+    inside = values.chosen((np.arange(count) >= dropped) & values.usable)
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
     problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
@@ -112,7 +112,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
 
 
 def _speeds(
-    log: Log, setting: Setting, values: Measured, inside: Measured
+    log: Log, setting: Setting, values: CompletedRows, inside: CompletedRows
 ) -> tuple[dict[str, Any], float | None, list[Problem]]:
     """Step time, throughput, TFLOPS and MFU of the rows ``inside``, by field; tokens/s/GPU; what makes them worth less.
 
@@ -136,7 +136,7 @@ def _speeds(
     return {} if impossible else speeds, tokens.median, notes + impossible
 
 
-def _coarse(log: Log, timed: Measured) -> bool:
+def _coarse(log: Log, timed: CompletedRows) -> bool:
     """Whether a single row is too uncertain, because the clock of the log is too coarse for it."""
     spans = timed.step_time_s * timed.interval
     return log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
@@ -156,12 +156,12 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
     limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
     if limit and (limit.causal > 1 or above) and setting.precision not in FASTER_THAN_LISTED:
         what = f"{limit.causal:.2f} times" if limit.causal > 1 else f"{100 * (above or 0):.0f} % of the steps are above"
-        detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch and sequence"
+        detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch, sequence, model"
         return rates, [Problem("impossible_rate", None, detail)]
     return rates, []
 
 
-def _printed_above_peak(log: Log, setting: Setting, inside: Measured) -> list[Problem]:
+def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> list[Problem]:
     """A problem where the model is unknown, and the printed TFLOPS would need more than the GPU's peak."""
     printed = _middles(inside.tflops_per_gpu, inside.interval).median
     peak = setting.peak_tflops(setting.precision or "fp8") or setting.peak_tflops("bf16")
@@ -172,7 +172,7 @@ def _printed_above_peak(log: Log, setting: Setting, inside: Measured) -> list[Pr
     return [Problem("impossible_rate", None, detail)]
 
 
-def _tokens(log: Log, inside: Measured, timed: Measured, *, coarse: bool) -> MeanMedian:
+def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bool) -> MeanMedian:
     """Tokens/s/GPU; the mean over the time in place of the median where a single row is too uncertain."""
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average or coarse:
@@ -180,7 +180,7 @@ def _tokens(log: Log, inside: Measured, timed: Measured, *, coarse: bool) -> Mea
     return tokens
 
 
-def _reported(setting: Setting, inside: Measured, rate: float | None) -> dict[str, Any]:
+def _reported(setting: Setting, inside: CompletedRows, rate: float | None) -> dict[str, Any]:
     """What the log itself reports, by field; ``rate``: tokens/s/GPU, by which its convention is known."""
     reported = _middles(inside.tflops_per_gpu, inside.interval)
     return {
@@ -199,7 +199,7 @@ def _losses(log: Log) -> dict[str, Any]:
     return {"first_loss": first, "final_loss": final}
 
 
-def _times(log: Log, timed: Measured, *, coarse: bool) -> tuple[dict[str, Any], list[Problem]]:
+def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, Any], list[Problem]]:
     """Spread, confidence and steadiness of the step time, by field, and what makes them worth less."""
     if not len(timed.step):
         return {}, []
@@ -219,9 +219,13 @@ def _times(log: Log, timed: Measured, *, coarse: bool) -> tuple[dict[str, Any], 
         resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
         smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)
     enough = not log.whole_seconds or len(smooth) >= MIN_INTERVAL_ROWS
+    interval = confidence_interval(smooth) if enough else None
+    if interval and log.whole_seconds:  # the median is a whole number, beside which the means of rows may lie
+        ends = min(interval.low, step_time.median), max(interval.high, step_time.median)
+        interval = interval.model_copy(update=dict(zip(("low", "high"), ends, strict=True)))
     return {
         "step_time_s": step_time,
-        "step_time_interval_s": confidence_interval(smooth) if enough else None,
+        "step_time_interval_s": interval,
         "steadiness": steadiness(last, steps=steps, resolution_s=resolution_s),
     }, []
 
@@ -243,7 +247,7 @@ def _quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
     return {name: spread(each) for name, each in inside.items() if each}
 
 
-def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
+def _mean_rate(timed: CompletedRows, tokens: MeanMedian) -> float | None:
     """Tokens over time, where single rows are too uncertain for a median."""
     usable = timed.chosen(~np.isnan(timed.tokens_per_s_per_gpu))
     spans = usable.step_time_s * usable.interval
@@ -251,7 +255,7 @@ def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
     return float(np.sum(usable.tokens_per_s_per_gpu * spans)) / spent if spent else tokens.median
 
 
-def _other_windows(values: Measured) -> OtherWindows:
+def _other_windows(values: CompletedRows) -> OtherWindows:
     """Mean step times, in s, of windows that publications use in place of this one."""
     times, step, count = values.step_time_s, values.step, len(values.step)
     # The mean of several steps may be of others too.

@@ -9,10 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from benchrun.metrics.samples import COLUMNS as COLUMNS
-from benchrun.metrics.samples import REASONS, SAMPLE
-from benchrun.metrics.samples import Samples as Samples
-from benchrun.metrics.samples import read as read
+from benchrun.metrics.samples import REASONS, SAMPLE, Samples, read
 from benchrun.metrics.statistics import Floats
 from benchrun.model import Frozen
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from benchrun.vocabulary import DEGREES, LARGEST_SIZE
+from benchrun.vocabulary import DEGREES, LARGEST_SIZE, data_parallel
 
 Size = Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
 """A width, a number of ranks, samples or steps."""
@@ -62,6 +62,15 @@ class Layout(Frozen):
     stages: Annotated[str, Field(pattern=r"^([EtmL|()]|\*[0-9]{1,3})+$")] | None = None
     """The layers of each (virtual) stage, where they are not split evenly, as Megatron-LM writes them: E the embedding,
     t a layer, m a multi-token prediction, L the output layer; ``(tt|)*30`` repeats."""
+
+    @property
+    def gpus_per_replica(self) -> int:
+        """GPUs that hold the model once: one data-parallel rank."""
+        return self.tp * self.pp * self.cp
+
+    def dp(self, num_gpus: int) -> int:
+        """Data-parallel ranks on ``num_gpus``; 1 where these are too few, which is refused."""
+        return data_parallel(num_gpus, self.gpus_per_replica)
 
     @property
     def degrees(self) -> list[tuple[str, int]]:

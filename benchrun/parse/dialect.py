@@ -85,8 +85,6 @@ COUNT = Reading(count, r"\d{1,15}")
 DECIMAL = Reading(pattern=r"\d+\.\d+")
 THOUSANDTHS = Reading(scale=lambda value: value / 1000)
 PERCENT = Reading(scale=lambda value: value / 100)
-RANKS = re.compile(r"MEMBER: \d{1,9}/(?P<num_gpus>\d{1,9})\b")
-"""Lightning's line about its ranks."""
 
 
 class Value(NamedTuple):

@@ -108,7 +108,9 @@ class Reader:
     def _read(self, block: bytes, *, terminated: bool) -> None:
         if b"\x1b[" in block:
             block = _COLOUR.sub(b"", block)  # grep colours the very words that are searched here
-        steps, hits = self._read_at_once(block) if self._dense and terminated else (0, [])
+        # After facts that were printed again, the next step line shows whether another training begins.
+        at_once = self._dense and terminated and self._restarted is None
+        steps, hits = self._read_at_once(block) if at_once else (0, [])
         if not steps:
             hits = self._wanted.find(block)
             steps = sum(hit.owner != _PROBLEM for hit in hits)

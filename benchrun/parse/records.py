@@ -153,6 +153,11 @@ class Log(Traits):
         return planned_steps is not None and self.steps_made >= planned_steps
 
     @property
+    def symptoms(self) -> dict[str, str]:
+        """What the first problem of each kind says."""
+        return {problem.kind: problem.detail for problem in reversed(self.problems)}
+
+    @property
     def steps_made(self) -> int:
         """Steps of the run up to the last one in the log; 0 without a step."""
         last = self.steps.last_step

@@ -42,8 +42,8 @@ def fitted() -> Mapping[str, float]:
     return {name: constant.value for name, constant in table().items()}
 
 
-def written(values: Mapping[str, float]) -> None:
-    """Store fitted values."""
+def store(values: Mapping[str, float]) -> None:
+    """Write fitted values to constants.csv."""
     rows = list(table().values())
     with FILE.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

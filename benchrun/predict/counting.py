@@ -7,6 +7,7 @@ from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, operators
 from benchrun.model.products import OUTPUT, Product
 from benchrun.predict import software
+from benchrun.predict.choice import BITS
 from benchrun.predict.links import link_times
 from benchrun.predict.recomputation import Recomputation
 from benchrun.predict.software import MEGATRON_2022
@@ -85,8 +86,7 @@ class Counting:
     def of(cls, load: Workload) -> "Counting":
         """The operators of ``load`` on one GPU, and that GPU's peaks."""
         gpu, legacy = load.gpu, load.stack == MEGATRON_2022
-        low_peak = dict.fromkeys(("fp8", "fp8_current", "mxfp8"), gpu.peak_fp8_tflops) | {"nvfp4": gpu.peak_fp4_tflops}
-        low = load.number in low_peak
+        low = load.number in BITS
         listed = operators(
             load.model.shape,
             load.mbs * load.seq_length / load.layout.cp,
@@ -105,7 +105,7 @@ class Counting:
             low=low,
             legacy=legacy,
             peak=gpu.peak_bf16_tflops * 1e12,
-            peak_of_products=(low_peak.get(load.number) or gpu.peak_bf16_tflops) * 1e12,
+            peak_of_products=(load.products_peak_tflops or gpu.peak_bf16_tflops) * 1e12,
             bandwidth=gpu.memory_gb_per_s * 1e9,
         )
 

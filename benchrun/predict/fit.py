@@ -180,7 +180,7 @@ def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, floa
 def ranking(data: Table) -> str:
     """How well layouts of one model on one node are ranked that predictions do not know."""
     logs, doubt, spread = everything_from(data, np.arange(len(data.loads)))
-    calibration = Calibration(stated(data, logs, spread), known_rows(data, logs, doubt, spread))
+    calibration = Calibration(every_constant(data, logs, spread), known_rows(data, logs, doubt, spread))
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     with SINGLE_NODE.open(newline="") as file:
         for row in list(csv.DictReader(file))[1::KNOWN]:
@@ -237,7 +237,7 @@ def strong_scaling(data: Table) -> str:
     return line("strong scaling, anchored on one small run", data, np.array(tested, dtype=int), median, half)
 
 
-def stated(data: Table, logs: Array, spread: Mapping[str, float]) -> dict[str, float]:
+def every_constant(data: Table, logs: Array, spread: Mapping[str, float]) -> dict[str, float]:
     """Every constant of constants.csv: those of the physics and the deviations."""
     values = dict(zip(data.names, np.exp(logs), strict=True))
     deviations = {f"alike.{name}": value for name, value in spread.items() if f"alike.{name}" in values}
@@ -248,7 +248,7 @@ def write(data: Table) -> None:
     """Fit on everything and store constants and residuals."""
     every = np.arange(len(data.loads))
     logs, doubt, spread = everything_from(data, every)
-    constants.written(stated(data, logs, spread))
+    constants.store(every_constant(data, logs, spread))
     residuals.store(known_rows(data, logs, doubt, spread))
 
 

@@ -82,13 +82,14 @@ def predict(load: Workload, calibration: Calibration | None = None) -> Predictio
 
 def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterator[Workload]:
     """``load`` on other numbers of GPUs: weak keeps the batch per GPU, strong the whole. UserError if illegal."""
-    ranks = load.layout.tp * load.layout.pp * load.layout.cp
+    replica = load.layout.gpus_per_replica
     for number in num_gpus:
-        if number % ranks:
-            raise UserError(f"{number} GPUs are no multiple of tp * pp * cp = {ranks}")
+        if number % replica:
+            raise UserError(f"{number} GPUs are no multiple of tp * pp * cp = {replica}")
+        dp = load.layout.dp(number)
         gbs = load.gbs * number / load.num_gpus if scaling == "weak" else load.gbs
         interleaved = load.layout.pp if load.layout.vp > 1 else 1
-        batch, rule = load.mbs * (number // ranks) * interleaved, "mbs * dp" + (" * pp" if interleaved > 1 else "")
+        batch, rule = load.mbs * dp * interleaved, "mbs * dp" + (" * pp" if interleaved > 1 else "")
         if gbs % batch:
             raise UserError(
                 f"a global batch of {gbs:g} is no multiple of {rule} = {batch:g} on {number} GPUs",
@@ -96,7 +97,7 @@ def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterato
             )
         fsdp, cp = load.layout.fsdp, load.layout.cp
         whole = fsdp == load.dp * cp > 1  # over all ranks that share weights, here and there
-        layout = load.layout.model_copy(update={"fsdp": number // ranks * cp if whole else fsdp})
+        layout = load.layout.model_copy(update={"fsdp": dp * cp if whole else fsdp})
         yield replace(load, num_gpus=number, gbs=gbs, layout=layout)
 
 

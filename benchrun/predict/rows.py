@@ -49,7 +49,7 @@ def workload(row: Row) -> Workload:
     """What a row describes. UserError where a column that is needed is empty or not understood."""
     if "hidden" in row and "gpu" not in row:
         row = {**row, **SINGLE_NODE}
-    notes, task = row.get("notes") or "", row.get("task") or "pretrain"
+    notes, task = row.get("notes") or "", _task_text(row)
     if OTHER_WORK.search(task):
         raise UserError(f"task is {task[:40]}: only a training step can be predicted")
     layers = int(_positive(row, "layers", 0))
@@ -57,7 +57,7 @@ def workload(row: Row) -> Workload:
     num_gpus, seq_length = int(_positive(row, "num_gpus")), int(_positive(row, "seq_len"))
     stack = _stack(row, task)
     layout = _layout(row, num_gpus, stack)
-    ranks = num_gpus // (layout.tp * layout.pp * layout.cp)
+    ranks = layout.dp(num_gpus)
     gbs = _positive(row, "gbs")
     mbs = _positive(row, "mbs", 0) or _likely_mbs(gbs, ranks, stack)
     load = Workload(
@@ -70,12 +70,12 @@ def workload(row: Row) -> Workload:
         seq_length=seq_length,
         number=_number(row),
         task=_task(task),
-        recompute=_recompute(row.get("recompute") or ""),
+        recompute=_recompute(row),
         policy=(row.get("recompute") or "") if stack.startswith(software.JAX) else "",
         stack=stack,
         source=row.get("source_id") or "",
         release=software.release_year(RELEASE.search(row.get("source") or "")),
-        tp_overlap=stack in software.OVERLAPPING or "async" in notes.lower(),
+        tp_overlap=software.overlaps_tp(stack) or "async" in notes.lower(),
         power_limit=500 / 700 if "500W" in notes else 1.0,
     )
     _refuse_impossible(load)
@@ -84,13 +84,11 @@ def workload(row: Row) -> Workload:
 
 def _refuse_impossible(load: Workload) -> None:
     """UserError where the GPU does not compute in this precision, or nothing can be spread like this."""
-    shape, layout, gpu = load.model.shape, load.layout, load.gpu
-    peaks = {"fp8": gpu.peak_fp8_tflops, "mxfp8": gpu.peak_fp8_tflops, "nvfp4": gpu.peak_fp4_tflops}
-    number = load.number.removesuffix("_current")
-    if number == "fp32":
+    shape, layout = load.model.shape, load.layout
+    if load.number == "fp32":
         raise UserError("precision is fp32: only those of 16 bits and less can be predicted")
-    if peaks.get(number, gpu.peak_bf16_tflops) is None:
-        raise UserError(f"precision is {number}, which {gpu.name} does not compute")
+    if load.products_peak_tflops is None:
+        raise UserError(f"precision is {load.number.removesuffix('_current')}, which {load.gpu.name} does not compute")
     stages, most = layout.pp * layout.vp, shape.num_layers + 2  # embedding and output layer may be stages of their own
     if stages > most:
         raise UserError(f"pp * vp = {stages} stages are more than the {shape.num_layers} layers")
@@ -102,11 +100,22 @@ def _refuse_impossible(load: Workload) -> None:
 
 
 def doubts(row: Row, load: Workload) -> list[str]:
-    """A sentence where the batch that a row states does not fill the data-parallel ranks: tables have misprints."""
+    """A sentence for each value that is taken for another one: tables have misprints, and words of their own.
+
+    A batch may not fill the data-parallel ranks.
+    """
     stated, least = _positive(row, "gbs"), load.mbs * load.dp
+    task, recompute = _task_text(row), (row.get("recompute") or "").strip()
+    remarks = []
     if stated < load.gbs:
-        return [f"gbs is {stated:g}: {load.gbs:g}, a micro-batch for each data-parallel rank"]
-    return [f"gbs is {stated:g}: no multiple of mbs * dp = {least:g}"] if stated % least else []
+        remarks.append(f"gbs is {stated:g}: {load.gbs:g}, a micro-batch for each data-parallel rank")
+    elif stated % least:
+        remarks.append(f"gbs is {stated:g}: no multiple of mbs * dp = {least:g}")
+    if load.task == "pretrain" and "pretrain" not in task:
+        remarks.append(f"task is {task[:40]}: predicted as pretrain")
+    if load.recompute == "none" and not load.policy and recompute.upper() not in ("", "NONE", *ABSENT):
+        remarks.append(f"recompute is {recompute[:40]}: predicted as none (others: full, selective)")
+    return remarks
 
 
 def completed(row: Row) -> tuple[Row, list[str]]:
@@ -116,7 +125,7 @@ def completed(row: Row) -> tuple[Row, list[str]]:
     name = filled["model"] = _known_name(stated) or stated
     if _words(name) != _words(stated):
         remarks.append(f"no model is called '{stated}': {name} is meant")
-    if not (row.get("seq_len") or "").strip() and (usual := _usual_length(name, row.get("task") or "pretrain")):
+    if not (row.get("seq_len") or "").strip() and (usual := _usual_length(name, _task_text(row))):
         filled["seq_len"] = str(usual[0])
         remarks.append(f"seq_len is empty: {usual[0]}, as {usual[1]}")
     if name not in architectures() and _gpt(row) is None and (width := _likely_width(row)):
@@ -163,7 +172,7 @@ def _published_lengths() -> list[tuple[str, Task, int]]:
     """Model, task and sequence length of the published rows."""
     with PUBLISHED.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["seq_len"]]
-    return [(row["model"], _task(row["task"] or "pretrain"), int(float(row["seq_len"]))) for row in rows]
+    return [(row["model"], _task(_task_text(row)), int(float(row["seq_len"]))) for row in rows]
 
 
 def _likely_width(row: Row) -> int | None:
@@ -210,7 +219,7 @@ def _layout(row: Row, num_gpus: int, stack: str) -> Layout:
     tp, pp, cp = (int(_positive(row, column, 1)) for column in ("tp", "pp", "cp"))
     if num_gpus % (tp * pp * cp):
         raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
-    fsdp = int(_positive(row, "fsdp_shard", num_gpus if stack in software.FULLY_SHARDED else 1))
+    fsdp = int(_positive(row, "fsdp_shard", num_gpus if software.shares_among_all(stack) else 1))
     ep, vp = int(_positive(row, "ep", 1)), int(_positive(row, "vp", 1))
     # Rows of 2022 state sequence parallelism in the column of recomputation.
     split = tp > 1 and (stack != software.MEGATRON_2022 or "sp" in (row.get("recompute") or ""))
@@ -282,11 +291,17 @@ def _number(row: Row) -> Number:
     return "fp8_current" if current else number
 
 
+def _task_text(row: Row) -> str:
+    """What a row calls its task, in small letters."""
+    return (row.get("task") or "").strip().lower() or "pretrain"
+
+
 def _task(text: str) -> Task:
-    return "lora" if "lora" in text else "sft" if "sft" in text or "finetune" in text else "pretrain"
+    return "lora" if "lora" in text else "sft" if re.search("sft|fine-?tun", text) else "pretrain"
 
 
-def _recompute(text: str) -> Recomputed:
+def _recompute(row: Row) -> Recomputed:
+    text = (row.get("recompute") or "").strip().lower()
     return "full" if text == "full" else "selective" if text.startswith("selective") else "none"
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from benchrun import hardware
 from benchrun.errors import UserError
-from benchrun.memory import GIB, estimate
+from benchrun.memory.estimate import estimate
 from benchrun.predict import software
 from benchrun.predict.workload import Architecture, Number, Workload, architectures
 from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
 from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.vocabulary import GIB
 
 FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
 """By the recipe of FP8; the others scale blocks."""

@@ -11,10 +11,6 @@ JAX = "jax-"
 """How the software that XLA compiles is called, before the framework's own name."""
 TORCHTITAN = "torchtitan"
 """Its selective recomputation is one of operators, not of attention."""
-FULLY_SHARDED = ("jax-maxtext", "jax-paxml", "transformers")
-"""Software that shares weights among all ranks where a table does not say how many do."""
-OVERLAPPING = ("megatron", "mlperf")
-"""Software whose published rows overlap tensor-parallel communication with products."""
 
 
 def of_source(source: str) -> str | None:
@@ -63,6 +59,16 @@ def casts_transposes(framework: str) -> bool:
 def copies_shards(stack: str) -> bool:
     """Whether weights and gradients that ranks share are copied to and from buffers of their own (PyTorch's FSDP)."""
     return ("copied_shards", stack) in _table()
+
+
+def shares_among_all(stack: str) -> bool:
+    """Whether all ranks share the weights where a table does not say how many do."""
+    return ("fully_sharded", stack) in _table()
+
+
+def overlaps_tp(stack: str) -> bool:
+    """Whether published rows overlap tensor-parallel communication with products."""
+    return ("overlapping", stack) in _table()
 
 
 def scales_currently(source: str) -> bool:

@@ -15,6 +15,8 @@ from benchrun.vocabulary import Task
 
 Number = Literal["fp32", "bf16", "fp16", "fp8", "fp8_current", "mxfp8", "nvfp4"]
 """Numbers of the matrix products; FP8 with scales of earlier steps, of the tensor itself, or of blocks."""
+PRECISIONS: dict[Number, str] = {"fp8_current": "fp8", "mxfp8": "fp8"}
+"""Numbers whose peak is that of another name."""
 Recomputed = Literal["none", "selective", "full"]
 
 
@@ -81,6 +83,11 @@ class Workload:
         return self.node or self.gpu.gpus_per_node
 
     @property
+    def products_peak_tflops(self) -> float | None:
+        """Dense peak of the GPU in the number of the products; None where it does not compute them."""
+        return self.gpu.peak_tflops(PRECISIONS.get(self.number, self.number))
+
+    @property
     def domain(self) -> int:
         """GPUs that NVLink joins."""
         return max(self.gpu.nvlink_domain, min(self.gpus_per_node, 8)) if self.node else self.gpu.nvlink_domain
@@ -88,7 +95,7 @@ class Workload:
     @property
     def dp(self) -> int:
         """Data-parallel ranks."""
-        return max(1, self.num_gpus // (self.layout.tp * self.layout.pp * self.layout.cp))
+        return self.layout.dp(self.num_gpus)
 
     @property
     def microbatches(self) -> float:

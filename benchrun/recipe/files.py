@@ -15,7 +15,18 @@ from typing import Any
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.vocabulary import ABSENT, DEGREES, HARD, SETTINGS, STAMP, Reduced, dimensions, flat, reductions
+from benchrun.vocabulary import (
+    ABSENT,
+    DEGREES,
+    HARD,
+    SETTINGS,
+    STAMP,
+    Reduced,
+    data_parallel,
+    dimensions,
+    flat,
+    reductions,
+)
 
 COLUMNS = (
     *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length", "mbs", "gbs", *DEGREES),
@@ -24,24 +35,24 @@ COLUMNS = (
 """Keys of a row, without those that only count its references."""
 
 
-def is_path(name: str) -> bool:
+def is_own_file(name: str) -> bool:
     """Whether ``name`` is the path of a file of the user's own."""
     return name.endswith((".yaml", ".yml")) or "/" in name
 
 
 def find(name: str, folder: Path, kind: str) -> Path:
     """The file of ``name``: a shipped name or a path. UserError lists the legal names."""
-    path = Path(name) if is_path(name) else folder / f"{name}.yaml"
+    path = Path(name) if is_own_file(name) else folder / f"{name}.yaml"
     if path.is_file():
         return path
-    if is_path(name):
+    if is_own_file(name):
         raise UserError(f"no such {kind} file: {name}")
     raise UserError(f"no {kind} is called '{name}'", hint=closest(name, paths.shipped(folder)))
 
 
 def recipe_document(name: str) -> tuple[str, Document]:
     """The name of a recipe, and its document with the dimensions of a named model, at the lines of that file."""
-    if re.search(STAMP, name) and not is_path(name):
+    if re.search(STAMP, name) and not is_own_file(name):
         raise UserError(f"no recipe is called '{name}'", hint=f"of a run: benchrun report {name}")
     if not (paths.RECIPES / f"{name}.yaml").is_file():
         others = (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES), ("plan", "plan", paths.PLANS))
@@ -105,9 +116,13 @@ def point_rows(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]
             "mbs": group["mbs"],
             "gbs": group.get("gbs") or int(group["gbs_per_gpu"] * num_gpus),
             **degrees,
-            "dp": num_gpus // (degrees["tp"] * degrees["pp"] * degrees["cp"]),
+            "dp": _dp(num_gpus, degrees),
             "scales": _scales(group),
         }
+
+
+def _dp(num_gpus: int, degrees: Mapping[str, int]) -> int:
+    return data_parallel(num_gpus, degrees["tp"] * degrees["pp"] * degrees["cp"])
 
 
 def _scales(group: Mapping[str, Any]) -> bool:
@@ -152,7 +167,7 @@ def _listed_rollouts(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str,
             **_proxy(()),
             **{"mbs": inputs.get("mbs", 1), "gbs": inputs["gbs"], "settings": SETTINGS["post-training"](inputs)},
             **degrees,
-            "dp": (common["num_gpus"] - beside) // (degrees["tp"] * degrees["pp"] * degrees["cp"]),
+            "dp": _dp(common["num_gpus"] - beside, degrees),
         }
 
 

@@ -14,18 +14,17 @@ from pydantic import ValidationError
 
 from benchrun import hardware
 from benchrun.errors import UserError, closest
-from benchrun.frameworks.base import NEMO_IMAGES, Framework
+from benchrun.frameworks.base import Framework
 from benchrun.frameworks.nodecheck import NodeCheck
-from benchrun.frameworks.registry import FRAMEWORKS, framework, names
+from benchrun.frameworks.registry import framework
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile, belongs, checked, explained, fields
 from benchrun.recipe.files import cluster_document, default_cluster
+from benchrun.recipe.images import image_of_run, is_of_nemo, missing_scripts
 from benchrun.recipe.layout import CHANGE_LAYOUT, refusals
 from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe, TrainingGroup
 from benchrun.recipe.select import KEYS, Request, listed_counts, select
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
-from benchrun.spec.cluster import Cluster
-from benchrun.spec.identity import nemo_release
 from benchrun.spec.runspec import Inputs, NodesInputs, NodesSpec, RunSpec, workload
 
 NODES_TIME_LIMIT = "00:10:00"
@@ -33,14 +32,12 @@ NODES_TIME_LIMIT = "00:10:00"
 
 _KEY = re.compile(r"\b[a-z_]+(?:\.[a-z0-9_]+)+\b")
 """The key of a value of a run, e.g. ``profile.tool``."""
-_REFERENCE = re.compile(r"[/:]")
-"""What the name of a published image has, and that of a framework has not."""
 
 
 def resolve(request: Request, *, to_launch: bool = True) -> RunSpec:
     """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value.
 
-    Without ``to_launch`` the site need not state what only a launch needs: see `missing_scripts`.
+    Without ``to_launch`` the site need not state what only a launch needs: see `recipe.images.missing_scripts`.
     """
     file = catalogue.recipe_file(request.recipe)
     if request.gpu is None and request.cluster:
@@ -87,13 +84,6 @@ def _named_place(broken: Iterable[str], document: Document) -> str | None:
     return next((place for key in keys if (place := document.stated(key))), None)
 
 
-def _is_nemo(name: str) -> bool:
-    """Whether a key of ``container.images``, a framework or a published image, is of NeMo."""
-    if _REFERENCE.search(name):
-        return re.search(NEMO_IMAGES.pattern, name.lower()) is not None
-    return framework(name).images == NEMO_IMAGES
-
-
 def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ()) -> NodesSpec:
     """A check of ``num_nodes`` nodes of ``cluster``, with every rank that a node has."""
     document, launched = Document(), framework(NodeCheck.name)
@@ -104,7 +94,7 @@ def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ())
     _drop(document, NodesInputs)
     inputs = checked(NodesInputs, document)
     profile, images = inputs.cluster, inputs.cluster.container.images
-    of_nemo = next((image for name, image in images.items() if _is_nemo(name)), None)
+    of_nemo = next((image for name, image in images.items() if is_of_nemo(name)), None)
     image = inputs.image or launched.site_image(profile, None) or of_nemo  # all of these have torch
     if profile.container.runtime != "none" and image is None:
         hint = "--set image=IMAGE, any with torch (for GPUs with NCCL); cluster.container.image in a site's file"
@@ -244,54 +234,3 @@ def _with_environment(spec: RunSpec, launched: Framework, document: Document) ->
         site = {**site, "PYTHONPATH": path}
     replaced = {name: value for name, value in variables.items() if name in site}
     return spec.model_copy(update={"env": variables | site, "replaced_env": replaced})
-
-
-def image_of_run(cluster: Cluster, framework: Framework, from_recipe: str | None, document: Document) -> str | None:
-    """The site's image, or else the recipe's. UserError if its name is that of another framework."""
-    _check_names(cluster, document)
-    container, from_site = cluster.container, framework.site_image(cluster, from_recipe)
-    image = from_site or from_recipe
-    any_will_do = not framework.release_matters and (from_site is None or container.runtime == "none")
-    if any_will_do or (problem := foreign(image, framework)) is None:
-        return image
-    named = next((name for name in (framework.name, from_recipe or "") if name in container.images), None)
-    key = ("images", named) if named is not None else ("image",)
-    raise UserError(
-        problem,
-        hint=f"name one for each framework: --set cluster.container.images.{framework.name}=IMAGE",
-        where=document.where(("cluster", "container", *key) if from_site else ("image",)),
-    )
-
-
-def foreign(image: str | None, framework: Framework) -> str | None:
-    """The error of an image whose name shows another framework; None if it may be right."""
-    name = (image or "").rpartition("/")[2].lower()
-    families = dict.fromkeys((framework.images, *(other.images for other in FRAMEWORKS.values())))
-    family = next((family for family in families if re.search(family.pattern, name)), None)
-    if family not in (None, framework.images):
-        return f"image {image} is for {family.name}; this run uses {framework.name}"
-    of_nemo = framework.release_matters or family == NEMO_IMAGES
-    return framework.wrong_release(image, nemo_release(image)) if of_nemo else None
-
-
-def _check_names(cluster: Cluster, document: Document) -> None:
-    """UserError unless images and scripts are those of registered frameworks."""
-    images = [name for name in cluster.container.images if not _REFERENCE.search(name)]
-    for key, given in (("container.images", images), ("frameworks", cluster.frameworks)):
-        for name in given:
-            if name not in FRAMEWORKS:
-                where = document.where(("cluster", *key.split("."), name))
-                raise UserError(f"'cluster.{key}.{name}' is {name!r}", hint=closest(name, names()), where=where)
-    for name, installed in cluster.frameworks.items():
-        if cluster.container.runtime != "none" and installed.path and not FRAMEWORKS[name].scripts:
-            reason = f"{name} starts as a module of its image, so cluster.frameworks.{name}.path would not be used"
-            hint = "set cluster.env.PYTHONPATH, with what the image needs too"
-            raise UserError(reason, hint=hint, where=document.where(("cluster", "frameworks", name)))
-
-
-def missing_scripts(cluster: Cluster, framework: Framework) -> str | None:
-    """Why ``framework`` cannot be launched without a container; None where it can, or where there is one."""
-    if cluster.container.runtime != "none" or not framework.scripts or framework.installed(cluster).path:
-        return None
-    key = f"cluster.frameworks.{framework.name}.path"
-    return f"without a container the site must state where the scripts of {framework.name} are: {key}"

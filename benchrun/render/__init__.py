@@ -13,7 +13,7 @@ from benchrun import __version__, paths
 from benchrun.frameworks.registry import framework
 from benchrun.render import filters
 from benchrun.spec.artifacts import CONTAINER_SCRIPT, JOB, PROBE_SCRIPT, PROFILE, PROFILE_SCRIPT, SPEC, TELEMETRY_SCRIPT
-from benchrun.spec.identity import is_path
+from benchrun.spec.image_names import is_path
 from benchrun.spec.launched import launched_line
 from benchrun.spec.profile import PROFILES
 from benchrun.spec.runspec import RunSpec, TrainingSpec

@@ -6,8 +6,8 @@ from typing import Any
 
 from benchrun.comparison.verdict import RunResult
 from benchrun.explain.evidence import Evidence
-from benchrun.metrics.rows import Measured
-from benchrun.metrics.telemetry import Samples
+from benchrun.metrics.rows import CompletedRows
+from benchrun.metrics.samples import Samples
 from benchrun.report.figure import Figure
 from benchrun.report.table import Table
 
@@ -17,7 +17,7 @@ class RunData:
     """One run, as far as it was measured."""
 
     result: RunResult
-    rows: Measured | None = None
+    rows: CompletedRows | None = None
     """Its step rows; None without a log."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """env.json; empty where it is missing."""

@@ -75,7 +75,7 @@ def difference_text(result: Difference) -> str:
     parts = [
         f"{result.b} takes {result.ratio:.3f} times as long as {result.a}{tokens}{interval_text(result)}\n",
         "".join(f"  {line}\n" for line in _basis(result)),
-        plain(Table(("differs", "a", "b"), [(each.name, each.a, each.b) for each in result.differs]))
+        plain(Table(("differs", "a", "b"), [(each.name, *map(_stated, (each.a, each.b))) for each in result.differs]))
         if result.differs
         else "they state no difference\n",
     ]
@@ -115,6 +115,11 @@ def _basis(result: Difference) -> Iterator[str]:
         yield f"answer      not clear: more than {percent}, but within the interval of these steps"
     else:
         yield f"answer      {'slower' if ratio > 1 else 'faster'}, by more than the interval and more than {percent}"
+
+
+def _stated(value: str) -> str:
+    """A value of a run, and ``-`` for what it does not have or its log does not state."""
+    return "-" if value == "None" else value
 
 
 def _row(part: str, a: float, b: float) -> tuple[str, str, str, str]:

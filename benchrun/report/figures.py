@@ -7,8 +7,8 @@ import numpy as np
 
 from benchrun.explain.model import Explanation
 from benchrun.metrics.model import Metrics
-from benchrun.metrics.rows import Measured
-from benchrun.metrics.telemetry import Samples
+from benchrun.metrics.rows import CompletedRows
+from benchrun.metrics.samples import Samples
 from benchrun.report.figure import Figure, Series, thinned
 from benchrun.report.table import Table
 
@@ -29,7 +29,7 @@ STATE = {"sm_clock_mhz": "clock (MHz)", "power_w": "power (W)", "temperature_c":
 """Columns of the telemetry that have a plot."""
 
 
-def step_figures(rows: Measured, metrics: Metrics) -> Iterator[Figure]:
+def step_figures(rows: CompletedRows, metrics: Metrics) -> Iterator[Figure]:
     """Step time over the steps, and its distribution; none where the log has no times."""
     valid = ~np.isnan(rows.step_time_s) & ~rows.impossible
     steps, times = rows.step[valid].tolist(), rows.step_time_s[valid].tolist()

@@ -56,8 +56,8 @@ POINT = TITLES.index("framework")
 """Columns before this one name the point."""
 
 
-class Measured(NamedTuple):
-    """One valid run."""
+class ValidRun(NamedTuple):
+    """A training with valid numbers, to stand beside others."""
 
     spec: TrainingSpec
     metrics: Metrics
@@ -77,18 +77,18 @@ class Measured(NamedTuple):
         return {name: getattr(step, field) for name, field in PARTS.items()} if step else {}
 
 
-def rows_of(results: Sequence[RunResult]) -> list[Measured]:
+def valid_runs(results: Sequence[RunResult]) -> list[ValidRun]:
     """The valid trainings among ``results``."""
     return [
-        Measured(result.spec, result.numbers, result.fingerprint, launch_time(result.run_id), result.versions)
+        ValidRun(result.spec, result.numbers, result.fingerprint, launch_time(result.run_id), result.versions)
         for result in results
         if result.numbers and isinstance(result.spec, TrainingSpec)
     ]
 
 
-def side_by_side(runs: Sequence[Measured]) -> Table:
+def side_by_side(runs: Sequence[ValidRun]) -> Table:
     """One row per framework of every point that at least two frameworks ran, the fastest first; medians of repeats."""
-    points: dict[tuple[Any, ...], dict[str, list[Measured]]] = {}
+    points: dict[tuple[Any, ...], dict[str, list[ValidRun]]] = {}
     for run in runs:
         if run.metrics.step_time_s:
             points.setdefault(_point(run.spec), {}).setdefault(run.spec.framework, []).append(run)
@@ -105,7 +105,7 @@ def side_by_side(runs: Sequence[Measured]) -> Table:
     return Table(TITLES, rows)
 
 
-def _fastest(runs: Sequence[Measured]) -> Iterator[list[Measured]]:
+def _fastest(runs: Sequence[ValidRun]) -> Iterator[list[ValidRun]]:
     """Of each release of a framework the repeats with the options with which it was fastest; the latest ones.
 
     Where some runs say their release, those that do not are left out.
@@ -114,21 +114,21 @@ def _fastest(runs: Sequence[Measured]) -> Iterator[list[Measured]]:
         yield min(map(_latest, _by_options(release)), key=_time)
 
 
-def _by_options(runs: Sequence[Measured]) -> list[list[Measured]]:
+def _by_options(runs: Sequence[ValidRun]) -> list[list[ValidRun]]:
     return grouped(runs, lambda run: _options([run]))
 
 
-def _latest(runs: Sequence[Measured]) -> list[Measured]:
+def _latest(runs: Sequence[ValidRun]) -> list[ValidRun]:
     """Those launched within a day of the last one: the program was another before. All, where no time is known."""
     newest = max((run.launched for run in runs if run.launched), default=None)
     return [run for run in runs if not (newest and run.launched) or newest - run.launched < A_DAY]
 
 
-def _options(repeats: Sequence[Measured]) -> tuple[str, ...]:
+def _options(repeats: Sequence[ValidRun]) -> tuple[str, ...]:
     return conditions(repeats[0].spec).options or ()
 
 
-def _time(repeats: Sequence[Measured]) -> float:
+def _time(repeats: Sequence[ValidRun]) -> float:
     return median_of("step_time_s", [run.metrics for run in repeats]) or 0.0
 
 
@@ -173,7 +173,7 @@ def _point(spec: TrainingSpec) -> tuple[Any, ...]:
     return (proxy(spec), spec.gpu, spec.precision, spec.num_gpus, spec.seq_length, spec.gbs, short_layout(spec))
 
 
-def _row(repeats: Sequence[Measured], fastest: float, shared: Set[str], release: str | None) -> list[Any]:
+def _row(repeats: Sequence[ValidRun], fastest: float, shared: Set[str], release: str | None) -> list[Any]:
     """From the framework to the losses; ``fastest``: the shortest step of the point, in seconds."""
     name = " ".join(filter(None, (repeats[0].spec.framework, release)))
     time, metrics = _time(repeats), [run.metrics for run in repeats]

@@ -10,7 +10,7 @@ from benchrun.launch.rundir import stamp_of
 from benchrun.report.curve import CurveView
 from benchrun.report.data import RunData, RunSection, Section
 from benchrun.report.figure import Figure
-from benchrun.report.frameworks import Measured, rows_of, side_by_side
+from benchrun.report.frameworks import ValidRun, side_by_side, valid_runs
 from benchrun.report.published import Pair, pairs
 from benchrun.report.readable import readable
 from benchrun.report.runs import identified, ratio_line
@@ -65,7 +65,7 @@ def report_model(
     """The report on ``runs``, those of one recipe, GPU and precision together; ``history`` is plots over time."""
     ordered = sorted(runs, key=_order)
     results = [run.result for run in ordered]
-    frameworks, references = side_by_side(rows_of(results)), load_references()
+    frameworks, references = side_by_side(valid_runs(results)), load_references()
     beside = pairs(_points(results), references)
     return ReportModel(
         points=identified(results),
@@ -88,8 +88,8 @@ def _order(run: RunData) -> tuple[object, ...]:
     return spec.recipe, layers, spec.gpu, spec.precision, spec.num_gpus, gbs, stamp_of(run.result.run_id)
 
 
-def _points(results: Sequence[RunResult]) -> list[tuple[str, list[Measured]]]:
+def _points(results: Sequence[RunResult]) -> list[tuple[str, list[ValidRun]]]:
     """The valid trainings of each point, with its name."""
     valid = [each for each in results if each.numbers and isinstance(each.spec, TrainingSpec)]
     points = by_point(valid)
-    return [(name, rows_of(point)) for name, point in zip(point_labels(points), points, strict=True)]
+    return [(name, valid_runs(point)) for name, point in zip(point_labels(points), points, strict=True)]

@@ -7,12 +7,12 @@ import numpy as np
 from benchrun.errors import UserError
 from benchrun.metrics.model import MeanMedian, Summary
 from benchrun.metrics.registry import OURS, Metric, metric
-from benchrun.metrics.rows import Measured
+from benchrun.metrics.rows import CompletedRows
 from benchrun.metrics.statistics import Floats, Spread
 from benchrun.report.picture import picture, save
 
 
-def plot_steps(rows: Measured, summary: Summary, path: Path, name: str | None = None) -> None:
+def plot_steps(rows: CompletedRows, summary: Summary, path: Path, name: str | None = None) -> None:
     """Write the picture to ``path``, in the format that its name ends in; ``name`` is a metric of the registry.
 
     The step time where None, or tokens/s where the log gives no time. UserError where it cannot be drawn.
@@ -42,7 +42,7 @@ def plot_steps(rows: Measured, summary: Summary, path: Path, name: str | None = 
     save(figure, path)
 
 
-def series(entry: Metric, rows: Measured, summary: Summary) -> Floats:
+def series(entry: Metric, rows: CompletedRows, summary: Summary) -> Floats:
     """The value of ``entry`` in each row, NaN where a row has none: the summary is read with the times of one row."""
     each = (_of_row(summary, *pair) for pair in zip(rows.step_time_s, rows.tokens_per_s_per_gpu, strict=True))
     return np.array([entry.read(one, OURS) for one in each], dtype=np.float64)

@@ -12,7 +12,7 @@ from benchrun.errors import UserError
 from benchrun.recipe.select import Request
 from benchrun.report.table import aligned
 from benchrun.spec.runspec import RunSpec, TrainingSpec
-from benchrun.vocabulary import DEGREES
+from benchrun.vocabulary import DEGREES, HOUR_S
 
 Rows = Iterator[tuple[str, str]]
 BAR = 40
@@ -42,14 +42,21 @@ def _work(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     heads = f"{model.num_attention_heads} heads ({groups})"
     experts = f", {model.moe.num_experts} experts (top {model.moe.topk})" if model.moe else ""
     yield "model", f"{model.num_layers} layers of width {model.hidden_size}, {heads}{experts}"
-    total, active = model.params_total / 1e9, model.params_active / 1e9
-    used = "" if total == active else f", {active:.3g} billion of them used by a token"
-    yield "", f"{total:.3g} billion parameters{used}"
+    total, active = model.params_total, model.params_active
+    used = "" if total == active else f", {_large(active)} of them used by a token"
+    yield "", f"{_large(total)} parameters{used}"
     if spec.reduced:
         yield "proxy", ", ".join(map(str, spec.reduced))
     tokens = spec.gbs * spec.seq_length
-    yield "batch", f"{spec.gbs} sequences of {spec.seq_length} tokens ({tokens / 1e6:.3g} million tokens a step)"
+    yield "batch", f"{spec.gbs} sequences of {spec.seq_length} tokens ({_large(tokens, 1e6)} tokens a step)"
     yield "work", f"{flops['full'] / 1e9:.3g} GFLOP per token (causal: {flops['causal'] / 1e9:.3g})"
+
+
+def _large(number: float, most: float = 1e9) -> str:
+    """With three digits, in billions, millions or thousands, and in no more than ``most``."""
+    scales = [(1e9, "billion"), (1e6, "million"), (1e3, "thousand")]
+    scale, name = next((each for each in scales if each[0] <= min(number, most)), scales[-1])
+    return f"{number / scale:.3g} {name}"
 
 
 def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
@@ -69,7 +76,7 @@ def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if warning := document["layout_warning"]:
         yield "  warning", warning
     if spec.derived or not spec.source:
-        yield "derived", spec.derived or "no origin is stated"
+        yield "derived", spec.derived or "the recipe states no source of this layout"
     else:
         yield "source", spec.source
 
@@ -82,10 +89,11 @@ def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     total, gpu = parts.pop("total"), hardware.site_gpu(spec.cluster)
     named = {name: size for name, size in parts.items() if size >= 0.05}
     if gpu is None:
-        yield "memory", f"{total:.1f} GiB per rank"
+        yield "memory", f"{total:.1f} GiB per rank" if total >= 0.05 else "less than 0.1 GiB per rank"
     else:
         yield "memory", f"{bar(named, gpu.memory_gib)} {total:.1f} of {gpu.memory_gib:g} GiB"
-    yield "", ", ".join(f"{name} {size:.1f}" for name, size in named.items())
+    if named:
+        yield "", ", ".join(f"{name} {size:.1f}" for name, size in named.items())
     if warning := document["memory_warning"]:
         yield "  warning", warning
 
@@ -106,7 +114,7 @@ def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if not references:
         yield "published", "no number for these conditions"
     for index, entry in enumerate(references[:SHOWN]):
-        value = f"{entry['value']:g} {_unit(entry)}"
+        value = f"{_number(entry['value'])} {_unit(entry)}"
         if entry["metric"] == "step_time_s" and isinstance(spec, TrainingSpec):
             value += f" ({spec.gbs * spec.seq_length / spec.num_gpus / entry['value']:,.0f} tokens/s/GPU)"
         source, framework = entry["source"], entry["key"]["framework"]
@@ -116,6 +124,10 @@ def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         )
     if len(references) > SHOWN:
         yield "", f"and {len(references) - SHOWN} more: --json or --all"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
 def _expected(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
@@ -181,6 +193,6 @@ def _size(spec: RunSpec | UserError) -> dict[str, Any]:
         "num_nodes": spec.num_nodes,
         "gbs": getattr(spec, "gbs", None),
         "steps": spec.planned_steps,
-        "gpu_hours_at_most": ceil(10 * spec.num_gpus * spec.cluster.time_limit_s / 3600) / 10,
+        "gpu_hours_at_most": ceil(10 * spec.num_gpus * spec.cluster.time_limit_s / HOUR_S) / 10,
         "refused": None,
     }

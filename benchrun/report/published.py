@@ -7,7 +7,7 @@ from statistics import median
 from benchrun.comparison.nearest import Nearest, nearest
 from benchrun.comparison.references import Reference
 from benchrun.metrics.registry import METRICS
-from benchrun.report.frameworks import Measured
+from benchrun.report.frameworks import ValidRun
 from benchrun.report.table import Table
 from benchrun.spec.runspec import TrainingSpec
 
@@ -64,7 +64,7 @@ class Pair:
         return key.gbs * spec.num_gpus == spec.gbs * key.num_gpus
 
 
-def pairs(points: Sequence[tuple[str, Sequence[Measured]]], published: Sequence[Reference]) -> list[Pair]:
+def pairs(points: Sequence[tuple[str, Sequence[ValidRun]]], published: Sequence[Reference]) -> list[Pair]:
     """One pair for each named point that has a published number near it; medians over its repeats."""
     listed = []
     for name, repeats in points:
@@ -76,7 +76,7 @@ def pairs(points: Sequence[tuple[str, Sequence[Measured]]], published: Sequence[
     return listed
 
 
-def _values(repeats: Sequence[Measured], metric: str) -> tuple[float, ...]:
+def _values(repeats: Sequence[ValidRun], metric: str) -> tuple[float, ...]:
     values = (run.metrics.metrics[METRICS[metric].key] for run in repeats)
     return tuple(value for value in values if value is not None)
 

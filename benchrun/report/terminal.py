@@ -90,7 +90,7 @@ def _more_rows(summary: Summary) -> Rows:
     }
     if SAMPLES in summary.quantities and not summary.step_time_s:
         needed["step time"] = ["gbs"]
-    elif summary.segments == 1 and summary.window and not (any(rates.values()) or _left_out(summary)):
+    elif summary.window and not (any(rates.values()) or _left_out(summary)):
         return [("", "no row of this log has a time or a rate")]
     if not summary.mfu:
         peak = {"gpu": summary.gpu, "precision": summary.precision, "recipe": summary.model}
@@ -133,7 +133,8 @@ def _telemetry_rows(measured: Telemetry | None) -> Rows:
     }
     state = [words.format(_short(value)) for words, value in readings.items() if value is not None]
     state += [f"{name} in {percent(share)} of the samples" for name, share in measured.reasons.items()]
-    rows = [("GPUs", f"{', '.join(state)}; {measured.fault or 'not throttled'}")]
+    healthy = "otherwise not throttled" if measured.reasons else "not throttled"
+    rows = [("GPUs", f"{', '.join(state)}; {measured.fault or healthy}")]
     if measured.energy_j and measured.tokens_per_joule:
         kilojoules = f"{measured.energy_j / 1000:,.0f} kJ of GPUs"
         rows.append(("energy", f"{_short(measured.tokens_per_joule)} tokens/J, {kilojoules}"))
@@ -146,7 +147,7 @@ def _measured_rows(measured: Measurement) -> Rows:
     if window := measured.window:
         planned = f" of {measured.planned_steps}" if measured.planned_steps else ""
         steps = f"steps {window.first_step} to {window.last_step}{planned}"
-        rows.append(("window", f"{steps}, {window.rows} rows ({dropped} warm-up rows dropped)"))
+        rows.append(("window", f"{steps}, {_rows(window.rows)} ({_rows(dropped, 'warm-up ')} dropped)"))
     elif 0 < measured.num_steps <= dropped:
         rows.append(("window", f"none: all {dropped} rows were dropped as warm-up"))
     if measured.profiled_after is not None:
@@ -252,14 +253,19 @@ def _problem_rows(measured: Measurement) -> Rows:
     for entry in _problems(measured):
         places = {"line": entry.line, "host": entry.host, "rank": entry.rank}
         place = ", ".join(f"{name} {value}" for name, value in places.items() if value is not None)
+        place = ", ".join(filter(None, ["fatal" if entry == measured.fatal else "", place]))
         rows.append((entry.kind, f"{place}: {entry.detail}" if place else entry.detail))
     more = len(rows) - SHOWN_PROBLEMS
-    return [*rows[:SHOWN_PROBLEMS], ("", f"and {more} more problem{'s' if more > 1 else ''}")] if more > 0 else rows
+    return [*rows[:SHOWN_PROBLEMS], ("", f"and {more} more: --json")] if more > 0 else rows
 
 
 def _problems(measured: Measurement) -> list[ProblemEntry]:
     """Every problem once, the fatal one first."""
     return [*dict.fromkeys(filter(None, (measured.fatal, *measured.problems)))]
+
+
+def _rows(number: int, kind: str = "") -> str:
+    return f"{number} {kind}row{'' if number == 1 else 's'}"
 
 
 def _short(value: float) -> str:

@@ -298,6 +298,10 @@ class Breakdown(File):
         return f"{listed} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"
 
 
+KEPT_STEPS = 200
+"""The last steps of ranks.json and host.json: enough for a median, and 4096 ranks still fit into a file."""
+
+
 class RankTime(Frozen, allow_inf_nan=False):
     """How long one rank computed, and how long it was in collectives, in each step of `RankTimes.steps`."""
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from benchrun.paths import table
+from benchrun.spec.image_names import image_name, is_path
 
 if TYPE_CHECKING:
     from benchrun.spec.runspec import RunSpec, TrainingSpec
@@ -66,29 +67,6 @@ def workload_env(spec: "RunSpec") -> dict[str, str]:
     """The variables of the framework and the recipe, before the cluster's took their place."""
     own = {name: value for name, value in spec.env.items() if name not in spec.cluster.env}
     return own | spec.replaced_env
-
-
-def image_name(image: str) -> str:
-    """``name:tag`` of an image in any registry or folder: ``nemo:25.07`` for ``/images/nvidia+nemo+25.07.sqsh``."""
-    last = re.sub(r"\.(sqsh|sif|simg|img|tar|tgz)$", "", image.rstrip("/").rpartition("/")[2].rpartition("#")[2])
-    if ":" in last or "@" in last:
-        name, _, digest = last.partition("@")
-        return name if ":" in name else f"{name}:{digest}"
-    if "+" in last:
-        return ":".join(last.split("+")[-2:])
-    versioned = re.fullmatch(r"(.+?)[-_](v?\d.*)", last)
-    return f"{versioned[1]}:{versioned[2]}" if versioned else last
-
-
-def nemo_release(image: str | None) -> str | None:
-    """The release in an image's name, e.g. ``24.09`` in ``nvcr.io/nvidia/nemo:24.09`` or ``nemo+24.09.sqsh``."""
-    match = re.search(r"(?<!\d)(2\d\.\d\d)(?!\d)", (image or "").rpartition("/")[2])
-    return match[1] if match else None
-
-
-def is_path(image: str) -> bool:
-    """Whether an image is a file or directory rather than a name in a registry."""
-    return image.startswith(("/", "./", "../", "~")) or image.endswith((".sqsh", ".sif"))
 
 
 def workload_image(spec: "RunSpec") -> str | None:

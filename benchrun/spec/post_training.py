@@ -142,7 +142,7 @@ class PostTrainingSpec(PostTrainingInputs, RunSpec):
     @property
     def dp(self) -> int:
         """Data-parallel ranks of the policy; 1 for a layout of too many ranks, which is refused."""
-        return max(1, self.policy_gpus // (self.layout.tp * self.layout.pp * self.layout.cp))
+        return self.layout.dp(self.policy_gpus)
 
     @property
     def summary(self) -> tuple[str, ...]:

@@ -232,17 +232,14 @@ class TrainingSpec(TrainingInputs, RunSpec):
 
     @classmethod
     def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
-        """With what follows from model, batch and layout. dp is 1 for a layout of too many ranks, which is refused."""
+        """With what follows from model, batch and layout."""
         model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
-        dp = max(1, stated["num_gpus"] // (layout.tp * layout.pp * layout.cp))
         cut = reductions(model, recipe.model)
         read = stated["training"].steps * gbs * stated["seq_length"] + 1  # the last label is one more token
         return cls(
-            **{**stated, "data": stated["data"].of_tokens(read)},
+            **{**stated, "data": stated["data"].of_tokens(read), **split_batch(stated["num_gpus"], layout, mbs, gbs)},
             proxy=bool(cut),
             reduced=cut,
-            dp=dp,
-            num_microbatches=max(1, gbs // (mbs * dp)),
             data_format=framework.data_format(stated["task"]),
             profiled_steps=framework.profiled_steps(stated["training"].steps, stated["profile"]),
         )
@@ -278,6 +275,11 @@ class TrainingSpec(TrainingInputs, RunSpec):
     def form(self) -> dict[str, Any]:
         """Everything of a training that changes the measurement."""
         return training_form(self)
+
+    def resized(self, **sizes: Any) -> "Self":
+        """With other ``sizes`` (num_gpus, layout, mbs, gbs), and the micro-batches that follow from them."""
+        all_sizes = {name: getattr(self, name) for name in ("num_gpus", "layout", "mbs", "gbs")} | sizes
+        return self.model_copy(update={**sizes, **split_batch(**all_sizes)})
 
     @property
     def tokens_per_step(self) -> int:
@@ -324,6 +326,12 @@ class TrainingSpec(TrainingInputs, RunSpec):
         keys = {"vocab_size": self.model.vocab_size, **part}
         digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
         return f"vocab{self.model.vocab_size}-{size}-{digest}"
+
+
+def split_batch(num_gpus: int, layout: Layout, mbs: int, gbs: int) -> dict[str, int]:
+    """Data-parallel ranks and micro-batches per step, by the fields of `TrainingSpec`."""
+    dp = layout.dp(num_gpus)
+    return {"dp": dp, "num_microbatches": max(1, gbs // (mbs * dp))}
 
 
 class NodesInputs(Inputs):

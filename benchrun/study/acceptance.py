@@ -20,8 +20,8 @@ from benchrun.recipe.study import Expanded, StudyPoint, point_of
 from benchrun.recipe.study_rules import OF_REQUEST
 from benchrun.recipe.yamlfile import Document, load
 from benchrun.spec.cluster import Line
-from benchrun.study.plan import Plan, resolved_points
-from benchrun.vocabulary import Better, Precision
+from benchrun.study.resolved import ResolvedStudy, resolved_points
+from benchrun.vocabulary import MOST_REPEATS, Better, Precision
 
 Percent = Annotated[float, Field(gt=0, le=100)]
 
@@ -93,7 +93,7 @@ class AcceptancePlan(Frozen):
     """Name or path of the site file; ``--cluster`` replaces it."""
     runs: tuple[PlanRun, ...] = Field(min_length=1)
     """The runs, in order."""
-    repeats: Annotated[int, Field(ge=1, le=1000)] = 3
+    repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 3
     """Runs of each point."""
     price_per_gpu_hour: PositiveFloat | None = None
     """Price of a GPU for an hour, in any currency; null where it is not known."""
@@ -102,12 +102,12 @@ class AcceptancePlan(Frozen):
 
 
 @dataclass(frozen=True)
-class Planned:
+class ResolvedPlan:
     """A plan with its points resolved."""
 
     name: str
     file: AcceptancePlan
-    study: Plan
+    study: ResolvedStudy
     """The same points as a study, which launches and resumes them; its directory is ``NAME.plan.study``."""
 
     def criteria(self, number: int) -> Criteria:
@@ -131,7 +131,9 @@ def read_plan(name: str) -> tuple[str, AcceptancePlan, Document]:
     return path.stem, file, document
 
 
-def planned(name: str, file: AcceptancePlan, document: Document, changes: Mapping[int, Mapping[str, Any]]) -> Planned:
+def planned(
+    name: str, file: AcceptancePlan, document: Document, changes: Mapping[int, Mapping[str, Any]]
+) -> ResolvedPlan:
     """``file`` with its points resolved. UserError names every point that breaks a rule.
 
     ``changes``: values of `Request` by the position of a point, from 1; those of 0 are for all points.
@@ -154,7 +156,7 @@ def planned(name: str, file: AcceptancePlan, document: Document, changes: Mappin
     _raise([UserError(each.refused, hint=each.hint, where=each.point.place) for each in resolved if not each.spec])
     if len({each.spec.cluster.name for each in resolved if each.spec}) > 1:
         raise UserError("the runs are of several clusters", hint="name the one that is accepted: cluster: FILE")
-    return Planned(name, file, Plan(expanded, resolved))
+    return ResolvedPlan(name, file, ResolvedStudy(expanded, resolved))
 
 
 def _contradictions(file: AcceptancePlan, document: Document) -> Iterator[UserError]:

@@ -8,8 +8,7 @@ from benchrun.comparison.measured import load_measured, measured_references
 from benchrun.comparison.references import Reference, load_references, matching
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec, TrainingSpec
-
-HOUR_S = 3600
+from benchrun.vocabulary import HOUR_S
 
 
 class Hours(Frozen):

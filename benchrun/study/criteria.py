@@ -14,7 +14,7 @@ from benchrun.metrics.registry import METRICS, Basis
 from benchrun.metrics.statistics import spread_percent
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
-from benchrun.study.acceptance import Criteria, Planned
+from benchrun.study.acceptance import Criteria, ResolvedPlan
 from benchrun.vocabulary import Exit
 
 NO_ANSWER = tuple(ending.value for ending in (Ending.CANCELLED, Ending.PREEMPTED, Ending.REQUEUED, Ending.LOST))
@@ -124,7 +124,7 @@ class Evidence:
         return [run.numbers for run in self.valid if run.numbers]
 
 
-def judged(plan: Planned, evidence: Sequence[Evidence]) -> Acceptance:
+def judged(plan: ResolvedPlan, evidence: Sequence[Evidence]) -> Acceptance:
     """The verdict on ``evidence``, one item for each point of ``plan``, in its order."""
     by_number = dict(enumerate(evidence, 1))
     repeats = plan.file.repeats
@@ -151,7 +151,7 @@ def _summary(number: int, evidence: Evidence, repeats: int) -> PointSummary:
     )
 
 
-def _criteria(plan: Planned, number: int, evidence: Mapping[int, Evidence]) -> Iterator[Criterion]:
+def _criteria(plan: ResolvedPlan, number: int, evidence: Mapping[int, Evidence]) -> Iterator[Criterion]:
     """The criteria of one point: that its runs were made, then those that its plan states."""
     one = evidence[number]
     names = tuple(run.run_id for run in one.valid)

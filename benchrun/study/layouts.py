@@ -11,6 +11,7 @@ from benchrun.predict import runs
 from benchrun.predict.prediction import Calibration, Prediction, predict
 from benchrun.recipe.layout import refusals
 from benchrun.spec.runspec import TrainingSpec
+from benchrun.vocabulary import data_parallel
 
 SIZES = ("tp", "pp", "vp", "cp", "ep", "mbs")
 """What a search may vary."""
@@ -90,7 +91,7 @@ def sizes(spec: TrainingSpec) -> dict[str, Sequence[int]]:
 def _spread(spec: TrainingSpec, chosen: Mapping[str, int]) -> TrainingSpec | None:
     """``spec`` in another layout; None where it does not divide the GPUs or the batch, or only repeats another."""
     tp, pp, vp, cp, mbs = (chosen[name] for name in ("tp", "pp", "vp", "cp", "mbs"))
-    dp = spec.num_gpus // (tp * pp * cp)
+    dp = data_parallel(spec.num_gpus, tp * pp * cp)
     if spec.num_gpus % (tp * pp * cp) or spec.gbs % (mbs * dp) or (vp > 1 and pp == 1):
         return None
     moe, before = spec.model.moe is not None, spec.layout
@@ -101,8 +102,7 @@ def _spread(spec: TrainingSpec, chosen: Mapping[str, int]) -> TrainingSpec | Non
         "fsdp": dp * cp if before.fsdp > 1 else 1,
         "account_for_embedding_and_loss": before.account_for_embedding_and_loss and pp > 1,
     }
-    layout = before.model_copy(update=update)
-    return spec.model_copy(update={"layout": layout, "mbs": mbs, "dp": dp, "num_microbatches": spec.gbs // (mbs * dp)})
+    return spec.resized(layout=before.model_copy(update=update), mbs=mbs)
 
 
 def _divisors(number: int) -> list[int]:

@@ -11,7 +11,7 @@ from benchrun.metrics.model import Metrics
 from benchrun.metrics.registry import METRICS, OURS, Metric
 from benchrun.model import Frozen
 from benchrun.study.cost import Hours
-from benchrun.study.plan import Plan, PlannedPoint
+from benchrun.study.resolved import ResolvedPoint, ResolvedStudy
 from benchrun.study.schedule import Attempt, State, state_of
 from benchrun.study.state import Slot
 
@@ -87,7 +87,7 @@ class StudyResult(Frozen):
 
 
 def result(
-    plan: Plan,
+    resolved: ResolvedStudy,
     directory: str,
     price: float | None,
     attempts: Mapping[Slot, Sequence[Attempt]],
@@ -102,25 +102,25 @@ def result(
     By the key of a point: ``runs``, its launched runs; ``used``, their GPU-hours; ``foreign``, why a run that
     the directory lists is not of the point, or cannot be read.
     """
-    study, hours = plan.expanded.study, plan.hours()
+    study, hours = resolved.expanded.study, resolved.hours()
     numbers = {key: [each.numbers for each in of_point if each.numbers] for key, of_point in runs.items()}
     expected = [each.steps for each in hours.values() if each.steps is not None]
     points = tuple(
-        _point(plan, planned, hours, attempts, runs, numbers, retries, foreign).model_copy(
+        _point(resolved, planned, hours, attempts, runs, numbers, retries, foreign).model_copy(
             update={"gpu_hours_used": used.get(planned.key) if planned.spec else None}
         )
-        for planned in plan.points
+        for planned in resolved.points
     )
     return StudyResult(
-        study=plan.expanded.name,
+        study=resolved.expanded.name,
         description=study.description,
         directory=directory,
-        columns=plan.expanded.columns,
+        columns=resolved.expanded.columns,
         repeats=study.repeats,
         points=points,
         gpu_hours_limit=study.repeats * sum(each.limit for each in hours.values()),
         gpu_hours_steps=study.repeats * sum(expected) if expected else None,
-        runs=len(plan.slots),
+        runs=len(resolved.slots),
         runs_with_known_steps=study.repeats * len(expected),
         gpu_hours_used=sum(used.values()) if used else None,
         price_per_gpu_hour=study.price_per_gpu_hour if price is None else price,
@@ -129,8 +129,8 @@ def result(
 
 
 def _point(
-    plan: Plan,
-    planned: PlannedPoint,
+    resolved: ResolvedStudy,
+    planned: ResolvedPoint,
     hours: Mapping[str, Hours],
     attempts: Mapping[Slot, Sequence[Attempt]],
     runs: Mapping[str, Sequence[RunResult]],
@@ -139,15 +139,15 @@ def _point(
     foreign: Mapping[str, str],
 ) -> PointResult:
     key, stated = planned.key if planned.spec else "", planned.point.settings
-    slots = [(key, repeat) for repeat in range(1, plan.expanded.study.repeats + 1)] if planned.spec else []
+    slots = [(key, repeat) for repeat in range(1, resolved.expanded.study.repeats + 1)] if planned.spec else []
     own, launched = numbers.get(key, ()), runs.get(key, ())
-    lacking = len(own) < plan.expanded.study.repeats
-    place = _baseline(plan, planned)
-    other = None if place is None else plan.points[place]
+    lacking = len(own) < resolved.expanded.study.repeats
+    place = _baseline(resolved, planned)
+    other = None if place is None else resolved.points[place]
     compared = other is not None and other.spec is not None and other is not planned
     return PointResult(
         key=key,
-        settings={column: stated[column] for column in plan.expanded.columns if column in stated},
+        settings={column: stated[column] for column in resolved.expanded.columns if column in stated},
         baseline=None if place is None else place + 1,
         state=_state([state_of(attempts.get(slot, ()), retries) for slot in slots]),
         reason=planned.refused or ((_reason(launched) or foreign.get(key)) if lacking else None),
@@ -159,9 +159,9 @@ def _point(
     )
 
 
-def _baseline(plan: Plan, planned: PlannedPoint) -> int | None:
-    point = plan.expanded.baseline(planned.point)
-    return next((index for index, each in enumerate(plan.points) if each.point is point), None)
+def _baseline(resolved: ResolvedStudy, planned: ResolvedPoint) -> int | None:
+    point = resolved.expanded.baseline(planned.point)
+    return next((index for index, each in enumerate(resolved.points) if each.point is point), None)
 
 
 def _state(states: Sequence[State]) -> State:

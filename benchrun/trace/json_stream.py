@@ -24,7 +24,7 @@ TAIL = 1 << 16
 TRIES = 20
 LARGEST_EVENT = 64 << 20
 """Bytes without an end of an event, from which on a file is damaged."""
-_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[|^(?:\xef\xbb\xbf)?\s*\[')
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[|^(?:\xef\xbb\xbf)?\s*\[(?=\s*[{\]])')
 _OPENING = re.compile(rb'\{\s*"ph":\s*"')
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 BOM = b"\xef\xbb\xbf"

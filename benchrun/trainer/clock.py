@@ -17,13 +17,11 @@ from typing import Any
 import torch
 import torch.distributed._functional_collectives as functional
 
-from benchrun.spec.artifacts import RANKS, RankTime, RankTimes
+from benchrun.spec.artifacts import KEPT_STEPS, RANKS, RankTime, RankTimes
 from benchrun.spec.runspec import TrainingSpec
 
 COLLECTIVES = re.compile(r"_?(all|reduce|broadcast|gather|scatter|barrier|send|recv|end_coalescing)")
 """Methods of a process group that communicate, in every version of torch."""
-KEPT_STEPS = 200
-"""The last steps that are written: enough for a median, and 4096 ranks still fit into a file."""
 MANY, SAMPLED = 500, 10
 """With more calls in a step than this only every n-th step is measured: marks take the host a few microseconds."""
 

@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchrun.spec.artifacts import HOST, HostTime, HostTimes
+from benchrun.spec.artifacts import HOST, KEPT_STEPS, HostTime, HostTimes
 from benchrun.spec.runspec import TrainingSpec
 
-KEPT_STEPS = 200
-"""The last steps that are written."""
 THREADS = Path("/proc/self/task")
 SHARE = 0.25
 """Of the busiest thread's time, from which a thread does the work."""

@@ -13,6 +13,7 @@ import torch
 
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.vocabulary import GIB
 
 
 def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) -> str:
@@ -87,7 +88,7 @@ def usage(spec: RunSpec) -> str:
     """Peak memory of this rank, and the UTC time of the last step, by which telemetry finds the measured steps."""
     ended = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if spec.gpu != "CPU":
-        used = {"peak_memory_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2)}
+        used = {"peak_memory_gib": round(torch.cuda.max_memory_allocated() / GIB, 2)}
     else:
         used = {"peak_rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)}
     return f"benchrun done: {json.dumps({'steps': spec.planned_steps, **used, 'ended': ended})}"

@@ -13,7 +13,7 @@ from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import METRICS, Metric
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.model.operators import PASSES
-from benchrun.report.frameworks import Measured, losses, side_by_side
+from benchrun.report.frameworks import ValidRun, losses, side_by_side
 from benchrun.report.history import launch_time
 from benchrun.report.model import ReportModel
 from benchrun.report.repeats import median_of, valid_values
@@ -88,8 +88,8 @@ def _tables(
     }
 
 
-def _measured(run: MeasuredRun) -> Measured:
-    return Measured(run.spec, run.metrics, run.fingerprint, launch_time(run.name), trained_with(run.env))
+def _measured(run: MeasuredRun) -> ValidRun:
+    return ValidRun(run.spec, run.metrics, run.fingerprint, launch_time(run.name), trained_with(run.env))
 
 
 def _rows(

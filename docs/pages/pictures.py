@@ -9,7 +9,7 @@ from benchrun.comparison.measured import grouped
 from benchrun.report import overview
 from benchrun.report.drawing import WIDTH, text, wrapped
 from benchrun.report.figure import Figure
-from benchrun.report.frameworks import rows_of
+from benchrun.report.frameworks import valid_runs
 from benchrun.report.model import ReportModel
 from benchrun.report.published import Pair
 from benchrun.report.style import FILE
@@ -86,7 +86,7 @@ def _frameworks(model: ReportModel) -> Iterator[Figure]:
 
 def _breakdowns(model: ReportModel) -> Iterator[Figure]:
     """One bar for each workload and precision: the most complete model, on most GPUs."""
-    runs = [run for run in rows_of(model.results) if run.metrics.breakdown and run.spec.framework == "megatron-core"]
+    runs = [run for run in valid_runs(model.results) if run.metrics.breakdown and run.spec.framework == "megatron-core"]
     chosen = [
         max(same, key=lambda run: (run.spec.model.num_layers, run.spec.num_gpus))
         for same in grouped(runs, lambda run: (run.spec.recipe, run.spec.precision))

@@ -15,7 +15,7 @@ from benchrun.report.study_html import study_figures
 from benchrun.report.table import Table, markdown
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
-from benchrun.study.plan import Plan
+from benchrun.study.resolved import ResolvedStudy
 from benchrun.study.result import StudyResult, result
 from benchrun.study.schedule import Attempt, State
 
@@ -136,6 +136,6 @@ def _steps_of(spec: TrainingSpec) -> str:
     return spec.model_copy(update={"profile": Profile(), "profiled_steps": None}).step_identity()
 
 
-def _attempts(plan: Plan, by_point: dict[str, list[RunResult]]) -> dict[tuple[str, int], list[Attempt]]:
+def _attempts(plan: ResolvedStudy, by_point: dict[str, list[RunResult]]) -> dict[tuple[str, int], list[Attempt]]:
     done = Attempt(State.COMPLETED, Ending.COMPLETED)
     return {slot: [done] for slot in plan.slots if by_point.get(slot[0])}

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import benchrun
 from benchrun import app
 
 
@@ -18,6 +19,11 @@ def test_the_api_imports_nothing_before_it_is_used() -> None:
     code += "print(sorted({'pydantic', 'yaml', 'numpy', 'click', 'benchrun.launch'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_a_notebook_completes_the_names_of_the_api() -> None:
+    assert dir(app) == sorted(app.__all__)
+    assert {*benchrun.__all__} <= {*dir(benchrun)}
 
 
 def test_a_name_that_it_lacks_is_an_attribute_error() -> None:

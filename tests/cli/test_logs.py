@@ -312,6 +312,13 @@ def test_following_ends_with_the_job(tmp_path: Path, last: str) -> None:
     assert {problem["kind"] for problem in json.loads(result.stdout)["problems"]} & {"cancelled", "time_limit"}
 
 
+def test_a_rate_above_the_peak_is_no_number() -> None:
+    log = LOGS / "07-megatron-core-2026-15it-seq8192.log.xz"
+    result = call("parse", str(log), "--gpu=A100", "--precision=bf16", "--num-gpus=1", "--json")
+    assert (result.returncode, json.loads(result.stdout)["step_time_s"]) == (4, None)
+    assert call("parse", str(log), "--gpu=H100", "--precision=bf16", "--num-gpus=1").returncode == 0
+
+
 def test_following_goes_on_where_a_requeued_job_does(tmp_path: Path) -> None:
     lines = [megatron(1, 1.0), "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***"]
     (tmp_path / "ended.log").write_text("\n".join(lines))

@@ -273,6 +273,22 @@ class TestCompletion:
         run = tmp_path / "results" / "runs" / "tiny-llama-1"
         call("render", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--output", run)
         assert self.complete("benchrun status tiny", tmp_path) == ["tiny-llama-1"]
+        for verb in ("explain", "diff", "compare", "report", "explain x --against"):
+            assert self.complete(f"benchrun {verb} tiny", tmp_path) == ["tiny-llama-1"]
+            assert self.complete(f"benchrun {verb} slurm", tmp_path) == ["slurm"]  # the shell offers its files
+
+    @pytest.mark.parametrize(
+        ("line", "offered"),
+        [
+            ("study micro", "micro-batch"),
+            ("nodes dgx", "dgx-h100"),
+            ("parse x --gpu H", "H200"),
+            ("parse x --framework nemo2", "nemo2"),
+            ("compare x --recipe tiny-ll", "tiny-llama"),
+        ],
+    )
+    def test_of_what_a_verb_takes(self, line: str, offered: str) -> None:
+        assert offered in self.complete(f"benchrun {line}")
 
     @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
     def test_the_script_of_each_shell_calls_benchrun(self, shell: str) -> None:

@@ -20,7 +20,7 @@ from benchrun.errors import UserError
 from benchrun.launch.keep import scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked
 from benchrun.metrics.model import Metrics
-from benchrun.metrics.telemetry import COLUMNS
+from benchrun.metrics.samples import COLUMNS
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render

@@ -18,14 +18,14 @@ from benchrun.recipe.select import Request
 def test_a_pretraining_log_does_not_pass_as_a_fine_tune(recipe: str) -> None:
     log = parse_log(next(paths.MEASURED.glob("llama3.1-8b-13c939ac-*")) / "stdout.log.xz")
     assert log.facts.task == "pretrain"
-    verdict, _ = app.judge_log(log, recipe, app.setting(recipe))
+    verdict, _ = app.judge_log(log, recipe, app.completed_setting(recipe))
     assert verdict.verdict in ("not_comparable", "no_reference")
     assert not verdict.checks
 
 
 def test_the_same_log_is_judged_as_a_twin_of_its_own_task() -> None:
     log = parse_log(next(paths.MEASURED.glob("llama3.1-8b-13c939ac-*")) / "stdout.log.xz")
-    assert app.judge_log(log, "llama3-8b", app.setting("llama3-8b"))[0].checks
+    assert app.judge_log(log, "llama3-8b", app.completed_setting("llama3-8b"))[0].checks
 
 
 def test_recipes_of_two_tasks_are_not_the_same_work() -> None:

@@ -6,13 +6,13 @@ import pytest
 
 from benchrun.comparison.measured import load_measured
 from benchrun.explain.model import NOTICEABLE
-from benchrun.report.frameworks import PARTS, POINT, TITLES, Measured, losses, side_by_side
+from benchrun.report.frameworks import PARTS, POINT, TITLES, ValidRun, losses, side_by_side
 from benchrun.report.history import launch_time
 from benchrun.report.table import Table
 from benchrun.spec.artifacts import Breakdown, trained_with
 
 KEPT = [
-    Measured(run.spec, run.metrics, run.fingerprint, launch_time(run.name), trained_with(run.env))
+    ValidRun(run.spec, run.metrics, run.fingerprint, launch_time(run.name), trained_with(run.env))
     for run in load_measured()
 ]
 
@@ -99,9 +99,9 @@ def test_a_profiled_step_says_which_part_takes_longer() -> None:
     fast = Breakdown(step_s=1, matmul_s=0.5, attention_s=0.1, other_s=0.2, communication_s=0, idle_s=0.2, hidden_s=0)
     slow = fast.model_copy(update={"other_s": 0.3, "idle_s": 0.25, "matmul_s": 0.501, "step_s": 1.151})
     timed = [
-        Measured(spec, metrics.model_copy(update={"breakdown": fast})),
-        Measured(other, metrics.model_copy(update={"step_time_s": longer, "breakdown": slow})),
-        Measured(other.model_copy(update={"framework": "nemo2"}), metrics.model_copy(update={"breakdown": None})),
+        ValidRun(spec, metrics.model_copy(update={"breakdown": fast})),
+        ValidRun(other, metrics.model_copy(update={"step_time_s": longer, "breakdown": slow})),
+        ValidRun(other.model_copy(update={"framework": "nemo2"}), metrics.model_copy(update={"breakdown": None})),
     ]
     rows = {row[POINT]: row[-2:] for row in side_by_side(timed).rows}
     assert rows["megatron-core"] == [

@@ -358,6 +358,8 @@ def test_the_number_of_tokens_includes_the_last_label(tmp_path: Path) -> None:
     sizes = ["--samples", 10, "--seq-length", 128, "--vocab-size", 500]
     samples = datagen("tokens", "--output", tmp_path / "x", *sizes, "--json")
     assert json.loads(samples.stdout)["parameters"]["tokens"] == 1281
+    shards = datagen("tokens", "--output", tmp_path / "y", *sizes, "--shards", 3, "--json")
+    assert json.loads(shards.stdout)["parameters"]["tokens"] == 3 * (4 * 128 + 1)
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -37,6 +37,11 @@ def commands() -> list[tuple[str, str]]:
     return calls
 
 
+def test_an_assignment_of_a_page_has_no_blank() -> None:
+    blocks = (block for page in PAGES for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.M | re.S))
+    assert [line for block in blocks for line in block.splitlines() if re.match(r"(export )?\w+= \S", line)] == []
+
+
 def arguments(call: str, run: str, folder: Path) -> list[str]:
     """The call with real files and a real run in place of the page's examples; ``launch`` stops before it submits."""
     program, *words = shlex.split(call)

@@ -156,3 +156,16 @@ def test_a_log_that_ends_early_shows_no_equality(tmp_path: Path) -> None:
     assert call("diff", str(whole), str(whole))[0] == Exit.OK
     code, _, err = call("diff", str(whole), str(early))
     assert (code, err.splitlines()[0].startswith(f"no number to rely on, {early}: early_end")) == (4, True)
+
+
+@pytest.mark.parametrize(("one", "other"), [(1.4, 1.6), (0.3, 0.35), (12.4, 12.6)])
+def test_times_in_whole_seconds_are_compared_by_means(tmp_path: Path, one: float, other: float) -> None:
+    """A bar shows steps of 1.4 s as 1 and 2 s: their medians have a ratio of 2."""
+    logs = tmp_path / "a.log", tmp_path / "b.log"
+    for log, step_s in zip(logs, (one, other), strict=True):
+        clocks = [(step, divmod(int(step * step_s), 60)) for step in range(1, 201)]
+        bars = "".join(f"{step // 2:3d}%|# | {step}/200 [{m:02d}:{s:02d}<05:00, 1s/it]\n" for step, (m, s) in clocks)
+        log.write_text(f"{bars}{{'train_runtime': {200 * step_s:.4f}, 'train_loss': 2.0, 'epoch': 1.0}}\n")
+    (found,) = app.differ([str(log) for log in logs])
+    assert found.ratio == pytest.approx(other / one, rel=0.02)
+    assert found.step_time_s == pytest.approx((one, other), rel=0.02)

@@ -10,7 +10,7 @@ import pytest
 
 from benchrun import app
 from benchrun.launch.endings import Ending
-from benchrun.metrics.telemetry import COLUMNS, read
+from benchrun.metrics.samples import COLUMNS, read
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchrun.app.site import write_site
 from benchrun.errors import MachineError, UserError
 from benchrun.launch import node_probe, survey
 from benchrun.launch.site_checks import gpu_check, queue_checks
@@ -240,3 +241,11 @@ class TestNode:
     def test_a_step_that_did_not_run_is_no_fault_of_the_file(self) -> None:
         with pytest.raises(MachineError, match="Unable to allocate"):
             node_probe.answers("", "srun: error: Unable to allocate resources")
+
+
+def test_without_slurm_init_names_what_to_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError) as error:
+        write_site(tmp_path / "mysite.yaml")
+    assert "list --clusters" in str(error.value.hint)
+    assert not (tmp_path / "mysite.yaml").exists()

@@ -14,7 +14,7 @@ from benchrun.errors import MachineError, UserError
 from benchrun.launch import launcher
 from benchrun.launch.rundir import RunDir, find_runs
 from benchrun.recipe.select import Request
-from benchrun.study.plan import Plan
+from benchrun.study.resolved import ResolvedStudy
 from benchrun.study.state import StudyDir
 
 RUN = {"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 1, "set": {"training.steps": 12}}
@@ -36,7 +36,7 @@ class Site:
         self.endings: list[int] = []
         """Exit codes of the jobs, in the order of their submission; 0 for all that come later."""
 
-    def plan(self, **study: Any) -> Plan:
+    def plan(self, **study: Any) -> ResolvedStudy:
         path = self.folder / "mine.yaml"
         document = {"description": "mine", "runs": [RUN], "matrix": {"mbs": [1, 2, 3, 4]}, **study}
         path.write_text(json.dumps(document))

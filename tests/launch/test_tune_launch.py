@@ -119,7 +119,13 @@ def _again(result: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("options", "code"), [(("--vary", "mbs=1,2"), Exit.OK), (("--vary", "mbs=0"), 2), (("--vary", "colour=1"), 2)]
+    ("options", "code"),
+    [
+        (("--vary", "mbs=1,2"), Exit.OK),
+        (("--vary", "mbs=0"), 2),
+        (("--vary", "colour=1"), 2),
+        (("--vary", "mbs=1", "--vary", "mbs=2"), 2),
+    ],
 )
 def test_the_command_ranks_layouts_without_launching(site: Site, options: tuple[str, ...], code: int) -> None:  # noqa: F811
     words = [word for name, value in POINT.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -135,3 +141,8 @@ def test_the_command_ranks_layouts_without_launching(site: Site, options: tuple[
             each["predicted_s"] for each in document["layouts"]
         )
     assert find_runs() == []
+
+
+def test_without_a_search_nothing_varies() -> None:
+    result = CliRunner().invoke(group, ["study", "tiny", "--dry-run", "--vary", "mbs=1"], standalone_mode=False)
+    assert getattr(result.exception, "exit_code", None) == 2

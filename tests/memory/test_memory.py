@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.memory import ESTIMATE_ERROR, estimate, impossible, warning
-from benchrun.memory.estimate import Memory
+from benchrun.memory import ESTIMATE_ERROR, Memory, estimate, impossible, warning
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 

@@ -13,7 +13,7 @@ from benchrun.comparison.verdict import RunResult, judge
 from benchrun.errors import UserError
 from benchrun.metrics.model import Measurement, Metrics
 from benchrun.metrics.registry import METRICS, Basis, Metric, metric, register
-from benchrun.metrics.rows import measured as measured_rows
+from benchrun.metrics.rows import completed_rows
 from benchrun.metrics.setting import Setting, setting_of
 from benchrun.metrics.summary import measure, summarise
 from benchrun.parse import Log, Rows, Step
@@ -63,7 +63,7 @@ def test_a_toy_metric_appears_in_every_table(toy: Metric) -> None:
 
 def test_a_toy_metric_is_drawn(toy: Metric, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    rows = measured_rows(LOG, Setting())
+    rows = completed_rows(LOG, Setting())
     assert list(series(toy, rows, summarise(LOG))) == [288.0] * 50
     plot_steps(rows, summarise(LOG), tmp_path / "x.png", toy.name)
     assert (tmp_path / "x.png").stat().st_size > 1000
@@ -75,7 +75,7 @@ def test_tflops_and_mfu_of_a_row_follow_from_its_rate() -> None:
     setting = setting_of(SPEC)
     summary = summarise(LOG, given=setting)
     for name in ("tflops_per_gpu", "mfu_percent", "step_time_s", "tokens_per_s_per_gpu"):
-        values = series(metric(name), measured_rows(LOG, setting), summary)
+        values = series(metric(name), completed_rows(LOG, setting), summary)
         assert values == pytest.approx(METRICS[name].read(summary, Basis()))
 
 

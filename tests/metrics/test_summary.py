@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchrun import hardware
-from benchrun.metrics.setting import Setting, shape, stated
+from benchrun.metrics.setting import Setting, setting_of_log, shape
 from benchrun.metrics.summary import summarise
 from benchrun.model import ModelShape
 from benchrun.parse import Facts, Log, Rows, Step
@@ -94,8 +94,19 @@ def test_what_only_fp8_reaches_is_possible_where_nobody_says_the_precision() -> 
 
 def test_steps_of_another_batch_are_not_impossible() -> None:
     times, batches = [4.0] * 20 + [16.0] * 60, [32] * 20 + [128] * 60
-    assert summarise(log(times, global_batch_size=batches)).problems == ()
+    found = summarise(log(times, global_batch_size=batches))
+    assert {problem.kind for problem in found.problems} == {"other_batch"}
     assert summarise(log([16.0] * 77 + [4.0] * 3)).problems != ()
+
+
+def test_a_batch_that_grows_is_measured_at_its_last_size() -> None:
+    """The median over both sizes would be 4 s, at a batch that takes 16."""
+    times, batches = [4.0] * 60 + [16.0] * 40, [32] * 60 + [128] * 40
+    found = summarise(log(times, global_batch_size=batches), given=GIVEN)
+    assert (found.step_time_s.median, found.global_batch_size, found.window.first_step) == (16.0, 128, 61)
+    assert found.tokens_per_s_per_gpu.median == 8192 * 128 / 8 / 16
+    (left_out,) = found.problems
+    assert (left_out.kind, left_out.line) == ("other_batch", 1)
 
 
 def test_windows_of_others_are_shown_beside_ours() -> None:
@@ -118,7 +129,7 @@ def test_a_slow_step_every_tenth_and_a_drift_are_named() -> None:
 
 def test_the_log_is_believed_before_the_caller() -> None:
     facts = Facts(seq_length=4096, num_gpus=16, device="NVIDIA H200", precision="fp8")
-    found = stated(log([1.0] * 5, facts=facts, global_batch_size=[64] * 5), GIVEN)
+    found = setting_of_log(log([1.0] * 5, facts=facts, global_batch_size=[64] * 5), GIVEN)
     assert (found.seq_length, found.num_gpus, found.gpu, found.precision) == (4096, 16, "H200", "fp8")
     assert (found.gbs, found.model) == (64, LLAMA31_8B)
 

@@ -81,7 +81,7 @@ def test_a_cut_line_states_nothing() -> None:
     run = next(run for run in RUNS if run.spec.framework == "nemo2")
     for end in range(len(LAUNCHED), len(line(run)) - 2):
         assert read(line(run)[:end] + b"\n").launched is None
-    assert summarise(read(line(run)[:-20] + b"\n", output(run))).num_gpus is None
+    assert summarise(read(line(run)[:-20] + b"\n", output(run))).precision is None
 
 
 def test_what_the_framework_prints_counts_first() -> None:

@@ -9,9 +9,9 @@ import pytest
 from benchrun import app
 from benchrun.app.jobs import _progress
 from benchrun.frameworks.logs import Reader, Tail, last_step, parse_log, parse_logs
+from benchrun.metrics.samples import COLUMNS
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
-from benchrun.metrics.telemetry import COLUMNS
 from benchrun.parse.profiled import measured_steps
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request

@@ -143,7 +143,7 @@ def test_the_first_nemo_rl_prints_no_rates(tmp_path: Path) -> None:
 def test_batch_sequence_and_model_give_no_rate(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text(NEMO_RL_2025)
-    given = app.setting("llama3.1-8b", Setting(gbs=512, num_gpus=8, gpu="H100", precision="bf16"))
+    given = app.completed_setting("llama3.1-8b", Setting(gbs=512, num_gpus=8, gpu="H100", precision="bf16"))
     found = summarise(parse_log(path), given=given)
     assert (found.tokens_per_s_per_gpu.median, found.tflops_per_gpu, found.mfu) == (None, None, ())
     assert "add --" not in str(summary_view(summarise(parse_log(path))))

@@ -101,6 +101,17 @@ def test_how_the_bytes_come_changes_nothing(size: int) -> None:
     assert (second_training(log), numbers(log)[0][:2], len(log.steps)) == ([84], (1, 2.001), 40)
 
 
+def test_arguments_at_the_end_of_a_block_of_many_steps_begin_another_training() -> None:
+    first, second = megatron(1, 4000, planned=8000), megatron(3001, 8000, planned=8000, batch=128)
+    arguments, _, steps = second.partition(b"\n")
+    reading = Reader()
+    for block in (first, arguments + b"\n", steps):
+        reading.feed(block)
+    reading.end()
+    log = reading.log("x")
+    assert (len(second_training(log)), len(log.steps), log.steps[0].step) == (1, 5000, 3001)
+
+
 def torchtitan(first: int, last: int, *, completed: bool = True, time_s: float = 2.0) -> bytes:
     """A job of torchtitan that prints no number of planned steps."""
     words = "[rank0]:[titan] 2026-05-12 09:50:16,023 - root - INFO - "

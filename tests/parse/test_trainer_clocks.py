@@ -22,7 +22,7 @@ def parse(tmp_path: Path, text: str, **options: Any) -> Log:
 
 
 def bar(step: int, seconds: int, total: int = 40, prefix: str = "") -> str:
-    clock = f"{seconds // 60:02d}:{seconds % 60:02d}"
+    clock = f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
     return f"{prefix}{100 * step // total:3d}%|#   | {step}/{total} [{clock}<05:00, 7.0s/it]"
 
 
@@ -161,3 +161,38 @@ def test_a_reward_alone_is_no_reinforcement_learning(tmp_path: Path) -> None:
 )
 def test_the_precision_of_printed_arguments(tmp_path: Path, arguments: str, precision: str | None) -> None:
     assert parse(tmp_path, arguments + run(1, 6)).facts.precision == precision
+
+
+def test_the_interval_of_whole_seconds_holds_both_their_median_and_the_truth(tmp_path: Path) -> None:
+    found = summarise(parse(tmp_path, run(1, 99, every=1, seconds=12.4, total=99)))
+    interval = found.step_time_interval_s
+    assert interval.low <= found.step_time_s.median <= interval.high
+    assert interval.low <= 12.4 <= interval.high
+
+
+RESUMED = "  Num Epochs = 1\n  Total optimization steps = 100\n  Continuing training from global step {first}\n"
+
+
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize("first", [0, 50, 90])
+def test_the_time_of_a_resumed_run_is_that_of_its_own_steps(tmp_path: Path, first: int, rows: bool) -> None:
+    """The summary divides by all planned steps, and so gives the rate of a run of all of them."""
+    lines = [f"{{'loss': {9 - step / 100}, 'epoch': {step / 100:.2f}}}" for step in range(first + 2, 101, 2)]
+    seconds = 3.3 * (100 - first)
+    summary = f"{{'train_runtime': {seconds:.4f}, 'train_steps_per_second': {100 / seconds:.3f}, 'epoch': 1.0}}"
+    found = summarise(
+        parse(tmp_path, RESUMED.format(first=first) + "\n".join([*(lines if rows else []), summary]) + "\n")
+    )
+    assert found.only_average
+    assert found.step_time_s.mean == pytest.approx(3.3)
+    assert (found.first_step, found.last_step) == (first + (2 if rows else 1), 100)
+
+
+def test_a_run_that_goes_on_in_the_same_file_goes_on_counting(tmp_path: Path) -> None:
+    before = [f"{{'loss': {9 - step / 100}, 'epoch': {step / 100:.2f}}}" for step in range(1, 61)]
+    after = [f"{{'loss': {9 - step / 100}, 'epoch': {step / 100:.2f}}}" for step in range(51, 101)]
+    summary = f"{{'train_runtime': {3.3 * 50:.4f}, 'epoch': 1.0}}"
+    text = [RESUMED.format(first=0), *before, RESUMED.format(first=50), *after, summary]
+    found = summarise(parse(tmp_path, "\n".join(text) + "\n"))
+    assert (found.segments, found.num_steps, found.last_step) == (2, 100, 100)
+    assert found.step_time_s.mean == pytest.approx(3.3)

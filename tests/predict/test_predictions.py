@@ -33,6 +33,15 @@ def ran(*arguments: str, code: int = 0) -> str:
     return result.stdout
 
 
+def test_a_page_has_a_column_for_each_number_of_gpus_and_no_part_without_time() -> None:
+    rows = {
+        line.split()[0]: line.split()[1:] for line in ran(*POINT, "--num-gpus", "8,64").split("\n\n")[0].splitlines()
+    }
+    assert rows["GPUs"] == ["8", "64"]
+    assert [float(value) for value in rows["low"]] < [float(value) for value in rows["high"]]
+    assert "cp" in rows and "bubble" not in rows
+
+
 def test_a_point_in_parts() -> None:
     document = json.loads(ran(*POINT, "--num-gpus", "8", "--json"))
     assert tuple(document["parts_s"]) == PARTS

@@ -17,7 +17,7 @@ GOOD = {
 
 def table(*rows: dict[str, str]) -> tuple[list[dict[str, str]], list[str]]:
     text, out, reasons = io.StringIO(), io.StringIO(), list[str]()
-    writer = csv.DictWriter(text, [*GOOD])
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)))
     writer.writeheader()
     writer.writerows(rows)
     predicted_rows(io.StringIO(text.getvalue()), out, reasons.append)
@@ -188,3 +188,21 @@ def test_a_table_goes_with_no_option_that_it_would_ignore(other: list[str], tmp_
         with pytest.raises(SystemExit) as ended:
             main(["predict", "--csv", str(table), *given])
         assert ended.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("column", "word", "usual"),
+    [("task", "LoRA", "lora"), ("task", "SFT", "sft"), ("task", "fine-tuning", "sft"), ("recompute", "Full", "full")],
+)
+def test_capitals_mean_the_same(column: str, word: str, usual: str) -> None:
+    rows, reasons = table(*({**GOOD, column: text} for text in (word, usual, "")))
+    assert rows[0]["predicted_s"] == rows[1]["predicted_s"] != rows[2]["predicted_s"]
+    assert reasons == []
+
+
+@pytest.mark.parametrize(("column", "word"), [("task", "reward model"), ("recompute", "yes")])
+def test_an_unknown_word_is_named_with_what_it_is_taken_for(column: str, word: str) -> None:
+    rows, reasons = table({**GOOD, column: word}, GOOD)
+    assert rows[0]["predicted_s"] == rows[1]["predicted_s"]
+    assert len(reasons) == 1
+    assert reasons[0].startswith(f"line 2: {column} is {word}: predicted as ")

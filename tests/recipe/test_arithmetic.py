@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchrun.recipe.layout import arithmetic
+from benchrun.recipe.arithmetic import arithmetic
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 

@@ -8,7 +8,7 @@ import pytest
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
-from benchrun.spec.identity import nemo_release
+from benchrun.spec.image_names import nemo_release
 from benchrun.spec.runspec import RunSpec
 
 DENSE = """{num_layers: 32, hidden_size: 4096, ffn_hidden_size: 14336, num_attention_heads: 32, num_query_groups: 8,

@@ -18,7 +18,8 @@ from benchrun.model.parts import Mamba, Mla, RopeScaling, Window
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.spec.identity import canonical, image_name
+from benchrun.spec.identity import canonical
+from benchrun.spec.image_names import image_name
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.spec.training import Fp8, Training
 

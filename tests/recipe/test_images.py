@@ -8,7 +8,8 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework as registered
-from benchrun.recipe.resolve import foreign, resolve
+from benchrun.recipe.images import image_error
+from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
 
@@ -109,7 +110,7 @@ def test_images_of_an_unknown_framework_are_refused_at_their_line(spec: Callable
     ],
 )
 def test_an_image_that_may_be_right_is_not_refused(image: str | None, framework: str) -> None:
-    assert foreign(image, registered(framework)) is None
+    assert image_error(image, registered(framework)) is None
 
 
 @pytest.mark.parametrize("framework", ["megatron-lm", "nemo1", "maxtext"])

@@ -152,11 +152,18 @@ def test_set_chooses_the_point_of_an_engine(engine: str, pp: int) -> None:
     assert (spec.generation.engine, spec.generation.pp) == (engine, pp)
 
 
+@pytest.mark.parametrize(("activation", "kind"), [("swiglu", "llama"), ("squared-relu", "gptnext"), ("geglu", "gemma")])
+def test_nemo_aligner_names_the_kind_of_model_to_tensorrt_llm(activation: str, kind: str) -> None:
+    job = render(resolve(Request("llama2-7b-ppo", overrides=(f"model.activation={activation}",))))["job.sh"]
+    assert words_of(job, "command")["trainer.ppo.trt_llm.model_type"] == kind
+
+
 @pytest.mark.parametrize(
     ("recipe", "overrides", "words"),
     [
         ("llama2-7b-ppo", ("generation.engine=vllm",), "generation.engine must not be vllm"),
         ("llama2-7b-ppo", ("critic=null",), "critic must be stated"),
+        ("llama2-7b-ppo", ("model.activation=clamped-swiglu",), "nemo-aligner has no models with clamped-swiglu"),
         ("llama2-7b-ppo", ("reward_model=null",), "nemo-aligner needs reward_model"),
         ("llama2-7b-ppo", ("critic.micro_batch=8",), "critic.micro_batch (8) * its dp (4) must be at most 16"),
         ("llama2-7b-ppo", ("cluster.mpi=null",), "TensorRT-LLM starts over MPI"),

@@ -13,7 +13,7 @@ from benchrun.errors import UserError
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import Expanded, expand
-from benchrun.study.plan import plan
+from benchrun.study.resolved import resolved_study
 
 KEYS = ("mbs", "gbs", "training.seed", "training.lr", "seq_length")
 RUN = {"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 1}
@@ -29,7 +29,7 @@ def expanded(folder: Path, request: dict[str, Any] | None = None, **study: Any) 
 def test_what_all_points_share_is_computed_once(tmp_path: Path) -> None:
     """A study may have thousands of points."""
     study = expanded(tmp_path, matrix={"mbs": [1, 2], "gbs": [8, 16]}, baseline={"mbs": 2})
-    planned = plan(study)
+    planned = resolved_study(study)
     assert study.columns is study.columns == ("mbs", "gbs")
     assert planned.slots is planned.slots
     assert [study.points.index(study.baseline(point) or point) for point in study.points] == [2, 3, 2, 3]
@@ -181,10 +181,10 @@ def test_a_run_without_a_recipe_is_refused_unless_it_is_a_factor(tmp_path: Path)
 
 
 def test_illegal_points_are_listed_and_the_others_keep_their_key(tmp_path: Path) -> None:
-    planned = plan(expanded(tmp_path, matrix={"mbs": [2, 3, 4]}))
+    planned = resolved_study(expanded(tmp_path, matrix={"mbs": [2, 3, 4]}))
     assert [each.spec is None for each in planned.points] == [False, True, False]
     assert "gbs (8) must be a multiple of mbs * dp" in planned.points[1].refused
-    longer = plan(expanded(tmp_path, matrix={"mbs": [1, 4, 2]}))
+    longer = resolved_study(expanded(tmp_path, matrix={"mbs": [1, 4, 2]}))
     keys = {each.point.settings["mbs"]: each.key for each in planned.legal}
     assert {each.point.settings["mbs"]: each.key for each in longer.legal}.items() >= keys.items()
     assert len(set(keys.values())) == 2
@@ -192,11 +192,11 @@ def test_illegal_points_are_listed_and_the_others_keep_their_key(tmp_path: Path)
 
 def test_a_study_without_a_legal_point_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no point is legal; the first: .*gbs"):
-        plan(expanded(tmp_path, matrix={"mbs": [3, 5]}))
+        resolved_study(expanded(tmp_path, matrix={"mbs": [3, 5]}))
 
 
 def test_a_run_that_is_listed_twice_is_launched_once_by_a_study_and_twice_by_launch(tmp_path: Path) -> None:
-    planned = plan(expanded(tmp_path, runs=[RUN, RUN]))
+    planned = resolved_study(expanded(tmp_path, runs=[RUN, RUN]))
     assert [each.refused for each in planned.points] == ["", "the same as point 1"]
     assert len(app.resolve(Request(str(tmp_path / "mine.yaml")))) == 2
 
@@ -211,7 +211,7 @@ def test_launch_takes_a_study_with_its_repeats(tmp_path: Path) -> None:
 @pytest.mark.parametrize("gpu", ["H100", "H200", "GH200"])
 def test_every_shipped_study_is_legal_on_every_gpu(name: str, gpu: str) -> None:
     only = {"tiny": "CPU", "tiny-concurrency": "CPU", "deepseek-r1-concurrency": "H200"}
-    planned = plan(expand(Request(name, gpu=only.get(name, gpu))))
+    planned = resolved_study(expand(Request(name, gpu=only.get(name, gpu))))
     refused = [each.refused for each in planned.points if each.refused]
     assert len(refused) == (2 if name == "tiny" else 0), refused
 

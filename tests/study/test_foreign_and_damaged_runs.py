@@ -17,14 +17,14 @@ from benchrun.launch.rundir import RunDir, create
 from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.spec.artifacts import BREAKDOWN, ENDING, EVENTS, SPEC, STDOUT, TELEMETRY, XZ, EndingRecord
-from benchrun.study.plan import Plan
+from benchrun.study.resolved import ResolvedStudy
 from benchrun.study.state import StudyDir
 
 STEPS = 20
 
 
 @pytest.fixture
-def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResolvedStudy:
     monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
     run = {"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 1, "set": {"training.steps": STEPS}}
     path = tmp_path / "mine.yaml"
@@ -32,7 +32,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     return app.plan_study(Request(str(path)))
 
 
-def ended(planned: Plan, steps: int = STEPS, point: int = 0) -> RunDir:
+def ended(planned: ResolvedStudy, steps: int = STEPS, point: int = 0) -> RunDir:
     """A run of a point with a log of ``steps`` steps, which its scheduler has forgotten."""
     spec = planned.legal[point].spec
     assert spec is not None
@@ -52,14 +52,14 @@ def ended(planned: Plan, steps: int = STEPS, point: int = 0) -> RunDir:
     return run
 
 
-def test_a_completed_run_has_its_number_and_no_note(planned: Plan) -> None:
+def test_a_completed_run_has_its_number_and_no_note(planned: ResolvedStudy) -> None:
     run = ended(planned)
     found = app.study_result(planned)
     assert (found.points[0].state, found.points[0].measured, found.points[0].runs) == ("completed", 1, (run.run_id,))
     assert (found.points[0].reason, found.notes) == (None, ())
 
 
-def test_a_run_of_another_recipe_is_not_of_the_point(planned: Plan) -> None:
+def test_a_run_of_another_recipe_is_not_of_the_point(planned: ResolvedStudy) -> None:
     kept = next(paths.MEASURED.glob("llama3.1-8b-*"))
     shutil.copytree(kept, paths.runs_dir() / kept.name)
     directory = StudyDir(planned.expanded.name)
@@ -72,7 +72,7 @@ def test_a_run_of_another_recipe_is_not_of_the_point(planned: Plan) -> None:
     assert app.study_runs(planned) == []
 
 
-def test_a_run_of_another_point_is_not_of_the_point(planned: Plan) -> None:
+def test_a_run_of_another_point_is_not_of_the_point(planned: ResolvedStudy) -> None:
     run = ended(planned)
     directory = StudyDir(planned.expanded.name)
     with directory.locked():
@@ -83,7 +83,7 @@ def test_a_run_of_another_point_is_not_of_the_point(planned: Plan) -> None:
     assert points[0].reason is None
 
 
-def test_a_repeat_is_a_number(planned: Plan) -> None:
+def test_a_repeat_is_a_number(planned: ResolvedStudy) -> None:
     run = ended(planned)
     directory = StudyDir(planned.expanded.name)
     file = directory.path / EVENTS
@@ -92,7 +92,7 @@ def test_a_repeat_is_a_number(planned: Plan) -> None:
 
 
 @pytest.mark.parametrize("text", ["{}", "", "[]", '{"schema_version": 1'])
-def test_a_damaged_document_is_left_out_with_a_note(planned: Plan, text: str) -> None:
+def test_a_damaged_document_is_left_out_with_a_note(planned: ResolvedStudy, text: str) -> None:
     run = ended(planned)
     (run.path / BREAKDOWN).write_text(text)
     found = app.study_result(planned)
@@ -105,7 +105,9 @@ def test_a_damaged_document_is_left_out_with_a_note(planned: Plan, text: str) ->
 
 @pytest.mark.parametrize("old", [True, False])
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\xff\x00\x80"])
-def test_a_run_with_a_damaged_ending_counts_as_its_log_measures(planned: Plan, damage: bytes, old: bool) -> None:
+def test_a_run_with_a_damaged_ending_counts_as_its_log_measures(
+    planned: ResolvedStudy, damage: bytes, old: bool
+) -> None:
     run = ended(planned)
     if not old:
         os.utime(run.path / SPEC)
@@ -116,7 +118,7 @@ def test_a_run_with_a_damaged_ending_counts_as_its_log_measures(planned: Plan, d
     assert (run.path / ENDING).read_bytes() == damage  # what the log shows is not stored as a record
 
 
-def test_a_damaged_ending_of_a_run_that_stopped_early_gives_no_number(planned: Plan) -> None:
+def test_a_damaged_ending_of_a_run_that_stopped_early_gives_no_number(planned: ResolvedStudy) -> None:
     run = ended(planned, steps=STEPS // 2)
     (run.path / ENDING).write_text("")
     point = app.study_result(planned).points[0]
@@ -126,7 +128,7 @@ def test_a_damaged_ending_of_a_run_that_stopped_early_gives_no_number(planned: P
 
 @pytest.mark.parametrize("steps", [STEPS, STEPS // 2])
 def test_a_run_with_a_damaged_ending_is_not_launched_again(
-    planned: Plan, steps: int, monkeypatch: pytest.MonkeyPatch
+    planned: ResolvedStudy, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = ended(planned, steps)
     (run.path / ENDING).write_text("{}")
@@ -166,7 +168,7 @@ def without_specification(run: RunDir) -> None:
 
 @pytest.mark.parametrize("damage", [cut_samples, without_specification])
 def test_a_run_that_cannot_be_read_hides_no_other_one(
-    planned: Plan, damage: Callable[[RunDir], None], capsys: pytest.CaptureFixture[str]
+    planned: ResolvedStudy, damage: Callable[[RunDir], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second point's run is damaged: the report names it, and has the first one's numbers."""
     run, other = ended(planned), ended(planned, point=1)

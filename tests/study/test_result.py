@@ -23,7 +23,7 @@ from benchrun.recipe.study import expand
 from benchrun.report.study import missing, planned_line, remarks, sentences, study_page, study_table
 from benchrun.spec.artifacts import Done
 from benchrun.study.cost import hours
-from benchrun.study.plan import Plan, plan
+from benchrun.study.resolved import ResolvedStudy, resolved_study
 from benchrun.study.result import StudyResult, result
 from benchrun.study.schedule import Attempt, State
 
@@ -112,14 +112,14 @@ def test_without_a_speed_there_is_no_ratio() -> None:
 
 
 @pytest.fixture
-def planned(tmp_path: Path) -> Plan:
+def planned(tmp_path: Path) -> ResolvedStudy:
     path = tmp_path / "mine.yaml"
     runs = [{"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 1}]
     path.write_text(json.dumps({"description": "Mine", "runs": runs, "matrix": {"mbs": [1, 2, 3, 4, 8]}}))
-    return plan(expand(Request(str(path))))
+    return resolved_study(expand(Request(str(path))))
 
 
-def study(planned: Plan, *of_points: Any, retries: int = 0) -> StudyResult:
+def study(planned: ResolvedStudy, *of_points: Any, retries: int = 0) -> StudyResult:
     """The result where the legal points measured this: metrics, an ending, or None for a point that is not launched."""
     attempts, runs = {}, {}
     for point, found in zip(planned.legal, of_points, strict=False):
@@ -133,7 +133,7 @@ def study(planned: Plan, *of_points: Any, retries: int = 0) -> StudyResult:
     return result(planned, "x.study", 2.0, attempts, runs, retries)
 
 
-def test_a_point_has_its_state_its_numbers_and_its_reason(planned: Plan) -> None:
+def test_a_point_has_its_state_its_numbers_and_its_reason(planned: ResolvedStudy) -> None:
     found = study(planned, numbers(1.0, 10.0), numbers(0.5, 20.0), Ending.OUT_OF_MEMORY_GPU, None)
     assert [point.state.value for point in found.points] == ["completed", "completed", "refused", "failed", "waiting"]
     assert [point.measured for point in found.points] == [1, 1, 0, 0, 0]
@@ -145,12 +145,12 @@ def test_a_point_has_its_state_its_numbers_and_its_reason(planned: Plan) -> None
     assert list(missing(found)) == [f"point 4: {found.points[3].reason}"]
 
 
-def test_a_failed_run_waits_where_it_may_be_retried(planned: Plan) -> None:
+def test_a_failed_run_waits_where_it_may_be_retried(planned: ResolvedStudy) -> None:
     found = study(planned, numbers(1.0), Ending.NODE_FAILURE, retries=1)
     assert found.points[1].state is State.WAITING
 
 
-def test_the_points_that_were_measured_once_are_named(planned: Plan) -> None:
+def test_the_points_that_were_measured_once_are_named(planned: ResolvedStudy) -> None:
     point = planned.legal[0]
     runs = [RunResult(f"run-{seed}", SPEC, numbers(1.0, seed=seed), None, "completed") for seed in range(4)]
     keys = [each.key for each in planned.legal]
@@ -161,7 +161,7 @@ def test_the_points_that_were_measured_once_are_named(planned: Plan) -> None:
     assert not [*remarks(result(planned, "", None, attempts, {point.key: runs[:2], keys[1]: runs[2:]}))]
 
 
-def test_sentences_say_no_more_than_the_interval(planned: Plan) -> None:
+def test_sentences_say_no_more_than_the_interval(planned: ResolvedStudy) -> None:
     found = study(planned, numbers(1.0, 10.0), numbers(0.5, 20.0, seed=1), numbers(1.0, 10.0, seed=0), numbers(1.3))
     faster, same, slower = sentences(found)
     assert re.fullmatch(r"mbs 2: \d+\.\d % faster than 1 \(ratio .*\); peak memory 20 GiB, not 10\.", faster)
@@ -169,14 +169,14 @@ def test_sentences_say_no_more_than_the_interval(planned: Plan) -> None:
     assert re.match(r"mbs 8: 2\d\.\d % slower than 1", slower)
 
 
-def test_a_broken_run_gives_no_number(planned: Plan) -> None:
+def test_a_broken_run_gives_no_number(planned: ResolvedStudy) -> None:
     short = numbers(1.0).model_copy(update={"complete": False, "planned_steps": 60})
     found = study(planned, numbers(1.0), short)
     assert found.points[1].measured == 0
     assert "only 50 of 60 steps ran" in (found.points[1].reason or "")
 
 
-def test_hours_and_cost_are_those_of_all_runs(planned: Plan) -> None:
+def test_hours_and_cost_are_those_of_all_runs(planned: ResolvedStudy) -> None:
     found = study(planned)
     assert found.gpu_hours_limit == pytest.approx(4 * 10 / 60)
     assert found.gpu_hours_steps is None
@@ -185,7 +185,7 @@ def test_hours_and_cost_are_those_of_all_runs(planned: Plan) -> None:
     )
 
 
-def test_used_hours_are_those_of_the_runs_so_far(planned: Plan) -> None:
+def test_used_hours_are_those_of_the_runs_so_far(planned: ResolvedStudy) -> None:
     key = planned.points[0].key
     found = result(planned, "", 2.0, {}, {}, used={key: 1.5})
     assert (found.points[0].gpu_hours_used, found.points[1].gpu_hours_used, found.gpu_hours_used) == (1.5, None, 1.5)
@@ -209,7 +209,7 @@ def test_known_steps_give_hours_with_the_reference_that_they_rest_on() -> None:
     assert found.steps and 0 < found.steps < found.limit
 
 
-def test_the_table_is_the_same_in_every_form(planned: Plan) -> None:
+def test_the_table_is_the_same_in_every_form(planned: ResolvedStudy) -> None:
     found = study(planned, numbers(1.0, 10.0), numbers(0.5, 20.0))
     rows = study_table(found).records()
     csv = study_page(found, "csv").splitlines()

@@ -12,6 +12,7 @@ from test_nsight import KERNEL, PROCESS, STRINGS, export, measured, row
 
 from benchrun import app
 from benchrun.errors import UserError
+from benchrun.trace.json_stream import JsonTrace, NoTrace
 from benchrun.trace.kernels import pattern_of
 from benchrun.trace.model import Fingerprint
 from benchrun.trace.window import Choice
@@ -237,3 +238,9 @@ def test_whole_steps_that_wait_longer_for_data_than_the_window_are_said() -> Non
     assert f"{shares[0]:.1f} %" in note
     assert f"{shares[1]:.1f} %" in note
     assert not [note for note in whole.notes if "--window" in note]
+
+
+def test_a_log_is_no_damaged_trace(tmp_path: Path) -> None:
+    (tmp_path / "slurm-1.out").write_text("[NeMo I 2026-11-23] Rank 0 has data parallel group : [0]\n" * 9)
+    with pytest.raises(NoTrace):
+        list(JsonTrace(tmp_path / "slurm-1.out").batches())

@@ -126,7 +126,7 @@ def spec(
     """A specification made by hand: resolving one needs more packages than training does."""
     layers = {"num_layers": 4} if "vp" in layout else {}
     spread = Layout(**layout)
-    dp = gpus // (spread.tp * spread.pp * spread.cp)
+    dp = spread.dp(gpus)
     spec = TrainingSpec(
         recipe=family,
         task="lora" if family == "lora" else "pretrain",

@@ -47,9 +47,7 @@ def spec_for(recipe: str, ranks: int, *overrides: str, precision: str = "fp32", 
     """A RunSpec for any number of ranks, whether the recipe lists it or not."""
     base = resolve(Request(recipe, "CPU", precision, 1, overrides=(*SMALL, *overrides)))
     spread = base.layout.model_copy(update=layout)
-    dp = ranks // (spread.tp * spread.pp * spread.cp)
-    update = {"layout": spread, "num_gpus": ranks, "dp": dp, "num_microbatches": base.gbs // (base.mbs * dp)}
-    return framework("megatron-core").configured(base.model_copy(update=update))
+    return framework("megatron-core").configured(base.resized(layout=spread, num_gpus=ranks))
 
 
 def run(tmp_path: Path, spec: RunSpec, **env: str) -> subprocess.CompletedProcess[str]:

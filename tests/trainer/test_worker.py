@@ -29,9 +29,7 @@ def spec_for(ranks: int, *overrides: str, **layout: Any) -> RunSpec:
     small = ("training.steps=4", "model.num_layers=2", "seq_length=64")
     base = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=(*small, *overrides)))
     spread = base.layout.model_copy(update=layout)
-    dp = ranks // (spread.tp * spread.pp * spread.cp)
-    update = {"layout": spread, "num_gpus": ranks, "dp": dp, "num_microbatches": base.gbs // (base.mbs * dp)}
-    return framework("megatron-core").configured(base.model_copy(update=update))
+    return framework("megatron-core").configured(base.resized(layout=spread, num_gpus=ranks))
 
 
 def start(path: Path, **env: str) -> subprocess.Popen[str]:

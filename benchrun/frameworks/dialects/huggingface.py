@@ -44,6 +44,7 @@ _LENGTHS = (
 )
 # In TrainingArguments as they are printed: on one line, or each on its own.
 _PRECISION = re.compile(r"(?<![-\w.`])(?P<precision>bf16|fp16)=True,")
+_RESUMED = re.compile(r"Continuing training from global step (\d{1,15})\b")
 _DURATION = re.compile(r"(\d+)([dhms])")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LONGEST_LABEL = 80
@@ -80,7 +81,7 @@ class HuggingFace(Dialect):
     """The Trainer's dictionaries, bars and summaries."""
 
     name = "hf"
-    step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|", DONE)
+    step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|", b"Continuing training from global step", DONE)
     fact_needles = (
         *(name.encode() for name in _FACTS),
         *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', b"16=True,", CONFIG),
@@ -104,6 +105,8 @@ class HuggingFace(Dialect):
         """Whether the first dictionary with a mean time is that of the first step."""
         self._guess: int | None = None
         """Planned steps by the bars; a log that goes on may show better ones."""
+        self._resumed = 0
+        """Steps that the last start found in a checkpoint: a summary counts them, but its time does not hold them."""
 
     def continued(self) -> Dialect:
         """The same reader: bars go to stderr, dictionaries to stdout."""
@@ -111,6 +114,8 @@ class HuggingFace(Dialect):
 
     def read(self, line: Line) -> None:
         """A dictionary, a bar, or a fact; a piece of line may hold the first two."""
+        if resumed := _RESUMED.search(line.text):
+            self._resumed = int(resumed[1])
         for bar in _bars_on(line.text):
             self.add(bar, line.number)
         dictionaries = list(_DICT.finditer(line.text)) if "{" in line.text and self.whole(line) else []
@@ -209,11 +214,13 @@ class HuggingFace(Dialect):
         if self.seen and steps and stated is None:
             facts.planned_steps = self._guess = total
         made = facts.planned_steps or self._steps_of_summary()
-        average_s = facts.run_time_s / made if facts.run_time_s and made else None
+        own = (made or 0) - self._resumed
+        average_s = facts.run_time_s / own if facts.run_time_s and own > 0 else None
         clock, measured = self._dictionaries.columns("clock_s", "step_time_s")
         if printed:
-            every = max(round(self._steps_passed() / printed) or int(drawn.step.max(initial=0)) // printed, 1)
-            step = trainer_rows.numbers(self._dictionaries, self._bars, stated, every)
+            passed, drawn_last = self._steps_passed(), int(drawn.step.max(initial=0))
+            every = round((passed - self._resumed) / printed) if passed else (drawn_last - self._resumed) // printed
+            step = trainer_rows.numbers(self._dictionaries, self._bars, stated, max(every, 1), self._resumed)
             self.quantities = trainer_rows.quantities(self._dictionaries, step)
             self.post_training = len(self.quantities) == len(trainer_rows.QUANTITIES)
             if by_step := trainer_rows.tokens(self._dictionaries, step):
@@ -224,7 +231,7 @@ class HuggingFace(Dialect):
             self.rows = trainer_rows.bar_rows(drawn)
         elif self.seen and made and average_s is not None and made <= MOST_AVERAGED:
             facts.planned_steps = made
-            self.rows = Rows(Step(step, average_s, 0) for step in range(1, made + 1))
+            self.rows = Rows(Step(step, average_s, 0) for step in range(self._resumed + 1, made + 1))
         clocked = printed and (clock[0] != NO_VALUE or (measured != NO_VALUE).any())
         self.only_average = bool(self._summaries) and len(self.rows) > 1 and not steps and not clocked
         fine = (clock[clock != NO_VALUE] % 1 != 0).any()

@@ -3,10 +3,13 @@
     Step Time : 5.39s GPU utilization: 2347.0MODEL_TFLOP/s/GPU     (rank 0; no number; at first without MODEL_)
     [2026-01-27 12:00:00] iteration 5/ 50 | ... | elapsed time per iteration (ms): 5391.2 | ...   (last rank)
 
-Before them stands its configuration: YAML, or what differs from Megatron Core's defaults. The model's ``seq_length``
-there may be its longest context; the ``sequence_length`` of pre-training data is what a sample has. GPUs follow from
-the number of micro-batches. Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/config.py and
-utils/train_utils.py, and logs.
+Before them rank 0 prints its configuration. Its ``data_parallel_size`` is 1 on any number of ranks: the number of
+micro-batches, which follows, gives the ranks.
+
+      num_layers: 4  (Mcore default: 0)
+      micro_batch_size: 1
+
+Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/utils/train_utils.py.
 """
 
 import re
@@ -15,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchrun.frameworks.dialects.lightning import LORA, MICROBATCHES
 from benchrun.frameworks.dialects.megatron import Megatron
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.dialect import DECIMAL, Record, fact_of, groups
@@ -25,13 +29,28 @@ _STEP_TIME = re.compile(
     r"Step Time\s*:\s*(?P<step_time_s>\d+\.?\d*)s\s+"
     r"GPU utilization:\s*(?P<tflops_per_gpu>\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
 )
-_SETTINGS = {
-    **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "sequence_length": "seq_length"},
+_SETTING = re.compile(r"(?<!\S)(\w{1,80}): (\S.{0,400}?) +\(Mcore default: ")
+"""A line of the configuration's summary, which has what is not Megatron-core's default."""
+_SIZE = re.compile(r"(?:^|\s) {2}(\w{1,80}): (\d{1,15})\s*$")
+_SIZES = {
+    **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
+    "sequence_length": "seq_length",  # of data whose samples are all that long
+}
+_LAYOUT = {
     **{"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"},
     **{"expert_model_parallel_size": "ep", "virtual_pipeline_model_parallel_size": "vp"},
 }
-_SETTING = re.compile(rf"(?:^|\s)  ({'|'.join(_SETTINGS)}): (\d{{1,9}})(?=\s|$)")
-_MICRO_BATCHES = re.compile(r"setting number of microbatches to constant (\d{1,9})\b")
+"""Of a configuration that is printed whole, as YAML; the tokenizer's stand behind the model's."""
+_NAMES = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
+"""Megatron-core's names of Megatron-LM's arguments."""
+_PARTS = frozenset(
+    {"window_size", "linear_attention_freq", "experimental_attention_variant", "moe_latent_size", "is_hybrid_model"}
+    | {"hybrid_override_pattern", "hybrid_layer_pattern", "mamba_num_heads", "heterogeneous_block_specs"}
+)
+"""Settings of models that the dimensions of a dense or mixed transformer do not describe."""
+_TOPK = 2
+"""Megatron-core's default."""
+_STAGES = "pipeline_model_parallel_layout"
 _START = re.compile(r"Starting training loop at iteration (\d{1,15})\b")
 
 
@@ -41,9 +60,8 @@ class MegatronBridge(Megatron):
     name = "megatron-bridge"
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     fact_needles = (
-        *(f"  {name}: ".encode() for name in _SETTINGS),
-        b"setting number of microbatches to constant ",
-        *Megatron.fact_needles,
+        *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant ", LORA.encode()),
+        *(f"  {name}: ".encode() for name in (*_SIZES, *_LAYOUT)),
     )
     closing = ("TFLOP/s/GPU", "|")
     one_rank_prints = False  # the first rank prints one line of a step, and the last rank the other
@@ -53,7 +71,8 @@ class MegatronBridge(Megatron):
         super().__init__()
         self._unnumbered = Rows()
         """What rank 0 printed, numbered in order."""
-        self._micro_batches = 0
+        self._stages = False
+        """The layers of the stages are listed, which hides vp."""
         self._step = 0
         """The number of the last one: where training started, and one more each time."""
 
@@ -78,20 +97,6 @@ class MegatronBridge(Megatron):
         if not matches and len(self._unnumbered):
             yield from super().records(text)
 
-    def read_facts(self, text: str) -> None:
-        """A line of the configuration: of a name that several sections have, the model's comes first."""
-        super().read_facts(text)
-        facts = self.facts
-        for name, value in _SETTING.findall(text):
-            if getattr(facts, field := _SETTINGS[name]) is None:
-                setattr(facts, field, fact_of(field, int(value)))
-        if match := _MICRO_BATCHES.search(text):
-            self._micro_batches = int(match[1])
-        per_rank = (facts.mbs or 0) * self._micro_batches
-        if facts.gbs and per_rank and facts.gbs % per_rank == 0:
-            gpus = facts.gbs // per_rank * (facts.tp or 1) * (facts.pp or 1) * (facts.cp or 1)
-            facts.num_gpus = fact_of("num_gpus", gpus)
-
     def complete(self, values: dict[str, Any]) -> None:
         """Rank 0's rows are counted."""
         if "step" not in values:
@@ -112,3 +117,40 @@ class MegatronBridge(Megatron):
         # As many of the one as of the other: then they belong together in order.
         own, other = numbered.column("tflops_per_gpu"), timed.column("tflops_per_gpu")
         return numbered.chosen(slice(None), tflops_per_gpu=np.where(own == NO_VALUE, other, own))
+
+    def read_facts(self, text: str) -> None:
+        """A line of the summary, as one of Megatron-LM's arguments; the number of micro-batches, which follows it."""
+        facts = self.facts
+        if setting := _SETTING.search(text):
+            name, value = setting[1], setting[2].strip("'")
+            self._stages |= name == _STAGES
+            if name in _PARTS:
+                facts.exotic = name
+            super().read_facts(f"{_NAMES.get(name, name)} .... {value.split()[0]}")
+            if name == "fp4":
+                facts.precision = "nvfp4"
+        elif (size := _SIZE.search(text)) and size[1] in _SIZES:
+            value = fact_of(_SIZES[size[1]], int(size[2]))
+            setattr(facts, _SIZES[size[1]], value or getattr(facts, _SIZES[size[1]]))
+        elif size and size[1] in _LAYOUT:
+            degree = fact_of(_LAYOUT[size[1]], int(size[2]))
+            setattr(facts, _LAYOUT[size[1]], getattr(facts, _LAYOUT[size[1]]) or degree)
+        elif LORA in text:
+            facts.task = "lora"
+        elif match := MICROBATCHES.search(text):
+            self._spread(int(match[1]))
+        else:
+            super().read_facts(text)
+
+    def _spread(self, microbatches: int) -> None:
+        """What the summary leaves out is Megatron-core's default; the batch gives the number of ranks."""
+        facts = self.facts
+        if not (facts.gbs and facts.mbs and (facts.num_layers or facts.tp)):
+            return
+        for name in ("tp", "pp", "cp", "ep"):
+            setattr(facts, name, getattr(facts, name) or 1)
+        facts.vp = facts.vp or (None if self._stages else 1)
+        facts.topk = facts.topk or (_TOPK if facts.num_experts else None)
+        ways = (facts.tp or 1) * (facts.pp or 1) * (facts.cp or 1)
+        ranks, rest = divmod(facts.gbs * ways, facts.mbs * microbatches)
+        facts.num_gpus = facts.num_gpus or (fact_of("num_gpus", ranks) if not rest else None)

@@ -16,7 +16,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from benchrun.parse.dialect import RANKS, Dialect, credible, number, seconds
+from benchrun.frameworks.dialects import lightning
+from benchrun.frameworks.dialects.nemo1_config import NEEDLES, read_config
+from benchrun.parse.dialect import Dialect, credible, number, seconds
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows, Step
 
@@ -41,10 +43,10 @@ class Nemo1(Dialect):
         *(b'{"train_loss": ', b'"key": "block_start"', b'"key": "eval_start"'),
     )
     fact_needles = (
-        *(b"GLOBAL_RANK: 0, MEMBER: ", b'"key": "init_start"', b'"key": "global_batch_size"'),
-        b'"key": "max_sequence_length"',
+        *(b'"key": "init_start"', b'"key": "global_batch_size"', b'"key": "max_sequence_length"'),
+        *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, *NEEDLES),
     )
-    fact_groups = (RANKS,)
+    fact_groups = lightning.FACTS
     may_skip = True
     one_rank_prints = True
 
@@ -56,6 +58,7 @@ class Nemo1(Dialect):
         """Epoch and step of the last bar."""
         self._total = ""
         self._ranks = 0
+        self._spread = lightning.Spread()
         self._again = 0
         """JSON lines that repeat the step of the one before."""
         self._last: int | None = None
@@ -79,6 +82,8 @@ class Nemo1(Dialect):
                 self._bar(bar, line.number)
         else:
             self.read_facts(line.text)
+            self._spread.read(line.text, self.facts)
+            read_config(line.text, self.facts)
 
     def _bar(self, groups: tuple[str, ...], line: int) -> None:
         epoch_text, step_text, total, clock, text = groups

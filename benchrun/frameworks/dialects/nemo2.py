@@ -11,7 +11,9 @@ nemo/lightning/pytorch/callbacks/progress_printer.py.
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import COUNT, NUMBER, RANKS, Dialect, Reading, Record, columns, fields, groups, headed
+from benchrun.frameworks.dialects import lightning
+from benchrun.parse.dialect import COUNT, NUMBER, Dialect, Reading, Record, columns, fields, groups, headed
+from benchrun.parse.rows import Rows
 
 _HEAD = re.compile(r"Training epoch \d{1,9}, iteration (?P<step>\d{1,15})/(?P<planned_steps>\d{1,15}) \| ")
 _TIME = "train_step_timing in s"
@@ -35,11 +37,15 @@ class Nemo2(Dialect):
 
     name = "nemo2"
     step_needles = (b"train_step_timing in s: ",)
-    fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ",)
-    fact_groups = (RANKS,)
+    fact_needles = (*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, lightning.LORA.encode())
+    fact_groups = lightning.FACTS
     first_number = 0
     one_rank_prints = True
     averages = ("rows",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._spread = lightning.Spread()
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a line."""
@@ -57,3 +63,17 @@ class Nemo2(Dialect):
             if (step := pieces.get("global_step")) and COUNT.parse(step.text) is not None:
                 values[0] = step._replace(column="step", reading=COUNT)
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)
+
+    def read_facts(self, text: str) -> None:
+        """Also the groups of ranks, and whether adapters are trained."""
+        super().read_facts(text)
+        self._spread.read(text, self.facts)
+        if lightning.LORA in text:
+            self.facts.task = "lora"
+
+    def finish(self) -> Rows:
+        """The rows; their batch gives the micro-batch."""
+        batches = self.rows.column("global_batch_size")
+        if len(batches) and (mbs := self._spread.micro_batch(int(batches[-1]))):
+            self.facts.mbs = mbs
+        return self.rows

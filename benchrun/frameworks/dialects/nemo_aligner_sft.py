@@ -9,8 +9,9 @@ three significant digits and by each rank's own clock: where several ranks draw 
 Source: NVIDIA/NeMo-Aligner nemo_aligner/algorithms/supervised.py, dpo.py; a log of alex-ht/nemo_cp_debug.
 """
 
+from benchrun.frameworks.dialects import lightning
 from benchrun.frameworks.dialects.nemo_aligner import bar_of, pairs_of
-from benchrun.parse.dialect import RANKS, Dialect, count, fact_of, number, positive
+from benchrun.parse.dialect import Dialect, count, fact_of, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Step
 
@@ -22,8 +23,8 @@ class NemoAlignerSft(Dialect):
 
     name = "nemo-aligner-sft"
     step_needles = (b"train_step_time=",)
-    fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ",)
-    fact_groups = (RANKS,)
+    fact_needles = lightning.NEEDLES
+    fact_groups = lightning.FACTS
     varying_length = True
 
     def __init__(self) -> None:

@@ -134,12 +134,13 @@ def _between(step: Column, clock: Column, before: int, before_s: float, first: i
     return seconds, np.minimum(interval, LONGEST_INTERVAL)
 
 
-def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: int) -> Column:
+def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: int, resumed: int) -> Column:
     """The step of each dictionary: its own; else that of the bar before or after it; else counted.
 
     The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
     on another stream may all come first, or last: then a dictionary comes after ``every`` steps. Counting without
     bars and epochs numbers the rows, and not the steps. ``planned``: the planned steps where they are no guess.
+    ``resumed``: the steps that the last run found in a checkpoint.
     """
     step, drawn = dictionaries.columns("step", "bars")
     bar_step, total = bars.columns("step", "total")
@@ -160,7 +161,14 @@ def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: in
         if cut and len(steps) > 1:
             steps[-1] = max(steps[-1], steps[-2] + usual_distance(steps[:-1]))
         return steps
-    return before if numbered or by_before else every * np.arange(1, len(before) + 1)
+    return before if numbered or by_before else _counted(runs(dictionaries), every, resumed)
+
+
+def _counted(run: Column, every: int, resumed: int) -> Column:
+    """Steps by the number of each dictionary; those of the last run begin after the ``resumed`` ones, if any."""
+    place = np.arange(len(run))
+    again = (run == run[-1]) & (resumed > 0)
+    return every * (place + 1) + np.where(again, resumed - every * np.searchsorted(run, run[-1]), 0)
 
 
 def _clocks(step: Column, drawn: Drawn) -> Column:

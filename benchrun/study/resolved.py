@@ -16,8 +16,8 @@ from benchrun.study.state import Slot
 
 
 @dataclass(frozen=True)
-class PlannedPoint:
-    """One point of a study."""
+class ResolvedPoint:
+    """One point of a study: its run, or why it has none."""
 
     point: StudyPoint
     spec: RunSpec | None
@@ -35,21 +35,21 @@ class PlannedPoint:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResolvedStudy:
     """A study and its points, in the order of the file."""
 
     expanded: Expanded
-    points: tuple[PlannedPoint, ...]
+    points: tuple[ResolvedPoint, ...]
 
     @cached_property
-    def legal(self) -> list[PlannedPoint]:
+    def legal(self) -> list[ResolvedPoint]:
         """The points that can be launched."""
-        return [planned for planned in self.points if planned.spec]
+        return [resolved for resolved in self.points if resolved.spec]
 
     @cached_property
     def slots(self) -> list[Slot]:
         """Every run of every legal point."""
-        return [(planned.key, n + 1) for planned in self.legal for n in range(self.expanded.study.repeats)]
+        return [(resolved.key, n + 1) for resolved in self.legal for n in range(self.expanded.study.repeats)]
 
     def number(self, key: str) -> int:
         """Position of a legal point, from 1."""
@@ -60,7 +60,7 @@ class Plan:
         return {each.key: number for number, each in enumerate(self.points, 1) if each.spec}
 
     def own(self, launched: Mapping[Slot, Sequence[RunDir]]) -> dict[Slot, list[RunDir]]:
-        """Of the runs that a study's directory lists, those of this plan's points, by their specification."""
+        """Of the runs that a study's directory lists, those of its points, by their specification."""
         of_slots = {slot: runs for slot, runs in launched.items() if slot in {*self.slots}}
         return {slot: [run for run in runs if not self.foreign(slot, run)] for slot, runs in of_slots.items()}
 
@@ -76,35 +76,35 @@ class Plan:
 
     def hours(self) -> dict[str, Hours]:
         """GPU-hours of one run of each legal point, by its key."""
-        return {planned.key: hours(planned.spec) for planned in self.points if planned.spec}
+        return {resolved.key: hours(resolved.spec) for resolved in self.points if resolved.spec}
 
 
-def plan(expanded: Expanded) -> Plan:
+def resolved_study(expanded: Expanded) -> ResolvedStudy:
     """The points of a study, each resolved or refused with its reason.
 
     UserError where none is legal: the reason of the first one.
     """
-    planned = resolved_points(expanded)
-    if not any(each.spec for each in planned):
+    resolved = resolved_points(expanded)
+    if not any(each.spec for each in resolved):
         place = expanded.points[0].place
-        raise UserError(f"no point is legal; the first: {planned[0].refused}", where=place)
-    return Plan(expanded, planned)
+        raise UserError(f"no point is legal; the first: {resolved[0].refused}", where=place)
+    return ResolvedStudy(expanded, resolved)
 
 
-def resolved_points(expanded: Expanded) -> tuple[PlannedPoint, ...]:
+def resolved_points(expanded: Expanded) -> tuple[ResolvedPoint, ...]:
     """Every point, resolved or refused; one that repeats an earlier one is refused."""
-    planned: list[PlannedPoint] = []
+    resolved: list[ResolvedPoint] = []
     numbers: dict[str, int] = {}
     for number, point in enumerate(expanded.points, 1):
         new = _planned(point)
         if new.spec and numbers.setdefault(new.key, number) != number:
-            new = PlannedPoint(point, None, f"the same as point {numbers[new.key]}")
-        planned.append(new)
-    return tuple(planned)
+            new = ResolvedPoint(point, None, f"the same as point {numbers[new.key]}")
+        resolved.append(new)
+    return tuple(resolved)
 
 
-def _planned(point: StudyPoint) -> PlannedPoint:
+def _planned(point: StudyPoint) -> ResolvedPoint:
     try:
-        return PlannedPoint(point, resolve(point.request))
+        return ResolvedPoint(point, resolve(point.request))
     except UserError as error:
-        return PlannedPoint(point, None, error.message, error.hint)
+        return ResolvedPoint(point, None, error.message, error.hint)

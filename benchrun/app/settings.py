@@ -1,0 +1,60 @@
+"""What a caller states about a log that does not state it itself."""
+
+import math
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+from benchrun import hardware
+from benchrun.comparison.references import load_references
+from benchrun.errors import UserError
+from benchrun.metrics.setting import Setting, setting_of_log
+from benchrun.parse import Log
+from benchrun.recipe.catalogue import recipe_file, training_file
+
+NOTHING = Setting()
+"""The setting of a log about which its caller states nothing."""
+
+
+def completed_setting(
+    recipe: str | None = None, given: Setting = NOTHING, num_layers: int | None = None, *, takes_peak: bool = True
+) -> Setting:
+    """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
+
+    ``num_layers`` is that of a proxy of the recipe's model; ``takes_peak``: the caller has an option for the peak of a
+    GPU that is not listed. UserError for an unknown recipe, for a GPU without a stated peak that stands neither in the
+    hardware table nor in a published number, and for a size that is not above zero.
+    """
+    for name in ("num_gpus", "seq_length", "gbs", "peak"):
+        value = getattr(given, name)
+        if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
+            raise UserError(f"{name} is {value!r}: it must be a number above zero")
+    if given.gpu is not None:
+        given = replace(given, gpu=_gpu(given.gpu, given.peak is not None, takes_peak))
+    if recipe is None or recipe_file(recipe).recipe.workload != "training":
+        return given
+    _, workload = training_file(recipe)
+    seq_length, model = given.seq_length or workload.seq_length, given.model or workload.model
+    if num_layers is not None:
+        model = model.model_copy(update={"num_layers": num_layers})
+    return replace(given, seq_length=seq_length, model=model, task=workload.task)
+
+
+def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
+    """The name of a GPU as the hardware table or a published number spells it; others only if ``unlisted``."""
+    listed = (*hardware.names(), "CPU")
+    for names in (listed, {entry.key.gpu for entry in load_references()}):
+        if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:
+            return spelled[0]
+    if unlisted:
+        return name
+    hint = f"listed: {', '.join(listed)}{'; for another: --peak-tflops' if takes_peak else ''}"
+    raise UserError(f"no GPU '{name}' in the hardware table", hint=hint)
+
+
+def unused_options(log: Log, options: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Options, by name, that the log contradicts: the given value and the log's, which is used."""
+    own = setting_of_log(log, NOTHING)
+    values = {name: log.facts.num_layers if name == "num_layers" else getattr(own, name) for name in options}
+    pairs = {name: (given, values[name]) for name, given in options.items()}
+    return {name: (a, b) for name, (a, b) in pairs.items() if None not in (a, b) and str(a).lower() != str(b).lower()}

@@ -1,0 +1,54 @@
+"""The configuration that NeMo 1 prints before it trains, as far as it states the run.
+
+    model:
+      micro_batch_size: 1
+      activation: fast-swiglu
+Padded vocab_size: 51200, original vocab_size: 50257, dummy tokens: 943.
+"""
+
+import re
+
+from benchrun.parse.dialect import fact_of
+from benchrun.parse.records import Facts
+
+_VALUE = re.compile(r"(?<! ) {6,7}(\w{1,80}): (\S{1,200})\s*$")
+"""Of ``trainer`` or ``model``, not of what is inside them."""
+_PADDED = re.compile(r"\bPadded vocab_size: (\d{1,9}),")
+_SIZES = {
+    **{name: name for name in ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")},
+    **{name: name for name in ("num_query_groups", "kv_channels", "moe_ffn_hidden_size")},
+    **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "encoder_seq_length": "seq_length"},
+    **{"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"},
+    **{"expert_model_parallel_size": "ep", "virtual_pipeline_model_parallel_size": "vp"},
+    **{"num_moe_experts": "num_experts", "moe_router_topk": "topk", "override_vocab_size": "vocab_size"},
+}
+_PRECISIONS = {"bf16": "bf16", "bf16-mixed": "bf16", "16": "fp16", "16-mixed": "fp16"}
+NEEDLES = (
+    *(f"      {name}: ".encode() for name in (*_SIZES, "precision", "activation", "fp8")),
+    *(b" train_ds:", b" peft_scheme: lora", b"Padded vocab_size: "),
+)
+
+
+def read_config(text: str, facts: Facts) -> None:
+    """Take one line."""
+    if (padded := _PADDED.search(text)) and not facts.vocab_size:
+        facts.vocab_size = fact_of("vocab_size", int(padded[1]))
+    elif text.endswith(" train_ds:"):
+        facts.seq_length = None  # of a fine-tune, whose samples may be shorter
+    elif text.endswith(" peft_scheme: lora"):
+        facts.task = "lora"
+    elif pair := _VALUE.search(text):
+        _take(pair[1], pair[2], facts)
+
+
+def _take(name: str, value: str, facts: Facts) -> None:
+    if name in _SIZES and value.isdigit():
+        setattr(facts, _SIZES[name], fact_of(_SIZES[name], int(value)))
+    elif name == "virtual_pipeline_model_parallel_size":
+        facts.vp = 1
+    elif name == "activation":
+        facts.gated = "glu" in value
+    elif name == "precision":
+        facts.precision = _PRECISIONS.get(value, facts.precision)
+    elif name == "fp8" and value.lower() == "true":
+        facts.precision = "fp8"  # it comes after ``precision``, and is used with it
