@@ -103,6 +103,28 @@ def test_deepspeed_s_steps_have_the_arguments_that_megatron_printed(tmp_path: Pa
     assert found.tokens_per_s_per_gpu.median == pytest.approx(2048 / 28.8)
 
 
+def primus(text: str, rank: int = 0) -> str:
+    return f"[20260914 08:10:12][rank-{rank}/16][INFO ] [----module_utils.py:251] : {text}\n"
+
+
+def test_primus_s_arguments_and_ranks(tmp_path: Path) -> None:
+    said = {
+        "seq_length": 8192,
+        "global_batch_size": 256,
+        "fp8": "hybrid",
+        "expert_model_parallel_size": 8,
+        "swiglu": True,
+    }
+    head = "".join(primus(f"  {name:<40} : {value}") for name, value in said.items())
+    line = " iteration {:8d}/      30 | elapsed time per iteration (ms): 12800.0/12811.2 | lm loss: 3.0E+00 |"
+    steps = "".join(primus(line.format(step), 15) for step in range(1, 31))
+    found = summary(tmp_path, head + steps)
+    assert (found.seq_length, found.num_gpus, found.precision, found.layout["ep"]) == (8192, 16, "fp8", 8)
+    assert found.tokens_per_s_per_gpu.median == pytest.approx(256 * 8192 / 16 / 12.8)
+    aligned_elsewhere = "".join(f"  {name:<40} : {value}\n" for name, value in said.items())
+    assert summary(tmp_path, aligned_elsewhere + steps).seq_length is None
+
+
 CONFIGURATION = {
     "yaml": (
         "model:\n  context_parallel_size: 2\n  pipeline_model_parallel_size: 4\n  seq_length: 131072\n"
