@@ -12,6 +12,7 @@ from benchrun.frameworks.dialects.nemo1 import Nemo1
 from benchrun.frameworks.dialects.nemo2 import Nemo2
 from benchrun.frameworks.dialects.nemo_aligner import NemoAligner
 from benchrun.frameworks.dialects.nemo_aligner_sft import NemoAlignerSft
+from benchrun.frameworks.dialects.nemo_automodel import NemoAutomodel
 from benchrun.frameworks.dialects.nemo_rl import NemoRL
 from benchrun.frameworks.dialects.openrlhf import OpenRLHF
 from benchrun.frameworks.dialects.paxml import Paxml
@@ -30,7 +31,8 @@ from benchrun.parse.reader import Reader
 
 for _dialect in (
     *(Trl, NemoAligner, NemoAlignerSft, NemoRL, Verl, VerlSft, OpenRLHF),
-    *(Worker, MegatronBridge, Megatron, Nemo2, Nemo1, Torchtitan, MaxText, Nanotron, Paxml, HuggingFace, DeepSpeed),
+    *(Worker, MegatronBridge, Megatron, Nemo2, Nemo1, NemoAutomodel, Torchtitan, MaxText, Nanotron, Paxml),
+    *(HuggingFace, DeepSpeed),
     *(Sglang, Vllm, TensorRT, GenaiPerf, PerfAnalyzer),
 ):
     register_dialect(_dialect)

@@ -233,8 +233,9 @@ class Reader:
             file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
             rows = rows.last_training()
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
-        facts = replace(chosen.facts)
+        facts = chosen.facts  # the same object: the run's next file may state more
         if chosen.program is not None and chosen.program in (stated := self.stated()):
+            facts = replace(facts)
             facts.fill(stated[chosen.program])
         return Log(name, chosen.name, rows, facts, _followed(file_problems, rows), began=self._began, **traits)
 

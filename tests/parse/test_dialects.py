@@ -58,6 +58,14 @@ NEMO_2 = (
     " reduced_train_loss: 11.03 | train_step_timing in s: 12.64 | TFLOPS_per_GPU: 712.3 |"
     " tokens_per_sec_per_gpu: 1.073e+04 | consumed_samples: 512"
 )
+# NVIDIA-NeMo/Automodel pull request 3473, 2026-08-10
+AUTOMODEL = (
+    "2026-08-10 15:55:23 | INFO | root | step 10 | epoch 0 | loss 0.8534 | grad_norm 1.5040 | lr 1.00e-05"
+    " | mem 29.67 GiB | tps 13746.24(1718.28/gpu) | num_label_tokens 29550"
+)
+AUTOMODEL_GPU = (
+    "step  9 | epoch 0 | loss 1.1696 | lr 8.59e-06 | mem 48.55 GiB | tps 2075.14/gpu | num_label_tokens 38437"
+)
 NEMO_1 = (
     "Epoch 0: :  47%|####7     | 7/15 [06:19<07:13, v_num=gjbq, reduced_train_loss=11.50, global_step=5.000,"
     " consumed_samples=12288.0, train_step_timing in s=49.50, val_loss=6.250]"
@@ -172,6 +180,8 @@ LINES = {
     "bridge-2025": (BRIDGE_2025, "megatron-bridge", 1, 12.61, None, 531.9, None, None, None),
     "bridge": (BRIDGE, "megatron-bridge", 1, 14.19, None, 1263.4, None, None, None),
     "nemo2": (NEMO_2, "nemo2", 3, 12.64, 10730.0, 712.3, 11.03, 128, 100),
+    "automodel": (AUTOMODEL, "nemo-automodel", 10, None, 1718.28, None, 0.8534, None, None),
+    "automodel-gpu": (AUTOMODEL_GPU, "nemo-automodel", 9, None, 2075.14, None, 1.1696, None, None),
     "nemo1": (NEMO_1, "nemo1", 7, 49.5, None, None, 11.5, None, 15),
     "mllog": (MLLOG, "nemo1", 4194304, 12.160857439041138, None, None, 2.78, None, None),
     "mllog-rate": (MLLOG_RATE, "nemo1", 1536, 3.2, None, None, None, None, None),
@@ -286,43 +296,9 @@ def test_what_looks_like_a_step_is_none(tmp_path: Path, text: str) -> None:
     assert len(parse(tmp_path, f"{text}\n").steps) == 0
 
 
-def test_bars_that_a_carriage_return_redraws_are_steps_in_one_line(tmp_path: Path) -> None:
-    bars = [
-        f"Epoch 0: : {n:3d}%|#  | {n}/20 [00:{2 * n:02d}<00:10, reduced_train_loss=9, train_step_timing in s=2.{n}]"
-        for n in range(1, 10)
-    ]
-    log = parse(tmp_path, "\r".join(bar for bar in bars for _ in range(3)) + "\n")
-    assert [row.step for row in log.steps] == list(range(1, 10))
-    assert log.steps[8].step_time_s == 2.9
-    assert parse(tmp_path, "".join(bars) + "\n").steps[4].step_time_s == 2.5  # glued, without anything between
-
-
-def test_bars_without_a_total_go_on_in_the_next_epoch(tmp_path: Path) -> None:
-    bars = [
-        f"Epoch {epoch}: : {n}it [00:{3 * n:02d},  3.10s/it, v_num=a1b2, reduced_train_loss=0.{epoch}{n},"
-        f" train_step_timing in s=3.{epoch}{n}0]\n"
-        for epoch in (0, 1, 2)
-        for n in (1, 2, 3)
-    ]
-    log = parse(tmp_path, "".join(bars))
-    assert [(row.step, row.step_time_s) for row in log.steps] == list(
-        zip(range(1, 10), (3.01, 3.02, 3.03, 3.11, 3.12, 3.13, 3.21, 3.22, 3.23), strict=True)
-    )
-    assert log.segments == 1
-
-
 def test_a_rate_over_a_block_of_steps_is_no_step_where_steps_are_timed(tmp_path: Path) -> None:
     log = parse(tmp_path, f"{MLLOG_RATE.splitlines()[0]}\n{MLLOG}\n{MLLOG_RATE.splitlines()[1]}\n")
     assert [(row.step, row.step_time_s) for row in log.steps] == [(4194304, 12.160857439041138)]
-
-
-def test_the_bars_of_all_epochs_may_be_one_line(tmp_path: Path) -> None:
-    bars = [
-        f"Epoch {epoch}: : {25 * n}%|#  | {n}/4 [00:{3 * n:02d}<00:09, v_num=, train_step_timing in s=3.{epoch}{n}0]"
-        for epoch in (0, 1)
-        for n in (1, 2, 3, 4)
-    ]
-    assert [row.step for row in parse(tmp_path, "\r".join(bars) + "\n").steps] == list(range(1, 9))
 
 
 def test_bytes_that_are_no_text_spoil_a_number_and_no_name(tmp_path: Path) -> None:

@@ -63,3 +63,37 @@ def test_losses_with_clocks_time_the_steps_between_them_without_the_evaluation(t
     assert found == [(10, 0.8, 10, 1.1), (20, 0.7, 10, 1.2), (30, 1.0, 6, 1.3)]
     assert log.facts.seq_length == 8192
     assert len(parse(tmp_path, "".join([*lines[:4], lines[5], lines[7]])).steps) == 2  # no start after the evaluation
+
+
+def test_bars_that_a_carriage_return_redraws_are_steps_in_one_line(tmp_path: Path) -> None:
+    bars = [
+        f"Epoch 0: : {n:3d}%|#  | {n}/20 [00:{2 * n:02d}<00:10, reduced_train_loss=9, train_step_timing in s=2.{n}]"
+        for n in range(1, 10)
+    ]
+    log = parse(tmp_path, "\r".join(bar for bar in bars for _ in range(3)) + "\n")
+    assert [row.step for row in log.steps] == list(range(1, 10))
+    assert log.steps[8].step_time_s == 2.9
+    assert parse(tmp_path, "".join(bars) + "\n").steps[4].step_time_s == 2.5  # glued, without anything between
+
+
+def test_bars_without_a_total_go_on_in_the_next_epoch(tmp_path: Path) -> None:
+    bars = [
+        f"Epoch {epoch}: : {n}it [00:{3 * n:02d},  3.10s/it, v_num=a1b2, reduced_train_loss=0.{epoch}{n},"
+        f" train_step_timing in s=3.{epoch}{n}0]\n"
+        for epoch in (0, 1, 2)
+        for n in (1, 2, 3)
+    ]
+    log = parse(tmp_path, "".join(bars))
+    assert [(row.step, row.step_time_s) for row in log.steps] == list(
+        zip(range(1, 10), (3.01, 3.02, 3.03, 3.11, 3.12, 3.13, 3.21, 3.22, 3.23), strict=True)
+    )
+    assert log.segments == 1
+
+
+def test_the_bars_of_all_epochs_may_be_one_line(tmp_path: Path) -> None:
+    bars = [
+        f"Epoch {epoch}: : {25 * n}%|#  | {n}/4 [00:{3 * n:02d}<00:09, v_num=, train_step_timing in s=3.{epoch}{n}0]"
+        for epoch in (0, 1)
+        for n in (1, 2, 3, 4)
+    ]
+    assert [row.step for row in parse(tmp_path, "\r".join(bars) + "\n").steps] == list(range(1, 9))

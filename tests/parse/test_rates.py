@@ -101,3 +101,64 @@ def test_deepspeed_s_steps_have_the_arguments_that_megatron_printed(tmp_path: Pa
     found = summary(tmp_path, head + steps)
     assert (found.framework, found.complete, found.num_gpus) == ("deepspeed", True, 16)
     assert found.tokens_per_s_per_gpu.median == pytest.approx(2048 / 28.8)
+
+
+def primus(text: str, rank: int = 0) -> str:
+    return f"[20260914 08:10:12][rank-{rank}/16][INFO ] [----module_utils.py:251] : {text}\n"
+
+
+def test_primus_s_arguments_and_ranks(tmp_path: Path) -> None:
+    said = {
+        "seq_length": 8192,
+        "global_batch_size": 256,
+        "fp8": "hybrid",
+        "expert_model_parallel_size": 8,
+        "swiglu": True,
+    }
+    head = "".join(primus(f"  {name:<40} : {value}") for name, value in said.items())
+    line = " iteration {:8d}/      30 | elapsed time per iteration (ms): 12800.0/12811.2 | lm loss: 3.0E+00 |"
+    steps = "".join(primus(line.format(step), 15) for step in range(1, 31))
+    found = summary(tmp_path, head + steps)
+    assert (found.seq_length, found.num_gpus, found.precision, found.layout["ep"]) == (8192, 16, "fp8", 8)
+    assert found.tokens_per_s_per_gpu.median == pytest.approx(256 * 8192 / 16 / 12.8)
+    aligned_elsewhere = "".join(f"  {name:<40} : {value}\n" for name, value in said.items())
+    assert summary(tmp_path, aligned_elsewhere + steps).seq_length is None
+
+
+CONFIGURATION = {
+    "yaml": (
+        "model:\n  context_parallel_size: 2\n  pipeline_model_parallel_size: 4\n  seq_length: 131072\n"
+        "  tensor_model_parallel_size: 2\n  virtual_pipeline_model_parallel_size: null\n"
+        "dataset:\n  sequence_length: 8192\ntokenizer:\n  tensor_model_parallel_size: 1\n"
+        "train:\n  eval_global_batch_size: 64\n  global_batch_size: 256\n  micro_batch_size: 2\n"
+    ),
+    "changed": (
+        "[model] Non-default values (vs Mcore TransformerConfig):\n  context_parallel_size: 2  (Mcore default: 1)\n"
+        "  pipeline_model_parallel_size: 8  (Mcore default: 1)\n[train]:\n  global_batch_size: 256\n"
+        "  micro_batch_size: 2\n[dataset]:\n  sequence_length: 8192\n[tokenizer]:\n  tensor_model_parallel_size: 1\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("form", CONFIGURATION)
+def test_bridge_s_configuration_gives_its_rate(tmp_path: Path, form: str) -> None:
+    steps = "".join(f"Step Time : 12.{n:02}s GPU utilization: 531.9MODEL_TFLOP/s/GPU\n" for n in range(30))
+    batches = "INFO:megatron.core.num_microbatches_calculator:setting number of microbatches to constant 32\n"
+    found = summary(tmp_path, CONFIGURATION[form] + batches + steps)
+    assert (found.seq_length, found.global_batch_size, found.num_gpus) == (8192, 256, 64)
+    assert found.tokens_per_s_per_gpu.median == pytest.approx(256 * 8192 / 64 / 12.145, rel=1e-4)
+
+
+def test_bridge_s_steps_alone_have_no_rate(tmp_path: Path) -> None:
+    steps = "".join(f"Step Time : 12.{n:02}s GPU utilization: 531.9MODEL_TFLOP/s/GPU\n" for n in range(30))
+    found = summary(tmp_path, "  global_batch_size: 256\n  seq_length: 8192\n" + steps)
+    assert (found.num_gpus, found.seq_length, found.tokens_per_s_per_gpu.median) == (None, None, None)
+
+
+def test_automodel_s_two_rates_give_its_gpus(tmp_path: Path) -> None:
+    line = (
+        "step {} | epoch 0 | loss 0.6974 | grad_norm 1.5 | lr 1.00e-05 | mem 24.90 GiB | tps {:.2f}({:.2f}/gpu) | n 2\n"
+    )
+    found = summary(tmp_path, "".join(line.format(n, 11278.5 + n, (11278.5 + n) / 8) for n in range(30)))
+    assert (found.num_gpus, found.first_step, found.num_steps) == (8, 0, 30)
+    assert found.tokens_per_s_per_gpu.median == pytest.approx(1411.6, rel=1e-3)

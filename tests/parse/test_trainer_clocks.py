@@ -196,3 +196,38 @@ def test_a_run_that_goes_on_in_the_same_file_goes_on_counting(tmp_path: Path) ->
     found = summarise(parse(tmp_path, "\n".join(text) + "\n"))
     assert (found.segments, found.num_steps, found.last_step) == (2, 100, 100)
     assert found.step_time_s.mean == pytest.approx(3.3)
+
+
+def factory(step: int, clock: str, loss: str | None = '"loss": 1.5, "lr": 1e-06, ', total: int = 43) -> str:
+    """LLaMA-Factory's trainer_log.jsonl."""
+    share, loss = round(100 * step / total, 2), loss or ""
+    return (
+        f'{{"current_steps": {step}, "total_steps": {total}, {loss}"epoch": {step / total:.3f},'
+        f' "percentage": {share}, "elapsed_time": "{clock}", "remaining_time": "1 day, 0:08:23"}}\n'
+    )
+
+
+def test_llama_factory_counts_days_and_says_where_it_ends(tmp_path: Path) -> None:
+    clocks = {10: "7:00:00", 20: "14:00:00", 30: "21:00:00", 40: "1 day, 4:00:00"}
+    rows = "".join(factory(step, clock) for step, clock in clocks.items())
+    log = parse(tmp_path, rows + factory(43, "2 days, 6:06:00", None))
+    assert [row.step_time_s for row in log.steps] == [2520.0] * 4
+    assert (log.planned_steps, log.steps_made, log.complete(log.planned_steps)) == (43, 43, True)
+    assert summarise(parse(tmp_path, rows)).complete is False
+
+
+def test_a_step_that_two_processes_print_took_as_long_as_it_did(tmp_path: Path) -> None:
+    rows = "".join(
+        factory(step, f"0:{2 * step // 10:02}:{12 + late:02}", f'"loss": 1.{step}{late}, "lr": {step}, ')
+        for step in range(10, 41, 10)
+        for late in (0, 3)
+    )
+    assert {row.step_time_s for row in parse(tmp_path, rows).distinct} == {13.2, 12.0}
+
+
+def test_a_step_that_another_process_prints_late_has_no_time(tmp_path: Path) -> None:
+    rows = [(10, "2:00"), (20, "4:00"), (10, "4:10"), (30, "6:00"), (20, "6:10"), (40, "8:00")]
+    text = "".join(
+        factory(step, f"0:0{clock}", f'"loss": 1.{at}, "lr": {at}, ') for at, (step, clock) in enumerate(rows)
+    )
+    assert all(row.step_time_s is None or row.step_time_s > 5 for row in parse(tmp_path, text).steps)

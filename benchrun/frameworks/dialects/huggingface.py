@@ -45,7 +45,9 @@ _LENGTHS = (
 # In TrainingArguments as they are printed: on one line, or each on its own.
 _PRECISION = re.compile(r"(?<![-\w.`])(?P<precision>bf16|fp16)=True,")
 _RESUMED = re.compile(r"Continuing training from global step (\d{1,15})\b")
+_LAST = re.compile(r"['\"]current_steps['\"]: (?P<step>\d{1,12}), ['\"]total_steps['\"]: (?P=step), ")
 _DURATION = re.compile(r"(\d+)([dhms])")
+_CLOCK_TIME = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,5}(?::\d{1,2})+)")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LONGEST_LABEL = 80
 """Bytes before a bar that are looked at."""
@@ -56,16 +58,17 @@ AGREE = 0.02
 
 
 def _duration(text: str) -> float | None:
-    """``1m 60s`` or ``0:01:02`` -> seconds."""
+    """``1m 60s`` or ``1 day, 0:01:02`` -> seconds."""
     if ":" in text:
-        return float(seconds(text)) if re.fullmatch(r"\d{1,5}(:\d{1,2})+", text) else None
+        clock = _CLOCK_TIME.fullmatch(text)
+        return int(clock[1] or 0) * _UNIT["d"] + float(seconds(clock[2])) if clock else None
     values = [int(part[1][:9]) * _UNIT[part[2]] for part in _DURATION.finditer(text)]
     return float(sum(values)) if values else None
 
 
 _BAR_CLOCK = Reading(seconds, r"\d[\d:]*", plain=False)
 _FINE = Reading(lambda text: number(text) if re.fullmatch(r"\d+\.\d{4,}", text) else None, r"\d+\.\d{4,15}")
-_CLOCK = Reading(_duration, r"[\d:dhms ]+", plain=False)
+_CLOCK = Reading(_duration, r"[\d:dhmsay, ]+", plain=False)
 
 
 _FACTS = {
@@ -81,7 +84,10 @@ class HuggingFace(Dialect):
     """The Trainer's dictionaries, bars and summaries."""
 
     name = "hf"
-    step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|", b"Continuing training from global step", DONE)
+    step_needles = (
+        *(b"'loss':", b'"loss":', b"'train_runtime':", b"%|", b"Continuing training from global step", DONE),
+        b'"percentage": 100.0',
+    )
     fact_needles = (
         *(name.encode() for name in _FACTS),
         *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', b"16=True,", CONFIG),
@@ -101,6 +107,8 @@ class HuggingFace(Dialect):
         """Run time in s, and steps per second."""
         self._last: dict[str, str] = {}
         """Texts of the last dictionary."""
+        self._closed: int | None = None
+        """The last planned step, in LLaMA-Factory's record of the end, which has no loss."""
         self._from_start = False
         """Whether the first dictionary with a mean time is that of the first step."""
         self._guess: int | None = None
@@ -118,6 +126,8 @@ class HuggingFace(Dialect):
             self._resumed = int(resumed[1])
         for bar in _bars_on(line.text):
             self.add(bar, line.number)
+        if last := _LAST.search(line.text):
+            self._closed = int(last["step"])
         dictionaries = list(_DICT.finditer(line.text)) if "{" in line.text and self.whole(line) else []
         for match in dictionaries:
             self._dictionary(_pairs(line.text, match), line.number)
@@ -236,7 +246,7 @@ class HuggingFace(Dialect):
         self.only_average = bool(self._summaries) and len(self.rows) > 1 and not steps and not clocked
         fine = (clock[clock != NO_VALUE] % 1 != 0).any()
         self.whole_seconds = not printed or bool((measured == NO_VALUE).any() and not fine)
-        self.reached = int(drawn.step.max()) if steps else None
+        self.reached = int(drawn.step.max()) if steps else self._closed
         return self.rows
 
     @property
@@ -310,6 +320,8 @@ def _record(pairs: dict[str, Value]) -> Record:
         values.append(Value("step", step, both.start, COUNT))
         if slash:
             values.append(Value("planned_steps", planned, both.start + len(step) + 1, COUNT))
+        elif "total_steps" in pairs:
+            values.append(pairs["total_steps"]._replace(column="planned_steps", reading=COUNT))
     return Record(values, "_dictionaries", needs=None)
 
 

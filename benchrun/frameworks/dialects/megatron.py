@@ -25,8 +25,10 @@ from benchrun.parse.dialect import (
     Value,
     columns,
     count,
+    fact_of,
     number,
 )
+from benchrun.parse.lines import Line
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
@@ -34,6 +36,10 @@ _EXPONENT = Reading(pattern=r"\d\.\d{1,15}E[-+]\d\d")
 _WHOLE = re.compile(rf"\|[\w ]{{1,40}}: *({_EXPONENT.pattern})\s*$")
 """The last value of a line without the bar that closes it: it may be cut, unless it has a whole exponent."""
 _ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:updated|default))?(?!\S)")
+
+# Primus: [20260914 08:10:12][rank-15/16][INFO ] [----module_utils.py:251] :   seq_length            : 8192
+_PRIMUS = re.compile(r"\]\[rank-\d{1,7}/(?P<num_gpus>\d{1,7})\]")
+_ALIGNED = re.compile(r"\] ?: +(\w{1,80}) +: (\S{1,200})\s*$")
 
 _ARGUMENTS = {
     **{name: name for name in ("seq_length", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")},
@@ -96,7 +102,11 @@ class Megatron(Dialect):
     name = "megatron-lm"
     step_needles: ClassVar[tuple[bytes, ...]] = (b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms=")
     fact_needles: ClassVar[tuple[bytes, ...]] = (
-        *(f"{name} ....".ljust(11, ".").encode() for name in (*_ARGUMENTS, *_SWITCHES, *_PRECISIONS, *_EXOTIC)),
+        *(
+            f"{name} {sign * 4}".ljust(11, sign).encode()
+            for name in (*_ARGUMENTS, *_SWITCHES, *_PRECISIONS, *_EXOTIC)
+            for sign in ". "
+        ),
         *(b"using world size:", b"> padded vocab (size:"),
     )
     closing: ClassVar[tuple[str, ...]] = ("|",)
@@ -116,6 +126,12 @@ class Megatron(Dialect):
     )
     fact_pairs = _ARGUMENT
     fact_names = _ARGUMENTS
+
+    def read(self, line: Line) -> None:
+        """A step, or a fact; the ranks of Primus stand before both."""
+        super().read(line)
+        if self.facts.num_gpus is None and (ranks := _PRIMUS.search(line.text)):
+            self.facts.num_gpus = fact_of("num_gpus", int(ranks["num_gpus"]))
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a step line; two ranks may have shared one."""
@@ -139,6 +155,8 @@ class Megatron(Dialect):
         """A line of the argument dump."""
         if "[config.py" in text:
             return  # DeepSpeed's own dump: its world_size is the data-parallel one
+        if _PRIMUS.search(text) and (aligned := _ALIGNED.search(text)):
+            text = " .... ".join(aligned.groups())
         super().read_facts(text)
         facts = self.facts
         for name, value in _ARGUMENT.findall(text):

@@ -36,6 +36,11 @@ _SIZES = {
     **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
     "sequence_length": "seq_length",  # of data whose samples are all that long
 }
+_LAYOUT = {
+    **{"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"},
+    **{"expert_model_parallel_size": "ep", "virtual_pipeline_model_parallel_size": "vp"},
+}
+"""Of a configuration that is printed whole, as YAML; the tokenizer's stand behind the model's."""
 _NAMES = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
 """Megatron-core's names of Megatron-LM's arguments."""
 _PARTS = frozenset(
@@ -56,7 +61,7 @@ class MegatronBridge(Megatron):
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     fact_needles = (
         *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant ", LORA.encode()),
-        *(f"  {name}: ".encode() for name in _SIZES),
+        *(f"  {name}: ".encode() for name in (*_SIZES, *_LAYOUT)),
     )
     closing = ("TFLOP/s/GPU", "|")
     one_rank_prints = False  # the first rank prints one line of a step, and the last rank the other
@@ -127,6 +132,9 @@ class MegatronBridge(Megatron):
         elif (size := _SIZE.search(text)) and size[1] in _SIZES:
             value = fact_of(_SIZES[size[1]], int(size[2]))
             setattr(facts, _SIZES[size[1]], value or getattr(facts, _SIZES[size[1]]))
+        elif size and size[1] in _LAYOUT:
+            degree = fact_of(_LAYOUT[size[1]], int(size[2]))
+            setattr(facts, _LAYOUT[size[1]], getattr(facts, _LAYOUT[size[1]]) or degree)
         elif LORA in text:
             facts.task = "lora"
         elif match := MICROBATCHES.search(text):
@@ -137,7 +145,7 @@ class MegatronBridge(Megatron):
     def _spread(self, microbatches: int) -> None:
         """What the summary leaves out is Megatron-core's default; the batch gives the number of ranks."""
         facts = self.facts
-        if not (facts.gbs and facts.mbs and facts.num_layers):
+        if not (facts.gbs and facts.mbs and (facts.num_layers or facts.tp)):
             return
         for name in ("tp", "pp", "cp", "ep"):
             setattr(facts, name, getattr(facts, name) or 1)

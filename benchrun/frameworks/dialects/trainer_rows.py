@@ -91,8 +91,8 @@ def tokens(dictionaries: Columns, step: Column) -> dict[int, float]:
     # A resumed run has also seen what was read before.
     start = 0.0 if step[0] <= usual_distance(step) else np.nan
     steps, read = np.diff(step, prepend=0), np.diff(seen, prepend=start)
-    known = (steps > 0) & (read > 0)
-    return dict(zip(step[known].tolist(), (read[known] / steps[known]).tolist(), strict=True))
+    stated = (steps > 0) & (read > 0)
+    return dict(zip(step[stated].tolist(), (read[stated] / steps[stated]).tolist(), strict=True))
 
 
 def dictionary_rows(
@@ -109,7 +109,11 @@ def dictionary_rows(
     # A resumed run's clock does not cover the steps that were made before: its first row has no time.
     resumed = bool(step[0] > usual_distance(step))
     start = (int(step[first_clock]), float(clock[first_clock])) if resumed and timed.any() else (0, 0.0)
-    times[timed], intervals[timed] = _between(step[timed], clock[timed], *start, first=int(step[0]))
+    # Two processes may print a step, at slightly different times: it took as long as the first one says.
+    anew = np.diff(step[timed], prepend=-1) != 0
+    printed = np.cumsum(anew) - 1
+    seconds, between = _between(step[timed][anew], clock[timed][anew], *start, first=int(step[0]))
+    times[timed], intervals[timed] = seconds[printed], between[printed]
     columns = {"step": step, "line": line, "loss": loss, "grad_norm": norm}
     columns |= {"step_time_s": times, "interval": intervals}
     rows, run = Rows(), runs(dictionaries)
@@ -130,7 +134,7 @@ def _between(step: Column, clock: Column, before: int, before_s: float, first: i
     since = np.where(last >= 0, np.where(moved, step, 0)[last], before) if len(step) else step
     since = np.where(again, 0, np.append(before, since)[:-1])
     interval = np.clip(step - since, 1, None)
-    seconds = np.where(clock > earlier, (clock - earlier) / interval, NO_VALUE)
+    seconds = np.where((clock > earlier) & (step > since), (clock - earlier) / interval, NO_VALUE)
     return seconds, np.minimum(interval, LONGEST_INTERVAL)
 
 
