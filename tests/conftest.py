@@ -20,3 +20,14 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
 
     config.option.loadscopereorder = False  # in the order of the folders
     return LoadFileScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: Any) -> None:
+    """Where processes share the tests, those of Slurm, which mostly wait, stand among those that compute."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    files = list(dict.fromkeys(item.path for item in items))
+    waiting = [file for file in files if file.parent.name == "slurm"]
+    computing = [file for file in files if file.parent.name != "slurm"]
+    place = {file: number / len(group) for group in (waiting, computing) for number, file in enumerate(group)}
+    items.sort(key=lambda item: (place[item.path], str(item.path)))
