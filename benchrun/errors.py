@@ -66,7 +66,7 @@ def closest(word: str, legal: Iterable[object]) -> str:
     names = sorted(str(name) for name in legal)
     near, listing = difflib.get_close_matches(word, names, n=1, cutoff=0.6), ", ".join(names)
     if len(names) > FEW:
-        begun = [name for name in names if name.startswith(word)]
+        begun = sorted((name for name in names if name.startswith(word)), key=len)
         if similar := begun[:FEW] or difflib.get_close_matches(word, names, n=3, cutoff=0.8) or near:
             return f"did you mean {' or '.join(map(repr, similar))}?"
     return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
