@@ -23,11 +23,14 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: Any) -> None:
-    """Where processes share the tests, those of Slurm, which mostly wait, stand among those that compute."""
+    """Where processes share the tests, those of Slurm, which mostly wait, stand among those that compute.
+
+    The long files of tests/trainer come first, so that no process is left alone with one.
+    """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     files = list(dict.fromkeys(item.path for item in items))
     waiting = [file for file in files if file.parent.name == "slurm"]
-    computing = [file for file in files if file.parent.name != "slurm"]
+    computing = [file for file in reversed(files) if file.parent.name != "slurm"]
     place = {file: number / len(group) for group in (waiting, computing) for number, file in enumerate(group)}
     items.sort(key=lambda item: (place[item.path], str(item.path)))
