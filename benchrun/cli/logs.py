@@ -65,7 +65,8 @@ def parse(
 
     A LOG is a file (plain, gzip, zstd or xz), a directory, also a run's, or - for stdin. Files that agree in all they
     state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
-    --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, or a fatal problem.
+    --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, a fatal problem, or a
+    rate above the GPU's peak.
     """
     setting = app.completed_setting(recipe, app.Setting(**given))
     form = _steps_format(steps) if steps else None
