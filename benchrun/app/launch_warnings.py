@@ -1,4 +1,4 @@
-"""What may go wrong with a run, said before it is launched."""
+"""Warnings before a launch: memory, links, the time limit, folders, traces."""
 
 from math import ceil
 from pathlib import Path

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from benchrun.parse.records import Facts
 from benchrun.spec.launched import LAUNCHED, Launched
+from benchrun.vocabulary import DEGREES
 
 NEEDLE = LAUNCHED.encode()
 
@@ -17,13 +18,12 @@ def launched(text: str) -> Launched | None:
 
 def facts(stated: Launched) -> Facts:
     """The facts in ``stated``, but for its model."""
-    layout = stated.layout
     return Facts(
         seq_length=stated.seq_length,
         gbs=stated.gbs,
         mbs=stated.mbs,
         num_gpus=stated.num_gpus,
-        **{name: getattr(layout, name) for name in ("tp", "pp", "cp", "vp", "ep")},
+        **{name: getattr(stated.layout, name) for name in DEGREES},
         planned_steps=stated.steps,
         precision=stated.precision,
         task=stated.task,

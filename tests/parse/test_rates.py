@@ -95,8 +95,8 @@ def test_the_mean_time_of_all_steps_is_a_clock(tmp_path: Path) -> None:
 
 
 def test_deepspeed_s_steps_have_the_arguments_that_megatron_printed(tmp_path: Path) -> None:
-    said = {"seq_length": 2048, "global_batch_size": 16, "world_size": 16, "train_iters": 20}
-    head = "".join(f"  {name} {'.' * (40 - len(name))} {value}\n" for name, value in said.items())
+    arguments = {"seq_length": 2048, "global_batch_size": 16, "world_size": 16, "train_iters": 20}
+    head = "".join(f"  {name} {'.' * (40 - len(name))} {value}\n" for name, value in arguments.items())
     steps = "".join(f"steps: {n} loss: 10.5 iter time (s): 28.800 samples/sec: 0.556\n" for n in range(1, 21))
     found = summary(tmp_path, head + steps)
     assert (found.framework, found.complete, found.num_gpus) == ("deepspeed", True, 16)
@@ -108,20 +108,20 @@ def primus(text: str, rank: int = 0) -> str:
 
 
 def test_primus_s_arguments_and_ranks(tmp_path: Path) -> None:
-    said = {
+    arguments = {
         "seq_length": 8192,
         "global_batch_size": 256,
         "fp8": "hybrid",
         "expert_model_parallel_size": 8,
         "swiglu": True,
     }
-    head = "".join(primus(f"  {name:<40} : {value}") for name, value in said.items())
+    head = "".join(primus(f"  {name:<40} : {value}") for name, value in arguments.items())
     line = " iteration {:8d}/      30 | elapsed time per iteration (ms): 12800.0/12811.2 | lm loss: 3.0E+00 |"
     steps = "".join(primus(line.format(step), 15) for step in range(1, 31))
     found = summary(tmp_path, head + steps)
     assert (found.seq_length, found.num_gpus, found.precision, found.layout["ep"]) == (8192, 16, "fp8", 8)
     assert found.tokens_per_s_per_gpu.median == pytest.approx(256 * 8192 / 16 / 12.8)
-    aligned_elsewhere = "".join(f"  {name:<40} : {value}\n" for name, value in said.items())
+    aligned_elsewhere = "".join(f"  {name:<40} : {value}\n" for name, value in arguments.items())
     assert summary(tmp_path, aligned_elsewhere + steps).seq_length is None
 
 
