@@ -41,17 +41,18 @@ _ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:up
 _PRIMUS = re.compile(r"\]\[rank-\d{1,7}/(?P<num_gpus>\d{1,7})\]")
 _ALIGNED = re.compile(r"\] ?: +(\w{1,80}) +: (\S{1,200})\s*$")
 
+LAYOUT = {
+    **{"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"},
+    **{"virtual_pipeline_model_parallel_size": "vp", "expert_model_parallel_size": "ep"},
+}
+"""Megatron-core's names of the degrees, in every framework on it."""
 _ARGUMENTS = {
     **{name: name for name in ("seq_length", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")},
     **{name: name for name in ("num_query_groups", "kv_channels", "num_experts", "moe_ffn_hidden_size")},
     "global_batch_size": "gbs",
     "micro_batch_size": "mbs",
     "world_size": "num_gpus",
-    "tensor_model_parallel_size": "tp",
-    "pipeline_model_parallel_size": "pp",
-    "context_parallel_size": "cp",
-    "virtual_pipeline_model_parallel_size": "vp",
-    "expert_model_parallel_size": "ep",
+    **LAYOUT,
     "padded_vocab_size": "vocab_size",
     "moe_router_topk": "topk",
     "train_iters": "planned_steps",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchrun.frameworks.dialects.lightning import LORA, MICROBATCHES
-from benchrun.frameworks.dialects.megatron import Megatron
+from benchrun.frameworks.dialects.megatron import LAYOUT, Megatron
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.dialect import DECIMAL, Record, fact_of, groups
 from benchrun.parse.lines import Line
@@ -36,11 +36,6 @@ _SIZES = {
     **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
     "sequence_length": "seq_length",  # of data whose samples are all that long
 }
-_LAYOUT = {
-    **{"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"},
-    **{"expert_model_parallel_size": "ep", "virtual_pipeline_model_parallel_size": "vp"},
-}
-"""Of a configuration that is printed whole, as YAML; the tokenizer's stand behind the model's."""
 _NAMES = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
 """Megatron-core's names of Megatron-LM's arguments."""
 _PARTS = frozenset(
@@ -61,7 +56,7 @@ class MegatronBridge(Megatron):
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     fact_needles = (
         *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant ", LORA.encode()),
-        *(f"  {name}: ".encode() for name in (*_SIZES, *_LAYOUT)),
+        *(f"  {name}: ".encode() for name in (*_SIZES, *LAYOUT)),
     )
     closing = ("TFLOP/s/GPU", "|")
     one_rank_prints = False  # the first rank prints one line of a step, and the last rank the other
@@ -132,9 +127,10 @@ class MegatronBridge(Megatron):
         elif (size := _SIZE.search(text)) and size[1] in _SIZES:
             value = fact_of(_SIZES[size[1]], int(size[2]))
             setattr(facts, _SIZES[size[1]], value or getattr(facts, _SIZES[size[1]]))
-        elif size and size[1] in _LAYOUT:
-            degree = fact_of(_LAYOUT[size[1]], int(size[2]))
-            setattr(facts, _LAYOUT[size[1]], getattr(facts, _LAYOUT[size[1]]) or degree)
+        elif size and size[1] in LAYOUT:
+            # Of a configuration that is printed whole, as YAML; the tokenizer's stand behind the model's.
+            degree = fact_of(LAYOUT[size[1]], int(size[2]))
+            setattr(facts, LAYOUT[size[1]], getattr(facts, LAYOUT[size[1]]) or degree)
         elif LORA in text:
             facts.task = "lora"
         elif match := MICROBATCHES.search(text):

@@ -8,6 +8,7 @@ Padded vocab_size: 51200, original vocab_size: 50257, dummy tokens: 943.
 
 import re
 
+from benchrun.frameworks.dialects.megatron import LAYOUT
 from benchrun.parse.dialect import fact_of
 from benchrun.parse.records import Facts
 
@@ -18,8 +19,7 @@ _SIZES = {
     **{name: name for name in ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")},
     **{name: name for name in ("num_query_groups", "kv_channels", "moe_ffn_hidden_size")},
     **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "encoder_seq_length": "seq_length"},
-    **{"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"},
-    **{"expert_model_parallel_size": "ep", "virtual_pipeline_model_parallel_size": "vp"},
+    **LAYOUT,
     **{"num_moe_experts": "num_experts", "moe_router_topk": "topk", "override_vocab_size": "vocab_size"},
 }
 _PRECISIONS = {"bf16": "bf16", "bf16-mixed": "bf16", "16": "fp16", "16-mixed": "fp16"}
