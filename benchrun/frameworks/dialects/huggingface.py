@@ -315,7 +315,8 @@ def _record(pairs: dict[str, Value]) -> Record:
         values.append(pairs["elapsed_time"]._replace(column="clock_s", reading=_CLOCK))
     elif "train_speed(s/it)" in pairs and _FINE.parse(pairs["train_speed(s/it)"].text):
         values.append(pairs["train_speed(s/it)"]._replace(column="mean_s", reading=_FINE))
-    both = pairs.get("global_step/max_steps") or pairs.get("iteration") or pairs.get("current_steps")
+    counters = ("global_step/max_steps", "iteration", "current_steps", "step", "global_step")
+    both = next((pairs[name] for name in counters if name in pairs), None)
     if both and both.text:
         step, slash, planned = both.text.partition("/")
         values.append(Value("step", step, both.start, COUNT))
