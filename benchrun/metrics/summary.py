@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchrun.metrics import clock
 from benchrun.metrics.convention import identify
 from benchrun.metrics.model import (
     Conventions,
@@ -188,6 +189,10 @@ def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bo
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average or coarse:
         return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
+    if log.whole_seconds and tokens.median and len(timed.step):
+        rounded = spread(timed.step_time_s, timed.interval).median
+        median = tokens.median * rounded / clock.middle(timed.step_time_s, timed.interval)
+        return MeanMedian(mean=tokens.mean, median=median)
     return tokens
 
 
@@ -226,6 +231,7 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     resolution_s, smooth = 0.0, last
     if log.whole_seconds:
+        step_time = step_time.model_copy(update={"median": clock.middle(timed.step_time_s, timed.interval)})
         # Differences of whole seconds jump by one; their means over a few rows do not.
         resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
         smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)

@@ -130,7 +130,7 @@ class Traits:
     one_rank_prints: bool = False
     """Each step is printed once, by one rank: two logs of one run have the very same times."""
     may_skip: bool = False
-    """Steps without a row mean nothing: a bar is not drawn for each."""
+    """Steps without a row, or rows without a loss, mean nothing: not each step is printed."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     post_training: bool = False
