@@ -13,7 +13,7 @@ SERVER = "server_failed"
 CRASH = "rank_crash"
 """No problem once the last planned step was seen: programs fail while they shut down."""
 FATAL = {
-    **dict.fromkeys(("nan_loss", "xid", "ecc", "early_end", "second_training"), ()),
+    **dict.fromkeys(("nan_loss", "xid", "ecc", "early_end", "second_training", "two_jobs"), ()),
     **dict.fromkeys(("failed_requests", "contradictory_result"), ()),
     # Fatal even where steps follow, unless a restart repeated the work.
     **dict.fromkeys(("cuda_oom", "host_oom", "cuda_error", "nccl_error", "nccl_timeout", "hang"), ("restart",)),

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.frameworks.dialects import trainer_rows
+from benchrun.frameworks.dialects import trainer_jobs, trainer_rows
 from benchrun.frameworks.dialects.worker import CONFIG, DONE, configure
 from benchrun.parse.columns import NO_VALUE, Columns
 from benchrun.parse.dialect import COUNT, Dialect, Reading, Record, Table, Value, groups, number, positive, seconds
@@ -247,6 +247,7 @@ class HuggingFace(Dialect):
         fine = (clock[clock != NO_VALUE] % 1 != 0).any()
         self.whole_seconds = not printed or bool((measured == NO_VALUE).any() and not fine)
         self.reached = int(drawn.step.max()) if steps else self._closed
+        self.rows.mixed = trainer_jobs.mixed(self._bars, self._dictionaries)
         return self.rows
 
     @property
