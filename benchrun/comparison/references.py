@@ -123,7 +123,7 @@ def load_references(folder: Path = paths.REFERENCE) -> tuple[Reference, ...]:
 
 
 def _entries(path: Path) -> Iterator[Reference]:
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         for row in reader:
             where = f"{path}:{reader.line_num}"

@@ -16,6 +16,7 @@ import numpy as np
 from benchrun.errors import UserError
 from benchrun.parse import launched, problems, profiled
 from benchrun.parse.dialect import DIALECTS, Dialect
+from benchrun.parse.envelope import Envelope
 from benchrun.parse.forms import Forms
 from benchrun.parse.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.records import Facts, Log, Problem, Traits
@@ -64,6 +65,7 @@ class Reader:
         """Start another file of the run, called ``source``."""
         self._dialects = [dialect.continued() for dialect in self._dialects]
         self._source = source
+        self._envelope = Envelope()
         self._rest = b""
         """What follows the last line end: a line that is still being written, or was cut off."""
         self._number = 1
@@ -107,6 +109,7 @@ class Reader:
         self._problems = []
 
     def _read(self, block: bytes, *, terminated: bool) -> None:
+        block = self._envelope.unwrapped(block)
         if b"\x1b[" in block:
             block = _COLOUR.sub(b"", block)  # grep colours the very words that are searched here
         # After facts that were printed again, the next step line shows whether another training begins.
