@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from benchrun.metrics.convention import EXPLAINS, identify
 from benchrun.metrics.model import Measurement, ProblemEntry
 from benchrun.metrics.setting import Setting, same_chip, stated_setting
+from benchrun.metrics.training import MOST_LOST
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 
@@ -12,7 +13,7 @@ SERVER = "server_failed"
 CRASH = "rank_crash"
 """No problem once the last planned step was seen: programs fail while they shut down."""
 FATAL = {
-    **dict.fromkeys(("nan_loss", "xid", "ecc", "early_end", "second_training", "two_jobs"), ()),
+    **dict.fromkeys(("nan_loss", "xid", "ecc", "early_end", "second_training", "two_jobs", "no_update"), ()),
     **dict.fromkeys(("failed_requests", "contradictory_result"), ()),
     # Fatal even where steps follow, unless a restart repeated the work.
     **dict.fromkeys(("cuda_oom", "host_oom", "cuda_error", "nccl_error", "nccl_timeout", "hang"), ("restart",)),
@@ -28,8 +29,6 @@ CAUSES = ("xid", "ecc", "cuda_oom", "host_oom", "cuda_error", "missing_module", 
 ABORTED = "srun: Job step aborted"
 EFFECTS = (SERVER, "failed_requests")
 """Kinds that say more than the traceback of a server does."""
-MOST_SKIPPED = 0.1
-"""Above this share of steps without an update a run did not train."""
 
 
 def fatal_problem(
@@ -43,7 +42,7 @@ def fatal_problem(
     for problem in problems:
         if problem.kind != harmless and problem.kind in FATAL and problem.then not in FATAL[problem.kind]:
             return _cause(problem, problems) if problem.kind in (CRASH, SERVER) else problem
-    if skipped_share > MOST_SKIPPED:
+    if skipped_share > MOST_LOST:
         return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")
     return None
 
@@ -63,36 +62,6 @@ def _cause(crash: Problem, problems: Iterable[Problem]) -> Problem:
 def job_ended(log: Log) -> bool:
     """Whether a growing log shows that its job was ended, or ended itself, before the last planned step."""
     return any(problem.kind in END and not problem.then for problem in log.problems)
-
-
-def updates(log: Log) -> tuple[int, int]:
-    """Number of steps that the rows stand for, and how many of them made no update.
-
-    Counted by the rows, else by messages; a single message is the usual search for a loss scale.
-    """
-    left_out, intervals = log.distinct.columns("skipped", "interval")
-    skipped, steps = int(left_out.sum()), int(intervals.sum())
-    if not skipped and log.skip_messages > 1:
-        skipped = log.skip_messages
-    return steps, min(skipped, steps)
-
-
-CONSTANT_ROWS = 10
-"""So many equal losses, and no other, are no training."""
-
-
-def constant_loss(log: Log) -> Iterator[Problem]:
-    """A loss that never changes: the weights are not updated, or the batch is not read. Not fatal: steps are steps.
-
-    None of post-training: GRPO's loss is zero where each batch is used once.
-    """
-    if log.post_training:
-        return
-    losses = log.distinct.column("loss")
-    losses = losses[losses != NO_VALUE]
-    if len(losses) >= CONSTANT_ROWS and (losses == losses[0]).all():
-        detail = f"{losses[0]:g} in all {len(losses)} rows: no update reaches the weights, or the batches are all alike"
-        yield Problem("constant_loss", None, detail)
 
 
 LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005

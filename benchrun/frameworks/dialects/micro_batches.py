@@ -16,6 +16,9 @@ EXACT = 1000
 MOST = 4096
 """The most micro-batches of a step that are looked for."""
 
+LATE = 1
+"""A bar may be drawn before its step has a ``global_step``, and then shows that of the step before."""
+
 
 class Accumulation(NamedTuple):
     """How bars make steps: step = (bar - offset) // bars_per_step."""
@@ -33,7 +36,7 @@ def accumulation(steps: Mapping[int, int]) -> Accumulation | None:
         return None
     first, last = min(steps), max(steps)
     span, passed = last - first, steps[last] - steps[first]
-    if passed < 1 or span == passed:
+    if passed < 1 or span - passed <= LATE:
         return None
     bars = np.array(list(steps))
     numbers = np.array(list(steps.values()))
