@@ -92,6 +92,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     complete = log.complete(planned_steps) if planned_steps is not None or log.results else None
     return Measurement(
         **_fields(setting, *NAMED),
+        derived=dict(setting.derived),
         **_fields(log, "framework", "only_average", "whole_seconds", "profiled_after"),
         results=counts(log) if served and fatal else log.results,
         settings=stated_settings(log),

@@ -22,6 +22,7 @@ from benchrun.parse.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_ar
 from benchrun.parse.records import Facts, Log, Problem, Traits
 from benchrun.parse.rows import TYPES, Rows
 from benchrun.parse.serving import Served
+from benchrun.parse.turns import two_jobs
 from benchrun.spec.launched import Launched
 
 UNKNOWN = "unknown"
@@ -231,6 +232,9 @@ class Reader:
         chosen = seen[0]
         rows = chosen.finish()
         file_problems = self._problems
+        if two_jobs(rows):
+            detail = "steps of two jobs are mixed: equal numbers have other losses or times"
+            file_problems = [*file_problems, Problem("two_jobs", None, detail, source=self._source)]
         if rows.began:
             line = rows[rows.began].line
             file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
