@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from benchrun import hardware
 from benchrun.metrics.convention import EXPLAINS, identify
 from benchrun.metrics.model import Measurement, ProblemEntry
-from benchrun.metrics.setting import Setting, setting_of_log
+from benchrun.metrics.setting import Setting, same_chip, stated_setting
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.kinds import GENERIC, kind_of
 from benchrun.parse.problems import strongest
@@ -82,10 +81,10 @@ LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
 
 def contradictions(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
     """What contradicts ``given``, with which the run was launched; ``logged`` is that completed by the log."""
-    own = setting_of_log(log, Setting())
+    own = stated_setting(log, Setting())
     for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
         value, meant = getattr(own, name), getattr(given, name)
-        if value is not None and value != meant and not (name == "gpu" and _same_chip(value, meant)):
+        if value is not None and value != meant and not (name == "gpu" and same_chip(value, meant)):
             detail = f"the log states {name} {value}, the specification of the run {meant}"
             yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
     # A batch that was typed in may be what is wrong: only where the log itself says how many tokens a step has.
@@ -107,10 +106,3 @@ def _unexplained(log: Log, measured: Measurement, logged: Setting, given: Settin
     count = f", the model gives {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
     detail = f"the log prints {printed:.4g} TFLOPS{count}: the run trained another model, sequence length or batch"
     yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)
-
-
-def _same_chip(one: str, other: str) -> bool:
-    """Whether two cards differ in their memory alone."""
-    first, second = hardware.gpu(one), hardware.gpu(other)
-    same_name = hardware.chip(one) == hardware.chip(other)
-    return bool(same_name and first and second and first.peak_bf16_tflops == second.peak_bf16_tflops)

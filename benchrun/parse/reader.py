@@ -5,7 +5,6 @@ one counts, and the problem ``second_training`` names the line where it begins.
 """
 
 import functools
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -17,11 +16,13 @@ import numpy as np
 from benchrun.errors import UserError
 from benchrun.parse import launched, problems, profiled, tracebacks
 from benchrun.parse.dialect import DIALECTS, Dialect
+from benchrun.parse.envelope import Envelope
 from benchrun.parse.forms import Forms
 from benchrun.parse.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.records import Facts, Log, Problem, Traits
 from benchrun.parse.rows import TYPES, Rows
 from benchrun.parse.serving import Served
+from benchrun.parse.turns import two_jobs
 from benchrun.spec.launched import Launched
 
 UNKNOWN = "unknown"
@@ -66,6 +67,7 @@ class Reader:
         self._dialects = [dialect.continued() for dialect in self._dialects]
         self._source = source
         self._tracebacks = tracebacks.Tracebacks()
+        self._envelope = Envelope()
         self._rest = b""
         """What follows the last line end: a line that is still being written, or was cut off."""
         self._number = 1
@@ -109,6 +111,7 @@ class Reader:
         self._problems = []
 
     def _read(self, block: bytes, *, terminated: bool) -> None:
+        block = self._envelope.unwrapped(block)
         if b"\x1b[" in block:
             block = _COLOUR.sub(b"", block)  # grep colours the very words that are searched here
         # After facts that were printed again, the next step line shows whether another training begins.
@@ -128,8 +131,7 @@ class Reader:
             if _LAUNCH in owners and (stated := launched.launched(line.text)):
                 self._launched.append(stated)
             if _PROBLEM in owners or self._tracebacks.open:
-                for text in messages(line.text):
-                    self._problem(text, line.number)
+                self._problem(line.text, line.number)
         if self._winner is not None:
             self._wanted = _search(self._classes, (self._winner,), (self._winner,))
 
@@ -245,6 +247,9 @@ class Reader:
         chosen = seen[0]
         rows = chosen.finish()
         file_problems = self._problems
+        if two_jobs(rows):
+            detail = "steps of two jobs are mixed: equal numbers have other losses or times"
+            file_problems = [*file_problems, Problem("two_jobs", None, detail, source=self._source)]
         if rows.began:
             line = rows[rows.began].line
             file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
@@ -259,24 +264,6 @@ class Reader:
     def stated(self) -> dict[str, Facts]:
         """Framework -> facts that its dialect has read."""
         return {dialect.name: dialect.facts for dialect in self._dialects}
-
-
-_MESSAGES = ("log", "message", "msg", "textPayload", "text", "line")
-"""Keys of a JSON log line under which docker and log services keep what a program printed."""
-
-
-def messages(text: str) -> list[str]:
-    """The lines that a program printed of one line of a log: that itself, unless it is a JSON object around them."""
-    if not text.lstrip().startswith("{"):
-        return [text]
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return [text]
-    if isinstance(document.get("jsonPayload"), dict):
-        document = document["jsonPayload"]
-    printed = next((document[key] for key in _MESSAGES if isinstance(document.get(key), str)), None)
-    return [text] if printed is None else printed.splitlines() or [""]
 
 
 def _date(text: str) -> float | None:
