@@ -23,6 +23,8 @@ class Problem(NamedTuple):
     rank: int | None = None
     then: Literal["", "steps", "restart"] = ""
     """What follows in the log: more steps, or a restart and more steps; also "steps" where no process ended."""
+    role: str = ""
+    """Who says it, one of kinds.ROLES; empty for the usual one of its kind."""
 
 
 class Derived(NamedTuple):
@@ -172,10 +174,13 @@ class Log(Traits):
     """The number of measured steps, where others were profiled after them: these are left out."""
 
     def complete(self, planned_steps: int | None) -> bool:
-        """Whether the log contains the last of ``planned_steps``; without steps, whether it has all results."""
+        """Whether the log contains the last of ``planned_steps``, or its program says that all work is done.
+
+        Without steps, whether it has all results.
+        """
         if not len(self.steps):
             return self.served[-1].whole is not False if self.served else self.ended and bool(self.results)
-        return planned_steps is not None and self.steps_made >= planned_steps
+        return self.ended or (planned_steps is not None and self.steps_made >= planned_steps)
 
     @property
     def symptoms(self) -> dict[str, str]:
