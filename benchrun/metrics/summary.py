@@ -19,12 +19,13 @@ from benchrun.metrics.model import (
     Summary,
     Window,
 )
-from benchrun.metrics.problems import constant_loss, contradictions, fatal_problem, updates
+from benchrun.metrics.problems import contradictions, fatal_problem
 from benchrun.metrics.rows import CompletedRows, completed_rows, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
 from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
+from benchrun.metrics.training import no_training, updates
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 from benchrun.vocabulary import DEGREES
@@ -85,8 +86,9 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     inside = values.chosen((np.arange(count) >= dropped) & values.usable)
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
+    first = int(values.step[min(dropped, count - 1)]) if count else 0
     notes += _printed_mfu(inside)
-    problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
+    problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes)
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)

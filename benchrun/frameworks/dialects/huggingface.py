@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.frameworks.dialects import trainer_facts, trainer_rows
+from benchrun.frameworks.dialects import trainer_facts, trainer_jobs, trainer_rows
 from benchrun.frameworks.dialects.trainer_lines import (
     DICTIONARY,
     EVALUATED,
@@ -232,6 +232,7 @@ class HuggingFace(Dialect):
         if printed or len(rows):
             self.other_work = pauses.work(self.rows, step)
         self.reached = int(drawn.step.max()) if len(drawn.step) else self._closed
+        self.rows.mixed = trainer_jobs.mixed(self._bars, self._dictionaries)
         return self.rows
 
     def _training_bars(self) -> trainer_rows.Drawn:

@@ -13,6 +13,8 @@ from benchrun.parse.rows import Rows
 
 EXACT = 1000
 """A bar prints a ``global_step`` below this with all its digits."""
+LEAST = 1.5
+"""Bars per step from which on they are micro-batches; redrawn bars show some numbers late."""
 MOST = 4096
 """The most micro-batches of a step that are looked for."""
 
@@ -33,14 +35,16 @@ def accumulation(steps: Mapping[int, int]) -> Accumulation | None:
         return None
     first, last = min(steps), max(steps)
     span, passed = last - first, steps[last] - steps[first]
-    if passed < 1 or span == passed:
+    if passed < 1 or span < LEAST * passed:
         return None
     bars = np.array(list(steps))
     numbers = np.array(list(steps.values()))
     fewest, most = span // (passed + 1), span // max(passed - 1, 1) + 1
     for each in range(max(fewest, 2), min(most, MOST) + 1):
         for offset in range(each + 1):
-            if (numbers == (bars - offset) // each).all():
+            # A bar that is drawn before the step's number changes shows that of the bar before it.
+            shown, before = (bars - offset) // each, (bars - 1 - offset) // each
+            if ((numbers == shown) | (numbers == before)).all():
                 return Accumulation(each, offset)
     return Accumulation(0, 0)
 
