@@ -27,6 +27,7 @@ Flag = Literal[
     "side_misprint",
     "inferred",
     "third_party",
+    "known_regression",
     "measured",
     "baseline",
 ]

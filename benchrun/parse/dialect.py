@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isfinite
+from math import inf, isfinite, nan
 from typing import Any, ClassVar, NamedTuple
 
 from benchrun.parse.columns import Column
@@ -28,15 +28,17 @@ LIMITS: dict[str, tuple[float, float, bool]] = {
 """Column -> the lowest and highest credible value, and whether it must be a whole number."""
 _COUNTS = frozenset({"step", "planned_steps"})
 
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?", re.IGNORECASE)
-_PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf)"
+NOT_FINITE = r"[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?:inity|INITY)?"
+"""Regex of NaN and of infinity as programs print them; a bar pads them like numbers, ``nan.0``."""
+_NUMBER = re.compile(rf"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|({NOT_FINITE})(?:\.0*)?)")
+_PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN)|\+?inf"
 
 
 def number(text: str | None) -> float | None:
     """The number that ``text`` is, as a whole; None if it is anything else."""
-    if text is None or not _NUMBER.fullmatch(text := text.strip()):
-        return None
-    return float(text)
+    match = _NUMBER.fullmatch(text.strip()) if text is not None else None
+    value = float(match[1] or match[0]) if match else None
+    return nan if value == -inf else value  # a column without a value has -inf
 
 
 def positive(text: str | None) -> float | None:
@@ -59,6 +61,11 @@ def credible(column: str, value: float | None) -> Any:
     if not low <= value <= high or (whole and value != int(value)):
         return None
     return int(value) if whole else value
+
+
+def significant(text: str) -> int:
+    """The number of significant digits of a number as printed; a zero has none."""
+    return len(re.sub(r"\D", "", re.split("[eE]", text)[0]).lstrip("0"))
 
 
 def fact_of(name: str, value: int | None) -> int | None:
@@ -264,6 +271,8 @@ class Dialect(Traits):
         values: dict[str, Any] = {"line": line}
         for column, text, _, (parse, _, _, scale) in record.values:
             value = parse(text)
+            if column == "loss":
+                self.loss_digits = max(self.loss_digits, significant(text))
             values[column] = credible(column, value if scale is None or value is None else scale(value))
         self.complete(values)
         if record.needs is not None and values.get(record.needs) is None:
