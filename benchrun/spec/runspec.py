@@ -156,9 +156,7 @@ class RunSpec(Inputs):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _of_its_workload(
-        cls, document: Any, build: "ModelWrapValidatorHandler[Self]", info: ValidationInfo
-    ) -> Any:
+    def _of_its_workload(cls, document: Any, build: "ModelWrapValidatorHandler[Self]", info: ValidationInfo) -> Any:
         """Files of older schemas too; `RunSpec` itself reads the document of any workload."""
         document = migrated(document)
         if cls is RunSpec and isinstance(document, dict):
