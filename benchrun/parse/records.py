@@ -23,6 +23,8 @@ class Problem(NamedTuple):
     rank: int | None = None
     then: Literal["", "steps", "restart"] = ""
     """What follows in the log: more steps, or a restart and more steps; also "steps" where no process ended."""
+    role: str = ""
+    """Who says it, one of kinds.ROLES; empty for the usual one of its kind."""
 
 
 class Derived(NamedTuple):
@@ -130,11 +132,15 @@ class Traits:
     one_rank_prints: bool = False
     """Each step is printed once, by one rank: two logs of one run have the very same times."""
     may_skip: bool = False
-    """Steps without a row mean nothing: a bar is not drawn for each."""
+    """Steps without a row, or rows without a loss, mean nothing: not each step is printed."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     post_training: bool = False
     """A step makes responses and trains on them: its batch does not give its tokens, nor a model its FLOPs."""
+    placeholder_loss: bool = False
+    """A rank whose pipeline stage computes no loss prints one all the same, which never changes."""
+    loss_digits: int = 0
+    """Significant digits of the loss as printed; 0 where they are not known."""
     printed_conventions: tuple[str, ...] = ()
     """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     results: dict[str, float] = field(default_factory=dict)
@@ -168,10 +174,13 @@ class Log(Traits):
     """The number of measured steps, where others were profiled after them: these are left out."""
 
     def complete(self, planned_steps: int | None) -> bool:
-        """Whether the log contains the last of ``planned_steps``; without steps, whether it has all results."""
+        """Whether the log contains the last of ``planned_steps``, or its program says that all work is done.
+
+        Without steps, whether it has all results.
+        """
         if not len(self.steps):
             return self.served[-1].whole is not False if self.served else self.ended and bool(self.results)
-        return planned_steps is not None and self.steps_made >= planned_steps
+        return self.ended or (planned_steps is not None and self.steps_made >= planned_steps)
 
     @property
     def symptoms(self) -> dict[str, str]:

@@ -40,7 +40,7 @@ class Nemo1(Dialect):
     name = "nemo1"
     step_needles = (
         *(b"train_step_timing in s=", b"reduced_train_loss=", b'"train_step_tim', b'{"throughput": '),
-        *(b'{"train_loss": ', b'"key": "block_start"', b'"key": "eval_start"'),
+        *(b'{"train_loss": ', b'"key": "block_start"', b'"key": "eval_start"', b'"key": "run_stop"'),
     )
     fact_needles = (
         *(b'"key": "init_start"', b'"key": "global_batch_size"', b'"key": "max_sequence_length"'),
@@ -125,6 +125,8 @@ class Nemo1(Dialect):
             self.facts.gbs = value
         elif event.get("key") == "max_sequence_length" and type(value) is int and 0 < value < MOST_SAMPLES:
             self.facts.seq_length = value
+        elif event.get("key") == "run_stop":
+            self.ended |= isinstance(metadata, dict) and metadata.get("status") == "success"
         elif event.get("key") in ("block_start", "eval_start"):
             self._clock = None
             if event["key"] == "block_start" and isinstance(metadata, dict):
