@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from benchrun.metrics.convention import EXPLAINS, identify
 from benchrun.metrics.model import Measurement, ProblemEntry
 from benchrun.metrics.setting import Setting, same_chip, stated_setting
+from benchrun.metrics.training import MOST_LOST
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.kinds import GENERIC, kind_of
 from benchrun.parse.problems import strongest
@@ -12,8 +13,6 @@ from benchrun.parse.records import Log, Problem
 
 EFFECTS = ("server_failed", "failed_requests")
 """Kinds that say more than the traceback of a server does."""
-MOST_SKIPPED = 0.1
-"""Above this share of steps without an update a run did not train."""
 
 
 def fatal_problem(
@@ -29,7 +28,7 @@ def fatal_problem(
         cause = strongest(found)
         effects = (each for each in found if each.kind in EFFECTS)
         return next(effects, cause) if cause.kind == GENERIC else cause
-    if skipped_share > MOST_SKIPPED:
+    if skipped_share > MOST_LOST:
         return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")
     return None
 
@@ -43,36 +42,6 @@ def _is_fatal(problem: Problem, complete: bool) -> bool:
 def job_ended(log: Log) -> bool:
     """Whether a growing log shows that its job was ended, or ended itself, before the last planned step."""
     return any(kind_of(problem.kind).ends and not problem.then for problem in log.problems)
-
-
-def updates(log: Log) -> tuple[int, int]:
-    """Number of steps that the rows stand for, and how many of them made no update.
-
-    Counted by the rows, else by messages; a single message is the usual search for a loss scale.
-    """
-    left_out, intervals = log.distinct.columns("skipped", "interval")
-    skipped, steps = int(left_out.sum()), int(intervals.sum())
-    if not skipped and log.skip_messages > 1:
-        skipped = log.skip_messages
-    return steps, min(skipped, steps)
-
-
-CONSTANT_ROWS = 10
-"""So many equal losses, and no other, are no training."""
-
-
-def constant_loss(log: Log) -> Iterator[Problem]:
-    """A loss that never changes: the weights are not updated, or the batch is not read. Not fatal: steps are steps.
-
-    None of post-training: GRPO's loss is zero where each batch is used once.
-    """
-    if log.post_training:
-        return
-    losses = log.distinct.column("loss")
-    losses = losses[losses != NO_VALUE]
-    if len(losses) >= CONSTANT_ROWS and (losses == losses[0]).all():
-        detail = f"{losses[0]:g} in all {len(losses)} rows: no update reaches the weights, or the batches are all alike"
-        yield Problem("constant_loss", None, detail)
 
 
 LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005

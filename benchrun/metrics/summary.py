@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchrun.metrics import clock
 from benchrun.metrics.convention import identify
 from benchrun.metrics.model import (
     Conventions,
@@ -18,12 +19,13 @@ from benchrun.metrics.model import (
     Summary,
     Window,
 )
-from benchrun.metrics.problems import constant_loss, contradictions, fatal_problem, updates
+from benchrun.metrics.problems import contradictions, fatal_problem
 from benchrun.metrics.rows import CompletedRows, completed_rows, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
 from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
+from benchrun.metrics.training import no_training, updates
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 from benchrun.vocabulary import DEGREES
@@ -84,8 +86,9 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     inside = values.chosen((np.arange(count) >= dropped) & values.usable)
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
+    first = int(values.step[min(dropped, count - 1)]) if count else 0
     notes += _printed_mfu(inside)
-    problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
+    problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes)
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)
@@ -188,6 +191,10 @@ def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bo
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average or coarse:
         return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
+    if log.whole_seconds and tokens.median and len(timed.step):
+        rounded = spread(timed.step_time_s, timed.interval).median
+        median = tokens.median * rounded / clock.middle(timed.step_time_s, timed.interval)
+        return MeanMedian(mean=tokens.mean, median=median)
     return tokens
 
 
@@ -226,6 +233,7 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     resolution_s, smooth = 0.0, last
     if log.whole_seconds:
+        step_time = step_time.model_copy(update={"median": clock.middle(timed.step_time_s, timed.interval)})
         # Differences of whole seconds jump by one; their means over a few rows do not.
         resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
         smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)

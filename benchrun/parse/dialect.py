@@ -63,6 +63,11 @@ def credible(column: str, value: float | None) -> Any:
     return int(value) if whole else value
 
 
+def significant(text: str) -> int:
+    """The number of significant digits of a number as printed; a zero has none."""
+    return len(re.sub(r"\D", "", re.split("[eE]", text)[0]).lstrip("0"))
+
+
 def fact_of(name: str, value: int | None) -> int | None:
     """``value`` as a fact of the run; None for 0, and beyond what any run has."""
     most = {"num_gpus": MOST_GPUS, "num_layers": MOST_LAYERS, "planned_steps": LARGEST}.get(name, LARGEST_SIZE)
@@ -266,6 +271,8 @@ class Dialect(Traits):
         values: dict[str, Any] = {"line": line}
         for column, text, _, (parse, _, _, scale) in record.values:
             value = parse(text)
+            if column == "loss":
+                self.loss_digits = max(self.loss_digits, significant(text))
             values[column] = credible(column, value if scale is None or value is None else scale(value))
         self.complete(values)
         if record.needs is not None and values.get(record.needs) is None:

@@ -125,7 +125,7 @@ def step_problems(log: Log) -> list[Problem]:
     rows = log.steps
     if not len(rows):
         return []
-    problems = list(_values(rows))
+    problems = [each for each in _values(rows) if each.kind != "missing_loss" or not log.may_skip]
     if not log.may_skip:
         problems += _gaps(rows)
     planned = log.planned_steps

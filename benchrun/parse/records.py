@@ -113,6 +113,8 @@ _OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib", "deri
 """Facts that each process of a run measures by itself, or guesses."""
 
 
+TOKENS_PER_S = "tokens_per_second"
+"""The quantity of a step that is its printed rate of tokens, of all GPUs."""
 SAMPLES = "samples_per_second"
 """The quantity of a step from which its time follows once its batch is known: samples of all ranks."""
 
@@ -132,11 +134,15 @@ class Traits:
     one_rank_prints: bool = False
     """Each step is printed once, by one rank: two logs of one run have the very same times."""
     may_skip: bool = False
-    """Steps without a row mean nothing: a bar is not drawn for each."""
+    """Steps without a row, or rows without a loss, mean nothing: not each step is printed."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     post_training: bool = False
     """A step makes responses and trains on them: its batch does not give its tokens, nor a model its FLOPs."""
+    placeholder_loss: bool = False
+    """A rank whose pipeline stage computes no loss prints one all the same, which never changes."""
+    loss_digits: int = 0
+    """Significant digits of the loss as printed; 0 where they are not known."""
     printed_conventions: tuple[str, ...] = ()
     """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     results: dict[str, float] = field(default_factory=dict)
