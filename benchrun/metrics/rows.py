@@ -53,6 +53,13 @@ class CompletedRows(NamedTuple):
         """The rows that may be measured."""
         return ~(self.impossible | self.other_work | self.other_batch)
 
+    def measured(self, window: Flags) -> "CompletedRows":
+        """The rows of the ``window`` that may be measured: those with other work in them where there are no others."""
+        rows = window & self.usable
+        if not rows.any():
+            rows = window & ~(self.impossible | self.other_batch)
+        return self.chosen(rows)
+
     def chosen(self, rows: Flags) -> "CompletedRows":
         """Some of the rows."""
         return CompletedRows._make(column[rows] for column in self)
