@@ -83,7 +83,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     values = completed_rows(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
-    inside = values.chosen((np.arange(count) >= dropped) & values.usable)
+    inside = values.measured(np.arange(count) >= dropped)
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
     first = int(values.step[min(dropped, count - 1)]) if count else 0
