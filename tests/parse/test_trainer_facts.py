@@ -12,6 +12,7 @@ from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.summary import summarise
 from benchrun.parse.records import Log
+from benchrun.recipe.catalogue import training_file
 
 STEPS = "".join(
     f"{{'loss': {3 - step / 100:.3f}, 'grad_norm': 1.5, 'epoch': {step / 40:.3f}}}\n" for step in range(1, 41)
@@ -133,6 +134,32 @@ def test_the_banner_of_unsloth_states_batch_ranks_and_device(tmp_path: Path) -> 
 )
 def test_adapters_are_a_task_of_their_own(tmp_path: Path, line: str, task: str | None) -> None:
     assert parse(tmp_path, line).facts.task == task
+
+
+def test_frozen_layers_are_no_adapters_and_their_flops_are_unknown(tmp_path: Path) -> None:
+    freeze = "[INFO|2024-08-16] llamafactory.model.adapter:157 >> Fine-tuning method: Freeze\n"
+    share = "trainable params: 436,273,152 || all params: 8,030,261,248 || trainable%: 5.4329\n"
+    log = parse(tmp_path, freeze + share)
+    assert log.facts.task is None
+    assert setting_of_log(log, Setting(seq_length=8192)).unknown_options
+
+
+@pytest.mark.parametrize(
+    ("trained", "known"),
+    [
+        ("8,030,261,248", True),
+        ("1,003,782,656", True),  # of one rank, sharded over 8
+        ("41,943,040", False),
+        ("1,500,000,000", False),
+    ],
+)
+def test_fewer_trained_parameters_than_the_model_has_take_the_flops_away(
+    tmp_path: Path, trained: str, known: bool
+) -> None:
+    model = training_file("llama3.1-8b")[1].model
+    log = parse(tmp_path, head(5120, 1, 40, 1, 16, 128) + f"  Number of trainable parameters = {trained}\n")
+    own = setting_of_log(log, Setting(model=model, seq_length=8192))
+    assert (own.flops_per_token() is not None, not own.unknown_options) == (known, known)
 
 
 def rate(log: Log, **given: int) -> float | None:
