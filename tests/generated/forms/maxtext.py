@@ -30,10 +30,17 @@ INERT = {
 QUANTIZATION = {"fp8": "fp8", "nvfp4": "te_nvfp4", "mxfp8": "te_mxfp8"}
 
 
+def block(model: Model) -> str:
+    """MaxText's layers for a model: those of Mixtral have experts as wide as the MLP."""
+    if not model.experts:
+        return "llama2"
+    return "mixtral" if model.expert_ffn == model.ffn else "qwen3_moe"
+
+
 def model_parameters(model: Model) -> dict[str, Any]:
     """The parameters that state a model."""
     found: dict[str, Any] = {
-        "decoder_block": "mixtral" if model.experts else "llama2",
+        "decoder_block": block(model),
         "emb_dim": model.hidden,
         "base_emb_dim": model.hidden,
         "mlp_dim": model.ffn,
