@@ -113,6 +113,7 @@ class VerlSft(Form):
     """verl's fine-tune: `step:N - train/loss:X - train/time(s):X`."""
 
     loss_digits: int = 16
+    conversations: bool = True
 
     def states(self, truth: Truth) -> frozenset[str]:
         return frozenset({"step_s"})
