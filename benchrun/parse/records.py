@@ -113,6 +113,8 @@ _OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib", "deri
 """Facts that each process of a run measures by itself, or guesses."""
 
 
+TOKENS_PER_S = "tokens_per_second"
+"""The quantity of a step that is its printed rate of tokens, of all GPUs."""
 SAMPLES = "samples_per_second"
 """The quantity of a step from which its time follows once its batch is known: samples of all ranks."""
 
