@@ -69,8 +69,9 @@ class HuggingFace(Dialect):
 
     name = "hf"
     step_needles = (
-        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"%|", b"Continuing training from global step", DONE),
-        *(b'"percentage": 100.0', b"Saving model checkpoint to", b" is about to be saved"),
+        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"_loss'", b'_loss"', b"%|", DONE),
+        *(b"Continuing training from global step", b'"percentage": 100.0'),
+        *(b"Saving model checkpoint to", b" is about to be saved"),
     )
     fact_needles = (*trainer_facts.NEEDLES, CONFIG)
     fact_groups = (*trainer_facts.RANKS, trainer_facts.DEVICE, trainer_facts.PRECISION)
@@ -147,9 +148,8 @@ class HuggingFace(Dialect):
         elif (run_time := positive(texts.get("train_runtime"))) is not None:
             self._summaries.append((run_time, positive(texts.get("train_steps_per_second"))))
         else:
-            for name, text in texts.items():
-                if EVALUATED.fullmatch(name) and (seconds_spent := positive(text)):
-                    self._pause(EVALUATION, seconds_spent)
+            spent = [positive(text) for name, text in texts.items() if EVALUATED.fullmatch(name)]
+            self._pause(EVALUATION, sum(filter(None, spent)))
 
     def complete(self, values: dict[str, Any]) -> None:
         """A clock from the mean time of all steps so far, which ms-swift prints on Megatron from the first step on."""
@@ -271,12 +271,13 @@ class HuggingFace(Dialect):
             clock = clock if (clock == NO_VALUE).any() else pauses.without(clock)
         planned = self.facts.planned_steps
         rows = trainer_rows.dictionary_rows(self._dictionaries, step, clock, drawn, planned, average_s)
-        self.only_average = bool(self._summaries) and len(rows) > 1 and not len(drawn.step)
-        self.only_average &= not own and clock[0] == NO_VALUE
+        untimed = not len(drawn.step) and not own and clock[0] == NO_VALUE
+        self.only_average = bool(self._summaries and len(rows) > 1 and untimed)
         self.whole_seconds = bool((measured == NO_VALUE).any() and not fine)
         self._take_quantities(step, np.where(clock == NO_VALUE, trainer_rows.clocks(step, drawn), clock))
-        enough = FINE_ROWS if fine or (measured != NO_VALUE).any() else 0
-        if len(rows) < (enough or len(by_bars)) and len(by_bars) >= MANY_MORE * len(rows):
+        # Rows without a pause that a finer clock times.
+        pure = len(rows) - len(pauses.work(rows, at)) if fine or (measured != NO_VALUE).any() else 0
+        if pure < FINE_ROWS and len(by_bars) >= MANY_MORE * len(rows):
             self.whole_seconds, rows = True, trainer_rows.with_losses(by_bars, rows)
             pauses, at = before_bars(self._pauses, self._bars, drawn), drawn.step
             spread = {name: trainer_rows.spread_over(each, rows) for name, each in self.quantities.items()}
@@ -321,4 +322,4 @@ class HuggingFace(Dialect):
 
 
 def _may_be_fact(text: str) -> bool:
-    return any(sign in text for sign in (" = ", ": ", " ...", "16=True,"))
+    return any(sign in text for sign in (" = ", ": ", " ...", "16=True,", "_type="))

@@ -72,11 +72,11 @@ def take_examples(facts: Facts, text: str, before: int | None) -> int | None:
 
 def take_trained_part(facts: Facts, text: str) -> None:
     """What part of the model is trained, where the line says it: adapters, or some layers."""
-    method = _METHOD.search(text)
-    if method and method["method"].lower() in _ADAPTERS:
+    methods = [named["method"].lower() for named in _METHOD.finditer(text)]
+    if _ADAPTERS.intersection(methods):
         facts.task = "lora"
-    elif method and method["method"].lower() in _FROZEN:
-        facts.exotic = f"trains a part of the model: {method['method'].lower()}"
+    for frozen in _FROZEN.intersection(methods):
+        facts.exotic = f"trains a part of the model: {frozen}"
     for stated in filter(None, (share.search(text) for share in _SHARES)):
         own, whole = (number(stated[name].replace(",", "")) or 0.0 for name in ("own", "all"))
         if 0 < own < NEARLY_ALL * whole and facts.exotic is None:
