@@ -63,6 +63,7 @@ class Automodel(Form):
     """NeMo AutoModel: tokens/s of all GPUs, and over the data- and context-parallel ranks."""
 
     as_json: bool = False
+    quotient: bool = True
     gradient: bool = True
     zero_based: bool = True
     loss_digits: int = 5
