@@ -10,7 +10,7 @@ is a mean over the steps since the previous line. Source of the forms: NVIDIA/Me
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from benchrun.parse.dialect import (
     number,
 )
 from benchrun.parse.lines import Line
+from benchrun.parse.records import SAMPLES
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
@@ -56,6 +57,7 @@ _ARGUMENTS = {
     "padded_vocab_size": "vocab_size",
     "moe_router_topk": "topk",
     "train_iters": "planned_steps",
+    "num_key_value_heads": "num_query_groups",  # Megatron-DeepSpeed
     # GPT-NeoX
     **{"train_batch_size": "gbs", "global_num_gpus": "num_gpus", "pipe_parallel_size": "pp"},
 }
@@ -79,6 +81,7 @@ _NAMES = {
     **dict.fromkeys(("TFLOPs", "approx flops per GPU"), ("tflops_per_gpu", NUMBER)),
     "tokens/s/GPU inst/harmonic mean": ("tokens_per_s_per_gpu", NUMBER),
     "TGS": ("tokens_per_s_per_gpu", NUMBER),
+    **dict.fromkeys(("samples per second", "samples/sec"), ("samples_per_s", NUMBER)),
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
 }
@@ -148,6 +151,12 @@ class Megatron(Dialect):
             if whole:
                 values = [v._replace(reading=_EXPONENT) if v.start == whole.start(1) else v for v in values]
             yield record._replace(values=values)
+
+    def complete(self, values: dict[str, Any]) -> None:
+        """Keep the samples per second beside the rows."""
+        rate = values.pop("samples_per_s", None)
+        if rate is not None and "step" in values:
+            self.state(SAMPLES, values["step"], rate)
 
     def named(self, pieces: Mapping[str, Value]) -> list[Value]:
         """The fields, with the rates that only a fork prints."""
