@@ -20,8 +20,8 @@ def fatal_problem(
 
     Of several the one with the strongest evidence, and of these the first.
     """
-    complete = log.complete(planned_steps)
-    found = [each for each in problems if _is_fatal(each, complete)]
+    done = log.done(planned_steps)
+    found = [each for each in problems if _is_fatal(each, done)]
     if found:
         cause = strongest(found)
         effects = (each for each in found if each.kind in EFFECTS)
@@ -31,10 +31,10 @@ def fatal_problem(
     return None
 
 
-def _is_fatal(problem: Problem, complete: bool) -> bool:
+def _is_fatal(problem: Problem, done: bool) -> bool:
     kind = kind_of(problem.kind)
     made_up_by = kind.made_up_by
-    return made_up_by is not None and problem.then not in made_up_by and not (complete and kind.late)
+    return made_up_by is not None and problem.then not in made_up_by and not (done and kind.late)
 
 
 def job_ended(log: Log) -> bool:

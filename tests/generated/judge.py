@@ -60,9 +60,10 @@ def required(truth: Truth) -> frozenset[str]:
         return frozenset()
     have = known(truth)
     found = {"complete"} & {"complete" if "planned" in have else ""}
-    timed = "step_s" in have or _SETTING | {"rates"} <= have
+    timed = _timed(have)
     found |= {"step_time_s"} if timed else set()
-    rated = "rates" in have or (timed and have >= _SETTING)
+    rated = "rates" in have or (timed and have >= _SETTING) or have >= {"total_rate", "num_gpus"}
+    rated = rated and not ALL[truth.form].conversations
     found |= {"tokens_per_s_per_gpu"} if rated else set()
     counted = rated and {"model", "seq_length"} <= have
     if counted and not (truth.lora or truth.exotic or _unusual(truth)):
@@ -70,6 +71,12 @@ def required(truth: Truth) -> frozenset[str]:
         if {"gpu", "precision"} <= have and truth.peak:
             found.add("mfu")
     return frozenset(found)
+
+
+def _timed(have: frozenset[str]) -> bool:
+    """Whether a step time follows from what is known."""
+    ways = ({"step_s"}, _SETTING | {"rates"}, {"total_rate", "gbs", "seq_length"}, {"sample_rate", "gbs"})
+    return any(way <= have for way in ways)
 
 
 def _unusual(truth: Truth) -> bool:

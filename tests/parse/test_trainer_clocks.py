@@ -81,7 +81,7 @@ def test_without_any_bar_the_epochs_say_how_many_steps_a_dictionary_stands_for(t
 def test_steps_after_the_last_dictionary_were_made_if_a_bar_shows_them(tmp_path: Path) -> None:
     log = parse(tmp_path, run(1, 39, every=10, total=39))
     assert log.complete(log.planned_steps)
-    assert (log.steps.last_step, log.problems) == (30, ())
+    assert (log.steps.last_step, log.problems) == (39, ())
 
 
 SUMMARY = "{'train_runtime': 280.0, 'train_samples_per_second': 9.1, 'train_steps_per_second': 0.143, 'epoch': 1.0}\n"
