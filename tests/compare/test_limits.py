@@ -156,16 +156,14 @@ def test_the_labels_are_in_the_document_and_an_older_one_is_still_read(tmp_path:
     assert (read.verdict, read.labels, read.chosen_because, read.warmup) == ("pass", (), None, None)
 
 
-@pytest.mark.parametrize(("number", "is_explained"), [("06", True), ("07", True), ("09", False)])
-def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number: str, is_explained: bool) -> None:
-    """The third says that its layers have 61 million weights each, where its dimensions make 53."""
+@pytest.mark.parametrize("number", ["06", "07"])
+def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number: str) -> None:
     (file,) = LOGS.glob(f"{number}-*")
     found = summarise(parse_log(file))
     model = ModelShape.model_validate({**found.model, "max_position_embeddings": found.seq_length})
     printed, tokens = found.tflops_per_gpu_reported.median, found.tokens_per_s_per_gpu.median
     ways = DIALECTS["megatron-lm"].printed_conventions
-    explained = identify(printed, tokens, model, found.seq_length, ways, tolerance=AGREES)
-    assert (explained is not None) == is_explained
+    assert identify(printed, tokens, model, found.seq_length, ways, tolerance=AGREES)
     assert not identify(1.3 * printed, tokens, model, found.seq_length, ("full", "causal"), tolerance=AGREES)
 
 
