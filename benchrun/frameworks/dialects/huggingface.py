@@ -141,6 +141,8 @@ class HuggingFace(Dialect):
 
     def _dictionary(self, pairs: dict[str, Value], line: int) -> None:
         texts = {name: value.text for name, value in pairs.items()}
+        if "rewards/chosen" in texts:
+            self.facts.options = {**(self.facts.options or {}), "preferences": "pairs of answers, as DPO has them"}
         if "loss" in texts:
             before, self._last = self._last, texts
             if not same_record(before, texts):
