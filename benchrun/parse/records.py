@@ -155,6 +155,8 @@ class Traits:
     """Each step is printed once, by one rank: two logs of one run have the very same times."""
     may_skip: bool = False
     """Steps without a row, or rows without a loss, mean nothing: not each step is printed."""
+    shows_end: bool = False
+    """The log of a whole run shows its last step, whatever the distance of its rows."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     post_training: bool = False
@@ -202,7 +204,7 @@ class Log(Traits):
         if self.done(planned_steps):
             return True
         intervals = self.steps.column("interval")[-2:]
-        if planned_steps is None or not len(intervals):
+        if planned_steps is None or not len(intervals) or self.shows_end:
             return False
         return bool(planned_steps - self.steps_made < intervals.max())
 
