@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchrun.app.baselines import baseline_run
 from benchrun.app.log_evidence import joined_times, resolution_s, saves, saves_async, stages_of, steps_of, unreliable
@@ -20,15 +21,19 @@ from benchrun.explain.foreign import foreign_trace, without_foreign
 from benchrun.explain.model import Against, Difference, Explanation
 from benchrun.launch.endings import recorded_name
 from benchrun.launch.rundir import RunDir, TolerantRun, open_run
+from benchrun.metrics.model import Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.statistics import Floats
 from benchrun.spec import artifacts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
-from benchrun.vocabulary import by_path
+from benchrun.vocabulary import NO_WORK, by_path
 
-STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size", "micro_batch_size", "layout")
+STATED = (
+    *("framework", "framework_version", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size"),
+    *("micro_batch_size", "layout", "unknown_options"),
+)
 """What a log states about its run."""
 WORK = ("recipe", "task", "num_layers", "dimensions")
 """Conditions that a published number must share with a run."""
@@ -96,9 +101,23 @@ def _side_of_log(name: str) -> Side:
         name,
         times,
         tokens,
-        dict(by_path({field: getattr(summary, field) for field in STATED})),
+        dict(by_path({field: getattr(summary, field) for field in STATED})) | _dimensions(summary),
+        work=_stated_work(summary),
         unreliable=unreliable(summary),
     )
+
+
+def _dimensions(summary: Summary) -> dict[str, Any]:
+    """The sizes of the model that a log states, by name; how many positions it has room for is none of them."""
+    sizes = by_path({"model": summary.model}) if summary.model else ()
+    return {name: size for name, size in sizes if name.partition(".")[2] not in NO_WORK}
+
+
+def _stated_work(summary: Summary) -> dict[str, Any]:
+    """What a log states of its work, by name; a vocabulary may be padded."""
+    stated: dict[str, Any] = {"set of unknown options": summary.unknown_options}
+    sizes = {name: size for name, size in _dimensions(summary).items() if name != "model.vocab_size"}
+    return stated | {"model": sizes} if sizes else stated
 
 
 def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:
@@ -127,6 +146,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
         hosts=run.document(artifacts.HOST, artifacts.HostTimes),
         fingerprint=fingerprint,
         env={**spec.env, **spec.cluster.env},
+        machine=artifacts.machine(run.read_json(artifacts.ENV) or {}),
         saves=any(map(saves, run.logs)),
         saves_async=any(map(saves_async, run.logs)),
         resolution_s=resolution_s(measurement.metrics, steps),

@@ -45,6 +45,12 @@ _STATED = re.compile(
     re.VERBOSE,
 )
 """A line of the evidence that is no symptom of the log."""
+_SIGNALS = {
+    24: "SIGXCPU: it used the CPU time that its limit allows (ulimit -t)",
+    25: "SIGXFSZ: a file reached the size that its limit allows (ulimit -f)",
+    53: "Slurm's word for a log that the node cannot open: it does not see the run directory by this name",
+}
+"""Number of a signal -> the meaning that its number alone does not show."""
 SILENT_S = 600
 """A job that reaches its time limit after this long without a line in its log was hung."""
 
@@ -172,4 +178,7 @@ def _evidence(job: Job, done: Done | None, symptoms: Mapping[str, str]) -> list[
     else:
         sign = f", signal {done.signal}" if done.signal else ""
         facts.append(f"{DONE}: exit code {done.exit_code}{sign}, restarts {done.restarts}")
+    code = (done.exit_code if done else job.exit_code) or 0
+    for number in {job.signal or 0, code - 128} & _SIGNALS.keys():
+        facts.append(f"signal {number} is {_SIGNALS[number]}")
     return [*facts, *(f"{kind}: {detail}" for kind, detail in symptoms.items())]

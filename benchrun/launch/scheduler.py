@@ -13,6 +13,7 @@ class Phase(str, enum.Enum):
 
     PENDING = "pending"
     RUNNING = "running"
+    SUSPENDED = "suspended"
     ENDED = "ended"
     GONE = "gone"
     """Neither in the queue nor in accounting."""

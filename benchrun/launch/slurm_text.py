@@ -16,6 +16,7 @@ SQUEUE = {"JobID": "%i", "State": "%T", "UID": "%U", "Reason": "%r", "NodeList":
 """sacct's name of a field -> squeue's. WorkDir is last, because it alone may contain a ``|``."""
 SACCT = ("JobID", "State", "ExitCode", "NodeList", "Reason", "End", "UID", "Restarts", "WorkDir")
 _PENDING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+_SUSPENDED = ("SUSPENDED", "STOPPED")
 _ENDED = ("COMPLETED", "FAILED", *BY_STATE)
 _ID = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -56,6 +57,8 @@ def phase_of(state: str) -> Phase:
     word = _word(state)
     if word in _PENDING:
         return Phase.PENDING
+    if word in _SUSPENDED:
+        return Phase.SUSPENDED
     # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
     return Phase.ENDED if word and any(ended.startswith(word) for ended in _ENDED) else Phase.RUNNING
 

@@ -22,8 +22,8 @@ def fatal_problem(
 
     Of several the one with the strongest evidence, and of these the first.
     """
-    complete = log.complete(planned_steps)
-    found = [each for each in problems if _is_fatal(each, complete)]
+    done = log.done(planned_steps)
+    found = [each for each in problems if _is_fatal(each, done)]
     if found:
         cause = strongest(found)
         effects = (each for each in found if each.kind in EFFECTS)
@@ -33,10 +33,10 @@ def fatal_problem(
     return None
 
 
-def _is_fatal(problem: Problem, complete: bool) -> bool:
+def _is_fatal(problem: Problem, done: bool) -> bool:
     kind = kind_of(problem.kind)
     made_up_by = kind.made_up_by
-    return made_up_by is not None and problem.then not in made_up_by and not (complete and kind.late)
+    return made_up_by is not None and problem.then not in made_up_by and not (done and kind.late)
 
 
 def job_ended(log: Log) -> bool:
@@ -66,7 +66,7 @@ def _unexplained(log: Log, measured: Measurement, logged: Setting, given: Settin
     """A printed TFLOPS that contradicts our own count: the log is of another model, or of other conditions."""
     printed, tokens = measured.tflops_per_gpu_reported.median, measured.tokens_per_s_per_gpu.median
     step, counted, ways = measured.step_time_s, measured.tflops_per_gpu, log.printed_conventions
-    if not (printed and tokens and step and logged.seq_length and ways) or log.facts.exotic:
+    if not (printed and tokens and step and logged.seq_length and ways) or logged.unknown_options:
         return
     tolerance = EXPLAINS + LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
     models = (given.model, logged.model)

@@ -133,9 +133,8 @@ def _quantity(log: Log, name: str, step: Any) -> Floats:
 
 def _peak_rate(setting: Setting) -> float:
     """Tokens/s that need the GPU's peak (the highest, of unknown precision) even by the convention that counts less."""
-    peak, flops = setting.peak_tflops(setting.precision or "fp8"), setting.flops_per_token()
-    if peak is None and setting.precision is None:
-        peak = setting.peak_tflops("bf16")
+    fastest, flops = setting.fastest_precision, setting.flops_per_token()
+    peak = setting.peak_tflops(fastest) if fastest else None
     return peak * 1e12 / flops.causal if peak and flops else inf
 
 

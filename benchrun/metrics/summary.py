@@ -39,10 +39,10 @@ AT_MOST_FULL = frozenset({"full", "causal", "causal_ungated"})
 """Conventions by which a model has at most the FLOPs of ``full``."""
 ENOUGH_ROWS = 20_000
 """Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
+UNKNOWN = "unknown_option"
+"""Kind of the problem of a log whose options are not all understood."""
 NAMED = ("gpu", "precision", "num_gpus")
 """What a measurement repeats of its setting."""
-FASTER_THAN_LISTED = frozenset({"nvfp4"})
-"""Precisions that may exceed every listed peak: none of their speeds is impossible."""
 
 
 def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: int | None = None) -> Metrics:
@@ -66,6 +66,7 @@ def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = No
         **_fields(facts, "run_time_s", "framework_version"),
         first_step=int(steps[0]) if len(steps) else None,
         last_step=int(steps[-1]) if len(steps) else None,
+        unknown_options=list(setting.unknown_options),
         seq_length=setting.seq_length,
         global_batch_size=setting.gbs,
         micro_batch_size=facts.mbs,
@@ -88,7 +89,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     served = [*result_problems(log, setting.num_prompts)]
     first = int(values.step[min(dropped, count - 1)]) if count else 0
     notes += _printed_mfu(inside)
-    problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes)
+    problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes, *_unknown(setting))
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)
@@ -157,9 +158,9 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
     rates: dict[str, Any] = {"tflops_per_gpu": tflops, "mfu": (mfu,) if mfu else ()}
     if bf16 and (mfu is None or mfu.divisor != bf16.divisor):
         rates["bf16_peak_ratio"] = Conventions(full=bf16.full, causal=bf16.causal)
-    # Without a stated precision the highest peak counts.
-    limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
-    if limit and (limit.causal > 1 or above) and setting.precision not in FASTER_THAN_LISTED:
+    fastest = setting.fastest_precision
+    limit = _mfu(setting, tflops, fastest) if fastest else None
+    if limit and (limit.causal > 1 or above):
         what = f"{limit.causal:.2f} times" if limit.causal > 1 else f"{100 * (above or 0):.0f} % of the steps are above"
         detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch, sequence, model"
         return rates, [Problem("impossible_rate", None, detail)]
@@ -169,8 +170,9 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
 def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> list[Problem]:
     """A problem where the model is unknown, and the printed TFLOPS would need more than the GPU's peak."""
     printed = _middles(inside.tflops_per_gpu, inside.interval).median
-    peak = setting.peak_tflops(setting.precision or "fp8") or setting.peak_tflops("bf16")
-    other = setting.precision in FASTER_THAN_LISTED or not set(log.printed_conventions) <= AT_MOST_FULL
+    fastest = setting.fastest_precision
+    peak = setting.peak_tflops(fastest) if fastest else None
+    other = not set(log.printed_conventions) <= AT_MOST_FULL
     if other or setting.flops_per_token() or not (printed and peak and printed > MOST_COUNTED * peak):
         return []
     detail = f"{printed:.4g} TFLOPS are printed, the peak of {setting.gpu} is {peak:g}: check GPU and precision"
@@ -301,6 +303,14 @@ def _mfu(setting: Setting, tflops: Conventions | None, precision: str) -> Mfu | 
         return None
     divisor = f"{setting.gpu} {precision} dense"
     return Mfu(divisor=divisor, peak_tflops=peak, full=tflops.full / peak, causal=tflops.causal / peak)
+
+
+def _unknown(setting: Setting) -> list[Problem]:
+    """A problem for the options of a log that change the work of a step and are not understood."""
+    if not setting.unknown_options:
+        return []
+    detail = f"the FLOPs of a step are not known with {', '.join(setting.unknown_options)}"
+    return [Problem(UNKNOWN, None, detail)]
 
 
 def _entry(problem: Problem) -> ProblemEntry:

@@ -69,8 +69,9 @@ class HuggingFace(Dialect):
 
     name = "hf"
     step_needles = (
-        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"%|", b"Continuing training from global step", DONE),
-        *(b'"percentage": 100.0', b"Saving model checkpoint to", b" is about to be saved"),
+        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"_loss'", b'_loss"', b"%|", DONE),
+        *(b"Continuing training from global step", b'"percentage": 100.0'),
+        *(b"Saving model checkpoint to", b" is about to be saved"),
     )
     fact_needles = (*trainer_facts.NEEDLES, CONFIG)
     fact_groups = (*trainer_facts.RANKS, trainer_facts.DEVICE, trainer_facts.PRECISION)
@@ -147,9 +148,8 @@ class HuggingFace(Dialect):
         elif (run_time := positive(texts.get("train_runtime"))) is not None:
             self._summaries.append((run_time, positive(texts.get("train_steps_per_second"))))
         else:
-            for name, text in texts.items():
-                if EVALUATED.fullmatch(name) and (seconds_spent := positive(text)):
-                    self._pause(EVALUATION, seconds_spent)
+            spent = [positive(text) for name, text in texts.items() if EVALUATED.fullmatch(name)]
+            self._pause(EVALUATION, sum(filter(None, spent)))
 
     def complete(self, values: dict[str, Any]) -> None:
         """A clock from the mean time of all steps so far, which ms-swift prints on Megatron from the first step on."""

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 from benchrun.parse.dialect import COUNT, Reading, Record, Value, groups, number, positive, seconds
 
-DICTIONARY = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime|eval_(?:\w{1,80}_)?runtime)['\"]\s*:[^{}]*\}")
+DICTIONARY = re.compile(
+    r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime|eval_(?:\w{1,80}_)?(?:loss|runtime))['\"]\s*:[^{}]*\}"
+)
 EVALUATED = re.compile(r"eval_(?:\w+_)?runtime")
 """The seconds of an evaluation, of one data set or of several."""
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
