@@ -224,8 +224,10 @@ class Log(Traits):
 
     @property
     def steps_made(self) -> int:
-        """Steps of the run up to the last one in the log; 0 without a step."""
+        """Steps of the run up to the last one in the log, or all that were planned if it says so; 0 without a step."""
         last = self.steps.last_step
+        if last is not None and self.ended and self.planned_steps:
+            return self.planned_steps
         return 0 if last is None else max(last, self.reached or 0) + 1 - self.first_number
 
     @property
