@@ -71,7 +71,7 @@ _ARGUMENTS = {
     **{"num_kv_heads": "num_query_groups", "intermediate_size": "ffn_hidden_size"},
     **{"moe_num_experts": "num_experts", "moe_top_k": "topk"},
 }
-_GATES = frozenset({"swiglu", "glu_activation", "gated_linear_unit", "quick_geglu"})
+_GATES = frozenset({"swiglu", "geglu", "glu_activation", "gated_linear_unit", "quick_geglu"})
 _DENSE = 1
 """Experts of a model without any, in Megatron-DeepSpeed and GPT-NeoX."""
 DONE = "[after training is done]"
