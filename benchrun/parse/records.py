@@ -165,6 +165,8 @@ class Traits:
     """A rank whose pipeline stage computes no loss prints one all the same, which never changes."""
     loss_digits: int = 0
     """Significant digits of the loss as printed; 0 where they are not known."""
+    fallback_peak_tflops: float | None = None
+    """Peak over which the framework prints its MFU on a GPU that it does not know."""
     printed_conventions: tuple[str, ...] = ()
     """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     results: dict[str, float] = field(default_factory=dict)
