@@ -34,6 +34,12 @@ _FIELDS = {
 """Argument -> the field of `ModelShape` that it fills."""
 
 
+_SHARDS = (1, 2, 4, 8)
+"""Ranks that usually share a model, beside all of them."""
+_NEARLY_ALL = (0.75, 1.3)
+"""Of a model's parameters: tied embeddings are counted once, an encoder may be frozen."""
+
+
 @dataclass
 class Parts:
     """What the arguments of a log say of its model."""
@@ -72,6 +78,21 @@ def unknown_options(facts: Facts, model: ModelShape | None) -> dict[str, str]:
     """Arguments that change the work and are not understood, but for parts that the stated ``model`` describes."""
     unknown = parts_of(facts).unknown
     return {name: value for name, value in unknown.items() if not getattr(model, _FIELDS.get(name, ""), None)}
+
+
+def untrained(facts: Facts, model: ModelShape | None, num_gpus: int | None) -> dict[str, str]:
+    """The option for parameters of ``model`` that the log's number of trained ones leaves out; empty if none.
+
+    A program that shards the model may count those of one rank: a stage, a node or all GPUs may share it.
+    """
+    trained = facts.trainable_params
+    if not trained or model is None or facts.task == "lora":
+        return {}
+    shares = {*_SHARDS, num_gpus or 1}
+    low, high = (model.params_total * bound for bound in _NEARLY_ALL)
+    if trained > low or any(low < trained * share < high for share in shares):
+        return {}
+    return {FROZEN: f"all but {trained:,} of {model.params_total:,}"}
 
 
 def _used(name: str, value: str, options: Mapping[str, str], parts: Parts) -> None:

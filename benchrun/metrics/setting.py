@@ -7,7 +7,7 @@ from typing import get_args
 from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.hardware import Device
-from benchrun.metrics.parts import parts_of, unknown_options
+from benchrun.metrics.parts import parts_of, unknown_options, untrained
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
 from benchrun.parse.launched import dimensions
@@ -120,7 +120,9 @@ def stated_setting(log: Log, given: Setting) -> Setting:
     refuted = {name for name, guess in facts.derived.items() if guess.refuted}
     stated = {name: value for name, value in values.items() if value is not None and name not in refuted}
     completed = replace(given, **stated)  # type: ignore[arg-type]
-    unknown = sorted(unknown_options(facts, given.model).items())
+    ranks = completed.num_gpus or (facts.derived["num_gpus"].value if "num_gpus" in facts.derived else None)
+    options = {**untrained(facts, completed.model, ranks), **unknown_options(facts, given.model)}
+    unknown = sorted(options.items())
     completed = replace(completed, unknown_options=tuple(f"{name} {value}" for name, value in unknown))
     return replace(completed, model=None) if log.post_training or unknown else completed
 

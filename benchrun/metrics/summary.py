@@ -19,6 +19,7 @@ from benchrun.metrics.model import (
     Summary,
     Window,
 )
+from benchrun.metrics.printed import contradictory_rates
 from benchrun.metrics.problems import contradictions, fatal_problem
 from benchrun.metrics.rows import CompletedRows, completed_rows, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
@@ -26,6 +27,7 @@ from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
 from benchrun.metrics.training import no_training, updates
+from benchrun.model import ModelShape
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 from benchrun.vocabulary import DEGREES
@@ -52,8 +54,9 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
     tenth of the rows.
     """
     logged = setting_of_log(log, setting)
-    measurement = _measurement(log, logged, log.planned_steps if planned_steps is None else planned_steps, warmup)
-    problems = (*measurement.problems, *contradictions(log, measurement, logged, setting))
+    planned = log.planned_steps if planned_steps is None else planned_steps
+    measurement = _measurement(log, logged, planned, warmup, launched=setting.model)
+    problems = (*measurement.problems, *contradictions(log, setting))
     return Metrics(**{**dict(measurement), **_fields(setting, *NAMED), "problems": problems, "warmup": warmup})
 
 
@@ -79,8 +82,13 @@ def _fields(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: int | None) -> Measurement:
-    """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed."""
+def _measurement(
+    log: Log, setting: Setting, planned_steps: int | None, warmup: int | None, launched: ModelShape | None = None
+) -> Measurement:
+    """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed.
+
+    ``launched`` is the model that was to be trained.
+    """
     values = completed_rows(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
@@ -88,7 +96,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
     first = int(values.step[min(dropped, count - 1)]) if count else 0
-    notes += _printed_mfu(inside)
+    notes += [*_printed_mfu(inside), *contradictory_rates(log, setting, inside, (launched, setting.model))]
     problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes, *_unknown(setting))
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0

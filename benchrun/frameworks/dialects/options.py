@@ -58,9 +58,9 @@ def is_off(value: str, usual: frozenset[str] = frozenset()) -> bool:
         return True
     if text[:1] not in "[({":
         return False
-    words = [word for word in _WORD.findall(text) if not word.isdigit() or word == "0"]
-    numbers = any(word.isdigit() and word != "0" for word in _WORD.findall(text))
-    return all(word in OFF or word in usual for word in words) and (bool(words) or not numbers)
+    words = _WORD.findall(text)
+    named = [word for word in words if not word.isdigit()]  # [['global'], 24]: of 24 layers
+    return all(word in OFF or word in usual for word in named or words)
 
 
 def _unlisted(name: str) -> Option:

@@ -33,7 +33,7 @@ QUANTIZATION = {"fp8": "fp8", "nvfp4": "te_nvfp4", "mxfp8": "te_mxfp8"}
 def model_parameters(model: Model) -> dict[str, Any]:
     """The parameters that state a model."""
     found: dict[str, Any] = {
-        "decoder_block": "mixtral" if model.experts else "llama2",
+        "decoder_block": _block(model),
         "emb_dim": model.hidden,
         "base_emb_dim": model.hidden,
         "mlp_dim": model.ffn,
@@ -70,6 +70,13 @@ def model_parameters(model: Model) -> dict[str, Any]:
         found |= {"attention_type": "mla", "q_lora_rank": a.q_rank, "kv_lora_rank": a.kv_rank}
         found |= {"qk_nope_head_dim": a.qk, "qk_rope_head_dim": a.rope, "v_head_dim": a.v}
     return found
+
+
+def _block(model: Model) -> str:
+    """The kind of decoder."""
+    if model.experts:
+        return "mixtral"
+    return "llama2" if model.gated else "gpt3"
 
 
 @dataclass(frozen=True)
