@@ -97,7 +97,7 @@ class MaxText(Form):
         if not truth.states_setting:
             return
         dtype = {"fp32": "float32", "fp16": "float16"}.get(truth.precision, "bfloat16")
-        experts = {"base_moe_mlp_dim": self.moe_width, "moe_mlp_dim": self.moe_width}
+        experts: dict[str, Any] = dict.fromkeys(("base_moe_mlp_dim", "moe_mlp_dim"), self.moe_width)
         if not self.moe_width:
             experts = dict.fromkeys(experts, truth.model.expert_ffn or -1)
         found = (
