@@ -199,13 +199,14 @@ def _printed_mfu(inside: CompletedRows) -> list[Problem]:
 def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bool) -> MeanMedian:
     """Tokens/s/GPU; the mean over the time in place of the median where a single row is too uncertain."""
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
-    if log.only_average or coarse:
+    if log.only_average:
         return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
-    if log.whole_seconds and tokens.median and len(timed.step):
-        rounded = spread(timed.step_time_s, timed.interval).median
-        median = tokens.median * rounded / clock.middle(timed.step_time_s, timed.interval)
-        return MeanMedian(mean=tokens.mean, median=median)
-    return tokens
+    rate = _mean_rate(timed, tokens) if log.whole_seconds and len(timed.step) else None
+    if rate is None:
+        return tokens
+    mean_s = spread(timed.step_time_s, timed.interval).mean
+    usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=coarse)
+    return MeanMedian(mean=tokens.mean, median=rate * mean_s / usual_s)
 
 
 def _reported(setting: Setting, inside: CompletedRows, rate: float | None) -> dict[str, Any]:
@@ -238,12 +239,14 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
         return {"step_time_s": step_time}, [Problem("only_average", None, detail)]
     if coarse:
         detail = "the log prints step times in whole seconds, so the mean is used instead of the median"
-        step_time = step_time.model_copy(update={"median": step_time.mean})
+        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=True)
+        step_time = step_time.model_copy(update={"median": usual_s})
         return {"step_time_s": step_time}, [Problem("coarse_clock", None, detail)]
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     resolution_s, smooth = 0.0, last
     if log.whole_seconds:
-        step_time = step_time.model_copy(update={"median": clock.middle(timed.step_time_s, timed.interval)})
+        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=False)
+        step_time = step_time.model_copy(update={"median": usual_s})
         # Differences of whole seconds jump by one; their means over a few rows do not.
         resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
         smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)

@@ -192,6 +192,8 @@ def draw(random: Random, form: str | None = None, wrapper: str | None = None, pr
     )
     truth = _timed(random, truth)
     truth = replace(truth, typed=typed_rightly(truth, random, random.random() < 0.7))
+    if chosen.bars and truth.interval > 1:
+        truth = replace(truth, warmup=min(truth.warmup, 1))  # five steps are the warm-up
     return _with(truth, scenario, random, chosen)
 
 

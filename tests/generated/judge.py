@@ -145,6 +145,8 @@ def _judged(truth: Truth, document: dict[str, Any]) -> list[str]:
     if _guessed(truth, document):
         return ["step_time_s"]
     names = list(numbers(truth))
+    if truth.model.window:  # how much a window leaves of all scores is a matter of definition
+        names = [name for name in names if not name.endswith(".full")]
     if document["precision"] and truth.peak:
         return names
     return [name for name in names if not name.startswith("mfu")]
