@@ -45,8 +45,8 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
 
     ``traces``: files or directories of the run's profile, where they do not lie in its folder ``profile``. ``against``:
     another run, a folder of runs, of which the newest with the same settings counts, or the id of a published
-    number; by default what the run's verdict found it slower than. NoNumberError for a run without measured steps; UserError for one of another workload, and for an
-    ``against`` that does not exist or has no speed.
+    number; by default what the run's verdict found it slower than. NoNumberError for a run without measured steps;
+    UserError for one of another workload, and for an ``against`` that does not exist or has no speed.
     """
     if run.spec.workload == "post-training":
         if traces or against is not None:
