@@ -32,6 +32,7 @@ from benchrun.parse.dialect import (
 )
 from benchrun.parse.lines import Line
 from benchrun.parse.precision import SWITCHES
+from benchrun.parse.records import SAMPLES
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
@@ -98,6 +99,7 @@ _NAMES = {
     **dict.fromkeys(("TFLOPs", "approx flops per GPU"), ("tflops_per_gpu", NUMBER)),
     "tokens/s/GPU inst/harmonic mean": ("tokens_per_s_per_gpu", NUMBER),
     "TGS": ("tokens_per_s_per_gpu", NUMBER),
+    **dict.fromkeys(("samples per second", "samples/sec"), ("samples_per_s", NUMBER)),
     "actual seqlen": (_LENGTH, COUNT),
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
@@ -173,7 +175,9 @@ class Megatron(Dialect):
         return values + [piece._replace(column=rate, reading=NUMBER) for rate, piece in rates.items()]
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Steps with samples of another length than the last one's are other work."""
+        """Keep samples per second; steps with samples of another length than the last one's are other work."""
+        if (rate := values.pop("samples_per_s", None)) is not None and "step" in values:
+            self.state(SAMPLES, values["step"], rate)
         if (lengths := values.pop(_LENGTH, None)) is None:
             return
         steps, lengths = np.atleast_1d(values["step"]), np.atleast_1d(lengths)

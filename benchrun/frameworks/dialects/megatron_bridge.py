@@ -99,7 +99,7 @@ class MegatronBridge(Megatron):
             yield from super().records(text)
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Rank 0's rows are counted."""
+        """Count the rows of rank 0."""
         super().complete(values)
         if "step" not in values:
             steps = self._step + np.arange(1, np.size(values["line"]) + 1)
