@@ -10,7 +10,9 @@ from benchrun.app.settings import check_options
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting, setting_of_log
+from benchrun.metrics.summary import summarise
 from benchrun.parse.records import Log
+from benchrun.recipe.catalogue import training_file
 
 STEPS = "".join(
     f"{{'loss': {3 - step / 100:.3f}, 'grad_norm': 1.5, 'epoch': {step / 40:.3f}}}\n" for step in range(1, 41)
@@ -66,6 +68,22 @@ def test_a_total_batch_that_the_examples_refute_is_no_statement(
     assert setting_of_log(log, Setting(gbs=3 * batch)).gbs == 3 * batch
     [said] = check_options(log, {"gbs": 3 * batch})
     assert str(batch * shared) in said.replace(",", "")
+
+
+def test_the_display_of_autotp_before_its_mend(tmp_path: Path) -> None:
+    """deepspeedai/DeepSpeed issue 7298: 8 GPUs, of which each 4 share their samples; 64 is right."""
+    own = setting_of_log(parse(tmp_path, head(52_002, 3, 2436, 8, 4, 256)), Setting())
+    assert (own.gbs, own.num_gpus) == (64, 8)
+    own = setting_of_log(parse(tmp_path, head(52_002, 3, 2439, 8, 4, 64)), Setting())
+    assert (own.gbs, own.num_gpus) == (64, 2)
+
+
+def test_pairs_of_answers_are_no_pretraining(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(STEPS.replace("'epoch'", "'rewards/chosen': -0.06, 'rewards/rejected': -1.6, 'epoch'"))
+    log = parse_log(path)
+    assert (log.framework, log.post_training, len(log.steps)) == ("hf", False, 40)
+    assert setting_of_log(log, Setting(seq_length=8192)).unknown_options
 
 
 def test_fewer_steps_than_the_examples_give_refute_nothing(tmp_path: Path) -> None:
@@ -134,17 +152,54 @@ def test_adapters_are_a_task_of_their_own(tmp_path: Path, line: str, task: str |
     assert parse(tmp_path, line).facts.task == task
 
 
-def rate(log: Log, **given: int) -> float | None:
-    from benchrun.metrics.summary import summarise
+def test_frozen_layers_are_no_adapters_and_their_flops_are_unknown(tmp_path: Path) -> None:
+    freeze = "[INFO|2024-08-16] llamafactory.model.adapter:157 >> Fine-tuning method: Freeze\n"
+    share = "trainable params: 436,273,152 || all params: 8,030,261,248 || trainable%: 5.4329\n"
+    log = parse(tmp_path, freeze + share)
+    assert log.facts.task is None
+    assert setting_of_log(log, Setting(seq_length=8192)).unknown_options
 
+
+@pytest.mark.parametrize(
+    ("trained", "known"),
+    [
+        ("8,030,261,248", True),
+        ("1,003,782,656", True),  # of one rank, sharded over 8
+        ("41,943,040", False),
+        ("1,500,000,000", False),
+    ],
+)
+def test_fewer_trained_parameters_than_the_model_has_take_the_flops_away(
+    tmp_path: Path, trained: str, known: bool
+) -> None:
+    model = training_file("llama3.1-8b")[1].model
+    log = parse(tmp_path, head(5120, 1, 40, 1, 16, 128) + f"  Number of trainable parameters = {trained}\n")
+    own = setting_of_log(log, Setting(model=model, seq_length=8192))
+    assert (own.flops_per_token() is not None, not own.unknown_options) == (known, known)
+
+
+def rate(log: Log, **given: int) -> float | None:
     return summarise(log, given=Setting(**given)).tokens_per_s_per_gpu.median
 
 
-def test_a_rate_of_axolotl_is_that_of_a_gpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["tokens_per_second_per_gpu", "tokens/train_per_sec_per_gpu"])
+def test_a_rate_of_axolotl_is_that_of_a_gpu(tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.log"
-    line = "{{'loss': {:.3f}, 'grad_norm': 1.5, 'tokens_per_second_per_gpu': {:.2f}, 'epoch': {:.3f}}}\n"
+    line = f"{{{{'loss': {{:.3f}}, 'grad_norm': 1.5, '{name}': '{{:.2f}}', 'epoch': {{:.3f}}}}}}\n"
     path.write_text("".join(line.format(3 - step / 100, 5000 + step, step / 40) for step in range(1, 41)))
     assert rate(parse_log(path)) == pytest.approx(5023, rel=1e-3)
+
+
+def test_tokens_of_the_loss_are_not_those_of_the_step(tmp_path: Path) -> None:
+    """Axolotl prints all tokens so far, and a rate of those that count in the loss. Steps take 20 s."""
+    path, lines = tmp_path / "x.log", []
+    for step in range(1, 41):
+        clock = f"{20 * step // 60:02d}:{20 * step % 60:02d}"
+        lines.append(f"{100 * step // 40:3d}%|#  | {step}/40 [{clock}<01:00, 20.00s/it]")
+        tokens = f"'tokens/total': {65536 * step}, 'tokens/train_per_sec_per_gpu': '150.0'"
+        lines.append(f"{{'loss': '{3 - step / 100:.3f}', {tokens}, 'epoch': '{step / 40:.3f}'}}")
+    path.write_text("\n".join(lines) + "\n")
+    assert rate(parse_log(path), num_gpus=8) == pytest.approx(65536 / 20 / 8)
 
 
 def test_llama_factory_s_throughput_is_the_mean_of_all_ranks_since_the_start(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_the_step_time_is_that_of_the_steps(tmp_path: Path, truth: Truth) -> Non
     log = parse_log(path)
     found = summarise(log)
     assert log.framework == "hf"
-    assert found.complete is True
+    assert (found.complete, found.fatal) == (True, None)
     assert found.step_time_s.median == pytest.approx(truth.step_s, rel=0.02, abs=0.3)
 
 

@@ -6,7 +6,7 @@ The Trainer's own lines, and those of Unsloth (its banner), LLaMA-Factory, Axolo
 import re
 
 from benchrun.parse.dialect import fact_of, number
-from benchrun.parse.records import Facts
+from benchrun.parse.records import FROZEN, Facts
 
 NAMES = {
     "Num Epochs": "num_epochs",
@@ -76,10 +76,10 @@ def take_trained_part(facts: Facts, text: str) -> None:
     if _ADAPTERS.intersection(methods):
         facts.task = "lora"
     for frozen in _FROZEN.intersection(methods):
-        facts.exotic = f"trains a part of the model: {frozen}"
+        facts.options = {**(facts.options or {}), FROZEN: frozen}
     for stated in filter(None, (share.search(text) for share in _SHARES)):
         own, whole = (number(stated[name].replace(",", "")) or 0.0 for name in ("own", "all"))
-        if 0 < own < NEARLY_ALL * whole and facts.exotic is None:
+        if 0 < own < NEARLY_ALL * whole and FROZEN not in (facts.options or {}):
             facts.task = "lora"
 
 

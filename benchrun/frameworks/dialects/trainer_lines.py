@@ -9,11 +9,14 @@ from collections.abc import Iterator
 
 from benchrun.parse.dialect import COUNT, Reading, Record, Value, groups, number, positive, seconds
 
-DICTIONARY = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime|eval_(?:\w{1,80}_)?runtime)['\"]\s*:[^{}]*\}")
+DICTIONARY = re.compile(
+    r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime|eval_(?:\w{1,80}_)?(?:loss|runtime))['\"]\s*:[^{}]*\}"
+)
 EVALUATED = re.compile(r"eval_(?:\w+_)?runtime")
 """The seconds of an evaluation, of one data set or of several."""
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
-_BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(?P<step>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock_s>\d[\d:]*)<")
+# A notebook's cell leaves the picture out.
+_BAR = re.compile(r"(?<!\d)\d{1,3}%(?:\|[^|]*\|)?\s*(?P<step>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock_s>\d[\d:]*)<")
 # Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading
 # checkpoint shards:" is other work.
 _BEFORE_BAR = re.compile(
@@ -60,7 +63,7 @@ _CLOCK = Reading(_duration, r"[\d:dhmsay, ]+", plain=False)
 
 def bars_on(text: str) -> Iterator[Record]:
     """The bars of a line that may be the training's."""
-    for bar in _BAR.finditer(text) if "%|" in text else ():
+    for bar in _BAR.finditer(text) if "%" in text else ():
         before = text[max(bar.start() - LONGEST_LABEL, 0) : bar.start()]
         if not before.strip() or _BEFORE_BAR.search(before):
             yield Record(groups(bar, total=COUNT, clock_s=_BAR_CLOCK), "_bars", needs=None)

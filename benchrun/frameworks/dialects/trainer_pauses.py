@@ -51,16 +51,20 @@ class Pauses(NamedTuple):
 
 
 def before_bars(printed: Columns, bars: Columns, drawn: Drawn) -> Pauses:
-    """The pauses between the training's bars: as bars of another total show them, or as they were ``printed``."""
-    evaluations = _drawn_evaluations(bars, drawn)
+    """The pauses between the training's bars: as they were ``printed``, or as bars of another total show them.
+
+    A bar of an evaluation begins after its first batch, so that the printed seconds are better; lines of another
+    stream may stand elsewhere, where the training's clock has no room for them.
+    """
     at, seconds, kind = printed.columns("bars", "seconds", "kind")
-    row = np.searchsorted(drawn.at, at)
-    inside = (row > 0) & (row < len(drawn.at))
-    if evaluations.any():
-        lost = evaluations
-    else:
-        lost = _sums(row, np.where(inside & (kind == EVALUATION), seconds, 0.0), len(drawn.at))
-    return Pauses(lost, (np.flatnonzero(lost), np.unique(row[inside & (kind == CHECKPOINT)])))
+    row, count = np.searchsorted(drawn.at, at), len(drawn.at)
+    inside = (row > 0) & (row < count)
+    stated = _sums(row, np.where(inside & (kind == EVALUATION), seconds, 0.0), count)
+    room = np.diff(drawn.clock_s, prepend=0.0) + CLOCK_S
+    shown = _drawn_evaluations(bars, drawn)
+    lost = np.where((stated > 0) & (stated < room), stated, shown)
+    evaluated = np.union1d(np.flatnonzero(lost), row[inside & (kind == EVALUATION) & (seconds == 0)])
+    return Pauses(lost, (evaluated, np.unique(row[inside & (kind == CHECKPOINT)])))
 
 
 def before_dictionaries(printed: Columns, count: int) -> Pauses:
@@ -68,7 +72,8 @@ def before_dictionaries(printed: Columns, count: int) -> Pauses:
     row, seconds, kind = printed.columns("dictionaries", "seconds", "kind")
     inside = (row > 0) & (row < count)
     lost = _sums(row, np.where(inside & (kind == EVALUATION), seconds, 0.0), count)
-    return Pauses(lost, (np.flatnonzero(lost), np.unique(row[inside & (kind == CHECKPOINT)])))
+    evaluated = np.unique(row[inside & (kind == EVALUATION)])
+    return Pauses(lost, (evaluated, np.unique(row[inside & (kind == CHECKPOINT)])))
 
 
 def _sums(row: Column, seconds: Column, rows: int) -> Column:

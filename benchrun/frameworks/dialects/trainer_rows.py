@@ -26,6 +26,10 @@ MOST_STUCK = 0.1
 """This share of the dictionaries may find a bar that was not drawn anew: such a row replaces the one before it."""
 
 
+CLOCKS_S = 2.0
+"""Seconds by which the bars of one training's launchers differ."""
+
+
 class Drawn(NamedTuple):
     """Bars of one total as they were drawn, without those that repeat the step before."""
 
@@ -65,16 +69,29 @@ def bar_rows(drawn: Drawn, planned: int | None = None) -> Rows:
     ``planned``: the last planned step, after which another training begins.
     """
     rows, usual = Rows(), usual_distance(drawn.step)
-    before, before_s = LARGEST, 0.0
+    planned = None if _several_launchers(drawn) else planned
+    before, before_s, last = LARGEST, 0.0, 0
     bars: Iterator[tuple[int, float, int, int]] = zip(*(column.data for column in drawn), strict=True)
     for step, clock_s, line, _ in bars:
         if step <= before or clock_s < before_s:  # the first one, another launcher's bar, or a restart
             before, before_s = (step, clock_s) if step > usual else (0, 0.0)
+            last = before
         if clock_s > before_s:
             time_s = (clock_s - before_s) / (step - before)
             rows.add(Step(step, time_s, line, interval=step - before), end=planned)
             before, before_s = step, clock_s
+        elif step > last:  # within a second: the next row with a time covers this one too
+            rows.add(Step(step, None, line), end=planned)
+        last = max(last, step)
     return rows
+
+
+def _several_launchers(drawn: Drawn) -> bool:
+    """Whether bars of one step show one time: that of one training, which each launcher draws."""
+    order = np.argsort(drawn.step, kind="stable")
+    again = np.diff(drawn.step[order]) == 0
+    apart = np.abs(np.diff(drawn.clock_s[order]))[again]
+    return len(apart) > 0 and float(np.median(apart)) <= CLOCKS_S
 
 
 def runs(dictionaries: Columns) -> Column:
@@ -127,13 +144,20 @@ def dictionary_rows(
     seconds, between = _between(step[timed][anew], clock[timed][anew], *start, first=int(step[0]))
     times[timed], intervals[timed] = seconds[printed], between[printed]
     columns = {"step": step, "line": line, "loss": loss, "grad_norm": norm}
-    columns["tokens_per_s_per_gpu"] = dictionaries.column("tokens_per_s_per_gpu")
+    columns["tokens_per_s_per_gpu"] = _rates(dictionaries)
     columns |= {"step_time_s": times, "interval": intervals}
     rows, run = Rows(), runs(dictionaries)
     for part in np.split(np.arange(len(run)), np.flatnonzero(np.diff(run)) + 1):
         rows.new_segment()
         rows.extend({name: column[part] for name, column in columns.items()}, end=planned)
     return rows
+
+
+def _rates(dictionaries: Columns) -> Column:
+    """Tokens/s of a GPU; those of the loss where no other tokens are printed."""
+    rate, trained, seen = dictionaries.columns("tokens_per_s_per_gpu", *RATES, "tokens_seen")
+    rates: Column = np.where((rate == NO_VALUE) & (seen == NO_VALUE), trained, rate)
+    return rates
 
 
 def _between(step: Column, clock: Column, before: int, before_s: float, first: int) -> tuple[Column, Column]:
