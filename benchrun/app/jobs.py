@@ -1,13 +1,13 @@
 """Waiting for runs, and how they went. Imports the parser only where a log is read."""
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchrun.launch import clock
 from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.launcher import Observation, backoff, described, done_of, observe
 from benchrun.launch.rundir import RunDir
@@ -53,15 +53,15 @@ def wait_for(runs: Sequence[RunDir], progress: Progressed = lambda _, __: None) 
         polls = 0 if seen != last_seen else polls + 1
         last_seen = seen
         going = {run: observation for run, observation in observations.items() if run not in ended}
-        _follow(going, tails, progress, time.monotonic() + backoff(polls))
+        _follow(going, tails, progress, clock.monotonic() + backoff(polls))
     return [ended[run] for run in runs]
 
 
 def _follow(going: dict[RunDir, Observation], tails: "dict[RunDir, Tail]", progress: Progressed, until: float) -> None:
     """Report new steps until it is time to poll, or one of the jobs has ended."""
     done = {run: run.done() is not None for run in going}
-    while going and time.monotonic() < until and all((run.done() is not None) is done[run] for run in going):
-        time.sleep(LOG_POLL_S)
+    while going and clock.monotonic() < until and all((run.done() is not None) is done[run] for run in going):
+        clock.sleep(LOG_POLL_S)
         for run, observation in going.items():
             if steps := tails[run].read():
                 progress(observation, steps)
@@ -109,7 +109,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "slowest_rank": ((run.read_json(METRICS) or {}).get("ranks") or {}).get("slowest"),
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
-        "age_s": round(max(0.0, (run.clock() or time.time()) - (run.created or time.time())), 1),
+        "age_s": round(max(0.0, (run.clock() or clock.now()) - (run.created or clock.now())), 1),
         "step_time_s": step_time_s or (end.step_time_s if end else None),
     }
 

@@ -1,6 +1,5 @@
 """Studies: planned, launched with a limit on how many run at once, taken up again, reported."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from benchrun.app.measurement import measure_run, result_of
 from benchrun.comparison.checks import broken_run
 from benchrun.comparison.verdict import RunResult
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
+from benchrun.launch import clock
 from benchrun.launch.endings import End, Ending, recorded, unreadable_ending
 from benchrun.launch.launcher import Observation, backoff, done_of, observe, prepare, submit
 from benchrun.launch.rundir import RunDir, TolerantRun, find_runs
@@ -226,6 +226,6 @@ def _numbers(run: TolerantRun, attempt: Attempt) -> RunResult:
 
 def _pause(runs: Sequence[RunDir], seconds: float) -> None:
     """Wait ``seconds``, or until one more of ``runs`` has written its end."""
-    done, until = sum(run.done() is not None for run in runs), time.monotonic() + seconds
-    while time.monotonic() < until and sum(run.done() is not None for run in runs) == done:
-        time.sleep(LOOK_S)
+    done, until = sum(run.done() is not None for run in runs), clock.monotonic() + seconds
+    while clock.monotonic() < until and sum(run.done() is not None for run in runs) == done:
+        clock.sleep(LOOK_S)

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 from benchrun import paths
 from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
+from benchrun.launch import clock
 from benchrun.spec.artifacts import DONE, EVENTS, SERVER_LOG, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import STAMP
@@ -32,7 +33,11 @@ KEPT = "measured:"
 """Begins the id of a reference that is one of benchrun's own kept runs."""
 LIMIT = 64 << 20
 """Bytes of a document that are read; a run's documents are far smaller."""
-_FIELDS = {"submitted": ("job",), "refused": ("reason",), "state": ("state", "phase")}
+_FIELDS = {
+    **{kind: ("job",) for kind in ("submitted", "cancel_asked")},
+    "refused": ("reason",),
+    "state": ("state", "phase"),
+}
 """Fields that are read: an event without them is ignored."""
 
 
@@ -133,7 +138,7 @@ class RunDir:
         with self._events(os.O_CREAT) as file:
             size = os.fstat(file).st_size
             cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # a full disk took half of the last line
-            now = datetime.fromtimestamp(_touched(file), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            now = datetime.fromtimestamp(clock.touched(file), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
             line = json.dumps({"time": now, "event": kind, **facts}) + "\n"
             data = (b"\n" if cut else b"") + line.encode()
             if os.write(file, data) < len(data):
@@ -146,7 +151,7 @@ class RunDir:
         Clocks of hosts and file servers may differ by minutes, so only this one measures ages.
         """
         with contextlib.suppress(OSError), self._events() as file:
-            return _touched(file)
+            return clock.touched(file)
         return None
 
     def read_json(self, name: str) -> dict[str, Any] | None:
@@ -167,6 +172,15 @@ class RunDir:
                 stream.write(text)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             undo.pop_all()
+
+    def write_first(self, name: str, document: Mapping[str, Any]) -> bool:
+        """Write a JSON file that is not there yet; False where another process was faster."""
+        temporary = f".{name}.{secrets.token_hex(4)}"
+        self.write_json(temporary, document)
+        try:
+            (self.path / temporary).link_to_placeholder
+        finally:
+            pass
 
     @contextlib.contextmanager
     def _events(self, create: int = 0) -> Iterator[int]:
@@ -211,9 +225,10 @@ class TolerantRun(RunDir):
 def read_text(path: Path, limit: int = LIMIT) -> str | None:
     """The first ``limit`` bytes of a file; None where it is missing or no regular file (a directory, a pipe)."""
     with contextlib.suppress(OSError, ValueError):
-        if stat.S_ISREG(path.stat().st_mode):
-            with path.open("rb") as file:
-                return file.read(limit).decode(errors="replace")
+        found = path.stat()
+        if stat.S_ISREG(found.st_mode):
+            with path.open("rb") as file:  # a read reserves as much memory as it is told
+                return file.read(min(limit, found.st_size + 1)).decode(errors="replace")
     return None
 
 
@@ -238,12 +253,6 @@ def unpacked(file: Path) -> bytes:
         return lzma.decompress(file.read_bytes()) if file.suffix == XZ else file.read_bytes()
     except lzma.LZMAError as error:
         raise UserError(f"cannot be unpacked: {error}", where=str(file)) from error
-
-
-def _touched(file: int) -> float:
-    """Touch an open file; its new time in seconds since the epoch, by the file system's clock."""
-    os.utime(file)
-    return os.fstat(file).st_mtime
 
 
 def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:

@@ -13,6 +13,7 @@ class Phase(str, enum.Enum):
 
     PENDING = "pending"
     RUNNING = "running"
+    SUSPENDED = "suspended"
     ENDED = "ended"
     GONE = "gone"
     """Neither in the queue nor in accounting."""
@@ -35,6 +36,8 @@ class Job:
     """Seconds since the epoch by the scheduler's clock; None where it is unknown."""
     unsure: str = ""
     """For GONE: the source that gave no answer, so that the job may exist all the same."""
+    suspended_s: float = 0.0
+    """How long it was suspended, while it could print nothing."""
     uid: int | None = None
     """Its owner; with ``work_dir`` it identifies the run."""
     work_dir: str = ""
@@ -49,7 +52,7 @@ class Scheduler(Protocol):
     def submit(self, run: RunDir) -> str:
         """Start ``job.sh`` of ``run`` in its directory; the job's id.
 
-        MachineError where the job was refused; SchedulerUnavailable where it may have been accepted all the same.
+        MachineError where the job was refused, SubmitLimit where only for now; SchedulerUnavailable where it may have been accepted all the same.
         """
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:

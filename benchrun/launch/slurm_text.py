@@ -15,15 +15,20 @@ from benchrun.launch.scheduler import Job, Phase
 SQUEUE = {"JobID": "%i", "State": "%T", "UID": "%U", "Reason": "%r", "NodeList": "%N", "WorkDir": "%Z"}
 """sacct's name of a field -> squeue's. WorkDir is last, because it alone may contain a ``|``."""
 SACCT = ("JobID", "State", "ExitCode", "NodeList", "Reason", "End", "UID", "Restarts", "WorkDir")
+OPTIONAL = ("Suspended", "Restarts")
+"""Fields of sacct that are asked for, but that a release may lack."""
 _PENDING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 _ENDED = ("COMPLETED", "FAILED", *BY_STATE)
 _ID = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_DURATION = re.compile(r"(?:(?:([0-9]{1,6})-)?([0-9]{1,2}):)?([0-9]{1,2}):([0-9]{2})(?:\.[0-9]+)?")
 _SUBMITTED = re.compile(r"([0-9]{1,18})(?:;\S+)?")
 _BAD_OPTION = re.compile(
     r"^sbatch: (unrecognized option|invalid option|error: Invalid --\S+ specification)", re.MULTILINE
 )
 """sbatch's errors for an invalid option: it ends before it asks the controller."""
+_LIMIT = re.compile(r"\b(Assoc|QOS)\w*Submit\w*Limit\b")
+"""Slurm's names of limits on the number of jobs in the queue (job_state_reason_string), which sbatch prints."""
 _FAILED = "Batch job submission failed: "
 # Words in slurm_errno.c (all versions) and in system errors for a message that was lost on its way.
 _COMMUNICATION = re.compile(
@@ -51,11 +56,18 @@ def refused(stderr: str) -> bool:
     return not (reasons[-1] in _SYSTEM or _COMMUNICATION.search(reasons[-1]))
 
 
+def limited(stderr: str) -> bool:
+    """Whether sbatch was refused because of the jobs that are in the queue, so that a later one will be accepted."""
+    return _LIMIT.search(stderr) is not None
+
+
 def phase_of(state: str) -> Phase:
     """The phase of a Slurm state; an undocumented one counts as running until the queue drops the job."""
     word = _word(state)
     if word in _PENDING:
         return Phase.PENDING
+    if word in ("SUSPENDED", "STOPPED"):
+        return Phase.SUSPENDED
     # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
     return Phase.ENDED if word and any(ended.startswith(word) for ended in _ENDED) else Phase.RUNNING
 
@@ -77,9 +89,10 @@ def _job(row: Mapping[str, str]) -> Job:
         exit_code=_number(exit_code),
         signal=_number(signal),
         reason=state if " by " in state else "" if reason == "None" else reason,  # "CANCELLED by 0" names the user
-        nodes=row["NodeList"],
+        nodes="" if row["NodeList"] == "None assigned" else row["NodeList"],
         restarts=_number(row.get("Restarts", "")) or 0,
         ended_at=_epoch(row.get("End", "")),
+        suspended_s=_duration(row.get("Suspended", "")),
         uid=_number(row["UID"]),
         work_dir=row["WorkDir"],
     )
@@ -91,6 +104,13 @@ def _word(state: str) -> str:
 
 def _number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def _duration(text: str) -> float:
+    """Seconds in Slurm's ``[DD-[HH:]]MM:SS``; 0 for anything else."""
+    match = _DURATION.fullmatch(text)
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
+    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
 
 
 def _epoch(text: str) -> float | None:
