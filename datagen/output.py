@@ -135,7 +135,7 @@ def make_once(
                     facts = make(journal)
                     files = tuple(_entry(output, journal.sums.get(output)) for output in outputs)
                     made = Manifest(kind=kind, version=__version__, parameters=values, facts=facts, files=files)
-                    partial(path).write_text(made.model_dump_json(indent=1) + "\n")
+                    partial(path).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
                     _rename([*outputs, path])
         manifest = _complete(path, identity)
     except OSError as error:
@@ -159,7 +159,7 @@ def _expected(error: OSError, prefix: Path) -> BenchrunError:
 def _locked(prefix: Path) -> Iterator[None]:
     """Hold the lock of ``prefix``, which also excludes processes on other nodes of a shared file system."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    with beside(prefix, ".lock").open("a") as file:
+    with beside(prefix, ".lock").open("a", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -224,11 +224,11 @@ class Journal:
             if size > free:
                 message = f"{size / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
                 raise MachineError(message, where=str(prefix.parent), hint="make less data, or choose another --output")
-            self._path.write_text(f"{head}\n")
+            self._path.write_text(f"{head}\n", encoding="utf-8")
 
     def add(self, name: str, crc: int) -> None:
         """Record that this part is written."""
-        with self._path.open("a") as file:
+        with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{name} {crc:08x}\n")
 
 

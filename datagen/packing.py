@@ -73,7 +73,7 @@ def pack(spool: Path, data_path: Path, metadata_path: Path, capacity: int, seed:
         "pack_size": capacity,
         "min_packed_seqlen": int(filled.min()),
     }
-    metadata_path.write_text(json.dumps([metadata]) + "\n")
+    metadata_path.write_text(json.dumps([metadata]) + "\n", encoding="utf-8")
     return {
         "sequences": len(members),
         "tokens": int(sizes.sum()),

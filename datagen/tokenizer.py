@@ -25,7 +25,9 @@ SPECIAL = ("<unk>", "<pad>", "<|system|>", "<|user|>", "<|assistant|>", "<s>", "
 """The last tokens of the vocabulary; the end of text is the very last, as in ``datagen tokens``."""
 LEAST = 256 + len(SPECIAL)
 """The smallest vocabulary: every byte is a token, so that any text can be encoded."""
-FILES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("tokenizer_files.json").read_text())
+FILES: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("tokenizer_files.json").read_text(encoding="utf-8")
+)
 """The files that Hugging Face's AutoTokenizer and NeMo read, without the vocabulary.
 
 In the chat template, the generation marks enclose the tokens of the assistant: those that the loss is computed on.
@@ -133,7 +135,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         raise UserError("truncates or pads texts", where=str(path), hint=hint)
     try:
         # A string, or an object that contains the string.
-        token = json.loads(config.read_text())["eos_token"]
+        token = json.loads(config.read_text(encoding="utf-8"))["eos_token"]
         eos = opened.token_to_id(token if isinstance(token, str) else token["content"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError("has no eos_token", where=str(config)) from error

@@ -128,7 +128,7 @@ def spec_page() -> str:
 
 def gpu_page() -> str:
     """The hardware table."""
-    with (Path(paths.__file__).parent / "hardware.csv").open(newline="") as file:
+    with (Path(paths.__file__).parent / "hardware.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     head = "# GPUs\n\nDense peaks in TFLOPS, memory in GiB, from `benchrun/hardware.csv`. "
     head += "A GPU without a row gets no MFU.\n\n"
@@ -208,10 +208,10 @@ def main() -> int:
     for name, content in texts.items():
         path = HERE / name
         text = HEAD + content if name.startswith("reference/") else content
-        if not path.exists() or path.read_text() != text:
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(name)
             if "--check" not in sys.argv:
-                path.write_text(text)
+                path.write_text(text, encoding="utf-8")
     check = "--check" in sys.argv
     what = "out of date" if check else "written"
     sys.stdout.write(f"{what}: {', '.join(stale)}\n" if stale else "up to date\n")

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_STUB = Path(__file__).with_suffix(".pyi").read_text()
+_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 """The names of the API and their modules, listed once: type checkers read the stub too."""
 _MODULES = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as ", _STUB, re.MULTILINE)}
 __all__ = sorted(_MODULES)

@@ -152,7 +152,7 @@ def _published() -> dict[tuple[str, ...], list[tuple[str, str]]]:
     """Recipe and metric of every published number, by its other conditions."""
     published: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
     for path in paths.REFERENCE.glob("*.csv"):
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 published[tuple(row.get(name, "") for name in HARD[1:])].append((row["recipe"], row["metric"]))
     return published

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchrun import hardware
 from benchrun.app.measurement import read_log, rows_of, summarise_log
-from benchrun.app.settings import NOTHING, completed_setting, unused_options
+from benchrun.app.settings import NOTHING, check_options, completed_setting
 from benchrun.app.traces import fingerprint_of_steps, trace_hint
 from benchrun.comparison.checks import beyond_peak
 from benchrun.errors import BenchrunError, NoNumberError, UserError
@@ -99,7 +99,7 @@ def _evidence(
         saves=saves(file, before_line=int(rows_of(log, context).line.max())),
         saves_async=saves_async(file),
         resolution_s=resolution_s(summary, steps),
-        notes=(*_unused(log, given), *_notes(log, context, summary)),
+        notes=(*check_options(log, _options(given)), *_notes(log, context, summary)),
         log_alone=True,
         work_known=not any(name != "gpu" for name in _missing(context)),
     )
@@ -189,11 +189,9 @@ def _missing(context: Setting) -> list[str]:
     return [name for name in OPTIONS if not getattr(context, name)]
 
 
-def _unused(log: Log, given: Setting) -> Iterator[str]:
-    """What the caller states and the log contradicts."""
-    options = {name: getattr(given, name) for name in OPTIONS if name != "model"}
-    for name, (value, own) in unused_options(log, options).items():
-        yield f"{OPTIONS[name]} {value} is not used: the log states {own}"
+def _options(given: Setting) -> dict[str, Any]:
+    """What the caller states, but for the model, which has a note of its own."""
+    return {name: getattr(given, name) for name in OPTIONS if name != "model"}
 
 
 def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:

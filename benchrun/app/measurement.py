@@ -148,7 +148,7 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
         if stored and nameless_fingerprint(redacted) != without_names(stored):
             raise UserError(f"{run.run_id} is not kept: its small traces give another fingerprint")
         if again:
-            (path / artifacts.STEPS).write_text(steps_text(again.log))
+            (path / artifacts.STEPS).write_text(steps_text(again.log), encoding="utf-8")
         undo.pop_all()
     for sentence in traces.left_out:
         say(f"not kept of {run.run_id}: {sentence}")

@@ -67,7 +67,9 @@ def plan_in(root: Path, manifest: pack.Manifest, file: AcceptancePlan, clusters:
     changes: dict[int, dict[str, Any]] = {}
     for name, number in sorted(manifest.runs.items(), reverse=True):
         profile = clusters / f"{name}.yaml"
-        profile.write_text(json.dumps(RunDir(root / pack.RUNS / name).spec.cluster.model_dump(mode="json")))
+        profile.write_text(
+            json.dumps(RunDir(root / pack.RUNS / name).spec.cluster.model_dump(mode="json")), encoding="utf-8"
+        )
         changes[number] = changes[0] = {"cluster": str(profile)}
     return planned(manifest.plan, file, Document(pack.PLAN), changes)
 
@@ -149,10 +151,10 @@ def write_pack(plan: ResolvedPlan, target: Path | None = None, *, packs: Path, r
         manifest = _write_evidence(plan, runs, root, redacted)
         result = derived(root, manifest, plan_in(root, manifest, read_plan_in(root), clusters))
         for name, text in result.files.items():
-            (root / name).write_text(text)
-        (root / pack.PAGE).write_text(report_page(root, result.appraisal.acceptance))
+            (root / name).write_text(text, encoding="utf-8")
+        (root / pack.PAGE).write_text(report_page(root, result.appraisal.acceptance), encoding="utf-8")
         manifest = manifest.model_copy(update={"files": pack.hashes(root)})
-        (root / pack.MANIFEST).write_text(_json(manifest))
+        (root / pack.MANIFEST).write_text(_json(manifest), encoding="utf-8")
         digest = unpack.checked_content(root).digest
         path = target or packs / f"{manifest.plan}-{digest[:DIGITS]}{pack.ARCHIVE}"
         if not path.exists():
@@ -186,9 +188,11 @@ def _write_evidence(plan: ResolvedPlan, runs: Mapping[int, list[RunDir]], root: 
         stem, document = recipe_document(recipe)
         (root / pack.RECIPES).mkdir(exist_ok=True)
         text = json.dumps(document, indent=2) + "\n"
-        (root / pack.RECIPES / f"{stem}.yaml").write_text(scrubbed(text, (), words) if redacted else text)
+        (root / pack.RECIPES / f"{stem}.yaml").write_text(
+            scrubbed(text, (), words) if redacted else text, encoding="utf-8"
+        )
     text = yaml.safe_dump(portable(plan.file, redacted=redacted), sort_keys=False, allow_unicode=True)
-    (root / pack.PLAN).write_text(scrubbed(text, (), words) if redacted else text)
+    (root / pack.PLAN).write_text(scrubbed(text, (), words) if redacted else text, encoding="utf-8")
     name = scrubbed(plan.name, (), words)
     return pack.Manifest(benchrun=__version__, commit=commit(), redacted=redacted, plan=name, runs=points, files={})
 

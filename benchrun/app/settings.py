@@ -1,6 +1,7 @@
 """What a caller states about a log that does not state it itself."""
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from benchrun import hardware
 from benchrun.comparison.references import load_references
 from benchrun.errors import UserError
-from benchrun.metrics.setting import Setting, setting_of_log
+from benchrun.metrics.setting import Setting, same_chip, stated_setting
 from benchrun.parse import Log
 from benchrun.recipe.catalogue import recipe_file, training_file
 
@@ -52,9 +53,27 @@ def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
     raise UserError(f"no GPU '{name}' in the hardware table", hint=hint)
 
 
-def unused_options(log: Log, options: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Options, by name, that the log contradicts: the given value and the log's, which is used."""
-    own = setting_of_log(log, NOTHING)
-    values = {name: log.facts.num_layers if name == "num_layers" else getattr(own, name) for name in options}
-    pairs = {name: (given, values[name]) for name, given in options.items()}
-    return {name: (a, b) for name, (a, b) in pairs.items() if None not in (a, b) and str(a).lower() != str(b).lower()}
+def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each option, by name, that replaces a guess from the log. UserError where the log states another.
+
+    A stated value that the log refutes is a guess as well.
+    """
+    own, guesses = stated_setting(log, NOTHING), log.facts.derived
+    for name, given in options.items():
+        option = f"--{name.replace('_', '-')} {given}"
+        stated = log.facts.num_layers if name == "num_layers" else getattr(own, name)
+        if given is None or _agree(name, given, stated):
+            continue
+        if stated is not None:
+            hint = "leave the option out; a log that states something untrue cannot be judged"
+            raise UserError(f"{option} contradicts the log, which states {stated}", where=log.file, hint=hint)
+        guess = guesses.get(name)
+        if guess and guess.value != given:
+            yield f"{option} is used, not {guess.value}: {guess.reason}"
+
+
+def _agree(name: str, given: Any, stated: Any) -> bool:
+    """Whether an option and the log's own value are the same."""
+    if name == "gpu" and stated is not None and same_chip(given, stated):
+        return True
+    return str(given).lower() == str(stated).lower()

@@ -29,7 +29,7 @@ def write_site(file: Path, partition: str | None = None) -> None:
         copy = "run it on a login node, or copy the closest file: benchrun list --clusters has the paths"
         raise type(error)(error.message, hint=copy) from error
     text = site_text(slurm, runtime, partition)
-    with writing(file), file.open("x") as stream:
+    with writing(file), file.open("x", encoding="utf-8") as stream:
         stream.write(text)
 
 

@@ -101,7 +101,8 @@ def store_fingerprint(run: RunDir) -> None:
     except UserError:
         return
     if result is not None:
-        (run.path / FINGERPRINT).write_text(result.model_dump_json(indent=2, by_alias=True) + "\n")
+        text = result.model_dump_json(indent=2, by_alias=True) + "\n"
+        (run.path / FINGERPRINT).write_text(text, encoding="utf-8")
 
 
 def nameless_fingerprint(run: RunDir) -> dict[str, Any] | None:

@@ -236,7 +236,9 @@ def _work(spec: RunSpec) -> tuple[str, ...]:
 def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
     """A reason where the report is not the one that the runs give."""
     try:
-        same = report_page(content.root, acceptance) == (content.root / pack.PAGE).read_text(errors="replace")
+        same = report_page(content.root, acceptance) == (content.root / pack.PAGE).read_text(
+            errors="replace", encoding="utf-8"
+        )
     except BenchrunError as error:
         return Reason(
             kind="unreadable", file=(error.where or "").removeprefix(f"{content.root}/"), detail=error.message
@@ -252,7 +254,7 @@ def _disagreements(content: Content, result: Derived, *, same_version: bool) -> 
     for name in sorted({*result.files, pack.PAGE} - stated):
         yield Reason(kind="missing_file", file=name, detail="a pack states what its logs give")
     for name in sorted(stated & result.files.keys()):
-        text = (content.root / name).read_text(errors="replace")
+        text = (content.root / name).read_text(errors="replace", encoding="utf-8")
         if text == result.files[name]:
             continue
         for detail in islice(json_differences(text, result.files[name], same_version), SHOWN):

@@ -75,7 +75,7 @@ def parse(
     if metric and not plot:
         raise UserError("--metric names what --plot draws", hint="add --plot FILE")
     parsed = [_follow(logs, framework)] if follow else read_logs(logs, framework)
-    _name_unused(parsed, given)
+    _check_options(parsed, given)
     summaries = [app.summarise_log(log, setting, logs, warmup) for log in parsed]
     if len(parsed) > 1 and (steps or plot):
         names = "; ".join(log.file for log in parsed)
@@ -186,23 +186,24 @@ def compare(
     if runs := [file for file in files if (file / SPEC).is_file() or (root / file / SPEC).is_file()]:
         raise UserError(f"{runs[0]} is a run and states its own recipe", hint="compare it alone, without --recipe")
     logs = read_logs(files, given.pop("framework"))
-    _name_unused(logs, given)
+    options = dict(given)
     num_layers = given.pop("num_layers")
     setting = app.completed_setting(recipe, app.Setting(**given), num_layers)
 
     def judge(log: "Log") -> "Result":
-        return (*app.judge_log(log, recipe, setting, warmup, baseline), log.file)
+        verdict, metrics = app.judge_log(log, recipe, setting, warmup, baseline)
+        _check_options([log], options)
+        return verdict, metrics, log.file
 
     results, code = each(logs, judge, attrgetter("file"))
     return worst((code, print_results(results, as_json, several=len(logs) > 1)))
 
 
-def _name_unused(logs: "Sequence[Log]", options: dict[str, Any]) -> None:
-    """Name each option that a log contradicts on stderr: the log wins."""
+def _check_options(logs: "Sequence[Log]", options: dict[str, Any]) -> None:
+    """Say on stderr which options replace a guess. UserError for an option that a log contradicts."""
     for log in logs:
-        which = "the log" if len(logs) == 1 else log.file
-        for name, (value, own) in app.unused_options(log, options).items():
-            say(f"{flags([name])} {value} is not used: {which} states {own}")
+        for sentence in app.check_options(log, options):
+            say(sentence if len(logs) == 1 else f"{log.file}: {sentence}")
 
 
 def print_verdicts(

@@ -144,7 +144,7 @@ def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: boo
 def _write(text: str, output: Path | None) -> None:
     """Write ``text`` into the file ``output``, or to stdout without one."""
     with contextlib.nullcontext() if output is None else writing(output):
-        click.echo(text, nl=False) if output is None else output.write_text(text)
+        click.echo(text, nl=False) if output is None else output.write_text(text, encoding="utf-8")
 
 
 def _check_history(history: bool, by: str, form: str) -> None:

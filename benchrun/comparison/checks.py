@@ -12,6 +12,7 @@ from benchrun.metrics.model import Measurement, Metrics, ProblemEntry
 from benchrun.metrics.registry import METRICS, OURS, Basis
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS
 from benchrun.model import Frozen
+from benchrun.parse.kinds import kind_of
 
 Name = Literal[
     "pass",
@@ -27,9 +28,6 @@ Name = Literal[
 
 LEARNED = {"final_loss": "loss", "final_reward": "reward"}
 """Metrics of what a run has learned, and their words: they show whether it computed the right thing."""
-
-FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
-"""Problems that are fatal to a verdict, in addition to those that are fatal in any log."""
 
 
 class Check(Frozen):
@@ -155,7 +153,7 @@ def broken_run(metrics: Metrics | None, ending: str | None) -> str | None:
 
 def _broken(run: Metrics) -> str | None:
     """Why one run gives no number; None where it does."""
-    fatal = run.fatal or next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
+    fatal = run.fatal or next((problem for problem in run.problems if kind_of(problem.kind).fatal == "verdict"), None)
     if run.num_steps == 0 and not run.results:
         return "the log holds no step"
     if fatal and run.results:

@@ -27,6 +27,7 @@ Flag = Literal[
     "side_misprint",
     "inferred",
     "third_party",
+    "known_regression",
     "measured",
     "baseline",
 ]
@@ -123,7 +124,7 @@ def load_references(folder: Path = paths.REFERENCE) -> tuple[Reference, ...]:
 
 
 def _entries(path: Path) -> Iterator[Reference]:
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         for row in reader:
             where = f"{path}:{reader.line_num}"

@@ -53,5 +53,3 @@ class TensorRT(Server):
             yield f"{self.name} has no replicas: dp ({spec.dp}) must be 1, or ep tp * dp ({spec.tp * spec.dp})"
         if spec.request_rate is not None:
             yield f"{self.name} sends all requests at once: request_rate must be null"
-        if spec.warmups:
-            yield f"{self.name} warms up by itself: warmups ({spec.warmups}) must be 0"

@@ -30,7 +30,7 @@ DOCUMENTS = (
     *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
 )
 """Documents that can name the site only inside a text."""
-PUBLIC = yaml.safe_load(Path(__file__).with_name("public.yaml").read_text())
+PUBLIC = yaml.safe_load(Path(__file__).with_name("public.yaml").read_text(encoding="utf-8"))
 PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(PUBLIC['folders'])})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?")
 """An absolute path outside the folders that every machine has."""
 ADDRESS = re.compile(r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b")

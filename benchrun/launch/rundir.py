@@ -168,7 +168,7 @@ class RunDir:
         with self._folder() as folder, contextlib.ExitStack() as undo:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
             undo.callback(os.unlink, temporary, dir_fd=folder)
-            with os.fdopen(file, "w") as stream:
+            with os.fdopen(file, "w", encoding="utf-8") as stream:
                 stream.write(text)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             undo.pop_all()
@@ -292,7 +292,7 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
         raise UserError(f"{path / taken[0]} exists", hint="name an empty or new directory")
     path.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (path / name).write_text(text)
+        (path / name).write_text(text, encoding="utf-8")
         if name.endswith(".sh"):
             (path / name).chmod(0o755)
     if framework(spec.framework).ships(spec) or spec.reads_files:

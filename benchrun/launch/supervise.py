@@ -61,7 +61,8 @@ def _write(state: str, exit_code: int | None = None) -> None:
     pid = os.getpid()
     supervisor = {"pid": pid, "start": start_time(pid), "host": os.uname().nodename}
     temporary = Path(f"{STATE}.tmp")
-    temporary.write_text(json.dumps({**supervisor, "state": state, "exit_code": exit_code}))
+    text = json.dumps({**supervisor, "state": state, "exit_code": exit_code})
+    temporary.write_text(text, encoding="utf-8")
     temporary.replace(STATE)
 
 
@@ -113,7 +114,8 @@ def start_time(pid: int) -> int | None:
 
 def _stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat from the state on."""
-    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    text = Path(f"/proc/{pid}/stat").read_text(errors="replace", encoding="utf-8")
+    return text.rpartition(")")[2].split()
 
 
 def _living(candidates: set[Process]) -> set[Process]:

@@ -76,6 +76,8 @@ class Measurement(Frozen):
     gpu: str | None
     precision: str | None
     num_gpus: int | None
+    derived: dict[str, str] = Field(default_factory=dict)
+    """Condition that nobody states -> what its value follows from: a guess."""
     complete: bool | None
     """The last planned step was seen; None where no number of planned steps is stated."""
     planned_steps: int | None

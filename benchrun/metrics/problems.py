@@ -2,32 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 
-from benchrun import hardware
 from benchrun.metrics.convention import EXPLAINS, identify
 from benchrun.metrics.model import Measurement, ProblemEntry
-from benchrun.metrics.setting import Setting, setting_of_log
+from benchrun.metrics.setting import Setting, same_chip, stated_setting
 from benchrun.parse.columns import NO_VALUE
+from benchrun.parse.kinds import GENERIC, kind_of
+from benchrun.parse.problems import strongest
 from benchrun.parse.records import Log, Problem
 
-SERVER = "server_failed"
-CRASH = "rank_crash"
-"""No problem once the last planned step was seen: programs fail while they shut down."""
-FATAL = {
-    **dict.fromkeys(("nan_loss", "xid", "ecc", "early_end", "second_training"), ()),
-    **dict.fromkeys(("failed_requests", "contradictory_result"), ()),
-    # Fatal even where steps follow, unless a restart repeated the work.
-    **dict.fromkeys(("cuda_oom", "host_oom", "cuda_error", "nccl_error", "nccl_timeout", "hang"), ("restart",)),
-    # Fatal unless steps follow: of a second attempt or of a requeued job.
-    **dict.fromkeys(("image_missing", "mount_failed", "launch_failed", "cancelled"), ("steps", "restart")),
-    **dict.fromkeys(("time_limit", "preempted", "node_failure", SERVER, CRASH), ("steps", "restart")),
-}
-"""What must follow each kind of fatal problem to make up for it."""
-END = {"image_missing", "mount_failed", "launch_failed", "cancelled", "time_limit", "cuda_oom", "host_oom", CRASH}
-"""Kinds after which a job writes no more steps. A preempted job, or one whose node failed, may be queued again."""
-CAUSES = ("xid", "ecc", "cuda_oom", "host_oom", "cuda_error", "missing_module", "port_taken")
-"""Kinds that make a rank or a server crash. Cancelled steps and NCCL errors often follow the crash of another rank."""
-ABORTED = "srun: Job step aborted"
-EFFECTS = (SERVER, "failed_requests")
+EFFECTS = ("server_failed", "failed_requests")
 """Kinds that say more than the traceback of a server does."""
 MOST_SKIPPED = 0.1
 """Above this share of steps without an update a run did not train."""
@@ -36,34 +19,30 @@ MOST_SKIPPED = 0.1
 def fatal_problem(
     log: Log, problems: Iterable[Problem], planned_steps: int | None, skipped_share: float
 ) -> Problem | None:
-    """The first fatal problem, or one about too many steps without an update; None for a sound log.
+    """The problem that ended a log's run, or one about too many steps without an update; None for a sound log.
 
-    In place of a crash the problem that caused it, where the log has one: a traceback begins before its error.
+    Of several the one with the strongest evidence, and of these the first.
     """
-    problems, harmless = [*problems], CRASH if log.complete(planned_steps) else None
-    for problem in problems:
-        if problem.kind != harmless and problem.kind in FATAL and problem.then not in FATAL[problem.kind]:
-            return _cause(problem, problems) if problem.kind in (CRASH, SERVER) else problem
+    complete = log.complete(planned_steps)
+    found = [each for each in problems if _is_fatal(each, complete)]
+    if found:
+        cause = strongest(found)
+        effects = (each for each in found if each.kind in EFFECTS)
+        return next(effects, cause) if cause.kind == GENERIC else cause
     if skipped_share > MOST_SKIPPED:
         return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")
     return None
 
 
-def _cause(crash: Problem, problems: Iterable[Problem]) -> Problem:
-    """The first problem that explains ``crash`` and that nothing made up for; else an effect, or the crash itself.
-
-    Where srun aborted the step and no rank crashed, the cancelled job explains it.
-    """
-    left = [each for each in problems if each.then not in FATAL[CRASH]]
-    causes = [each for kinds in (CAUSES, EFFECTS) for each in left if each.kind in kinds]
-    if not any(each.kind == CRASH and ABORTED not in each.detail for each in left):
-        causes += [each for each in left if each.kind == "cancelled" and " JOB " in each.detail]
-    return causes[0] if causes else crash
+def _is_fatal(problem: Problem, complete: bool) -> bool:
+    kind = kind_of(problem.kind)
+    made_up_by = kind.made_up_by
+    return made_up_by is not None and problem.then not in made_up_by and not (complete and kind.late)
 
 
 def job_ended(log: Log) -> bool:
     """Whether a growing log shows that its job was ended, or ended itself, before the last planned step."""
-    return any(problem.kind in END and not problem.then for problem in log.problems)
+    return any(kind_of(problem.kind).ends and not problem.then for problem in log.problems)
 
 
 def updates(log: Log) -> tuple[int, int]:
@@ -102,10 +81,10 @@ LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
 
 def contradictions(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
     """What contradicts ``given``, with which the run was launched; ``logged`` is that completed by the log."""
-    own = setting_of_log(log, Setting())
+    own = stated_setting(log, Setting())
     for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
         value, meant = getattr(own, name), getattr(given, name)
-        if value is not None and value != meant and not (name == "gpu" and _same_chip(value, meant)):
+        if value is not None and value != meant and not (name == "gpu" and same_chip(value, meant)):
             detail = f"the log states {name} {value}, the specification of the run {meant}"
             yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
     # A batch that was typed in may be what is wrong: only where the log itself says how many tokens a step has.
@@ -127,10 +106,3 @@ def _unexplained(log: Log, measured: Measurement, logged: Setting, given: Settin
     count = f", the model gives {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
     detail = f"the log prints {printed:.4g} TFLOPS{count}: the run trained another model, sequence length or batch"
     yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)
-
-
-def _same_chip(one: str, other: str) -> bool:
-    """Whether two cards differ in their memory alone."""
-    first, second = hardware.gpu(one), hardware.gpu(other)
-    same_name = hardware.chip(one) == hardware.chip(other)
-    return bool(same_name and first and second and first.peak_bf16_tflops == second.peak_bf16_tflops)

@@ -129,8 +129,10 @@ def _in_flight(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iter
 
 def _impossible(values: Mapping[str, float]) -> Iterator[Problem]:
     """Numbers that no benchmark has: a part larger than the whole, a percentile below a lower one."""
+    yield from _nothing_took_time(values)
     pairs = [
         ("completed", "num_prompts"),
+        ("completed", "total_output_tokens"),
         ("output_tokens_per_s", "total_tokens_per_s"),
         ("mean_ttft_ms", "mean_e2el_ms"),
     ]
@@ -140,6 +142,19 @@ def _impossible(values: Mapping[str, float]) -> Iterator[Problem]:
     for less, more in pairs:
         if less in values and more in values and values[less] > values[more] * (1 + CONTRADICTION) + LAST_DIGIT_S:
             detail = f"{less} is {values[less]:.4g}, and {more}, which is at least as large, {values[more]:.4g}"
+            yield Problem(CONTRADICTORY, None, detail)
+
+
+def _nothing_took_time(values: Mapping[str, float]) -> Iterator[Problem]:
+    """Yield latencies of zero beside answers that took time: the client saw no token arrive."""
+    tokens = values.get("mean_output_tokens", 2.0)
+    for statistic in ("mean", "median"):
+        names = [f"{statistic}_ttft_ms"]
+        if tokens > 1:
+            names.append(f"{statistic}_tpot_ms")
+        zero = [name for name in names if values.get(name) == 0]
+        if zero and any(values.get(name) for name in ("duration_s", "mean_e2el_ms")):
+            detail = f"{' and '.join(zero)} are 0, and answers of {tokens:.4g} tokens took time"
             yield Problem(CONTRADICTORY, None, detail)
 
 

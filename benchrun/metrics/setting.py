@@ -1,6 +1,7 @@
 """The setting of a log: what it states itself, completed by what the caller states."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from benchrun import hardware
@@ -40,6 +41,8 @@ class Setting:
     """Dense peak at ``precision`` in TFLOPS, as the caller states it."""
     num_prompts: int | None = None
     """Requests that a benchmark of a server was to send."""
+    derived: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Field that neither log nor caller states -> what its value follows from."""
 
     def flops_per_token(self) -> FlopsPerToken | None:
         """FLOPs per token of training; None where model or sequence length are not known."""
@@ -65,6 +68,19 @@ def setting_of(spec: RunSpec) -> Setting:
 
 
 def setting_of_log(log: Log, given: Setting) -> Setting:
+    """What the log states, completed by ``given``, and then by what follows from other facts of the log."""
+    setting = stated_setting(log, given)
+    guesses = {
+        name: guess
+        for name, guess in log.facts.derived.items()
+        if guess.value is not None and (getattr(setting, name) is None or name in given.derived)
+    }
+    values = {name: guess.value for name, guess in guesses.items()}
+    reasons = {name: guess.reason for name, guess in guesses.items()}
+    return replace(setting, **values, derived=reasons)  # type: ignore[arg-type]
+
+
+def stated_setting(log: Log, given: Setting) -> Setting:
     """What the log states, completed by ``given``. A batch printed with the steps wins over one in the header."""
     facts = log.facts
     if log.launched:
@@ -82,8 +98,17 @@ def setting_of_log(log: Log, given: Setting) -> Setting:
         "model": _model(shape(facts, given.model), given),
         "fixed_length": False if facts.variable_length or log.post_training else None,
     }
-    completed = replace(given, **{key: value for key, value in values.items() if value is not None})  # type: ignore[arg-type]
+    refuted = {name for name, guess in facts.derived.items() if guess.refuted}
+    stated = {name: value for name, value in values.items() if value is not None and name not in refuted}
+    completed = replace(given, **stated)  # type: ignore[arg-type]
     return replace(completed, model=None) if log.post_training else completed
+
+
+def same_chip(one: str, other: str) -> bool:
+    """Whether two cards differ in their memory alone."""
+    first, second = hardware.gpu(one), hardware.gpu(other)
+    same_name = hardware.chip(one) == hardware.chip(other)
+    return bool(same_name and first and second and first.peak_bf16_tflops == second.peak_bf16_tflops)
 
 
 def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:

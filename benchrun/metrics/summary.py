@@ -84,6 +84,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     inside = values.chosen((np.arange(count) >= dropped) & values.usable)
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
+    notes += _printed_mfu(inside)
     problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
@@ -91,6 +92,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     complete = log.complete(planned_steps) if planned_steps is not None or log.results else None
     return Measurement(
         **_fields(setting, *NAMED),
+        derived=dict(setting.derived),
         **_fields(log, "framework", "only_average", "whole_seconds", "profiled_after"),
         results=counts(log) if served and fatal else log.results,
         settings=stated_settings(log),
@@ -170,6 +172,15 @@ def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> li
         return []
     detail = f"{printed:.4g} TFLOPS are printed, the peak of {setting.gpu} is {peak:g}: check GPU and precision"
     return [Problem("impossible_rate", None, detail)]
+
+
+def _printed_mfu(inside: CompletedRows) -> list[Problem]:
+    """A note where the framework divides by the peak of a slower GPU than it runs on."""
+    printed = _middles(inside.mfu, inside.interval).median
+    if printed is None or printed <= 1:
+        return []
+    detail = f"{100 * printed:.4g} % are printed, and no MFU is above 100 %: the framework took another GPU's peak"
+    return [Problem("printed_mfu", None, detail)]
 
 
 def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bool) -> MeanMedian:

@@ -3,8 +3,9 @@
 Counted: the products, the attention and the scans of Mamba-2 of the operator list (`operators`), of the active experts
 alone; a multiply-add is 2. Training makes three passes over them. Not counted: memory-bound operators, the router,
 recomputation. A sliding window counts the positions that it sees, under both conventions.
-``full`` counts the whole S x S score matrix (Megatron-LM up to core 0.11, NeMo up to 2.3, torchtitan), ``causal`` the
-half that is needed (Megatron-LM from core 0.12, NeMo from 2.4, Megatron-Bridge, MaxText).
+``full`` counts the whole S x S score matrix (Megatron-LM up to core 0.11, NeMo up to 2.4, torchtitan, MaxText up to
+January 2025), ``causal`` the half that is needed (Megatron-LM from core 0.12, NeMo from 2.5, Megatron-Bridge, MaxText
+since).
 """
 
 from dataclasses import dataclass

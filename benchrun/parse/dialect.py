@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isfinite
+from math import inf, isfinite, nan
 from typing import Any, ClassVar, NamedTuple
 
 from benchrun.parse.columns import Column
@@ -28,15 +28,17 @@ LIMITS: dict[str, tuple[float, float, bool]] = {
 """Column -> the lowest and highest credible value, and whether it must be a whole number."""
 _COUNTS = frozenset({"step", "planned_steps"})
 
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?", re.IGNORECASE)
-_PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf)"
+NOT_FINITE = r"[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?:inity|INITY)?"
+"""Regex of NaN and of infinity as programs print them; a bar pads them like numbers, ``nan.0``."""
+_NUMBER = re.compile(rf"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|({NOT_FINITE})(?:\.0*)?)")
+_PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN)|\+?inf"
 
 
 def number(text: str | None) -> float | None:
     """The number that ``text`` is, as a whole; None if it is anything else."""
-    if text is None or not _NUMBER.fullmatch(text := text.strip()):
-        return None
-    return float(text)
+    match = _NUMBER.fullmatch(text.strip()) if text is not None else None
+    value = float(match[1] or match[0]) if match else None
+    return nan if value == -inf else value  # a column without a value has -inf
 
 
 def positive(text: str | None) -> float | None:

@@ -5,7 +5,7 @@ strings, which runs at memory speed, and only the lines around the hits are cut 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -122,14 +122,23 @@ def newlines(block: bytes, start: int = 0, end: int | None = None) -> int:
     return int(np.count_nonzero(np.frombuffer(block, np.uint8, end - start, start) == 10))
 
 
-def lines_around(block: bytes, hits: list[Hit], number: int, *, terminated: bool) -> Iterator[tuple[Line, set[int]]]:
-    """Each line with a hit, in order, with the owners of its hits; ``number`` is that of the block's first line."""
+def lines_around(
+    block: bytes, hits: list[Hit], number: int, *, terminated: bool, follow: Callable[[], bool] = lambda: False
+) -> Iterator[tuple[Line, set[int]]]:
+    """Each line with a hit, in order, with the owners of its hits; ``number`` is that of the block's first line.
+
+    While ``follow()`` is true, the next line comes also without a hit.
+    """
     carriage = b"\r" in block
     hits.sort()
     line_start, line_end = 0, -1
-    index = 0
-    while index < len(hits):
-        at = hits[index].at
+    index = rest = 0
+    while True:
+        at = hits[index].at if index < len(hits) else len(block)
+        if follow():
+            at = min(at, rest)
+        if at >= len(block):
+            return
         if at > line_end:
             start = block.rfind(b"\n", max(line_end, 0), at) + 1
             start = start or max(line_end, 0)
@@ -140,6 +149,7 @@ def lines_around(block: bytes, hits: list[Hit], number: int, *, terminated: bool
         if carriage:  # the part of the line between two
             first, stop = max(first, block.rfind(b"\r", first, at) + 1), block.find(b"\r", at, end)
             end = end if stop < 0 else stop
+        rest = end + 1
         if end - first > LONGEST_WHOLE:
             first, end = max(first, at - BEFORE_HIT), min(end, at + AFTER_HIT)
         owners = set()

@@ -1,11 +1,13 @@
 """What a log shows went wrong, in any framework: by fixed words of the programs that print them, and by its rows."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from benchrun.parse.columns import NO_VALUE, Column
+from benchrun.parse.kinds import GENERIC, RESOURCES, ROLES, kind_of
 from benchrun.parse.records import Log, Problem
 from benchrun.parse.rows import Rows
 from benchrun.paths import table
@@ -15,11 +17,42 @@ MOST = 50
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
 """Words before a traceback that ends nothing: Python's, of a destructor at interpreter shutdown; vLLM's, after the
 signal that ends its server (release 0.26 reports the end of its engine as an error)."""
+HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
+"""NeMo goes on without what it could not import."""
+PLAIN_EXCEPTION = "Error: "
+"""What a line holds that is an exception's last one, where the log has no traceback before it."""
+_EXCEPTION = re.compile(
+    r"^\W*(?:(?!(?i:warn|info|debug|hint|note))(?:\d+|[\w.-]+|\[[^\]]{1,80}\]|\([^)]{1,80}\)):?\s+|\[[^\]]{1,80}\]:?)?"
+    r"(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99}(?:Error|Exception): "
+)
 
 
-_SIGNS = [(row["problem"], row["words"], re.compile(row["only_with"])) for row in table(__file__)]
-"""Kind of problem, its words, and what a line must match for them to mean it. The first that fits a line counts."""
-NEEDLES = tuple(words.encode() for words in (*(words for _, words, _ in _SIGNS), *IGNORED))
+class _Sign(NamedTuple):
+    """A row of problems.csv."""
+
+    kind: str
+    words: str
+    only_with: re.Pattern[str]
+    """What a line must match for the words to mean it."""
+    role: str
+    in_exception: bool
+    """The words count in the last line of an exception alone."""
+
+
+_SIGNS = [
+    _Sign(
+        row["problem"],
+        row["words"],
+        re.compile(row["only_with"]),
+        row["role"] or kind_of(row["problem"]).role,
+        row["where"] == "exception",
+    )
+    for row in table(__file__)
+]
+"""The first that fits a line counts."""
+NEEDLES = tuple(
+    words.encode() for words in (*(sign.words for sign in _SIGNS if not sign.in_exception), *IGNORED, PLAIN_EXCEPTION)
+)
 _HOST = re.compile(
     r"srun: error: (?P<srun>[\w.-]{1,255}): tasks? |slurmstepd-(?P<stepd>[\w.-]{1,255}):"
     r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
@@ -36,14 +69,57 @@ def rank_of(text: str) -> int | None:
     return int(match[match.lastindex or 0]) if match else None
 
 
-def recognise(text: str, line: int) -> Problem | None:
-    """The problem that ``text`` reports, if any, with host and rank where the line names them."""
-    for kind, words, only_with in _SIGNS:
-        if words in text and only_with.search(text):
-            match = _HOST.search(text)
-            host = match[match.lastgroup or 0] if match else None
-            return Problem(kind, line, " ".join(text.split())[:240], host=host, rank=rank_of(text))
+def _sign_of(text: str, *, in_exception: bool) -> _Sign | None:
+    for sign in _SIGNS:
+        if sign.words in text and (in_exception or not sign.in_exception) and sign.only_with.search(text):
+            return sign
     return None
+
+
+def recognise(text: str, line: int) -> Problem | None:
+    """The problem that a line outside a traceback reports, if any, with host and rank where it names them."""
+    in_exception = _EXCEPTION.match(text) is not None
+    sign = _sign_of(text, in_exception=in_exception)
+    if sign is None:
+        return described(GENERIC, text, line, text, "said") if in_exception else None
+    weak = in_exception and sign.role == "cause" and sign.kind not in RESOURCES
+    return described(sign.kind, text, line, text, "said" if weak else sign.role)
+
+
+def described(kind: str | None, text: str, line: int, detail: str, role: str) -> Problem:
+    """A problem with host and rank where ``text`` names them.
+
+    ``detail``: what the user sees; without a ``kind`` it is an exception, which says kind and role.
+    """
+    if kind is None:
+        sign = _sign_of(detail, in_exception=True)
+        kind, role = (sign.kind, sign.role) if sign else (GENERIC, role)
+    match = _HOST.search(text)
+    host = match[match.lastgroup or 0] if match else None
+    return Problem(kind, line, " ".join(detail.split())[:240], host=host, rank=rank_of(text), role=role)
+
+
+def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """The problems without those that follow from the one that ended the job: a run has one cause."""
+    ends = [each for each in problems if not each.then and kind_of(each.kind).fatal in ("steps", "restart")]
+    if not ends:
+        return tuple(problems)
+    cause = strongest(ends)
+    return tuple(
+        each
+        for each in problems
+        if each not in ends or (each.kind == cause.kind and role_of(each) == role_of(cause)) or each is cause
+    )
+
+
+def strongest(problems: Sequence[Problem]) -> Problem:
+    """The first of the problems with the strongest evidence."""
+    return min(problems, key=lambda problem: ROLES.index(role_of(problem)))
+
+
+def role_of(problem: Problem) -> str:
+    """Who reports a problem, one of ROLES."""
+    return problem.role or kind_of(problem.kind).role
 
 
 def step_problems(log: Log) -> list[Problem]:
@@ -55,7 +131,7 @@ def step_problems(log: Log) -> list[Problem]:
     if not log.may_skip:
         problems += _gaps(rows)
     planned = log.planned_steps
-    if planned is not None and log.steps_made < planned:
+    if planned is not None and not log.complete(planned):
         last = log.steps_made - 1 + log.first_number
         detail = f"the last step seen is {last}, the last planned one {planned - 1 + log.first_number}"
         problems.append(Problem("early_end", rows[len(rows) - 1].line or None, detail))

@@ -14,13 +14,15 @@ from datetime import datetime
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.parse import launched, problems, profiled
+from benchrun.parse import launched, problems, profiled, tracebacks
 from benchrun.parse.dialect import DIALECTS, Dialect
+from benchrun.parse.envelope import Envelope
 from benchrun.parse.forms import Forms
 from benchrun.parse.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.records import Facts, Log, Problem, Traits
 from benchrun.parse.rows import TYPES, Rows
 from benchrun.parse.serving import Served
+from benchrun.parse.turns import two_jobs
 from benchrun.spec.launched import Launched
 
 UNKNOWN = "unknown"
@@ -51,6 +53,7 @@ class Reader:
         self._counts: Counter[str] = Counter()
         self._ignored: set[int | None] = set()
         """Ranks whose next traceback ends no process."""
+        self._tracebacks = tracebacks.Tracebacks()
         self._skip_messages = 0
         self._measured: int | None = None
         """How many steps are measured, where others are profiled after them."""
@@ -63,6 +66,8 @@ class Reader:
         """Start another file of the run, called ``source``."""
         self._dialects = [dialect.continued() for dialect in self._dialects]
         self._source = source
+        self._tracebacks = tracebacks.Tracebacks()
+        self._envelope = Envelope()
         self._rest = b""
         """What follows the last line end: a line that is still being written, or was cut off."""
         self._number = 1
@@ -106,6 +111,7 @@ class Reader:
         self._problems = []
 
     def _read(self, block: bytes, *, terminated: bool) -> None:
+        block = self._envelope.unwrapped(block)
         if b"\x1b[" in block:
             block = _COLOUR.sub(b"", block)  # grep colours the very words that are searched here
         # After facts that were printed again, the next step line shows whether another training begins.
@@ -115,15 +121,17 @@ class Reader:
             hits = self._wanted.find(block)
             steps = sum(hit.owner != _PROBLEM for hit in hits)
         self._dense = steps * DENSE > len(block)
-        for line, owners in lines_around(block, hits, self._number, terminated=terminated):
+        for line, owners in lines_around(
+            block, hits, self._number, terminated=terminated, follow=lambda: self._tracebacks.open
+        ):
             for owner in sorted(owners - {_PROBLEM, _PROFILE, _LAUNCH}):
                 self._read_as(owner, line)
             if _PROFILE in owners:
                 self._measured = profiled.measured_steps(line.text) or self._measured
             if _LAUNCH in owners and (stated := launched.launched(line.text)):
                 self._launched.append(stated)
-            if _PROBLEM in owners:
-                self._problem(line)
+            if _PROBLEM in owners or self._tracebacks.open:
+                self._problem(line.text, line.number)
         if self._winner is not None:
             self._wanted = _search(self._classes, (self._winner,), (self._winner,))
 
@@ -182,20 +190,31 @@ class Reader:
         detail = f"another training begins {how}; what this file holds before it is not measured"
         return Problem("second_training", line, detail, source=self._source)
 
-    def _problem(self, line: Line) -> None:
-        if any(words in line.text for words in problems.IGNORED):
-            self._ignored.add(problems.rank_of(line.text))
-        problem = problems.recognise(line.text, line.number)
-        if problem is None:
-            return
-        if problem.kind == "rank_crash" and problem.rank in self._ignored:
-            self._ignored.remove(problem.rank)
+    def _problem(self, text: str, number: int) -> None:
+        rank = problems.rank_of(text)
+        if any(words in text for words in problems.IGNORED):
+            self._ignored.add(rank)
+        taken = self._tracebacks.read(text, number, ignored=rank in self._ignored)
+        if taken is not None:
+            if tracebacks.HEADER in text:
+                self._ignored.discard(rank)
+            if taken.problem is not None:
+                self._add_problem(taken.problem, taken.replaces)
+        elif (problem := problems.recognise(text, number)) is not None:
+            self._add_problem(problem)
+
+    def _add_problem(self, problem: Problem, replaces: Problem | None = None) -> None:
+        """Record a problem, in the place of ``replaces`` if that is recorded: it was not known so well."""
+        problem = problem._replace(source=self._source)
+        before = replaces and replaces._replace(source=self._source)
+        if before is not None and before in self._problems:
+            self._problems[self._problems.index(before)] = problem
             return
         self._counts[problem.kind] += 1
         if problem.kind == "skipped_steps" and not problem.rank:
             self._skip_messages += 1  # of rank 0, or of the only rank that prints
         if self._counts[problem.kind] <= problems.MOST:
-            self._problems.append(problem._replace(source=self._source))
+            self._problems.append(problem)
 
     @property
     def rows(self) -> Rows:
@@ -208,7 +227,7 @@ class Reader:
         log = self._as_launched(_merged(name, self._finished or [self._file_log(name)]))
         if self._measured is not None:
             log = profiled.without_profiled(log, self._measured)
-        every = (*log.problems, *problems.step_problems(log))
+        every = (*problems.without_consequences(log.problems), *problems.step_problems(log))
         return replace(log, problems=every, skip_messages=self._skip_messages)
 
     def _as_launched(self, log: Log) -> Log:
@@ -228,6 +247,9 @@ class Reader:
         chosen = seen[0]
         rows = chosen.finish()
         file_problems = self._problems
+        if two_jobs(rows):
+            detail = "steps of two jobs are mixed: equal numbers have other losses or times"
+            file_problems = [*file_problems, Problem("two_jobs", None, detail, source=self._source)]
         if rows.began:
             line = rows[rows.began].line
             file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
@@ -256,7 +278,8 @@ def _date(text: str) -> float | None:
 @functools.cache
 def _search(classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
     """The search for step lines and facts of these dialects, and for problems. Owner: 2 x dialect, + 1 for a fact."""
-    wanted: list[tuple[bytes, int]] = [(words, _PROBLEM) for words in problems.NEEDLES]
+    words = (*problems.NEEDLES, tracebacks.HEADER.encode())
+    wanted: list[tuple[bytes, int]] = [(each, _PROBLEM) for each in words]
     wanted += [(profiled.NEEDLE, _PROFILE), (launched.NEEDLE, _LAUNCH)]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
     wanted += [(needle, 2 * number + 1) for number in facts for needle in classes[number].fact_needles]

@@ -23,11 +23,23 @@ class Problem(NamedTuple):
     rank: int | None = None
     then: Literal["", "steps", "restart"] = ""
     """What follows in the log: more steps, or a restart and more steps; also "steps" where no process ended."""
+    role: str = ""
+    """Who says it, one of kinds.ROLES; empty for the usual one of its kind."""
+
+
+class Derived(NamedTuple):
+    """A fact that no line states."""
+
+    value: int | None
+    reason: str
+    """The stated numbers it follows from, and what else may be true."""
+    refuted: bool = False
+    """The log states another value and refutes it. Without a ``value`` the right one is unknown."""
 
 
 @dataclass
 class Facts:
-    """Properties of the run that its log prints."""
+    """Properties of the run that its log prints. A field is None where no line states it."""
 
     framework_version: str | None = None
     seq_length: int | None = None
@@ -63,20 +75,31 @@ class Facts:
     topk: int | None = None
     moe_ffn_hidden_size: int | None = None
     num_epochs: int | None = None
+    num_examples: int | None = None
+    """Samples of an epoch."""
     accumulation_steps: int | None = None
     """Micro-batches of a rank whose gradients are added up for one step."""
+    trainable_params: int | None = None
+    """Parameters that are trained, where the log states their number."""
     run_time_s: float | None = None
     """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
     ended_at: float | None = None
     """Time after the last step, in s since 1970."""
     peak_memory_gib: float | None = None
     """Largest memory of the process that prints: allocated on its GPU, or resident on a CPU."""
+    derived: dict[str, Derived] = field(default_factory=dict)
+    """Name of a fact -> a guess at it from other facts. Whatever the log or the caller states wins over it."""
 
     def fill(self, other: "Facts") -> None:
         """Take the fields that are None here from ``other``."""
         for name, value in vars(other).items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
+        self.derived = {**other.derived, **self.derived}
+
+    def derive(self, name: str, value: int | None, reason: str, *, refuted: bool = False) -> None:
+        """Guess a fact that no line states, or that the log ``refuted``. The last guess counts."""
+        self.derived[name] = Derived(value, reason, refuted)
 
     def contradict(self, other: "Facts") -> bool:
         """Whether both state some fact, and not the same."""
@@ -86,8 +109,8 @@ class Facts:
 
 TEXTS = frozenset({"framework_version", "precision", "task", "device", "exotic"})
 """Facts that are text; the others are whole numbers, or true or false."""
-_OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib"})
-"""Facts that each process of a run measures by itself."""
+_OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib", "derived"})
+"""Facts that each process of a run measures by itself, or guesses."""
 
 
 SAMPLES = "samples_per_second"
@@ -147,10 +170,13 @@ class Log(Traits):
     """The number of measured steps, where others were profiled after them: these are left out."""
 
     def complete(self, planned_steps: int | None) -> bool:
-        """Whether the log contains the last of ``planned_steps``; without steps, whether it has all results."""
+        """Whether the log contains the last of ``planned_steps``, or its program says that all work is done.
+
+        Without steps, whether it has all results.
+        """
         if not len(self.steps):
             return self.served[-1].whole is not False if self.served else self.ended and bool(self.results)
-        return planned_steps is not None and self.steps_made >= planned_steps
+        return self.ended or (planned_steps is not None and self.steps_made >= planned_steps)
 
     @property
     def symptoms(self) -> dict[str, str]:

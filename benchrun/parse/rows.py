@@ -1,5 +1,6 @@
 """Step rows: one step as a tuple, and the rows of a log as columns."""
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchrun.parse.columns import Column, Columns
+from benchrun.parse.turns import Turns
 
 SAME_STEP = 0.1
 """Two rows of one step and one loss that differ by less than this in time are the same work, seen by two ranks."""
@@ -46,6 +48,12 @@ TYPES |= {"step": "q", "line": "I", "skipped": "H", "nan": "H"}
 """The fields of a Step, in its order, and the type code of each column."""
 
 
+def _apart(earlier: Step, row: Step) -> float | None:
+    """How far the times of two rows, or their rates, are apart, relative; None where a row has neither."""
+    new, old = (each.step_time_s or each.tokens_per_s_per_gpu for each in (row, earlier))
+    return abs(new / old - 1) if new and old else None
+
+
 class Rows(Columns):
     """Step rows in the order of the log, in columns.
 
@@ -64,6 +72,13 @@ class Rows(Columns):
         """The last planned step of that training was made."""
         self.repeats = 0
         """Rows that repeated one: several ranks print."""
+        self.conflicts: set[int] = set()
+        """Steps that were printed again at once with another loss."""
+        self.other_clocks = array("d")
+        """Of those with the same loss and a time of their own: how far the times are apart, relative."""
+        self.turns = Turns()
+        self.mixed = False
+        """The dialect knows that the rows are those of two jobs."""
         self._start = 0
         self._last = -1
         self._repeated = -1
@@ -92,6 +107,7 @@ class Rows(Columns):
             self.segments += 1
             self.ended = False
         elif segment and (index := self._repeats(row)) is not None:
+            self._compare(self[index], row)
             self.put(index, row._replace(interval=self[index].interval, segment=segment - 1))
             self.repeats += 1
             return
@@ -100,7 +116,16 @@ class Rows(Columns):
             self.segments += 1
         self.append((*row[:3], segment, interval, *row[5:]))
         self._last = number
+        self.turns.take(number)
         self.ended |= end is not None and number >= end
+
+    def _compare(self, earlier: Step, row: Step) -> None:
+        """Note where a row is not quite the one that it repeats."""
+        if earlier.loss is not None and row.loss is not None and earlier.loss != row.loss:
+            self.conflicts.add(row.step)
+            self.turns.take(row.step)
+        elif (apart := _apart(earlier, row)) is not None:
+            self.other_clocks.append(apart)
 
     def _begins_again(self, number: int) -> bool:
         """Whether a step number that does not rise is one of another training's beginning."""
@@ -127,6 +152,7 @@ class Rows(Columns):
                 rest["interval"] = np.diff(steps[alone:], prepend=self._last)
             self.append_columns({"interval": 1, **rest, "segment": self.segments - 1}, rows - alone)
             self._last = int(steps[-1])
+            self.turns.take_rising(steps[alone:])
             self.ended |= end is not None and self._last >= end
 
     def new_segment(self) -> None:
@@ -147,8 +173,8 @@ class Rows(Columns):
         earlier = self[index]
         if earlier.step != row.step or earlier.loss != row.loss:
             return None
-        new, old = (r.step_time_s or r.tokens_per_s_per_gpu for r in (row, earlier))
-        return index if new and old and abs(new / old - 1) < SAME_STEP else None
+        apart = _apart(earlier, row)
+        return index if apart is not None and apart < SAME_STEP else None
 
     def __getitem__(self, index: int) -> Step:
         return Step(*self.row(index))
@@ -167,7 +193,10 @@ class Rows(Columns):
     def chosen(self, rows: Any, **changed: Column) -> "Rows":
         """Some of the rows, by their indices or as a slice, with some columns ``changed``."""
         columns = {name: changed.get(name, self.column(name))[rows] for name in TYPES}
-        return Rows.of(columns, self.segments, self.began)
+        some = Rows.of(columns, self.segments, self.began)
+        some.repeats, some.conflicts = self.repeats, self.conflicts
+        some.other_clocks, some.turns, some.mixed = self.other_clocks, self.turns, self.mixed
+        return some
 
     def last_training(self) -> "Rows":
         """The rows of the last training, as though there were no other before it."""

@@ -27,7 +27,7 @@ class Constant:
 @functools.cache
 def table() -> dict[str, Constant]:
     """Every constant by name."""
-    with FILE.open(newline="") as file:
+    with FILE.open(newline="", encoding="utf-8") as file:
         return {
             row["name"]: Constant(
                 row["name"], float(row["value"]), float(row["prior"]), float(row["spread"]), row["unit"], row["source"]
@@ -45,7 +45,7 @@ def fitted() -> Mapping[str, float]:
 def store(values: Mapping[str, float]) -> None:
     """Write fitted values to constants.csv."""
     rows = list(table().values())
-    with FILE.open("w", newline="") as file:
+    with FILE.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("name", "value", "prior", "spread", "unit", "source"))
         for row in rows:

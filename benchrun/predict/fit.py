@@ -40,7 +40,10 @@ def table() -> Table:
     """Published rows and kept runs."""
     loads: list[Workload] = []
     step_s: list[float] = []
-    with rows.PUBLISHED.open(newline="") as file, SINGLE_NODE.open(newline="") as layouts:
+    with (
+        rows.PUBLISHED.open(newline="", encoding="utf-8") as file,
+        SINGLE_NODE.open(newline="", encoding="utf-8") as layouts,
+    ):
         for row in (*csv.DictReader(file), *list(csv.DictReader(layouts))[::EVERY]):
             try:
                 load, observed = rows.workload(row), rows.observed(row)
@@ -170,7 +173,7 @@ def report(data: Table) -> None:
 def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, float]) -> Kinship:
     """The `solved` rows whose misses predictions know: those of the fit, and more layouts on one node."""
     fitted = replace(data.kinship, residuals=data.logs - data.predicted(logs)[: len(data.loads)], doubt=doubt)
-    with SINGLE_NODE.open(newline="") as file:
+    with SINGLE_NODE.open(newline="", encoding="utf-8") as file:
         more = [row for n, row in enumerate(csv.DictReader(file)) if n % KNOWN == 0 and n % EVERY]
     table = Table([rows.workload(row) for row in more], [float(row["step_time_s"]) for row in more], [None] * len(more))
     every = fitted.joined(Kinship.of(table.loads, table.logs - table.predicted(logs)[: len(more)]))
@@ -182,7 +185,7 @@ def ranking(data: Table) -> str:
     logs, doubt, spread = everything_from(data, np.arange(len(data.loads)))
     calibration = Calibration(every_constant(data, logs, spread), known_rows(data, logs, doubt, spread))
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    with SINGLE_NODE.open(newline="") as file:
+    with SINGLE_NODE.open(newline="", encoding="utf-8") as file:
         for row in list(csv.DictReader(file))[1::KNOWN]:
             key = tuple(row[name] for name in ("num_gpus", "gbs", "hidden", "layers"))
             median = predict(rows.workload(row), calibration).median

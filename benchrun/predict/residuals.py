@@ -62,7 +62,7 @@ def kind(load: Workload) -> str:
 @functools.cache
 def stored_rows() -> Kinship:
     """The rows of calibration.csv."""
-    with FILE.open(newline="") as file:
+    with FILE.open(newline="", encoding="utf-8") as file:
         reader = csv.reader(file)
         header = next(reader)
         rows = list(reader)
@@ -84,7 +84,7 @@ def stored_rows() -> Kinship:
 
 def store(rows: Kinship) -> None:
     """Write `solved` rows to calibration.csv."""
-    with FILE.open("w", newline="") as file:
+    with FILE.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         places = [f"place{index}" for index in range(rows.places.shape[1])]
         writer.writerow(("moe", "stack", "residual", "doubt", "weight", *rows.traits[0], *places))

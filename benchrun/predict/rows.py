@@ -170,7 +170,7 @@ def _usual_length(model: str, task: str) -> tuple[int, str] | None:
 @functools.cache
 def _published_lengths() -> list[tuple[str, Task, int]]:
     """Model, task and sequence length of the published rows."""
-    with PUBLISHED.open(newline="") as file:
+    with PUBLISHED.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["seq_len"]]
     return [(row["model"], _task(_task_text(row)), int(float(row["seq_len"]))) for row in rows]
 

@@ -31,7 +31,7 @@ def render(spec: RunSpec) -> dict[str, str]:
     return {
         JOB: _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
         SPEC: spec.model_dump_json(indent=2) + "\n",
-        **{name: (paths.TEMPLATES / name).read_text() for name in scripts},
+        **{name: (paths.TEMPLATES / name).read_text(encoding="utf-8") for name in scripts},
         **({PROFILE_SCRIPT: _text(f"{PROFILE_SCRIPT}.j2", spec)} if spec.profiler == "nsys" else {}),
         **{name: _text(f"frameworks/{name}.j2", spec) for name in framework(spec.framework).files},
     }
@@ -57,7 +57,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "profile_folder": PROFILE,
         "why": {name: var.why for name, var in launched.environment(spec).items() if name not in spec.cluster.env},
         "version": __version__,
-        "reaper": (paths.TEMPLATES / "parts" / "reap.py").read_text(),
+        "reaper": (paths.TEMPLATES / "parts" / "reap.py").read_text(encoding="utf-8"),
     }
     language = template.removesuffix(".j2").rpartition(".")[2]
     return _environment(language, launched.folder).get_template(template).render(values)

@@ -248,7 +248,8 @@ DETAILS: dict[str, Callable[[Measurement], Rows]] = {
 
 
 def _problem_rows(measured: Measurement) -> Rows:
-    """The first few problems, the fatal one before the others, and how many more."""
+    """What conditions follow from, the first few problems, the fatal one first, and how many more."""
+    guesses = [(f"  {name.replace('_', ' ')}", reason) for name, reason in measured.derived.items()]
     rows = []
     for entry in _problems(measured):
         places = {"line": entry.line, "host": entry.host, "rank": entry.rank}
@@ -256,7 +257,8 @@ def _problem_rows(measured: Measurement) -> Rows:
         place = ", ".join(filter(None, ["fatal" if entry == measured.fatal else "", place]))
         rows.append((entry.kind, f"{place}: {entry.detail}" if place else entry.detail))
     more = len(rows) - SHOWN_PROBLEMS
-    return [*rows[:SHOWN_PROBLEMS], ("", f"and {more} more: --json")] if more > 0 else rows
+    shown = [*rows[:SHOWN_PROBLEMS], ("", f"and {more} more: --json")] if more > 0 else rows
+    return guesses + shown
 
 
 def _problems(measured: Measurement) -> list[ProblemEntry]:

@@ -7,7 +7,7 @@ from benchrun.trace.kernels import pattern_of
 from benchrun.trace.loader import LOADER
 from benchrun.trace.ranges import unnumbered
 
-WORDS = frozenset(Path(__file__).with_name("words.txt").read_text().split())
+WORDS = frozenset(Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split())
 """Words of libraries and of training: a name that has no other is published."""
 OF_LIBRARIES = re.compile(
     r"(aten|c10|c10d|cub|nccl|gloo|prims|inductor|transformer_engine|flash_attn)::?\w+(::\w+)*|(nccl|nvte_|cu(da|blas|dnn))\w+"

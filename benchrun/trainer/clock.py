@@ -117,7 +117,7 @@ class StepClock:
         torch.distributed.gather_object(times, ranks if rank == 0 else None)
         if rank == 0:
             document = RankTimes(steps=tuple(number for number, _, _ in self._rows), ranks=tuple(ranks))
-            Path(RANKS).write_text(document.model_dump_json() + "\n")
+            Path(RANKS).write_text(document.model_dump_json() + "\n", encoding="utf-8")
 
     def _measured(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """``function`` with a mark before and after it."""

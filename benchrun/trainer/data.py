@@ -116,7 +116,7 @@ def _prefix(spec: TrainingSpec) -> Path:
     prefix = data_folder(spec) / "tokens"
     manifest = prefix.with_suffix(".json")
     try:
-        content: dict[str, Any] = json.loads(manifest.read_text())
+        content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"no data set: {error}", where=str(manifest), hint="datagen tokens makes it") from error
     vocab_size = content.get("parameters", content).get("vocab_size")

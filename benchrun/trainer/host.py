@@ -103,7 +103,7 @@ class HostClock:
         if own.rank == 0:
             first = max(len(self._data) - KEPT_STEPS, 0) + 1
             document = HostTimes(first_step=first, ranks=tuple(ranks))
-            Path(HOST).write_text(document.model_dump_json() + "\n")
+            Path(HOST).write_text(document.model_dump_json() + "\n", encoding="utf-8")
 
     def _add_step(self) -> None:
         self._read_queue()
@@ -144,7 +144,7 @@ def scheduled() -> dict[str, Scheduled]:
     threads = {}
     for file in THREADS.glob("*/schedstat"):
         with suppress(OSError, ValueError):  # a thread ended
-            ran, waited, _ = map(int, file.read_text().split())
+            ran, waited, _ = map(int, file.read_text(encoding="utf-8").split())
             threads[file.parent.name] = Scheduled(ran / 1e9, waited / 1e9)
     return threads
 

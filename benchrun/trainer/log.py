@@ -79,7 +79,7 @@ def say(text: str) -> None:
 
 def keep(name: str, file: str, result: Frozen) -> None:
     """Write a result into its file, and into a line of the log without values of each rank, of which there are many."""
-    Path(file).write_text(result.model_dump_json(indent=2) + "\n")
+    Path(file).write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
     left_out = {"schema_version", *(field for field in type(result).model_fields if "_of_ranks_" in field)}
     say(f"benchrun {name}: {result.model_dump_json(exclude=left_out)}")
 

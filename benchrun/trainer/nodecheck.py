@@ -141,7 +141,7 @@ class _Check:
         folder = Path(NODES)
         folder.mkdir(exist_ok=True)
         file = folder / f"{self.host}.{self.rank}.json"
-        file.with_suffix(".tmp").write_text(document.model_dump_json(indent=2) + "\n")
+        file.with_suffix(".tmp").write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
         file.with_suffix(".tmp").replace(file)
 
     def _seconds(self, work: _Work, times: int, at_least_s: float = 0.0) -> float:

@@ -48,7 +48,7 @@ TITLES = {
 
 def page(runs: Sequence[MeasuredRun], published: Sequence[Reference], report: ReportModel) -> str:
     """The whole page, in Markdown; ``report`` is on the same runs."""
-    header, *sections = re.split(r"\n(?=## )", TEXT.read_text())
+    header, *sections = re.split(r"\n(?=## )", TEXT.read_text(encoding="utf-8"))
     if not runs:
         return header.split("\n\n")[0] + "\n" + EMPTY
     tables = _tables(sorted(repeats(runs), key=lambda group: _order(group[0].spec)), runs, published, report)

@@ -26,7 +26,7 @@ RATIOS = {
 def page(entries: Sequence[Reference]) -> str:
     """The whole page."""
     speeds = sorted((entry for entry in entries if entry.metric != "final_loss"), key=lambda entry: entry.key.recipe)
-    parts = [TEXT.read_text()]
+    parts = [TEXT.read_text(encoding="utf-8")]
     for recipe, of_recipe in groupby(speeds, key=lambda entry: entry.key.recipe):
         rows = [_row(list(same)) for _, same in groupby(sorted(of_recipe, key=_group), key=_group)]
         parts.append(f"\n## {recipe}\n\n{markdown(Table(COLUMNS, rows, NOTHING))}")

@@ -37,13 +37,13 @@ PARTS = {
 
 def page(runs: Sequence[MeasuredRun]) -> str:
     """The whole page, in Markdown."""
-    lines = TEXT.read_text().splitlines(keepends=True)
+    lines = TEXT.read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(_study(line.strip()[1:], runs) if line.startswith("$") else line for line in lines)
 
 
 def images(runs: Sequence[MeasuredRun]) -> dict[str, str]:
     """File name in docs/images -> the plots of a study: speed and peak memory of each point."""
-    names = [line.strip()[1:] for line in TEXT.read_text().splitlines() if line.startswith("$")]
+    names = [line.strip()[1:] for line in TEXT.read_text(encoding="utf-8").splitlines() if line.startswith("$")]
     measured = [(study, gpu) for name in names for gpu, study, _ in _measured(name, runs)]
     return {
         _image(study.study, gpu): grid(

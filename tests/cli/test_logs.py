@@ -286,10 +286,12 @@ def test_steps_timed_by_whole_seconds_are_no_stalls_and_a_missing_mfu_has_its_re
     assert "none: the tokens per step are unknown" in printed
 
 
-def test_an_option_that_the_log_contradicts_is_said_to_be_unused() -> None:
+def test_an_option_that_the_log_contradicts_is_an_error() -> None:
     log = LOGS / "11-nemo1-mlperf-gpt3-512gpu.log.xz"
     options = ["--recipe", "gpt3-175b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "512", "--gbs", "128"]
-    assert call("compare", log, *options).stderr == "--gbs 128 is not used: the log states 2048\n"
+    result = call("compare", log, *options)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "--gbs 128" in result.stderr and "2048" in result.stderr
 
 
 def test_a_recipe_named_by_its_file_has_the_same_references() -> None:

@@ -69,7 +69,6 @@ def test_a_point_renders_reads_back_and_is_listed_as_resolved(number: int, tmp_p
         (("llama3.3-70b-inference", "H200", "fp8", 2, "vllm"), "tp=1", "tp * pp * dp (1 * 1 * 1 = 1)"),
         (TRTLLM, "ep=1", "has no replicas"),
         (TRTLLM, "request_rate=5", "sends all requests at once"),
-        (TRTLLM, "warmups=10", "warms up by itself"),
         (TINY, "checkpoint=a/b", "must be null"),
         (TINY, "output_tokens=4096", "at most max_position_embeddings (512)"),
         (TINY, "prefix_cache=true", "does not support prefix_cache"),

@@ -373,3 +373,22 @@ def test_a_forced_framework_reads_its_own_lines_and_no_others(tmp_path: Path, na
     assert len(parse(tmp_path, text + "\n", framework=framework).steps) == 1
     others = {dialect for dialect in DIALECTS if len(parse(tmp_path, text + "\n", framework=dialect).steps)}
     assert others == {framework}
+
+
+@pytest.mark.parametrize("word", ["nan", "NaN", "-nan", "nan.0", "inf", "-inf", "inf.0", "     nan"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step: {0}  loss: {1}  grad_norm:  1.5000  memory: 60.00GiB(75.00%)  tps: 10,000  tflops: 300.00  mfu: 30.00%",
+        "completed step: {0}, seconds: 5.667, TFLOP/s/device: 134.924, Tokens/s/device: 8672.758, loss: {1}",
+        " iteration {0}/ 9 | elapsed time per iteration (ms): 1234.5 | global batch size: 8 | lm loss: {1} |",
+        "Epoch 0: :  5%|#| {0}/9 [00:0{0}<00:20, reduced_train_loss={1}, train_step_timing in s=0.600]",
+        "{{'loss': {1}, 'grad_norm': 1.5, 'learning_rate': 1e-05, 'epoch': 0.0{0}}}",
+        '{{"textPayload": "completed step: {0}, seconds: 5.667, Tokens/s/device: 8672.758, loss: {1}"}}',
+    ],
+)
+def test_a_loss_that_is_no_number_is_fatal_in_any_dress(tmp_path: Path, line: str, word: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_text("".join(line.format(step, word) + "\n" for step in range(1, 10)), encoding="utf-8")
+    summary = summarise(parse_log(path))
+    assert summary.fatal is not None and summary.fatal.kind == "nan_loss"

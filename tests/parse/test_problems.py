@@ -42,8 +42,7 @@ SIGNS = [
     ("slurmstepd: error: pyxis:     enroot-mount: failed to mount: /data at /tmp/x: Permission denied", "mount_failed"),
     ("FATAL: container creation failed: mount hook function failure: mount overlay->/usr/x error", "mount_failed"),
     ("srun: error: n1: task 1: Exited with exit code 7", "rank_crash"),
-    ("Traceback (most recent call last):", "rank_crash"),
-    ("0: Fatal Python error: Segmentation fault", "rank_crash"),
+    ("0: Fatal Python error: Segmentation fault", "segfault"),
     ("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "rank_crash"),
     ("E0704 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 3", "rank_crash"),
     ("srun: error: n7: tasks 4-7: Terminated", "rank_crash"),
@@ -92,7 +91,7 @@ def test_what_went_wrong_is_recognised(tmp_path: Path, text: str, kind: str) -> 
 @pytest.mark.parametrize(
     "text",
     [
-        "FileNotFoundError: [Errno 2] No such file or directory: 'x.json'",
+        "WARNING: FileNotFoundError: [Errno 2] No such file or directory: 'x.json'",
         "the memory limit of this node is 80 GB",
         "NCCL version 2.27.3+cuda12.9",
         "RESOURCE_EXHAUSTED: no capacity in zone us-central2-b",

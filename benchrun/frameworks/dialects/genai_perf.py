@@ -27,6 +27,8 @@ AVERAGES = {
     "request count": "completed",
     "error request count": "failed",
     "output sequence length": "mean_output_tokens",
+    "num output token": "mean_output_tokens",
+    "num input token": "mean_input_tokens",
     "input sequence length": "mean_input_tokens",
     "benchmark duration": "duration_s",
     "output token throughput per user": "output_tokens_per_s_per_user",
@@ -48,7 +50,10 @@ IN_MS = {
 }
 """Unit of a time -> what it is in ms; a latency in any other unit is left out."""
 KEPT = re.compile(r"avg|p[\d.]+|max|min|std")
-_UNIT = re.compile(r"\s*\(([^)]*)\)\s*$")
+_UNIT = re.compile(r"\s*\(([^)]*?)(?:\)|(\u2026|\.\.\.))\s*$")
+"""The unit at the end of a label; a narrow terminal cuts it: ``Request Latency (m...``."""
+_BELOW = re.compile(r"((?:Output token|Request) throughput) \(per sec\): (\S+)")
+"""A rate that stands below the box, as until 2024."""
 _CELLS = re.compile("[│|┃]")
 
 
@@ -57,13 +62,23 @@ def place(label: str) -> tuple[str, float, bool] | None:
     unit = _UNIT.search(label)
     words = _UNIT.sub("", label).replace("_", " ").lower().strip()
     if words in ROWS:
-        scale = IN_MS.get(unit[1].lower() if unit else "ms")
+        scale = _in_ms(unit, "ms")
         return None if scale is None else (ROWS[words], scale, True)
     if words in AVERAGES:
         name = AVERAGES[words]
-        scale = IN_MS.get(unit[1].lower() if unit else "s", 1000.0) / 1000 if name == "duration_s" else 1.0
+        scale = (_in_ms(unit, "s") or 1000.0) / 1000 if name == "duration_s" else 1.0
         return name, scale, False
     return None
+
+
+def _in_ms(unit: re.Match[str] | None, usual: str) -> float | None:
+    """Return the time of one ``unit`` in ms; None for another unit, or one cut so that several fit."""
+    text = unit[1].lower() if unit else usual
+    if unit is None or unit[2] is None:
+        return IN_MS.get(text)
+    short = {name: scale for name, scale in IN_MS.items() if len(name) <= len("sec")}
+    scales = {scale for name, scale in short.items() if name.startswith(text)}
+    return scales.pop() if len(scales) == 1 else None
 
 
 def put(served: Served, label: str, cells: dict[str, Any]) -> None:
@@ -89,6 +104,7 @@ class GenaiPerf(Console):
     step_needles = (
         *(b"LLM Metrics", b" Metrics   ", "┃".encode() + b" ", "│".encode() + b" ", "└───────────".encode()),
         *(b"Input Sequence Length", b"Output Sequence Length", b"Output Token Throughput"),
+        b" throughput (per sec): ",
     )
 
     def __init__(self) -> None:
@@ -106,6 +122,8 @@ class GenaiPerf(Console):
         elif self.block is not None and text.startswith("└"):
             self._flush()
             self.close()
+        elif self.block is None and self.served and (below := _BELOW.search(text)):
+            put(self.served[-1], below[1], {"avg": below[2]})
         elif self.block is not None and (cells := [cell.strip() for cell in _CELLS.split(text)[1:-1]]):
             self._cells(cells)
 

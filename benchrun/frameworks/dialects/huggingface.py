@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.frameworks.dialects import trainer_rows
+from benchrun.frameworks.dialects import trainer_jobs, trainer_rows
 from benchrun.frameworks.dialects.worker import CONFIG, DONE, configure
 from benchrun.parse.columns import NO_VALUE, Columns
 from benchrun.parse.dialect import COUNT, Dialect, Reading, Record, Table, Value, groups, number, positive, seconds
@@ -51,6 +51,7 @@ _CLOCK_TIME = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,5}(?::\d{1,2})+)")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LONGEST_LABEL = 80
 """Bytes before a bar that are looked at."""
+DATA_PARALLEL = "total batch / (micro-batch x accumulation): data-parallel ranks, which tp, pp, cp or sp multiply"
 MOST_AVERAGED, MOST_SUMMARISED = 1 << 16, 1 << 20
 """Steps of a run of which only the average is known; steps that a summary's rate can count."""
 AGREE = 0.02
@@ -203,8 +204,8 @@ class HuggingFace(Dialect):
         if any(length.search(text) for length in _LENGTHS):
             facts.variable_length = True
         per_rank = (facts.mbs or 0) * (facts.accumulation_steps or 0)
-        if facts.num_gpus is None and facts.gbs and per_rank and facts.gbs % per_rank == 0:
-            facts.num_gpus = facts.gbs // per_rank
+        if facts.gbs and per_rank and facts.gbs % per_rank == 0:
+            facts.derive("num_gpus", facts.gbs // per_rank, DATA_PARALLEL)
 
     def contradicts(self, facts: Facts) -> bool:
         """Lengths are stated in passing, and of more than one thing."""
@@ -247,6 +248,7 @@ class HuggingFace(Dialect):
         fine = (clock[clock != NO_VALUE] % 1 != 0).any()
         self.whole_seconds = not printed or bool((measured == NO_VALUE).any() and not fine)
         self.reached = int(drawn.step.max()) if steps else self._closed
+        self.rows.mixed = trainer_jobs.mixed(self._bars, self._dictionaries)
         return self.rows
 
     @property
@@ -314,7 +316,8 @@ def _record(pairs: dict[str, Value]) -> Record:
         values.append(pairs["elapsed_time"]._replace(column="clock_s", reading=_CLOCK))
     elif "train_speed(s/it)" in pairs and _FINE.parse(pairs["train_speed(s/it)"].text):
         values.append(pairs["train_speed(s/it)"]._replace(column="mean_s", reading=_FINE))
-    both = pairs.get("global_step/max_steps") or pairs.get("iteration") or pairs.get("current_steps")
+    counters = ("global_step/max_steps", "iteration", "current_steps", "step", "global_step")
+    both = next((pairs[name] for name in counters if name in pairs), None)
     if both and both.text:
         step, slash, planned = both.text.partition("/")
         values.append(Value("step", step, both.start, COUNT))

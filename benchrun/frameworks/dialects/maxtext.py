@@ -10,10 +10,10 @@ and 2025.
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import NUMBER, Dialect, Reading, Record, Value, columns, fields, groups, headed
+from benchrun.parse.dialect import NOT_FINITE, NUMBER, Dialect, Reading, Record, Value, columns, fields, groups, headed
 
 _STEP = re.compile(r"completed step: (?P<step>\d{1,15}),\s*(?=seconds: )")
-_LAST = re.compile(r"\s*(loss|lm_loss): (-?\d+\.\d{3}|nan)\s*")
+_LAST = re.compile(rf"\s*(loss|lm_loss):\s{{1,16}}(-?\d+\.\d{{3}}|{NOT_FINITE}(?:\.0*)?)\s*")
 _CLOSED = Reading(pattern=r"-?\d+\.\d{3}")
 _NAMES = {
     "seconds": ("step_time_s", NUMBER),

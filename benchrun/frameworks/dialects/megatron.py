@@ -101,7 +101,11 @@ class Megatron(Dialect):
     """Megatron-LM, Megatron-DeepSpeed and their forks."""
 
     name = "megatron-lm"
-    step_needles: ClassVar[tuple[bytes, ...]] = (b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms=")
+    step_needles: ClassVar[tuple[bytes, ...]] = (
+        *(b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms="),
+        b"[after training is done]",
+    )
+    end_words = "[after training is done]"
     fact_needles: ClassVar[tuple[bytes, ...]] = (
         *(
             f"{name} {sign * 4}".ljust(11, sign).encode()

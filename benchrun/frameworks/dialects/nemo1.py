@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from benchrun.frameworks.dialects import lightning
+from benchrun.frameworks.dialects import lightning, micro_batches
 from benchrun.frameworks.dialects.nemo1_config import NEEDLES, read_config
 from benchrun.parse.dialect import Dialect, credible, number, seconds
 from benchrun.parse.lines import Line
@@ -40,7 +40,7 @@ class Nemo1(Dialect):
     name = "nemo1"
     step_needles = (
         *(b"train_step_timing in s=", b"reduced_train_loss=", b'"train_step_tim', b'{"throughput": '),
-        *(b'{"train_loss": ', b'"key": "block_start"', b'"key": "eval_start"'),
+        *(b'{"train_loss": ', b'"key": "block_start"', b'"key": "eval_start"', b'"key": "run_stop"'),
     )
     fact_needles = (
         *(b'"key": "init_start"', b'"key": "global_batch_size"', b'"key": "max_sequence_length"'),
@@ -68,6 +68,8 @@ class Nemo1(Dialect):
         """Step and time in s of the last loss, or of the start after an evaluation."""
         self._drawn = ""
         """Epoch and total of the last bar without a step's time."""
+        self._optimizer_steps: dict[int, int] = {}
+        """Number of a bar -> the step of the optimizer on it."""
 
     def read(self, line: Line) -> None:
         """Every bar of a line, or a JSON line."""
@@ -104,12 +106,16 @@ class Nemo1(Dialect):
         # A bar never runs backwards: another run begins, even if its steps seem to go on.
         if epoch == 0 and (elapsed < self._elapsed or total != self._total):
             self.rows.new_segment()
+            self._optimizer_steps.clear()
         self._line, self._place, self._total, self._elapsed = line, place, total, elapsed
         steps_per_epoch = int(total or 0)
         if epoch == 0 and steps_per_epoch:
             self.facts.planned_steps = steps_per_epoch
         before = epoch * steps_per_epoch if steps_per_epoch else self._before
         self.rows.add(Step(before + step, time_s, line, loss=_first(values, _LOSSES, "loss")))
+        made = _first(values, ("global_step",), "step")
+        if made is not None and made < micro_batches.EXACT:
+            self._optimizer_steps[before + step] = made
 
     def _mllog(self, event: dict[str, Any], line: int) -> None:
         value, metadata = event.get("value"), event.get("metadata")
@@ -119,6 +125,8 @@ class Nemo1(Dialect):
             self.facts.gbs = value
         elif event.get("key") == "max_sequence_length" and type(value) is int and 0 < value < MOST_SAMPLES:
             self.facts.seq_length = value
+        elif event.get("key") == "run_stop":
+            self.ended |= isinstance(metadata, dict) and metadata.get("status") == "success"
         elif event.get("key") in ("block_start", "eval_start"):
             self._clock = None
             if event["key"] == "block_start" and isinstance(metadata, dict):
@@ -157,6 +165,8 @@ class Nemo1(Dialect):
     def finish(self) -> Rows:
         """With tokens per second, where steps count tokens and every rank has reported."""
         rows = next(filter(len, (self.rows, self._timed, self._rated, self._clocked)), self.rows)
+        if rows is self.rows and (how := micro_batches.accumulation(self._optimizer_steps)):
+            return self._accumulated(how)
         self.whole_seconds = rows is self._clocked and bool(self._drawn)
         # A log in which every line stands twice (tee into its own file) counts every rank twice.
         copies = 1 + self._again // max(len(rows), 1)
@@ -171,6 +181,13 @@ class Nemo1(Dialect):
             self.facts.seq_length = advance // batch
         rate = advance / rows.column("step_time_s") / self.facts.num_gpus
         return rows.chosen(slice(None), tokens_per_s_per_gpu=rate)
+
+    def _accumulated(self, how: micro_batches.Accumulation) -> Rows:
+        """The steps of the optimizer, which count from 0."""
+        self.first_number = 0
+        if self._total and how.bars_per_step:
+            self.facts.planned_steps = int(self._total) // how.bars_per_step or None
+        return micro_batches.steps_of_bars(self.rows, how)
 
 
 def _clocked(event: dict[str, Any], metadata: dict[str, Any]) -> tuple[int, float] | None:

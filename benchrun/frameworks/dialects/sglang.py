@@ -12,11 +12,13 @@ from benchrun.parse.serving import DOCUMENTS, Document, Served
 
 
 class Sglang(Vllm):
-    """vLLM's block with the backend in its first line."""
+    """vLLM's block with the backend in its first line; without a server its head is another."""
 
     name = "sglang"
+    head_words = "Benchmark Result"
     step_needles: ClassVar[tuple[bytes, ...]] = (
         *NEEDLES,
+        b"Benchmark Result ==",
         b"Backend:      ",
         b"Traffic request rate:",
         b" E2E Latency (ms):",

@@ -15,7 +15,7 @@ from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Va
 
 # A fork's ranks without the last stage print no loss.
 _STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+((?:loss|grad_norm|memory):.{0,400})")
-_FIELD = re.compile(r"\b(\w{1,24}):\s{1,4}(\S{1,40})(?=\s|$)")
+_FIELD = re.compile(r"\b(\w{1,24}):\s{1,16}(\S{1,40})(?=\s|$)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})*(?:\.\d+)?")
 _SCHEDULE = re.compile(r"pipeline schedule \w{1,40} with (\d{1,6}) microbatches and (\d{1,6}) stages\b")
 _START = re.compile(r"Training starts at step (\d{1,15})\b")

@@ -16,6 +16,7 @@ BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
 DICTIONARY_TYPES = {
     **{"bars": "q", "step": "q", "line": "I"},
     **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm", "tokens_seen", *QUANTITIES), "d"),
+    "learning_rate": "d",
 }
 """Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` and ``tokens_seen``, of all ranks,
 count from the start of the run."""

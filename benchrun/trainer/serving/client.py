@@ -227,7 +227,7 @@ def main() -> None:
     spec = InferenceSpec.read(arguments.spec)
     answers, duration_s = asyncio.run(benchmark(spec, arguments.port, arguments.model))
     document = summary(spec, answers, duration_s, arguments.model)
-    arguments.output.write_text(json.dumps(document) + "\n")
+    arguments.output.write_text(json.dumps(document) + "\n", encoding="utf-8")
     errors = sorted({answer.error for answer in answers if answer.error})[:5]
     lines = [block(document), *(f"benchrun: a request failed: {error}" for error in errors)]
     sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -1,0 +1,61 @@
+"""Every kind of problem: who says it, whether it is fatal, whether it ends the job, and which ending it shows.
+
+The columns of kinds.csv:
+
+- ``role``: who reports a problem of this kind, one of ROLES. A line of problems.csv may state another one.
+- ``fatal``: ``always``; ``restart``, unless a restart repeated the work; ``steps``, unless steps follow; ``verdict``,
+  to a verdict alone; empty for a note.
+- ``ends``: ``yes`` where the job writes no more steps after it.
+- ``late``: ``yes`` where it is harmless after the last planned step, because programs fail while they shut down.
+- ``ending``, ``told_by``: the ending of a job whose log shows it: of one that failed, or of one that got a signal.
+"""
+
+from dataclasses import dataclass
+
+from benchrun.paths import table
+
+ROLES = ("hardware", "cause", "said", "peer", "exit", "after", "last", "")
+"""From the strongest evidence to the weakest.
+
+``hardware``: a broken part. ``cause``: the process that failed first. ``said``: an error outside a traceback, which may
+have been handled. ``peer``: what other ranks see of it, or what Slurm did to the job. ``exit``: the exit code that a
+launcher saw. ``after``: what a launcher did then. ``last``: that work is missing. Empty: no evidence of an end.
+"""
+MADE_UP_BY = {"always": (), "verdict": (), "restart": ("restart",), "steps": ("steps", "restart")}
+"""What must follow a problem in the log to make up for it, by the column ``fatal``."""
+RESOURCES = frozenset({"xid", "ecc", "cuda_oom", "host_oom", "disk_full", "shm_full"})
+"""Kinds that explain every other error of the same process."""
+GENERIC = "rank_crash"
+"""A process that died of something that no other kind names."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What follows from a problem of one kind."""
+
+    role: str = ""
+    fatal: str = ""
+    ends: bool = False
+    late: bool = False
+    ending: str = ""
+    told_by: str = ""
+
+    @property
+    def made_up_by(self) -> tuple[str, ...] | None:
+        """What makes up for it: values of ``Problem.then``; None where it is never fatal to a log."""
+        return None if self.fatal in ("", "verdict") else MADE_UP_BY[self.fatal]
+
+
+NOTE = Kind()
+KINDS = {
+    row["problem"]: Kind(
+        row["role"], row["fatal"], row["ends"] == "yes", row["late"] == "yes", row["ending"], row["told_by"]
+    )
+    for row in table(__file__)
+}
+"""Name of a kind -> its facts, causes before consequences. A kind that is not listed is a NOTE."""
+
+
+def kind_of(name: str) -> Kind:
+    """The facts of the kind ``name``."""
+    return KINDS.get(name, NOTE)

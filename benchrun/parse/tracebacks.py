@@ -1,0 +1,161 @@
+"""Python's tracebacks: each is collected as the block that one process prints, and its last line is what went wrong.
+
+Every line of a block may have a label: of srun, torchrun, a logger or a host. Ranks may print at the same time; without
+labels their lines are one block.
+"""
+
+import builtins
+import re
+from typing import NamedTuple
+
+from benchrun.parse.kinds import GENERIC, RESOURCES
+from benchrun.parse.problems import HARMLESS, described, recognise
+from benchrun.parse.records import Problem
+
+HEADER = "Traceback (most recent call last)"
+MOST_OPEN = 128
+"""The most blocks that are collected at a time."""
+MOST_LINES = 5000
+"""A block of more lines has lost its end."""
+MESSAGE_LINES = 12
+"""So many lines after the exception may belong to it: the rest of its message, or the next exception of a chain."""
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\d\d-\d\d(?= )|\b[EWI]\d{4}\b")
+_BOX = "╭╰─╮╯│┃❱┌└ \t|"
+_FRAME = re.compile(r"[\s│┃╰╭❱|]|$|\[Previous line repeated|^During task with name|\.\.\. ")
+_OTHER_RANK = re.compile(r"\s{0,8}\d{1,7}: ")
+_LABEL = re.compile(r"\d{1,7}:|rank|default|\bpid=|\bip=")
+_EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99})(?:\(\w{1,99}\))?(?::(?:\s.*)?)?$")
+_SUFFIXES = ("Error", "Exception", "Exit", "Interrupt", "Expired", "Failure", "Timeout", "Empty", "Abort", "Violation")
+_WRAPPER = re.compile(r"(?:ray\.exceptions\.)?RayTaskError\b")
+"""An exception whose own traceback follows within the block."""
+
+
+class Taken(NamedTuple):
+    """What a line of a traceback adds."""
+
+    problem: Problem | None = None
+    replaces: Problem | None = None
+    """The problem that was found before in the same block."""
+
+
+class _Block:
+    """The lines of one process."""
+
+    def __init__(self, prefix: str, problem: Problem | None) -> None:
+        self.label = _normal(prefix)
+        self.labelled = bool(_LABEL.search(prefix))
+        self.problem = problem
+        """None where the traceback ends no process."""
+        self.lines = 0
+        self.after: int | None = None
+        """Lines since the last exception; None within the frames."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more lines belong to it."""
+        return self.lines > MOST_LINES or (self.after is not None and self.after > MESSAGE_LINES)
+
+    def content(self, text: str) -> str | None:
+        """The line without the label of the block; None for a line of another process."""
+        if not self.label:
+            return None if _OTHER_RANK.match(text) else text
+        normal = _normal(text)
+        if normal.startswith(self.label):
+            return normal[len(self.label) :].removeprefix(" ")
+        return None if self.labelled else text
+
+
+class Tracebacks:
+    """Collects the tracebacks of a log from its lines."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, _Block] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether the next line may belong to a traceback."""
+        return bool(self._blocks)
+
+    def read(self, text: str, line: int, *, ignored: bool) -> Taken | None:
+        """Take a line. None where it is no part of a traceback; ``ignored``: one that begins here ends no process."""
+        at = text.find(HEADER)
+        if at >= 0:
+            return self._header(text, at, line, ignored)
+        for key, block in [*self._blocks.items()]:
+            content = block.content(text)
+            if content is None:
+                continue
+            block.lines += 1
+            taken = (_in_message if block.after is not None else _in_frames)(block, content, text, line)
+            if block.closed:
+                del self._blocks[key]
+            if taken is not None:
+                return taken
+        return None
+
+    def _header(self, text: str, at: int, line: int, ignored: bool) -> Taken:
+        prefix = text[:at].strip(_BOX)
+        label = _normal(prefix)
+        before = self._blocks.get(label)
+        if before is not None and (before.after == -1 or (before.after is None and before.problem is not None)):
+            before.after = None
+            return Taken()  # the next exception of a chain, or another rank without a label
+        if HARMLESS.search(text) or len(self._blocks) >= MOST_OPEN:
+            ignored = True
+        problem = None if ignored else described(GENERIC, text, line, "a traceback without its last line", "peer")
+        self._blocks[label] = _Block(prefix, problem)
+        return Taken(problem)
+
+
+def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | None:
+    """What a line between the header and the exception adds; None for a line of something else."""
+    if _FRAME.match(content):
+        return Taken()
+    if not _is_exception(content):
+        return None
+    if _WRAPPER.match(content):
+        return Taken()
+    block.after = 0
+    before = block.problem
+    if before is None:
+        return Taken()
+    found = described(None, text, line, content, "cause")
+    block.problem = _better(before, found)
+    return Taken(block.problem, before) if block.problem is not before else Taken()
+
+
+def _in_message(block: _Block, content: str, text: str, line: int) -> Taken | None:
+    """What a line after the exception adds; None for a line that is read as any other."""
+    if content.startswith(_CHAINED):
+        block.after = -1
+        return Taken()
+    if block.after is not None and block.after >= 0:
+        block.after += 1
+    before = block.problem
+    found = recognise(text, line) if before is not None and before.kind not in RESOURCES else None
+    if found is None or found.kind not in RESOURCES or found.role not in ("cause", "hardware"):
+        return None
+    block.problem = found
+    return Taken(found, before)
+
+
+def _better(before: Problem, found: Problem) -> Problem:
+    """Of two exceptions of a chain the one that names a resource, else the one that has a name, else the last."""
+    if before.kind in RESOURCES or (before.kind != GENERIC and found.kind == GENERIC):
+        return before
+    return found
+
+
+def _is_exception(content: str) -> bool:
+    match = _EXCEPTION.match(content)
+    if match is None:
+        return False
+    module, _, name = match["name"].rpartition(".")
+    known = isinstance(getattr(builtins, name, None), type) and issubclass(getattr(builtins, name), BaseException)
+    return known or name.endswith(_SUFFIXES) or bool(module and name[0].isupper())
+
+
+def _normal(text: str) -> str:
+    """A label without what differs from line to line: clocks and blanks around it."""
+    return _CLOCK.sub("", text).strip() if any(map(str.isdigit, text[:200])) else text.strip()

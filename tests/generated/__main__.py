@@ -1,0 +1,76 @@
+"""`python -m tests.generated --logs 50000 --seed 1`: check many generated logs, print what occurred."""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from .bulk import Tally, check, dumped, loaded, run, smallest
+from .forms import ALL
+from .write import log
+
+LEAST = 200
+"""How often each dialect, wrapper and precision should occur in a full run."""
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.generated", description=__doc__)
+    parser.add_argument("--logs", type=int, default=1000, help="how many logs")
+    parser.add_argument("--seed", type=int, default=1, help="which logs")
+    parser.add_argument("--form", choices=sorted(ALL), help="one dialect alone")
+    parser.add_argument("--output", type=Path, default=Path("build/generated"), help="failing logs")
+    parser.add_argument("--replay", type=Path, help="a truth (.json) that failed")
+    return parser.parse_args()
+
+
+def _replay(path: Path) -> int:
+    truth = loaded(path.read_text())
+    with tempfile.TemporaryDirectory() as name:
+        found = check(truth, Path(name))
+    for finding in found:
+        _say(f"{finding.kind}: truth {finding.truth}, benchrun says {finding.said}")
+    return 1 if found else 0
+
+
+def _coverage(tally: Tally) -> None:
+    for kind, counter in tally.occurred.items():
+        rare = [name for name, count in counter.items() if count < LEAST]
+        words = ", ".join(f"{name} {count}" for name, count in sorted(counter.items()))
+        _say(f"{kind}: {words}" + (f"; fewer than {LEAST}: {', '.join(rare)}" if rare else ""))
+
+
+def _write(tally: Tally, folder: Path) -> None:
+    """The smallest failing log of each kind, with its truth and how to replay it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (kind, cases) in enumerate(sorted(tally.failures.items(), key=lambda x: -len(x[1]))):
+        with tempfile.TemporaryDirectory() as name:
+            truth = smallest(cases[0][0], kind, Path(name))
+        place = folder / f"{number:02d}.json"
+        place.write_text(dumped(truth))
+        place.with_suffix(".log").write_bytes(log(truth))
+        finding = cases[0][1]
+        forms = sorted({case.form for case, _ in cases})
+        _say(f"{len(cases):5d} x {kind}: truth {finding.truth}, benchrun says {finding.said}")
+        _say(f"        in {', '.join(forms)}; python -m tests.generated --replay {place}")
+
+
+def main() -> int:
+    given = _arguments()
+    if given.replay:
+        return _replay(given.replay)
+    start = time.perf_counter()
+    tally = run(given.logs, given.seed, given.form)
+    seconds = time.perf_counter() - start
+    _say(f"{tally.logs} logs in {seconds:.0f} s, {1000 * seconds / tally.logs:.1f} ms a log")
+    _coverage(tally)
+    _write(tally, given.output)
+    return 1 if tally.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Many logs: write each, let benchrun parse it, judge, count what occurred."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+from . import product
+from .draw import draw
+from .forms import ALL
+from .judge import Finding, judge
+from .truth import PRECISIONS, Latent, Model, Truth
+from .wrap import WRAPPERS
+from .write import log
+
+
+@dataclass
+class Tally:
+    """What occurred in the logs, and what failed."""
+
+    occurred: dict[str, Counter[str]] = field(default_factory=dict)
+    failures: dict[str, list[tuple[Truth, Finding]]] = field(default_factory=dict)
+    logs: int = 0
+    sound: int = 0
+
+    def count(self, truth: Truth) -> None:
+        kinds = {"dialect": truth.form, "wrapper": truth.wrapper, "precision": truth.precision}
+        for kind, value in kinds.items():
+            self.occurred.setdefault(kind, Counter())[value] += 1
+        self.logs += 1
+
+
+def check(truth: Truth, folder: Path) -> list[Finding]:
+    """Write the log of one truth, parse it, judge the answer."""
+    path = folder / "job.log"
+    path.write_bytes(log(truth))
+    return judge(truth, product.parse(path, truth.given))
+
+
+def truths(count: int, seed: int, form: str | None = None) -> Iterator[Truth]:
+    """Truths in a fixed order: dialect, wrapper and precision take turns."""
+    names, wrappers = list(ALL), list(WRAPPERS)
+    for index in range(count):
+        random = Random(f"{seed}:{index}")
+        chosen = form or names[index % len(names)]
+        turn = index // len(names)
+        precision = PRECISIONS[turn // len(wrappers) % len(PRECISIONS)]
+        yield draw(random, chosen, wrappers[turn % len(wrappers)], precision)
+
+
+def run(count: int, seed: int, form: str | None = None) -> Tally:
+    """Check ``count`` truths."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as name:
+        for truth in truths(count, seed, form):
+            tally.count(truth)
+            found = check(truth, Path(name))
+            for finding in found:
+                tally.failures.setdefault(finding.kind, []).append((truth, finding))
+    return tally
+
+
+def smallest(truth: Truth, kind: str, folder: Path) -> Truth:
+    """The truth with every field at its default that the finding does not need."""
+    plain = Truth(form=truth.form, model=truth.model)
+    again = True
+    while again:
+        again = False
+        for name in asdict(plain):
+            if name in ("form", "model") or getattr(truth, name) == getattr(plain, name):
+                continue
+            simpler = replace(truth, **{name: getattr(plain, name)})
+            if plausible(simpler) and _fails(simpler, kind, folder):
+                truth, again = simpler, True
+    return truth
+
+
+def plausible(truth: Truth) -> bool:
+    """Whether the GPU can be as fast as that."""
+    return truth.tflops(causal=False) < 0.7 * (truth.peak or 30)
+
+
+def _fails(truth: Truth, kind: str, folder: Path) -> bool:
+    try:
+        return any(finding.kind == kind for finding in check(truth, folder))
+    except (ValueError, IndexError, KeyError, ZeroDivisionError):
+        return False
+
+
+def dumped(truth: Truth) -> str:
+    """A truth as JSON."""
+    return json.dumps(asdict(truth))
+
+
+def loaded(text: str) -> Truth:
+    """The truth of `dumped`."""
+    found = json.loads(text)
+    latent = found["model"]["latent"]
+    found["model"] = Model(**found["model"] | {"latent": Latent(**latent) if latent else None})
+    for name in ("stalls", "evaluations", "checkpoints", "restart", "typed"):
+        if found[name] is not None:
+            found[name] = tuple(found[name])
+    return Truth(**found)

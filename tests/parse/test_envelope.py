@@ -1,0 +1,72 @@
+"""A log that a container engine or a cloud keeps as JSON reads like the program's own output."""
+
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchrun.frameworks.logs import parse_log
+from benchrun.metrics.summary import summarise
+from benchrun.parse.envelope import Envelope
+
+LOGS = sorted((Path(__file__).parent.parent / "logs").glob("*.log.xz"))
+PIECE = 16384
+"""Characters of a line that docker keeps in one object."""
+
+
+def docker(line: str) -> str:
+    pieces = [line[at : at + PIECE] for at in range(0, len(line), PIECE)] or [""]
+    pieces[-1] += "\n"
+    return "\n".join(json.dumps({"log": piece, "stream": "stderr"}) for piece in pieces)
+
+
+def google(line: str) -> str:
+    return json.dumps({"insertId": "x1", "textPayload": line, "severity": "INFO"})
+
+
+def structured(line: str) -> str:
+    return json.dumps({"jsonPayload": {"message": line}, "timestamp": "2026-01-05T10:00:01Z"})
+
+
+def cloudwatch(line: str) -> str:
+    return json.dumps({"timestamp": 1767603600000, "message": line + "\n"}, ensure_ascii=False)
+
+
+def numbers(path: Path) -> dict[str, Any]:
+    """Return what a log says, without the places of its lines."""
+    summary = summarise(parse_log(path)).model_dump()
+    del summary["file"]
+    for problem in (*summary["problems"], summary["fatal"] or {}):
+        problem.pop("line", None)
+    return summary
+
+
+@pytest.mark.parametrize("path", LOGS, ids=[path.name[:2] for path in LOGS])
+def test_an_envelope_changes_no_number(path: Path, tmp_path: Path) -> None:
+    text = lzma.decompress(path.read_bytes()).decode("utf-8", errors="replace").replace("\r\n", "\n")
+    lines = text[:400_000].split("\n")[:-1]
+    plain = tmp_path / "plain.log"
+    plain.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+    wrap: Callable[[str], str]
+    for wrap in (docker, google, structured, cloudwatch):
+        wrapped = tmp_path / f"{wrap.__name__}.log"
+        wrapped.write_text("\n".join(map(wrap, lines)) + "\n", encoding="utf-8")
+        assert numbers(wrapped) == numbers(plain), wrap.__name__
+    exported = tmp_path / "exported.json"
+    entries = [{"severity": "INFO", "textPayload": line} for line in lines]
+    exported.write_text(json.dumps(entries, indent=2), encoding="utf-8")
+    assert numbers(exported) == numbers(plain)
+
+
+def test_the_lines_keep_their_numbers() -> None:
+    lines = ["{not JSON", '{"log": "one\\n", "stream": "stdout"}', "plain", '{"message": "two\\nthree"}']
+    block = Envelope().unwrapped("\n".join([*lines, ""]).encode())
+    assert block.decode().split("\n") == ["{not JSON", "one", "plain", "two\rthree", ""]
+
+
+def test_a_record_of_a_step_is_no_envelope() -> None:
+    record = b'{"loss": 1.5, "step": 10, "message": "saved"}\n'
+    assert Envelope().unwrapped(record) == record

@@ -1,0 +1,152 @@
+"""Two jobs that write into one file at the same time give no number, however their lines are mixed."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from benchrun.frameworks.logs import Reader
+from benchrun.metrics.summary import summarise
+from benchrun.parse import Log
+
+STEPS = 12
+Form = Callable[[int, float, float], str]
+"""Number of the step, its time in s, its loss -> the lines of one step."""
+
+
+def megatron(step: int, time_s: float, loss: float) -> str:
+    return (
+        f" iteration {step:8d}/{STEPS:8d} | elapsed time per iteration (ms): {1000 * time_s:.1f} |"
+        f" global batch size:   128 | lm loss: {loss:.6E} | grad norm: 1.000 |\n"
+    )
+
+
+def maxtext(step: int, time_s: float, loss: float) -> str:
+    return (
+        f"completed step: {step - 1}, seconds: {time_s:.3f}, TFLOP/s/device: {3000 / time_s:.3f}, "
+        f"Tokens/s/device: {131072 / time_s:.3f}, total_weights: 1048576, loss: {loss:.3f}\n"
+    )
+
+
+def torchtitan(step: int, time_s: float, loss: float) -> str:
+    return (
+        f"[rank0]:[titan] 2026-05-12 09:50:16,023 - root - INFO - step: {step:2d}  loss: {loss:8.5f}  "
+        f"grad_norm: 1.0000  memory: 20.66GiB(65.88%)  tps: {131072 / time_s:,.0f}  tflops: 4.70  mfu: 1.00%\n"
+    )
+
+
+def nemo2(step: int, time_s: float, loss: float) -> str:
+    return (
+        f"Training epoch 0, iteration {step - 1}/{STEPS - 1} | lr: 1e-06 | global_batch_size: 128 | "
+        f"global_step: {step - 1} | reduced_train_loss: {loss:.4g} | train_step_timing in s: {time_s:.4g} | "
+        f"consumed_samples: {128 * step}\n"
+    )
+
+
+def bars(step: int, time_s: float, loss: float) -> str:
+    return (
+        f"Epoch 0: : {100 * step // STEPS}%|█████| {step}/{STEPS} [{int(step * time_s) // 60:02d}:"
+        f"{int(step * time_s) % 60:02d}<00:10, v_num=a, reduced_train_loss={loss:.3f}, global_step={step - 1}.0, "
+        f"consumed_samples={128 * step}.0, train_step_timing in s={time_s:.3f}]\n"
+    )
+
+
+def nanotron(step: int, time_s: float, loss: float) -> str:
+    return (
+        f"[INFO|DP=0|TP=0|host]: iteration: {step} / {STEPS} | consumed_tokens: {step}M | "
+        f"time_per_iteration_ms: {time_s:.3g}K | tokens_per_sec_per_gpu: {131072 / time_s:.3g} | "
+        f"global_batch_size: 1M | lm_loss: {loss:.3g} | model_tflops_per_gpu: 15.4 | \n"
+    )
+
+
+def trainer(step: int, time_s: float, loss: float) -> str:
+    bar = f" {100 * step // STEPS}%|███| {step}/{STEPS} [{_clock(step * time_s)}<{_clock(99)}, {time_s:.2f}s/it]\r"
+    return f"{bar}{{'loss': {loss:.4f}, 'learning_rate': {1e-4 * (STEPS - step)}, 'epoch': {step / STEPS:.4f}}}\n"
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+
+
+FORMS = [megatron, maxtext, torchtitan, nemo2, bars, nanotron, trainer]
+
+
+def job(form: Form, time_s: float, start: float) -> list[str]:
+    return [form(step, time_s * (1 + step % 3 / 500), start - step / 20) for step in range(1, STEPS + 1)]
+
+
+def log_of(lines: list[str]) -> Log:
+    reading = Reader()
+    reading.feed("".join(lines).encode())
+    reading.end()
+    return reading.log("x")
+
+
+def mixed(one: list[str], other: list[str], order: list[bool]) -> list[str]:
+    queues, lines = ([*one], [*other]), []
+    for choice in order:
+        queue = queues[choice] or queues[not choice]
+        lines.append(queue.pop(0))
+    return lines
+
+
+each_form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+quickly = settings(max_examples=30, deadline=None)
+
+
+def kinds(lines: list[str]) -> set[str]:
+    return {problem.kind for problem in log_of(lines).problems}
+
+
+@each_form
+def test_one_job_gives_a_number(form: Form) -> None:
+    summary = summarise(log_of(job(form, 12.2, 11.9)))
+    assert summary.fatal is None
+    assert summary.step_time_s or summary.tokens_per_s_per_gpu.median
+
+
+@each_form
+@quickly
+@given(
+    choices=st.lists(st.booleans(), min_size=2 * STEPS, max_size=2 * STEPS),
+    chunk=st.sampled_from([1, 2, 4]),
+    times=st.sampled_from([(12.2, 24.4), (24.4, 12.2), (12.2, 12.3)]),
+)
+def test_lines_of_two_jobs_in_any_order_give_no_number(
+    form: Form, choices: list[bool], chunk: int, times: tuple[float, float]
+) -> None:
+    one, other = job(form, times[0], 11.9), job(form, times[1], 9.4)
+    lines = mixed(one, other, [choice for choice in choices for _ in range(chunk)][: 2 * STEPS])
+    assume(lines not in (one + other, other + one))
+    assert "two_jobs" in kinds(lines)
+    assert summarise(log_of(lines)).fatal is not None
+
+
+@each_form
+def test_equal_losses_with_another_clock_are_two_jobs(form: Form) -> None:
+    pairs = zip(job(form, 12.2, 11.9), job(form, 24.4, 11.9), strict=True)
+    assert "two_jobs" in kinds([line for pair in pairs for line in pair])
+
+
+@each_form
+@quickly
+@given(seed=st.integers(0, 1 << 30))
+def test_a_line_of_several_ranks_is_one_job(form: Form, seed: int) -> None:
+    lines = job(form, 12.2, 11.9)
+    rng = random.Random(seed)
+    order = sorted([*enumerate(lines)] * 2, key=lambda pair: pair[0] + rng.random() * 1.5)
+    assert "two_jobs" not in kinds([line for _, line in order])
+
+
+@each_form
+@quickly
+@given(stops=st.lists(st.integers(2, STEPS - 1), min_size=1, max_size=3))
+def test_restarts_from_a_checkpoint_are_one_job(form: Form, stops: list[int]) -> None:
+    lines, job_lines, begin = [], job(form, 12.2, 11.9), 0
+    for stop in stops:
+        lines += job_lines[begin:stop]
+        begin = stop // 4 * 4
+    lines += job_lines[min(begin, STEPS - 1) :]
+    assert "two_jobs" not in kinds(lines)
