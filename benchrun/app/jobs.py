@@ -1,6 +1,7 @@
 """Waiting for runs, and how they went. Imports the parser only where a log is read."""
 
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun.launch import clock
 from benchrun.launch.endings import End, Ending, classify, recorded
-from benchrun.launch.launcher import Observation, backoff, described, done_of, observe
+from benchrun.launch.launcher import Observation, asked_to_cancel, backoff, described, done_of, observe
 from benchrun.launch.rundir import RunDir
+from benchrun.launch.scheduler import SUSPENDED, Job
 from benchrun.spec.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
 
 if TYPE_CHECKING:
@@ -67,6 +69,13 @@ def _follow(going: dict[RunDir, Observation], tails: "dict[RunDir, Tail]", progr
                 progress(observation, steps)
 
 
+def pause(runs: Sequence[RunDir], seconds: float) -> None:
+    """Wait ``seconds``, or until one more of ``runs`` has written its end."""
+    done, until = sum(run.done() is not None for run in runs), clock.monotonic() + seconds
+    while clock.monotonic() < until and sum(run.done() is not None for run in runs) == done:
+        clock.sleep(LOG_POLL_S)
+
+
 def unanswered(run: RunDir) -> str | None:
     """Why it is not known whether the job of ``run`` goes on, so that waiting may have no end; None where it is.
 
@@ -97,7 +106,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
     last_step, step_time_s = _progress(run, logs=() if end and end.last_step is not None else run.logs)
     return {
         "run_id": run.run_id,
-        "state": end.ending.value if end else job.phase.value if job else "unknown",
+        "state": end.ending.value if end else _word(job),
         "ended": end is not None,
         "final": end is not None and end.final,
         "evidence": list(end.evidence) if end else [],
@@ -112,6 +121,13 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "age_s": round(max(0.0, (run.clock() or clock.now()) - (run.created or clock.now())), 1),
         "step_time_s": step_time_s or (end.step_time_s if end else None),
     }
+
+
+def _word(job: Job | None) -> str:
+    """The state of a job that has not ended, as `status_of` has it."""
+    if job is None:
+        return "unknown"
+    return job.state.lower() if job.state == SUSPENDED else job.phase.value
 
 
 def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | None]:
@@ -150,13 +166,16 @@ def end_of(observation: Observation) -> End:
     from benchrun.frameworks.logs import parse_log
 
     log = parse_log(*run.logs) if run.logs else None
+    done = done_of(run, job)
     end = classify(
         job,
-        done_of(run, job),
+        done,
         symptoms=log.symptoms if log else {},
         steps_seen=log.steps_made if log else 0,
         steps_planned=run.spec.planned_steps or 0,
         quiet_s=observation.quiet_s,
+        asked=asked_to_cancel(run, job),
+        began=not (job.nodes and run.spec.cluster.scheduler == "slurm") or done is not None or bool(run.logs),
     )
     # Steps of a completed job's log cannot vanish again; any other ending may still change with it.
     final = end.final and ((end.ending is Ending.COMPLETED and described(run)) or observation.settled)
@@ -169,11 +188,12 @@ def record_end(observation: Observation) -> End:
     """The ending of an ended job, written to ending.json where it is final, because schedulers forget.
 
     A guess is not written, nor one that rests on files that may still change, nor where the disk is full or read-only:
-    the next call determines it anew.
+    the next call determines it anew. Nor that of a run whose job was refused: it may be submitted again. Of two
+    processes one writes it.
     """
     run, end = observation.run, end_of(observation)
-    if end.final and recorded(run) is None:
+    if end.final and observation.job is not None and recorded(run) is None:
         with contextlib.suppress(OSError):
-            run.write_json(ENDING, end.model_dump(mode="json"))
+            run.write_json(ENDING, end.model_dump(mode="json"), first=not os.path.lexists(run.path / ENDING))
             run.append_event("ended", ending=end.ending.value)
     return end

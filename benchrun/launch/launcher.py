@@ -16,7 +16,7 @@ from benchrun.launch.commands import output, require
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.local import Local
 from benchrun.launch.rundir import RunDir, as_object, create, read_text
-from benchrun.launch.scheduler import Job, Phase, Scheduler
+from benchrun.launch.scheduler import SUSPENDED, Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
 from benchrun.render import render, unmountable
 from benchrun.spec.artifacts import DONE, ENV, PROBE, PROGRESS, Done, Environment, Progress
@@ -72,11 +72,11 @@ def submit(run: RunDir) -> RunDir:
     except SchedulerUnavailable as error:
         # It may have accepted the job all the same: the next poll searches for it by its directory.
         error.hint = f"Slurm may still have accepted the job; check in a minute: benchrun status {run.run_id}"
+        _append(run, "unanswered", reason=error.message)
         raise
     except MachineError as error:
         if refusal(run) != error.message:
-            with contextlib.suppress(OSError):
-                run.append_event("refused", reason=error.message)
+            _append(run, "refused", reason=error.message)
         raise
     try:
         run.append_event("submitted", job=job)
@@ -108,10 +108,16 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
 
 
 def refusal(run: RunDir) -> str | None:
-    """Why the scheduler refused the run's job; None where it did not, or accepted it later."""
-    kinds = ("refused", "submitted")
+    """Why the scheduler refused the run's job; None where it did not, or may have accepted it later."""
+    kinds = ("refused", "unanswered", "submitted")
     last = next((event for event in reversed(run.events()) if event["event"] in kinds), None)
     return str(last["reason"]) if last and last["event"] == "refused" else None
+
+
+def _append(run: RunDir, event: str, **facts: str) -> None:
+    """Add an event. A full or read-only disk is no error."""
+    with contextlib.suppress(OSError):
+        run.append_event(event, **facts)
 
 
 def cancel(run: RunDir) -> bool:
@@ -132,8 +138,7 @@ def cancel(run: RunDir) -> bool:
         hint = f"if the job still runs: scancel {job.id}" if job.id.isdigit() else None
         raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
     scheduler.cancel(job.id)
-    with contextlib.suppress(OSError):
-        run.append_event("cancel_asked", job=job.id)
+    _append(run, "cancel_asked", job=job.id)
     return True
 
 
@@ -199,19 +204,18 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
         over = not job.unsure and unchanged_s > GRACE_S
         return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB, settled=over)
     quiet_s = _seconds(last_line, at)
-    silent = quiet_s > SILENT_S and job.phase is Phase.RUNNING
+    silent = quiet_s > SILENT_S and job.state != SUSPENDED
     note = f"the log has had no new line for {quiet_s:.0f} s" if silent else job.reason
     return Observation(run, job, over=False, note=note, quiet_s=quiet_s)
 
 
 def _note_change(run: RunDir, job: Job) -> None:
     """Record the job, and each new state of it. A full or read-only disk is no error."""
-    with contextlib.suppress(OSError):
-        if run.job_id != job.id:
-            run.append_event("submitted", job=job.id, found_by="work directory")
-        last = run.last_event("state")
-        if last is None or last["state"] != job.state:
-            run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
+    if run.job_id != job.id:
+        _append(run, "submitted", job=job.id, found_by="work directory")
+    last = run.last_event("state")
+    if last is None or last["state"] != job.state:
+        _append(run, "state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
 
 
 def _written(*files: Path) -> float:

@@ -34,7 +34,7 @@ KEPT = "measured:"
 LIMIT = 64 << 20
 """Bytes of a document that are read; a run's documents are far smaller."""
 _FIELDS = {
-    **{kind: ("job",) for kind in ("submitted", "cancel_asked")},
+    **dict.fromkeys(("submitted", "cancel_asked"), ("job",)),
     "refused": ("reason",),
     "state": ("state", "phase"),
 }
@@ -158,29 +158,26 @@ class RunDir:
         """The object in a JSON file; None where the file is missing or incomplete."""
         return as_object(read_text(self.path / name))
 
-    def write_json(self, name: str, document: Mapping[str, Any]) -> None:
-        """Write a JSON file atomically."""
-        self.write_text(name, json.dumps(document, indent=2) + "\n")
+    def write_json(self, name: str, document: Mapping[str, Any], *, first: bool = False) -> None:
+        """Write a JSON file as `write_text` does."""
+        self.write_text(name, json.dumps(document, indent=2) + "\n", first=first)
 
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file of this run atomically; a link of that name is replaced, never followed."""
+    def write_text(self, name: str, text: str, *, first: bool = False) -> None:
+        """Write a file of this run atomically; a link of that name is replaced, never followed.
+
+        With ``first`` nothing is replaced: FileExistsError where another process was faster.
+        """
         temporary = f".{name}.{secrets.token_hex(4)}"
         with self._folder() as folder, contextlib.ExitStack() as undo:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
             undo.callback(os.unlink, temporary, dir_fd=folder)
             with os.fdopen(file, "w", encoding="utf-8") as stream:
                 stream.write(text)
+            if first:
+                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                return
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             undo.pop_all()
-
-    def write_first(self, name: str, document: Mapping[str, Any]) -> bool:
-        """Write a JSON file that is not there yet; False where another process was faster."""
-        temporary = f".{name}.{secrets.token_hex(4)}"
-        self.write_json(temporary, document)
-        try:
-            (self.path / temporary).link_to_placeholder
-        finally:
-            pass
 
     @contextlib.contextmanager
     def _events(self, create: int = 0) -> Iterator[int]:
@@ -260,7 +257,7 @@ def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
 
     It appears with all its files: a launcher that is killed meanwhile leaves a hidden directory, which is no run.
     """
-    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    stamp = datetime.fromtimestamp(clock.now(), timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     try:
         root.mkdir(parents=True, exist_ok=True)
         while True:  # the random part keeps jobs of two results folders apart, too

@@ -7,13 +7,15 @@ from typing import Protocol
 
 from benchrun.launch.rundir import RunDir
 
+SUSPENDED = "SUSPENDED"
+"""Slurm's state of a job that has its nodes but does not run."""
+
 
 class Phase(str, enum.Enum):
     """The phase of a job, as its scheduler reports it."""
 
     PENDING = "pending"
     RUNNING = "running"
-    SUSPENDED = "suspended"
     ENDED = "ended"
     GONE = "gone"
     """Neither in the queue nor in accounting."""
@@ -52,7 +54,8 @@ class Scheduler(Protocol):
     def submit(self, run: RunDir) -> str:
         """Start ``job.sh`` of ``run`` in its directory; the job's id.
 
-        MachineError where the job was refused, SubmitLimit where only for now; SchedulerUnavailable where it may have been accepted all the same.
+        MachineError where the job was refused, SubmitLimit where only for now; SchedulerUnavailable where it may have
+        been accepted all the same.
         """
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:

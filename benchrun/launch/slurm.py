@@ -57,7 +57,7 @@ class Slurm:
         if queued is not None:
             return queued
         done = run.done()
-        if remembered and not (remembered.phase is not Phase.PENDING and done and done.job_id == remembered.id):
+        if remembered and not (remembered.phase is Phase.RUNNING and done and done.job_id == remembered.id):
             return replace(remembered, reason="accounting lists the job, the queue does not")
         job = run.job_id or (done.job_id if done else None)
         return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure) if job else None

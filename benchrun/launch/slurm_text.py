@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from benchrun.launch.endings import BY_STATE
+from benchrun.launch.endings import BY_NOBODY, BY_STATE
 from benchrun.launch.scheduler import Job, Phase
 
 SQUEUE = {"JobID": "%i", "State": "%T", "UID": "%U", "Reason": "%r", "NodeList": "%N", "WorkDir": "%Z"}
@@ -66,8 +66,6 @@ def phase_of(state: str) -> Phase:
     word = _word(state)
     if word in _PENDING:
         return Phase.PENDING
-    if word in ("SUSPENDED", "STOPPED"):
-        return Phase.SUSPENDED
     # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
     return Phase.ENDED if word and any(ended.startswith(word) for ended in _ENDED) else Phase.RUNNING
 
@@ -88,7 +86,7 @@ def _job(row: Mapping[str, str]) -> Job:
         _word(state),
         exit_code=_number(exit_code),
         signal=_number(signal),
-        reason=state if " by " in state else "" if reason == "None" else reason,  # "CANCELLED by 0" names the user
+        reason=_why(state, reason, in_accounting="ExitCode" in row),
         nodes="" if row["NodeList"] == "None assigned" else row["NodeList"],
         restarts=_number(row.get("Restarts", "")) or 0,
         ended_at=_epoch(row.get("End", "")),
@@ -96,6 +94,15 @@ def _job(row: Mapping[str, str]) -> Job:
         uid=_number(row["UID"]),
         work_dir=row["WorkDir"],
     )
+
+
+def _why(state: str, reason: str, *, in_accounting: bool) -> str:
+    """Why a job is in its state; accounting writes the user who cancelled it into the state: ``CANCELLED by 0``."""
+    if " by " in state:
+        return state
+    if in_accounting and state == "CANCELLED":
+        return BY_NOBODY
+    return "" if reason == "None" else reason
 
 
 def _word(state: str) -> str:

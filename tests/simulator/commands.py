@@ -15,6 +15,7 @@ LIMIT = (
     "sbatch: error: {reason}\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
     "(job submit limit, user's size and/or time limits)\n"
 )
+REASONS = ("AssocMaxSubmitJobLimit", "QOSMaxSubmitJobPerUserLimit", "AssocGrpSubmitJobsLimit")
 DOWN = "{name}: error: Unable to contact slurm controller (connect failure)\n"
 LOST = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"
 
@@ -77,8 +78,7 @@ class Commands:
         own = [job for job in self.world.going() if job.uid == self.uid]
         most = self.world.site.most_jobs
         if most is not None and (len(own) >= most or self.world.now < self.world.others_until):
-            reason = self.rng.choice(["AssocMaxSubmitJobLimit", "QOSMaxSubmitJobPerUserLimit", "AssocGrpSubmitJobsLimit"])
-            return self._failed(LIMIT.format(reason=reason))
+            return self._failed(LIMIT.format(reason=self.rng.choice(REASONS)))
         if self.rng.random() < self.trouble.refusal:
             return self._failed("sbatch: error: Batch job submission failed: Invalid partition name specified\n")
         folder = Path(options["chdir"])

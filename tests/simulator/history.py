@@ -29,7 +29,7 @@ from benchrun.spec.artifacts import ENDING
 from benchrun.study.resolved import ResolvedStudy
 from benchrun.study.state import StudyDir
 
-MEMORY = Path("/dev/shm")  # noqa: S108
+MEMORY = Path("/dev/shm")
 HOUR_S = 3600.0
 DAY_S = 86400.0
 NOBODY = 65533
@@ -205,8 +205,7 @@ class History:
         self._say(f"launch {len(specs)} runs")
         runs: list[RunDir] = []
         try:
-            for spec in specs:
-                runs.append(app.start(spec))
+            app.launch_all(specs, runs.append, self._say)
             if self.rng.random() < 0.7:
                 app.wait_for(runs)
         except Killed:
@@ -270,10 +269,13 @@ class History:
         """The endings that may be recorded."""
         return job.truth | job.hidden
 
+    def _jobs_of(self, run: RunDir) -> list[Job]:
+        return [job for job in self.world.jobs if job.folder and job.name == run.run_id]
+
     def _check_study(self, planned: ResolvedStudy, retries: int) -> None:
         runs = planned.own(StudyDir(planned.expanded.name).runs())
         for slot in planned.slots:
-            jobs = [job for run in runs.get(slot, ()) for job in self.world.jobs if job.name == run.run_id]
+            jobs = [job for run in runs.get(slot, ()) for job in self._jobs_of(run)]
             if not jobs:
                 self._find("a point was never launched", str(slot))
             if any(job.ended_at is None for job in jobs):

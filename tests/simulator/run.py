@@ -7,6 +7,10 @@ import time
 from history import History, counted
 
 
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
 def main() -> int:
     """Run them, print what was found; 1 where anything was."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -16,14 +20,14 @@ def main() -> int:
     how = parser.parse_args()
     if how.seed is not None:
         course = History(how.seed).run()
-        print(*course.story, *(f"FOUND {finding}" for finding in course.findings), sep="\n")
+        _say(*course.story, *(f"FOUND {finding}" for finding in course.findings))
         return bool(course.findings)
     began = time.monotonic()
     count, first = counted(range(how.first, how.first + how.count))
     for kind, number in count.most_common():
-        print(f"{number:6d} {kind}, first --seed {first[kind]}")
+        _say(f"{number:6d} {kind}, first --seed {first[kind]}")
     seconds = time.monotonic() - began
-    print(f"{how.count} histories in {seconds:.0f} s, {sum(count.values())} findings")
+    _say(f"{how.count} histories in {seconds:.0f} s, {sum(count.values())} findings")
     return bool(count)
 
 

@@ -199,6 +199,8 @@ class World:
 
     def _end(self, job: Job, kind: Kind) -> None:
         """The script has ended; the epilog begins, if it ever ran on a node."""
+        if kind is CANCELLED and job.by is None:
+            job.by = 0
         job.life += 1
         job.ended_at, job.code, job.signal = self.now, kind.code, kind.signal
         job.truth = frozenset({"requeued"}) if job.restarts and kind is KINDS["well"] else kind.endings
