@@ -129,12 +129,13 @@ def _launch_and_wait(specs: "Sequence[RunSpec]", retries: int) -> int:
         click.echo(run.run_id)
 
     try:
-        errors = app.launch_all(specs, started, say)
+        errors = app.launch_all(specs, started, say, app.start)
     except KeyboardInterrupt:
         return _left([run.run_id for run in runs])
     for error in errors:
         say(f"error: {error}")
-    return worst((*(error.exit_code for error in errors), _wait(runs, retries)))
+    code = _wait(runs, retries)
+    return code if code is Exit.INTERRUPTED else worst((*(error.exit_code for error in errors), code))
 
 
 def _left(names: "Sequence[str]") -> Exit:

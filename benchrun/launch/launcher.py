@@ -72,9 +72,11 @@ def submit(run: RunDir) -> RunDir:
     except SchedulerUnavailable as error:
         # It may have accepted the job all the same: the next poll searches for it by its directory.
         error.hint = f"Slurm may still have accepted the job; check in a minute: benchrun status {run.run_id}"
+        error.where = run.run_id
         _append(run, "unanswered", reason=error.message)
         raise
     except MachineError as error:
+        error.where = run.run_id
         if refusal(run) != error.message:
             _append(run, "refused", reason=error.message)
         raise

@@ -74,7 +74,7 @@ class Fate:
 def draw(rng: random.Random, hanging_epilog: bool) -> Fate:
     """The fate of the next job."""
     name = rng.choices([*KINDS], [kind.weight for kind in KINDS.values()])[0]
-    hangs = hanging_epilog and KINDS[name].done is not None and rng.random() < 0.5
+    hangs = hanging_epilog and KINDS[name].done and KINDS[name].state != "PREEMPTED" and rng.random() < 0.5
     epilog_s = rng.choice([0.0, 0.0, 2.0, 90.0])
     return Fate(
         KINDS[name],
