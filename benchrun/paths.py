@@ -1,5 +1,6 @@
 """Paths of the data files: at the top of a checkout, under ``benchrun/_data`` in a wheel."""
 
+import contextlib
 import functools
 import os
 from pathlib import Path
@@ -51,6 +52,18 @@ def shipped(folder: Path) -> list[str]:
 def here(pattern: str) -> list[Path]:
     """Files in the current directory."""
     return list(Path().glob(pattern))
+
+
+def given(path: Path) -> Path:
+    """The absolute form of ``path``, its links kept: a node may reach the same folder, and not what a link names here.
+
+    A relative one begins at the shell's own name of the current directory.
+    """
+    shell = Path(os.environ.get("PWD", ""))
+    with contextlib.suppress(OSError):
+        if shell.is_absolute() and shell.samefile(Path.cwd()):
+            return shell / path
+    return path.absolute()
 
 
 BASELINE = "BENCHRUN_BASELINE"

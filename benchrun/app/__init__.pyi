@@ -39,6 +39,7 @@ from benchrun.app.nodes import store_fleet as store_fleet
 from benchrun.app.nodes import without_nodes as without_nodes
 from benchrun.app.packs import Pack as Pack
 from benchrun.app.packs import write_pack as write_pack
+from benchrun.app.points import curve_point as curve_point
 from benchrun.app.points import describe as describe
 from benchrun.app.points import profiled as profiled
 from benchrun.app.points import resolve as resolve

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from benchrun.app.baselines import baseline_run
+from benchrun.app.baselines import baseline_run, is_published
 from benchrun.app.log_evidence import joined_times, resolution_s, saves, saves_async, stages_of, steps_of, unreliable
 from benchrun.app.measurement import RunMeasurement, measure_run, read_log, summarise_log
 from benchrun.app.settings import NOTHING
@@ -12,6 +13,7 @@ from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint, trace_h
 from benchrun.comparison.checks import broken_run
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.references import Reference, load_references
+from benchrun.comparison.verdict import Verdict
 from benchrun.errors import NoNumberError, UserError
 from benchrun.explain.difference import Side, difference, sides_of
 from benchrun.explain.evidence import Evidence
@@ -19,16 +21,20 @@ from benchrun.explain.explanation import explain
 from benchrun.explain.foreign import foreign_trace, without_foreign
 from benchrun.explain.model import Against, Difference, Explanation
 from benchrun.launch.endings import recorded_name
-from benchrun.launch.rundir import RunDir, TolerantRun, open_run
+from benchrun.launch.rundir import KEPT, RunDir, TolerantRun, open_run
+from benchrun.metrics.model import Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.statistics import Floats
 from benchrun.spec import artifacts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
-from benchrun.vocabulary import by_path
+from benchrun.vocabulary import NO_WORK, by_path
 
-STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size", "micro_batch_size", "layout")
+STATED = (
+    *("framework", "framework_version", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size"),
+    *("micro_batch_size", "layout", "unknown_options"),
+)
 """What a log states about its run."""
 WORK = ("recipe", "task", "num_layers", "dimensions")
 """Conditions that a published number must share with a run."""
@@ -39,8 +45,8 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
 
     ``traces``: files or directories of the run's profile, where they do not lie in its folder ``profile``. ``against``:
     another run, a folder of runs, of which the newest with the same settings counts, or the id of a published
-    number. NoNumberError for a run without measured steps; UserError for one of another workload, and for an
-    ``against`` that does not exist or has no speed.
+    number; by default what the run's verdict found it slower than. NoNumberError for a run without measured steps;
+    UserError for one of another workload, and for an ``against`` that does not exist or has no speed.
     """
     if run.spec.workload == "post-training":
         if traces or against is not None:
@@ -48,6 +54,7 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
         measured = measure_run(run)
         return stages_of(run.run_id, measured.metrics if measured else None)
     own = evidence(run, traces)
+    against = against or _slower_than(run)
     if against is None:
         return explain(own)
     if reference := next((entry for entry in load_references() if entry.id == against), None):
@@ -96,9 +103,23 @@ def _side_of_log(name: str) -> Side:
         name,
         times,
         tokens,
-        dict(by_path({field: getattr(summary, field) for field in STATED})),
+        dict(by_path({field: getattr(summary, field) for field in STATED})) | _dimensions(summary),
+        work=_stated_work(summary),
         unreliable=unreliable(summary),
     )
+
+
+def _dimensions(summary: Summary) -> dict[str, Any]:
+    """The sizes of the model that a log states, by name; how many positions it has room for is none of them."""
+    sizes = by_path({"model": summary.model}) if summary.model else ()
+    return {name: size for name, size in sizes if name.partition(".")[2] not in NO_WORK}
+
+
+def _stated_work(summary: Summary) -> dict[str, Any]:
+    """What a log states of its work, by name; a vocabulary may be padded."""
+    stated: dict[str, Any] = {"set of unknown options": summary.unknown_options}
+    sizes = {name: size for name, size in _dimensions(summary).items() if name != "model.vocab_size"}
+    return stated | {"model": sizes} if sizes else stated
 
 
 def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:
@@ -127,6 +148,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
         hosts=run.document(artifacts.HOST, artifacts.HostTimes),
         fingerprint=fingerprint,
         env={**spec.env, **spec.cluster.env},
+        machine=artifacts.machine(run.read_json(artifacts.ENV) or {}),
         saves=any(map(saves, run.logs)),
         saves_async=any(map(saves_async, run.logs)),
         resolution_s=resolution_s(measurement.metrics, steps),
@@ -156,6 +178,21 @@ def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | Non
     except UserError as error:
         return None, [f"the traces in {artifacts.PROFILE} tell nothing: {error.message}"]
     return fingerprint, [f"a trace is left out: {why}" for why in damaged]
+
+
+def _slower_than(run: RunDir) -> str | None:
+    """Return the reference of a run's stored verdict, where that is SLOW and the reference can be read."""
+    verdict = run.document(artifacts.VERDICT, Verdict)
+    slow = [check for check in verdict.checks if check.verdict == "slow"] if verdict else []
+    if not slow:
+        return None
+    name = slow[0].reference.id
+    if is_published(name):
+        return name
+    try:
+        return str(baseline_run(name.removeprefix(KEPT), run).path)
+    except UserError:
+        return None
 
 
 def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:

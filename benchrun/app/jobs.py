@@ -12,7 +12,6 @@ from benchrun.launch import clock
 from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.launcher import Observation, asked_to_cancel, backoff, described, done_of, observe
 from benchrun.launch.rundir import RunDir
-from benchrun.launch.scheduler import SUSPENDED, Job
 from benchrun.spec.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
     last_step, step_time_s = _progress(run, logs=() if end and end.last_step is not None else run.logs)
     return {
         "run_id": run.run_id,
-        "state": end.ending.value if end else _word(job),
+        "state": end.ending.value if end else job.phase.value if job else "unknown",
         "ended": end is not None,
         "final": end is not None and end.final,
         "evidence": list(end.evidence) if end else [],
@@ -121,13 +120,6 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "age_s": round(max(0.0, (run.clock() or clock.now()) - (run.created or clock.now())), 1),
         "step_time_s": step_time_s or (end.step_time_s if end else None),
     }
-
-
-def _word(job: Job | None) -> str:
-    """The state of a job that has not ended, as `status_of` has it."""
-    if job is None:
-        return "unknown"
-    return job.state.lower() if job.state == SUSPENDED else job.phase.value
 
 
 def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | None]:

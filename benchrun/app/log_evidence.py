@@ -134,7 +134,7 @@ def _measured_rows(log: Log, given: Setting, window: Window | None) -> Completed
     if window is None:
         return rows.chosen(np.zeros(len(rows.step), bool))
     inside = (rows.step >= window.first_step) & (rows.step <= window.last_step)
-    return rows.chosen(inside & rows.usable & (rows.step_time_s > 0))
+    return rows.measured(inside & (rows.step_time_s > 0))
 
 
 def resolution_s(numbers: Measurement, steps: Floats) -> float:

@@ -1,5 +1,6 @@
 """From a request to RunSpecs, and from a RunSpec to files."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,38 @@ from benchrun.recipe.select import Request
 from benchrun.recipe.study import StudyPoint, expand
 from benchrun.render import render
 from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.vocabulary import Reduced
 
 resolve_point = resolving.resolve
+
+
+def curve_point(request: Request, num_gpus: Sequence[int]) -> RunSpec:
+    """Return the run that a curve over ``num_gpus`` starts from: the smallest of the whole model.
+
+    UserError where all are proxies that nobody asked for: a smaller model would stand for the whole one.
+    """
+    specs: list[RunSpec] = []
+    errors: list[UserError] = []
+    for number in num_gpus:
+        try:
+            specs.append(resolve_point(replace(request, num_gpus=number)))
+        except UserError as error:
+            errors.append(error)
+    if not specs:
+        raise errors[0]
+    asked = any(override.startswith("model.") for override in request.overrides)
+    whole = [spec for spec in specs if asked or not _reduced(spec)]
+    if not whole:
+        smaller = " ".join(f"--set model.{each.name}={each.size}" for each in _reduced(specs[0]))
+        raise UserError(
+            f"{request.recipe} has no point of the whole model on these GPUs",
+            hint=f"name more GPUs (benchrun list {request.recipe}), or ask for the proxy: {smaller}",
+        )
+    return whole[0]
+
+
+def _reduced(spec: RunSpec) -> Sequence[Reduced]:
+    return spec.reduced if isinstance(spec, TrainingSpec) else ()
 
 
 def resolve_shown(request: Request) -> RunSpec:

@@ -7,15 +7,11 @@ from benchrun.app.jobs import end_of
 from benchrun.app.nodes import without_nodes
 from benchrun.errors import MachineError
 from benchrun.frameworks.logs import parse_log
-from benchrun.launch.endings import Ending
+from benchrun.launch.endings import AGAIN, Ending
 from benchrun.launch.launcher import observe, start
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.slurm_nodes import expanded, unusable_nodes
-
-OF_THE_NODE = ("node_failure", "xid", "ecc")
-"""Problems in a log that a node causes, whatever it runs."""
-NOT_FAILED = (Ending.COMPLETED, Ending.CANCELLED, Ending.TIMEOUT)
-"""Endings that no other node would change."""
+from benchrun.parse.kinds import kind_of
 
 
 @dataclass(frozen=True)
@@ -37,11 +33,11 @@ def retry_cause(run: RunDir) -> Cause | None:
     if ending is Ending.PREEMPTED:
         return Cause(f"{run.run_id} was preempted", ())
     problems = parse_log(*run.logs).problems if run.logs else ()
-    own = [problem for problem in problems if problem.kind in OF_THE_NODE]
-    if ending is not Ending.NODE_FAILURE and (ending in NOT_FAILED or not own):
+    own = [problem for problem in problems if kind_of(problem.kind).node]
+    if AGAIN[ending] != "always" and (AGAIN[ending] != "maybe" or not own):
         return None
     nodes = _failed_nodes(run, {problem.host.partition(".")[0] for problem in own if problem.host})
-    what = own[0].kind if own else Ending.NODE_FAILURE.value
+    what = own[0].kind if own else ending.value
     where = f" of {', '.join(nodes)}" if nodes else ""
     return Cause(f"{run.run_id} ended by {what}{where}", nodes)
 

@@ -12,6 +12,7 @@ from benchrun.errors import UserError
 from benchrun.metrics.setting import Setting, same_chip, stated_setting
 from benchrun.parse import Log
 from benchrun.recipe.catalogue import recipe_file, training_file
+from benchrun.vocabulary import LOW
 
 NOTHING = Setting()
 """The setting of a log about which its caller states nothing."""
@@ -32,6 +33,7 @@ def completed_setting(
             raise UserError(f"{name} is {value!r}: it must be a number above zero")
     if given.gpu is not None:
         given = replace(given, gpu=_gpu(given.gpu, given.peak is not None, takes_peak))
+        check_precision(given)
     if recipe is None or recipe_file(recipe).recipe.workload != "training":
         return given
     _, workload = training_file(recipe)
@@ -39,6 +41,15 @@ def completed_setting(
     if num_layers is not None:
         model = model.model_copy(update={"num_layers": num_layers})
     return replace(given, seq_length=seq_length, model=model, task=workload.task)
+
+
+def check_precision(setting: Setting) -> None:
+    """UserError where the GPU of ``setting`` cannot compute at its low precision."""
+    gpu, precision = hardware.gpu(setting.gpu or ""), setting.precision
+    if gpu is None or precision not in LOW or setting.peak is not None or gpu.peak_tflops(precision):
+        return
+    able = [name for name in ("bf16", *LOW) if gpu.peak_tflops(name)]
+    raise UserError(f"{gpu.name} has no {precision} units", hint=f"it computes in {', '.join(able)}")
 
 
 def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:

@@ -64,8 +64,10 @@ def predict(
         calibration, changes = app.calibrated(runs)
         for change in changes:
             say(change)
-    first = num_gpus[0] if num_gpus else None
-    spec = app.resolve_point(app.Request(**point, num_gpus=first))
+    if len(num_gpus) > 1:
+        spec = app.curve_point(app.Request(**point), num_gpus)
+    else:
+        spec = app.resolve_point(app.Request(**point, num_gpus=num_gpus[0] if num_gpus else None))
     if scaling is not None or len(num_gpus) > 1:
         return _predict_curve(spec, num_gpus or (spec.num_gpus,), scaling or "weak", calibration, plot, as_json)
     if plot:

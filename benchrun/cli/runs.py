@@ -58,7 +58,7 @@ def _check_states(states: tuple[str, ...]) -> None:
     """UserError for a word that is no state of a run."""
     from benchrun.spec.artifacts import Ending
 
-    legal = ["pending", "running", "ended", "gone", "unknown", *(ending.value for ending in Ending)]
+    legal = ["pending", "running", "suspended", "ended", "gone", "unknown", *(ending.value for ending in Ending)]
     for state in states:
         if state not in legal:
             raise UserError(f"no state is called '{state}'", hint=closest(state, legal))

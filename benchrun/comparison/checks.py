@@ -176,6 +176,11 @@ def beyond_peak(metrics: Sequence[Measurement]) -> ProblemEntry | None:
     return next((problem for run in metrics for problem in run.problems if problem.kind == "impossible_rate"), None)
 
 
+def not_understood(metrics: Sequence[Measurement]) -> ProblemEntry | None:
+    """The problem of the first run with options that change its work and are not understood."""
+    return next((problem for run in metrics for problem in run.problems if problem.kind == "unknown_option"), None)
+
+
 class Label(Frozen):
     """One limit."""
 

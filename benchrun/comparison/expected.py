@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-from benchrun.comparison.checks import Label, Name
+from benchrun.comparison.checks import Label, Name, not_understood
 from benchrun.comparison.verdict import Verdict
 from benchrun.metrics.model import Metrics
 from benchrun.predict.prediction import Prediction
@@ -16,7 +16,7 @@ LABEL = Label(code="prediction", text="against a prediction")
 def against(expected: Prediction, verdict: Verdict, metrics: Sequence[Metrics]) -> Verdict:
     """``verdict`` replaced by one against ``expected``: slower only where the step time is above its whole interval."""
     measured = [run.step_time_s.median for run in metrics if run.step_time_s and run.step_time_s.median]
-    if verdict.verdict not in UNJUDGED or not measured:
+    if verdict.verdict not in UNJUDGED or not measured or not_understood(metrics):
         return verdict
     step = statistics.median(measured)
     name: Name = "slower_than_expected" if step > expected.high else "as_expected"

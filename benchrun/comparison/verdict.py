@@ -15,6 +15,7 @@ from benchrun.comparison.checks import (
     countable,
     labels,
     loss_check,
+    not_understood,
     speed_check,
 )
 from benchrun.comparison.choice import Choice, choice, choose, usable
@@ -125,6 +126,8 @@ def judge(
 
 def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], by_name: bool) -> _Fields:
     """The verdict on runs that gave numbers: its name, the reason, and further fields."""
+    if unknown := not_understood(metrics):
+        return {"verdict": "not_comparable", "reason": unknown.detail}
     comparable = matching(own, references)
     fitting = countable(metrics, comparable, own)
     loss = loss_check(own, metrics, comparable)

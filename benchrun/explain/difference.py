@@ -15,6 +15,8 @@ from benchrun.vocabulary import by_path
 
 SHOWN_SHARE = 0.001
 """Of the step: smaller differences of a part are left out."""
+MODEL = "model."
+"""How the conditions of a model begin."""
 NOT_COMPARED = frozenset(
     {"schema_version", "identity", "megatron", "cluster", "replaced_env", "image", "derived", "source"}
 )
@@ -72,13 +74,18 @@ def difference(a: Side, b: Side) -> Difference:
         same_tokens=bool(a.tokens and b.tokens),
         other_work=tuple(name for name in a.work if name in b.work and a.work[name] != b.work[name]),
         unreliable=tuple(f"{side.name}: {side.unreliable}" for side in (a, b) if side.unreliable),
-        differs=[
-            Condition(name=name, a=str(a.conditions.get(name)), b=str(b.conditions.get(name)))
-            for name in dict.fromkeys([*a.conditions, *b.conditions])
-            if a.conditions.get(name) != b.conditions.get(name)
-        ],
+        differs=_differing(a, b),
         parts=_parts(a, b, scale),
     )
+
+
+def _differing(a: Side, b: Side) -> list[Condition]:
+    """The conditions with different values; sizes of a model only where both sides state one."""
+    names = dict.fromkeys([*a.conditions, *b.conditions])
+    if not all(any(name.startswith(MODEL) for name in side.conditions) for side in (a, b)):
+        names = dict.fromkeys(name for name in names if not name.startswith(MODEL))
+    pairs = ((name, a.conditions.get(name), b.conditions.get(name)) for name in names)
+    return [Condition(name=name, a=str(first), b=str(second)) for name, first, second in pairs if first != second]
 
 
 def _parts(a: Side, b: Side, scale: float) -> list[PartDifference]:
@@ -92,4 +99,5 @@ def conditions(run: Evidence) -> dict[str, Any]:
     """Every field of the specification, and the clock of the GPUs."""
     fields = dict(by_path(run.spec.model_dump(mode="json")))
     chosen = {name: value for name, value in fields.items() if name.partition(".")[0] not in NOT_COMPARED}
-    return chosen | {"clock (MHz)": run.samples.over_all.sm_clock_mhz if run.samples else None}
+    clock = run.samples.over_all.sm_clock_mhz if run.samples else None
+    return chosen | dict(run.machine) | {"clock (MHz)": clock}

@@ -43,6 +43,8 @@ class Evidence:
     ranks: RankTimes | None = None
     hosts: HostTimes | None = None
     fingerprint: Fingerprint | None = None
+    machine: Mapping[str, str] = field(default_factory=dict)
+    """Driver, limits and versions, by name, as the nodes stated them."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that the job sets."""
     saves: bool = False

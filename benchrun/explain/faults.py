@@ -23,7 +23,7 @@ LAYER_S = 0.001
 """Of a layer's products at the peak, all passes, for each expert: with less, a host that launches some hundred kernels
 is late."""
 QUEUE_SHARE = 0.1
-"""Of the step that the threads of ranks which are bound to cores wait for one."""
+"""Of the step that the threads of ranks wait for a core: of those that they are bound to, or that others keep busy."""
 HALF, MOST = 0.5, 0.8
 DELAYS: tuple[tuple[Name, str, str], ...] = (
     ("data", "data_s", "waits for its loader"),
@@ -38,7 +38,8 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
     """Every fault, also small ones, with the seconds of a step that a cure would save."""
     late = waits.late_rank(run)
     of_one = _of_late(run, late) if late else None
-    if of_one is not None:
+    if late is not None and of_one is not None:
+        of_one = of_one.model_copy(update={"since_step": late.since_step})
         yield of_one
     if of_one is None or of_one.cause != "data":  # else one rank alone waits for data, and the others for it
         yield from _of_data(run, divided)
@@ -47,7 +48,7 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
     slower = list(held_back(run, parts))
     yield from slower
     yield from _of_products(run, parts, sum(cause.seconds for cause in slower))
-    yield from slow_steps(run)
+    yield from slow_steps(run, late.since_step if late else None)
 
 
 def _of_late(run: Evidence, late: waits.Late) -> Cause:
@@ -137,7 +138,7 @@ def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Itera
         yield fault("host", min(wait.seconds, idle), wait.evidence)
     if (wait := waits.between_steps(run)) and wait.seconds > IDLE_SHARE * run.typical_s:
         yield fault("host", wait.seconds, wait.evidence)
-    if waits.bound(run) and (wait := waits.queue(run)) and wait.seconds > QUEUE_SHARE * run.typical_s:
+    if (run.on_gpu or waits.bound(run)) and (wait := waits.queue(run)) and wait.seconds > QUEUE_SHARE * run.typical_s:
         yield fault("host", min(wait.seconds, idle), wait.evidence)
     unused = [part for part in parts if part.cause == "host"]
     seconds = sum(part.seconds for part in unused)

@@ -64,6 +64,8 @@ class Cause(Frozen):
     """The rank that has it; null where all have."""
     host: str | None = None
     """Node of that rank."""
+    since_step: int | None = None
+    """First step that has it; null where it is there from the first measured step on."""
     evidence: str
     """What shows it, in numbers."""
     advice: str

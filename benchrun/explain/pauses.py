@@ -30,14 +30,16 @@ ASYNC = "write checkpoints less often, or to faster storage: they are written as
 """Advice where the job waits for a checkpoint all the same: it is copied first, and the one before must have ended."""
 
 
-def slow_steps(run: Evidence) -> Iterator[Cause]:
-    """At most one fault: what all steps would save, were they as the typical one.
+def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
+    """Yield at most one fault: what all steps would save, were they as the typical one.
 
+    ``since``: the step from which on a rank is late, which explains all that follow.
     A pause of the machine is none. On CPUs it is the machine's unless something shows that the job made it: a rank was
     longer in its own code, and had a core, or the pauses have a fixed distance.
     """
     typical = float(np.median(run.times))
-    excess, again = run.times - typical, _comes_back(run)
+    explained = run.steps >= since if since is not None else np.zeros(len(run.times), bool)
+    excess, again = np.where(explained, 0.0, run.times - typical), _comes_back(run)
     limit = max(OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical, run.resolution_s)
     if not run.on_gpu:
         limit = max(limit, WHOLE_STEP * typical)
@@ -49,7 +51,7 @@ def slow_steps(run: Evidence) -> Iterator[Cause]:
         numbers = ", ".join(str(int(step)) for step in run.steps[slow][:5])
         longest = f"the longest took {run.times.max():.3g} s"
         evidence = f"{slow.sum()} of {len(excess)} {_rows(run)} are slow (steps {numbers}), {longest}"
-        yield _of_pauses(run, float(np.sum(excess[slow])) / len(excess), evidence)
+        yield _by_rank(run, _of_pauses(run, float(np.sum(excess[slow])) / len(excess), evidence), excess, slow)
     elif again and run.steadiness and run.steadiness.period:
         yield _of_pauses(run, again / run.steadiness.period, run.steadiness.detail)
     elif run.on_gpu and len(run.times) >= FEW_STEPS:
@@ -80,6 +82,18 @@ def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
         return fault("jitter", seconds, evidence)
     cause = fault("checkpoint", seconds, f"{evidence}; the log says that a checkpoint was written")
     return cause.model_copy(update={"advice": ASYNC}) if run.saves_async else cause
+
+
+def _by_rank(run: Evidence, cause: Cause, excess: Floats, slow: NDArray[np.bool_]) -> Cause:
+    """Return ``cause`` with the rank whose own time makes most of the slow steps slow; as it is where none does."""
+    for rank in run.ranks.ranks if run.ranks else ():
+        numbered = dict(zip(run.ranks.steps if run.ranks else (), rank.compute_time_s, strict=True))
+        usual = float(np.median(rank.compute_time_s)) if rank.compute_time_s else 0.0
+        longer = np.array([numbered.get(int(step), usual) - usual for step in run.steps])
+        if float(np.mean(longer[slow] > HALF * excess[slow])) > HALF:
+            evidence = f"{cause.evidence}; rank {rank.rank} is longer in its own code in these steps"
+            return cause.model_copy(update={"rank": rank.rank, "host": rank.host, "evidence": evidence})
+    return cause
 
 
 def _queued(run: Evidence, excess: Floats) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchrun.explain.evidence import Evidence
+from benchrun.explain.onset import ONSET, late_since
 from benchrun.metrics.statistics import Floats, robust_deviation
 from benchrun.spec.artifacts import BREAKDOWN, HOST, RANKS, RankTime
 from benchrun.trace.model import IdleByCause
@@ -33,8 +34,10 @@ class Late(NamedTuple):
     rank: int
     host: str | None
     seconds: float
-    """Of a step."""
+    """Of a step, the mean over the measured ones."""
     evidence: str
+    since_step: int | None = None
+    """First step in which it is behind; None where it is so from the first measured one on."""
 
 
 class Wait(NamedTuple):
@@ -89,6 +92,13 @@ def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late 
     least = 0.0 if run.on_gpu else CORES_DIFFER
     late = _behind(times, MUCH * run.typical_s, NEARLY_ALL) if run.on_gpu else None
     late = late or _behind(times - taken, least * run.typical_s, STEADY)
+    onset = late_since(times if run.on_gpu else times - taken, max(least, ONSET) * run.typical_s)
+    if onset is not None and (late is None or late[0] == onset.row):
+        place = onset.place
+        evidence = f"rank {ranks[onset.row].rank} computes {onset.seconds:.3g} s longer than the others in a step"
+        evidence += f", from step {steps[place]} on ({RANKS})"
+        mean_s = onset.seconds * (len(steps) - place) / len(steps)
+        return Late(ranks[onset.row].rank, ranks[onset.row].host, mean_s, evidence, steps[place])
     if late is None:
         return None
     last, seconds, share = late

@@ -188,8 +188,8 @@ def _idle(run: Evidence, idle: Ledger, source: str) -> Iterator[Part]:
 
 
 def _of_cores(run: Evidence) -> Name:
-    """Waiting for a core is due to the binding where ranks are bound, else to what else runs on the node."""
-    return "host" if waits.bound(run) else "jitter"
+    """Name the cause of waiting for a core: on a laptop, which others share, it is no fault of the host."""
+    return "host" if run.on_gpu or waits.bound(run) else "jitter"
 
 
 def _host_waits(run: Evidence) -> list[tuple[str, waits.Wait | None, Name]]:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
+from benchrun.parse.kinds import KINDS
 from benchrun.paths import table
 from benchrun.spec.artifacts import DONE, ENDING, Done, EndingRecord
 from benchrun.spec.artifacts import Ending as Ending
@@ -27,9 +28,16 @@ BY_NOBODY = "CANCELLED by nobody"
 """Reason of a job that accounting calls cancelled without naming who did."""
 ASKED = "benchrun cancel asked for its end"
 NEVER_BEGAN = "it got nodes, but its script never began"
-_ROWS = [(row["source"], row["name"], Ending(row["ending"])) for row in table(__file__)]
-BY_STATE = {name: ending for source, name, ending in _ROWS if source == "state"}
+BY_STATE = {row["state"]: Ending(row["ending"]) for row in table(__file__)}
 """Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous."""
+_OUTCOMES = {Ending(row["ending"]): row for row in table(__file__, "outcomes.csv")}
+AGAIN = {ending: row["again"] for ending, row in _OUTCOMES.items()}
+"""Whether a run that ended so is launched again where retries are allowed.
+
+``always``; ``never``: a person wanted it, or it would end so again; ``maybe``: another try may end otherwise; ``done``.
+"""
+NO_ANSWER = frozenset(ending.value for ending, row in _OUTCOMES.items() if row["answer"] == "no")
+"""Endings that show neither that the cluster is good nor that it is bad."""
 _STATED = re.compile(
     rf"""scheduler:\ (?P<state>.+)
     |exit\ code\ (?P<code>\d{{1,9}}|None)(,\ signal\ (?P<signal>\d{{1,9}}))?
@@ -43,6 +51,12 @@ _STATED = re.compile(
     re.VERBOSE,
 )
 """A line of the evidence that is no symptom of the log."""
+_SIGNALS = {
+    24: "SIGXCPU: it used the CPU time that its limit allows (ulimit -t)",
+    25: "SIGXFSZ: a file reached the size that its limit allows (ulimit -f)",
+    53: "Slurm's word for a log that the node cannot open: it does not see the run directory by this name",
+}
+"""Number of a signal -> the meaning that its number alone does not show."""
 SILENT_S = 600
 """A job that reaches its time limit after this long without a line in its log was hung."""
 
@@ -161,7 +175,7 @@ def _stopped(job: Job, *, asked: bool, began: bool) -> Ending | None:
     if job.state != "CANCELLED" or asked:
         return None
     if not began:
-        return Ending.LAUNCH_FAILED
+        return Ending.NODE_FAILURE
     return Ending.SCHEDULER_FAILURE if job.reason == BY_NOBODY else None
 
 
@@ -180,11 +194,12 @@ def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_st
     if job.phase is Phase.GONE and done is None:
         return Ending.LOST
     # Slurm's own line in the log shows why a job that queue and accounting have forgotten was signalled. Otherwise the
-    # problems in the log show why a job failed: endings.csv has causes before consequences.
+    # problems in the log show why a job failed: kinds.csv has causes before consequences.
     signalled = job.phase is Phase.GONE and done and done.signal
     if signalled or job.state not in ("COMPLETED", "UNKNOWN") or (done and done.exit_code):
         shown = "signal" if signalled else "failure"
-        return next((ending for source, name, ending in _ROWS if source == shown and name in symptoms), Ending.FAILED)
+        told = (kind.ending for name, kind in KINDS.items() if kind.told_by == shown and name in symptoms)
+        return Ending(next(told, Ending.FAILED))
     return Ending.COMPLETED if has_all_steps else Ending.INCOMPLETE
 
 
@@ -201,4 +216,7 @@ def _evidence(job: Job, done: Done | None, symptoms: Mapping[str, str]) -> list[
     else:
         sign = f", signal {done.signal}" if done.signal else ""
         facts.append(f"{DONE}: exit code {done.exit_code}{sign}, restarts {done.restarts}")
+    code = (done.exit_code if done else job.exit_code) or 0
+    for number in {job.signal or 0, code - 128} & _SIGNALS.keys():
+        facts.append(f"signal {number} is {_SIGNALS[number]}")
     return [*facts, *(f"{kind}: {detail}" for kind, detail in symptoms.items())]

@@ -16,7 +16,7 @@ from benchrun.launch.commands import output, require
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.local import Local
 from benchrun.launch.rundir import RunDir, as_object, create, read_text
-from benchrun.launch.scheduler import SUSPENDED, Job, Phase, Scheduler
+from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
 from benchrun.render import render, unmountable
 from benchrun.spec.artifacts import DONE, ENV, PROBE, PROGRESS, Done, Environment, Progress
@@ -145,14 +145,22 @@ def cancel(run: RunDir) -> bool:
 
 
 def check(spec: RunSpec, root: Path) -> None:
-    """UserError where a secret is not set, or where Slurm or the container runtime would misread a path of the run."""
+    """UserError where a secret is not set, or where Slurm or the container runtime would misread a path of the run.
+
+    The name of the recipe is a part of it.
+    """
     for name in missing_secrets(spec):
         hint = f"export {name}=... before launching, or remove it from cluster.secrets"
         raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
     data = os.environ.get("BENCHRUN_DATA") if spec.reads_files else None
     slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
-    for variable, path in {"BENCHRUN_RESULTS": str(root.resolve()), "BENCHRUN_DATA": data or ""}.items():
-        hint = f"set {variable} to a path without it"
+    where = "set {} to a path without it"
+    parts = {
+        where.format("BENCHRUN_RESULTS"): str(paths.given(root)),
+        where.format("BENCHRUN_DATA"): data or "",
+        "rename the recipe's file": spec.recipe,
+    }
+    for hint, path in parts.items():
         if slurm and not path.isprintable():  # its lists are read line by line, as UTF-8
             raise UserError(f"the path {path!r} contains characters that Slurm's job lists cannot print", hint=hint)
         # In the path of a log Slurm expands % and takes \\ as an escape.
@@ -199,14 +207,13 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
             write_env(run)
         watched = run.read(PROGRESS, Progress)  # does not count the lines that Slurm writes at the end
         quiet_s = _seconds(last_line, (done and _written(run.path / DONE)) or job.ended_at)
-        quiet_s = max(quiet_s, watched.quiet_s if watched else 0.0)
-        quiet_s = max(quiet_s - job.suspended_s, 0.0)
+        quiet_s = watched.quiet_s if watched else quiet_s  # nor the time in which the job was suspended
         return Observation(run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s)
     if job.phase is Phase.GONE:
         over = not job.unsure and unchanged_s > GRACE_S
         return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB, settled=over)
     quiet_s = _seconds(last_line, at)
-    silent = quiet_s > SILENT_S and job.state != SUSPENDED
+    silent = quiet_s > SILENT_S and job.phase is not Phase.SUSPENDED
     note = f"the log has had no new line for {quiet_s:.0f} s" if silent else job.reason
     return Observation(run, job, over=False, note=note, quiet_s=quiet_s)
 

@@ -58,7 +58,7 @@ class Local:
             time.sleep(0.01)
         if not recorded:
             raise MachineError(f"{path / LOCAL_STATE} cannot be written", hint="nothing was started")
-        return str(path)
+        return _mark(run)
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         return {run: _job(run) for run in runs if run.job_id or (run.path / LOCAL_STATE).exists()}
@@ -89,7 +89,7 @@ def _lock(path: Path) -> int:
 
 
 def _job(run: RunDir) -> Job:
-    job, (state, lives) = str(run.path), _state(run)
+    job, (state, lives) = _mark(run), _state(run)
     cancelled = (run.path / LOCAL_CANCELLED).exists()
     if state and state.exit_code is not None:
         code, name = state.exit_code, "CANCELLED" if cancelled else state.state
@@ -104,6 +104,11 @@ def _job(run: RunDir) -> Job:
     if state and state.state == "RUNNING" and run.owner == os.geteuid():
         supervise.end(job)  # without its supervisor it has no time limit, and the next run may start
     return Job(job, Phase.GONE, "UNKNOWN")
+
+
+def _mark(run: RunDir) -> str:
+    """The run directory as its supervisor sees it: without links."""
+    return str(run.path.resolve())
 
 
 def _state(run: RunDir) -> tuple[State | None, bool]:

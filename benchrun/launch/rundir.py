@@ -271,7 +271,7 @@ def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
         with contextlib.ExitStack() as undo:
             undo.callback(shutil.rmtree, new, ignore_errors=True)
             write_files(new, spec, files)
-            RunDir(new.resolve()).append_event("created", recipe=spec.recipe, identity=spec.identity())
+            RunDir(new).append_event("created", recipe=spec.recipe, identity=spec.identity())
             new.rename(path)
             undo.pop_all()
     except OSError as error:
@@ -279,7 +279,7 @@ def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
         # Copying a tree raises one error for all files, each with its reason.
         why = error.args[0][0][-1] if isinstance(error, shutil.Error) else error.strerror
         raise UserError(f"cannot write {error.filename or root}: {why}", hint=hint) from error
-    return RunDir(path.resolve())
+    return RunDir(paths.given(path))
 
 
 def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
@@ -376,5 +376,6 @@ def _beginning_with(name: str, root: Path) -> list[Path]:
 def _opened(root: Path, path: Path) -> RunDir:
     """The run at ``path``, read-only where it is not directly in ``root`` or belongs to another user."""
     place = path.resolve()
-    own = place.parent == root.resolve() and place.stat().st_uid == os.geteuid()
-    return RunDir(place, read_only=not own)
+    if place.parent == root.resolve() and place.stat().st_uid == os.geteuid():
+        return RunDir(paths.given(root) / place.name)
+    return RunDir(place, read_only=True)

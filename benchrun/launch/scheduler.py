@@ -7,15 +7,13 @@ from typing import Protocol
 
 from benchrun.launch.rundir import RunDir
 
-SUSPENDED = "SUSPENDED"
-"""Slurm's state of a job that has its nodes but does not run."""
-
 
 class Phase(str, enum.Enum):
     """The phase of a job, as its scheduler reports it."""
 
     PENDING = "pending"
     RUNNING = "running"
+    SUSPENDED = "suspended"
     ENDED = "ended"
     GONE = "gone"
     """Neither in the queue nor in accounting."""
@@ -38,8 +36,6 @@ class Job:
     """Seconds since the epoch by the scheduler's clock; None where it is unknown."""
     unsure: str = ""
     """For GONE: the source that gave no answer, so that the job may exist all the same."""
-    suspended_s: float = 0.0
-    """How long it was suspended, while it could print nothing."""
     uid: int | None = None
     """Its owner; with ``work_dir`` it identifies the run."""
     work_dir: str = ""

@@ -11,7 +11,7 @@ from benchrun.errors import MachineError, SchedulerUnavailable, SubmitLimit
 from benchrun.launch.commands import call
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.launch.slurm_text import OPTIONAL, SACCT, SQUEUE, jobs, limited, refused, submitted
+from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, limited, refused, submitted
 from benchrun.spec.artifacts import JOB
 
 ACCOUNTING_TIMEOUT_S = 10
@@ -96,8 +96,7 @@ class Slurm:
         if self._unsure:
             return []
         command = ["sacct", "-X", "--duplicates", "--noheader", "--parsable2", *which]
-        fields = [*OPTIONAL[:1], *SACCT]
-        while True:
+        for fields in (SACCT, [field for field in SACCT if field != "Restarts"]):  # older versions lack it
             try:
                 result = call([*command, f"--format={','.join(fields)}"], timeout_s=ACCOUNTING_TIMEOUT_S)
             except SchedulerUnavailable as error:
@@ -107,10 +106,8 @@ class Slurm:
                 return []
             if result.returncode == 0:
                 return jobs(result.stdout, fields)
-            missing = [field for field in OPTIONAL if field in fields and field in result.stderr]
-            if not missing:
+            if "Restarts" not in result.stderr:
                 break
-            fields = [field for field in fields if field not in missing]
         self._unsure = "" if _NO_ACCOUNTING in result.stderr else _text(result)
         return []
 

@@ -15,13 +15,11 @@ from benchrun.launch.scheduler import Job, Phase
 SQUEUE = {"JobID": "%i", "State": "%T", "UID": "%U", "Reason": "%r", "NodeList": "%N", "WorkDir": "%Z"}
 """sacct's name of a field -> squeue's. WorkDir is last, because it alone may contain a ``|``."""
 SACCT = ("JobID", "State", "ExitCode", "NodeList", "Reason", "End", "UID", "Restarts", "WorkDir")
-OPTIONAL = ("Suspended", "Restarts")
-"""Fields of sacct that are asked for, but that a release may lack."""
 _PENDING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+_SUSPENDED = ("SUSPENDED", "STOPPED")
 _ENDED = ("COMPLETED", "FAILED", *BY_STATE)
 _ID = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_DURATION = re.compile(r"(?:(?:([0-9]{1,6})-)?([0-9]{1,2}):)?([0-9]{1,2}):([0-9]{2})(?:\.[0-9]+)?")
 _SUBMITTED = re.compile(r"([0-9]{1,18})(?:;\S+)?")
 _BAD_OPTION = re.compile(
     r"^sbatch: (unrecognized option|invalid option|error: Invalid --\S+ specification)", re.MULTILINE
@@ -66,6 +64,8 @@ def phase_of(state: str) -> Phase:
     word = _word(state)
     if word in _PENDING:
         return Phase.PENDING
+    if word in _SUSPENDED:
+        return Phase.SUSPENDED
     # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
     return Phase.ENDED if word and any(ended.startswith(word) for ended in _ENDED) else Phase.RUNNING
 
@@ -90,7 +90,6 @@ def _job(row: Mapping[str, str]) -> Job:
         nodes="" if row["NodeList"] == "None assigned" else row["NodeList"],
         restarts=_number(row.get("Restarts", "")) or 0,
         ended_at=_epoch(row.get("End", "")),
-        suspended_s=_duration(row.get("Suspended", "")),
         uid=_number(row["UID"]),
         work_dir=row["WorkDir"],
     )
@@ -111,13 +110,6 @@ def _word(state: str) -> str:
 
 def _number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
-
-
-def _duration(text: str) -> float:
-    """Seconds in Slurm's ``[DD-[HH:]]MM:SS``; 0 for anything else."""
-    match = _DURATION.fullmatch(text)
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
-    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
 
 
 def _epoch(text: str) -> float | None:

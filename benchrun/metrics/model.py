@@ -186,6 +186,8 @@ class Summary(Measurement):
     run_time_s: float | None
     """Of the whole training, where the framework prints it."""
     framework_version: str | None
+    unknown_options: list[str] = Field(default_factory=list)
+    """Options that change the work of a step and are not understood, as ``name value``: no FLOPs are known."""
     seq_length: int | None
     global_batch_size: int | None
     micro_batch_size: int | None

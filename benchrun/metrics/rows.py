@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.statistics import Floats
 from benchrun.parse.problems import MOST
-from benchrun.parse.records import SAMPLES, Log, Problem
+from benchrun.parse.records import SAMPLES, TOKENS_PER_S, Log, Problem
 
 IMPOSSIBLY_FAST = 3.0
 """Times the median speed: the same work cannot be done in a third of the time."""
@@ -40,6 +40,12 @@ class CompletedRows(NamedTuple):
     """As reported."""
     mfu: Floats
     """As reported."""
+    batch: Floats
+    """Samples of a step, of all ranks."""
+    printed_tokens: Floats
+    """Tokens/s/GPU as reported."""
+    printed_samples: Floats
+    """Samples/s of all ranks as reported, beside a time."""
     impossible: Flags
     contradictory: Flags
     """Impossible, because the row's own numbers do not fit each other."""
@@ -52,6 +58,13 @@ class CompletedRows(NamedTuple):
     def usable(self) -> Flags:
         """The rows that may be measured."""
         return ~(self.impossible | self.other_work | self.other_batch)
+
+    def measured(self, window: Flags) -> "CompletedRows":
+        """The rows of the ``window`` that may be measured: those with other work in them where there are no others."""
+        rows = window & self.usable
+        if not rows.any():
+            rows = window & ~(self.impossible | self.other_batch)
+        return self.chosen(rows)
 
     def chosen(self, rows: Flags) -> "CompletedRows":
         """Some of the rows."""
@@ -81,11 +94,17 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     time, rate, tflops, mfu, batch = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
     batch[np.isnan(batch)] = setting.gbs or np.nan
     step, line, interval = columns.columns("step", "line", "interval")
-    time = np.where(np.isnan(time), batch / _quantity(log, SAMPLES, step), time)
+    if setting.num_gpus and TOKENS_PER_S in log.quantities:
+        # What is printed beside it as a GPU's may be that of some ranks.
+        of_all = _quantity(log, TOKENS_PER_S, step) / setting.num_gpus
+        rate = np.where(np.isnan(of_all), rate, of_all)
+    samples, printed = _quantity(log, SAMPLES, step), rate
+    samples, time = np.where(np.isnan(time), np.nan, samples), np.where(np.isnan(time), batch / samples, time)
     if setting.seq_length and setting.num_gpus and setting.fixed_length:
         tokens = setting.seq_length * batch / setting.num_gpus
         time = np.where(np.isnan(time), tokens / rate, time)
-        rate = np.where(np.isnan(tokens), rate, tokens / time)
+        guessed = not setting.derived.keys().isdisjoint(("gbs", "num_gpus", "seq_length"))
+        rate = np.where(np.isnan(tokens) | (guessed & ~np.isnan(printed)), rate, tokens / time)
     contradictory = np.zeros(len(time), bool)
     if setting.num_gpus and "tokens" in log.quantities:
         counted = _quantity(log, "tokens", step) / time / setting.num_gpus
@@ -105,7 +124,7 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     other = np.isin(step, list(log.other_work))
     other_batch = batch != batch[-1:]
     left_out = impossible, contradictory, other & ~other.all(), other_batch & ~np.isnan(batch)
-    return CompletedRows(step, line, interval, time, rate, tflops, mfu, *left_out)
+    return CompletedRows(step, line, interval, time, rate, tflops, mfu, batch, printed, samples, *left_out)
 
 
 def too_fast(rate: Floats, setting: Setting) -> float | None:
@@ -122,9 +141,8 @@ def _quantity(log: Log, name: str, step: Any) -> Floats:
 
 def _peak_rate(setting: Setting) -> float:
     """Tokens/s that need the GPU's peak (the highest, of unknown precision) even by the convention that counts less."""
-    peak, flops = setting.peak_tflops(setting.precision or "fp8"), setting.flops_per_token()
-    if peak is None and setting.precision is None:
-        peak = setting.peak_tflops("bf16")
+    fastest, flops = setting.fastest_precision, setting.flops_per_token()
+    peak = setting.peak_tflops(fastest) if fastest else None
     return peak * 1e12 / flops.causal if peak and flops else inf
 
 

@@ -7,6 +7,7 @@ from typing import get_args
 from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.hardware import Device
+from benchrun.metrics.parts import parts_of, unknown_options, untrained
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
 from benchrun.parse.launched import dimensions
@@ -16,6 +17,8 @@ from benchrun.vocabulary import Task
 
 SAME_MODEL = 0.02
 """Relative difference of the active parameters up to which two models count as one: a padded vocabulary makes some."""
+PEAKED = ("bf16", "fp8", "nvfp4")
+"""Precisions with a peak."""
 MOST_TP = 8
 """Largest tp assumed of a log that does not state it: Megatron-LM pads a vocabulary to a multiple of 128 tp."""
 
@@ -41,12 +44,14 @@ class Setting:
     """Dense peak at ``precision`` in TFLOPS, as the caller states it."""
     num_prompts: int | None = None
     """Requests that a benchmark of a server was to send."""
+    unknown_options: tuple[str, ...] = ()
+    """Arguments of the log that change the work and are not understood, as ``name value``: no FLOPs are known."""
     derived: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Field that neither log nor caller states -> what its value follows from."""
 
     def flops_per_token(self) -> FlopsPerToken | None:
         """FLOPs per token of training; None where model or sequence length are not known."""
-        if self.model is None or not self.seq_length:
+        if self.model is None or not self.seq_length or self.unknown_options:
             return None
         return flops_per_token(self.model, self.seq_length, task=self.task)
 
@@ -54,8 +59,22 @@ class Setting:
         """Dense peak of the GPU at ``precision``; None where none is listed."""
         if self.peak is not None and precision == (self.precision or precision):
             return self.peak
-        gpu = self.hardware or (hardware.gpu(self.gpu) if self.gpu else None)
+        gpu = self._device
         return gpu.peak_tflops(precision) if gpu else None
+
+    @property
+    def fastest_precision(self) -> str | None:
+        """The precision whose peak no speed exceeds: the stated one, else the fastest one that it may be."""
+        if self.precision and self.peak_tflops(self.precision):
+            return self.precision
+        possible = PEAKED if self.precision else PEAKED[:2]
+        peaks = {each: self.peak_tflops(each) or 0.0 for each in possible}
+        fastest = max(peaks, key=lambda each: peaks[each])
+        return fastest if peaks[fastest] else None
+
+    @property
+    def _device(self) -> Device | None:
+        return self.hardware or (hardware.gpu(self.gpu) if self.gpu else None)
 
 
 def setting_of(spec: RunSpec) -> Setting:
@@ -88,7 +107,7 @@ def stated_setting(log: Log, given: Setting) -> Setting:
     batches = log.steps.column("global_batch_size")
     printed = batches[batches > 0][-1:].tolist()
     values = {
-        "seq_length": facts.seq_length,
+        "seq_length": log.actual_seq_length or facts.seq_length,
         "gbs": printed[0] if printed else facts.gbs,
         "num_gpus": facts.num_gpus,
         # An unlisted device keeps the driver's name and has no peak.
@@ -101,7 +120,11 @@ def stated_setting(log: Log, given: Setting) -> Setting:
     refuted = {name for name, guess in facts.derived.items() if guess.refuted}
     stated = {name: value for name, value in values.items() if value is not None and name not in refuted}
     completed = replace(given, **stated)  # type: ignore[arg-type]
-    return replace(completed, model=None) if log.post_training else completed
+    ranks = completed.num_gpus or (facts.derived["num_gpus"].value if "num_gpus" in facts.derived else None)
+    options = {**untrained(facts, completed.model, ranks), **unknown_options(facts, given.model)}
+    unknown = sorted(options.items())
+    completed = replace(completed, unknown_options=tuple(f"{name} {value}" for name, value in unknown))
+    return replace(completed, model=None) if log.post_training or unknown else completed
 
 
 def same_chip(one: str, other: str) -> bool:
@@ -116,7 +139,9 @@ def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:
     if logged is None or given.model is None:
         return logged or given.model
     same = abs(logged.params_active / given.model.params_active - 1) < SAME_MODEL
-    return given.model if same and logged.num_layers == given.model.num_layers else logged
+    named = ("num_layers", "mla", "window", "mtp_layers")
+    same = same and all(getattr(logged, name) == getattr(given.model, name) for name in named)
+    return given.model if same else logged
 
 
 def logged_dimensions(log: Log) -> Facts:
@@ -138,6 +163,12 @@ def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> Model
             raise UserError(f"the log's model has {name} {logged}, the recipe's has {expected}", where=file)
     if model.moe is None and (facts.num_experts or 1) > 1:
         raise UserError(f"the log's model has {facts.num_experts} experts, the recipe's has none", where=file)
+    parts = parts_of(facts)
+    for name, part in parts.model.items():
+        if getattr(model, name) != part:
+            raise UserError(
+                f"the log's model has {name} {_text(part)}, the recipe's has {_text(getattr(model, name))}", where=file
+            )
     padding = (facts.vocab_size or 0) - model.vocab_size
     sizes: dict[str, object] = {
         "num_layers": facts.num_layers,
@@ -148,7 +179,7 @@ def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> Model
     if model.moe:
         inner = facts.moe_ffn_hidden_size or facts.ffn_hidden_size
         experts = {"num_experts": facts.num_experts, "topk": facts.topk, "ffn_hidden_size": inner}
-        sizes["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size})
+        sizes["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size} | parts.moe)
     else:
         sizes["ffn_hidden_size"] = facts.ffn_hidden_size
     return model.model_copy(update={name: value for name, value in sizes.items() if value})
@@ -159,18 +190,21 @@ def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
 
     Where the log has no line about gates, ``given`` decides, and without it the program's default.
     """
+    if facts.shape:
+        return facts.shape
     layers, hidden, heads, vocabulary = facts.num_layers, facts.hidden_size, facts.num_attention_heads, facts.vocab_size
     gates = (facts.gated, given.gated if given else None, facts.gated_default)
     gated = next((value for value in gates if value is not None), None)
     inner = (facts.num_experts and facts.moe_ffn_hidden_size) or facts.ffn_hidden_size
     routed = bool(facts.topk) or not facts.num_experts
-    if facts.exotic or gated is None or not (layers and hidden and heads and vocabulary and inner and routed):
+    parts = parts_of(facts)
+    if parts.unknown or gated is None or not (layers and hidden and heads and vocabulary and inner and routed):
         return None
     experts = {"num_experts": facts.num_experts, "topk": facts.topk, "ffn_hidden_size": inner}
     stated = ModelShape(
         num_layers=layers,
         hidden_size=hidden,
-        ffn_hidden_size=inner,
+        ffn_hidden_size=facts.ffn_hidden_size or inner,
         num_attention_heads=heads,
         num_query_groups=heads,
         kv_channels=max(hidden // heads, 1),
@@ -178,5 +212,10 @@ def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
         max_position_embeddings=facts.seq_length or 1,
         activation="swiglu" if gated else "gelu",
         moe=Moe.model_validate(experts) if facts.num_experts else None,
+        **{name: part for name, part in parts.model.items() if part},
     )
     return as_logged(stated, facts)
+
+
+def _text(part: object) -> str:
+    return "none" if part in (None, 0) else str(part)

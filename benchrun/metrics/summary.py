@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchrun.metrics import clock
 from benchrun.metrics.convention import identify
 from benchrun.metrics.model import (
     Conventions,
@@ -18,12 +19,15 @@ from benchrun.metrics.model import (
     Summary,
     Window,
 )
-from benchrun.metrics.problems import constant_loss, contradictions, fatal_problem, updates
+from benchrun.metrics.printed import contradictory_rates
+from benchrun.metrics.problems import contradictions, fatal_problem
 from benchrun.metrics.rows import CompletedRows, completed_rows, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
 from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
+from benchrun.metrics.training import no_training, updates
+from benchrun.model import ModelShape
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 from benchrun.vocabulary import DEGREES
@@ -37,10 +41,10 @@ AT_MOST_FULL = frozenset({"full", "causal", "causal_ungated"})
 """Conventions by which a model has at most the FLOPs of ``full``."""
 ENOUGH_ROWS = 20_000
 """Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
+UNKNOWN = "unknown_option"
+"""Kind of the problem of a log whose options are not all understood."""
 NAMED = ("gpu", "precision", "num_gpus")
 """What a measurement repeats of its setting."""
-FASTER_THAN_LISTED = frozenset({"nvfp4"})
-"""Precisions that may exceed every listed peak: none of their speeds is impossible."""
 
 
 def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: int | None = None) -> Metrics:
@@ -50,8 +54,9 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
     tenth of the rows.
     """
     logged = setting_of_log(log, setting)
-    measurement = _measurement(log, logged, log.planned_steps if planned_steps is None else planned_steps, warmup)
-    problems = (*measurement.problems, *contradictions(log, measurement, logged, setting))
+    planned = log.planned_steps if planned_steps is None else planned_steps
+    measurement = _measurement(log, logged, planned, warmup, launched=setting.model)
+    problems = (*measurement.problems, *contradictions(log, setting))
     return Metrics(**{**dict(measurement), **_fields(setting, *NAMED), "problems": problems, "warmup": warmup})
 
 
@@ -64,6 +69,7 @@ def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = No
         **_fields(facts, "run_time_s", "framework_version"),
         first_step=int(steps[0]) if len(steps) else None,
         last_step=int(steps[-1]) if len(steps) else None,
+        unknown_options=list(setting.unknown_options),
         seq_length=setting.seq_length,
         global_batch_size=setting.gbs,
         micro_batch_size=facts.mbs,
@@ -76,16 +82,22 @@ def _fields(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: int | None) -> Measurement:
-    """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed."""
+def _measurement(
+    log: Log, setting: Setting, planned_steps: int | None, warmup: int | None, launched: ModelShape | None = None
+) -> Measurement:
+    """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed.
+
+    ``launched`` is the model that was to be trained.
+    """
     values = completed_rows(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
-    inside = values.chosen((np.arange(count) >= dropped) & values.usable)
+    inside = values.measured(np.arange(count) >= dropped)
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
-    notes += _printed_mfu(inside)
-    problems = (*log.problems, *values.problems(), *constant_loss(log), *served, *notes)
+    first = int(values.step[min(dropped, count - 1)]) if count else 0
+    notes += [*_printed_mfu(inside), *contradictory_rates(log, setting, inside, (launched, setting.model))]
+    problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes, *_unknown(setting))
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)
@@ -154,9 +166,9 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
     rates: dict[str, Any] = {"tflops_per_gpu": tflops, "mfu": (mfu,) if mfu else ()}
     if bf16 and (mfu is None or mfu.divisor != bf16.divisor):
         rates["bf16_peak_ratio"] = Conventions(full=bf16.full, causal=bf16.causal)
-    # Without a stated precision the highest peak counts.
-    limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
-    if limit and (limit.causal > 1 or above) and setting.precision not in FASTER_THAN_LISTED:
+    fastest = setting.fastest_precision
+    limit = _mfu(setting, tflops, fastest) if fastest else None
+    if limit and (limit.causal > 1 or above):
         what = f"{limit.causal:.2f} times" if limit.causal > 1 else f"{100 * (above or 0):.0f} % of the steps are above"
         detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch, sequence, model"
         return rates, [Problem("impossible_rate", None, detail)]
@@ -166,8 +178,9 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
 def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> list[Problem]:
     """A problem where the model is unknown, and the printed TFLOPS would need more than the GPU's peak."""
     printed = _middles(inside.tflops_per_gpu, inside.interval).median
-    peak = setting.peak_tflops(setting.precision or "fp8") or setting.peak_tflops("bf16")
-    other = setting.precision in FASTER_THAN_LISTED or not set(log.printed_conventions) <= AT_MOST_FULL
+    fastest = setting.fastest_precision
+    peak = setting.peak_tflops(fastest) if fastest else None
+    other = not set(log.printed_conventions) <= AT_MOST_FULL
     if other or setting.flops_per_token() or not (printed and peak and printed > MOST_COUNTED * peak):
         return []
     detail = f"{printed:.4g} TFLOPS are printed, the peak of {setting.gpu} is {peak:g}: check GPU and precision"
@@ -186,9 +199,14 @@ def _printed_mfu(inside: CompletedRows) -> list[Problem]:
 def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bool) -> MeanMedian:
     """Tokens/s/GPU; the mean over the time in place of the median where a single row is too uncertain."""
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
-    if log.only_average or coarse:
+    if log.only_average:
         return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
-    return tokens
+    rate = _mean_rate(timed, tokens) if log.whole_seconds and len(timed.step) else None
+    if rate is None:
+        return tokens
+    mean_s = spread(timed.step_time_s, timed.interval).mean
+    usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=coarse)
+    return MeanMedian(mean=tokens.mean, median=rate * mean_s / usual_s)
 
 
 def _reported(setting: Setting, inside: CompletedRows, rate: float | None) -> dict[str, Any]:
@@ -221,11 +239,14 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
         return {"step_time_s": step_time}, [Problem("only_average", None, detail)]
     if coarse:
         detail = "the log prints step times in whole seconds, so the mean is used instead of the median"
-        step_time = step_time.model_copy(update={"median": step_time.mean})
+        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=True)
+        step_time = step_time.model_copy(update={"median": usual_s})
         return {"step_time_s": step_time}, [Problem("coarse_clock", None, detail)]
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     resolution_s, smooth = 0.0, last
     if log.whole_seconds:
+        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=False)
+        step_time = step_time.model_copy(update={"median": usual_s})
         # Differences of whole seconds jump by one; their means over a few rows do not.
         resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
         smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)
@@ -293,6 +314,14 @@ def _mfu(setting: Setting, tflops: Conventions | None, precision: str) -> Mfu | 
         return None
     divisor = f"{setting.gpu} {precision} dense"
     return Mfu(divisor=divisor, peak_tflops=peak, full=tflops.full / peak, causal=tflops.causal / peak)
+
+
+def _unknown(setting: Setting) -> list[Problem]:
+    """A problem for the options of a log that change the work of a step and are not understood."""
+    if not setting.unknown_options:
+        return []
+    detail = f"the FLOPs of a step are not known with {', '.join(setting.unknown_options)}"
+    return [Problem(UNKNOWN, None, detail)]
 
 
 def _entry(problem: Problem) -> ProblemEntry:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isfinite, nan
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from benchrun.parse.columns import Column
 from benchrun.parse.lines import Line
 from benchrun.parse.records import TEXTS, Facts, Traits
@@ -61,6 +63,11 @@ def credible(column: str, value: float | None) -> Any:
     if not low <= value <= high or (whole and value != int(value)):
         return None
     return int(value) if whole else value
+
+
+def significant(text: str) -> int:
+    """The number of significant digits of a number as printed; a zero has none."""
+    return len(re.sub(r"\D", "", re.split("[eE]", text)[0]).lstrip("0"))
 
 
 def fact_of(name: str, value: int | None) -> int | None:
@@ -266,6 +273,8 @@ class Dialect(Traits):
         values: dict[str, Any] = {"line": line}
         for column, text, _, (parse, _, _, scale) in record.values:
             value = parse(text)
+            if column == "loss":
+                self.loss_digits = max(self.loss_digits, significant(text))
             values[column] = credible(column, value if scale is None or value is None else scale(value))
         self.complete(values)
         if record.needs is not None and values.get(record.needs) is None:
@@ -277,6 +286,11 @@ class Dialect(Traits):
 
     def complete(self, values: dict[str, Any]) -> None:
         """Turn printed values into a row's columns; of one row, or arrays of many."""
+
+    def state(self, name: str, steps: Any, values: Any) -> None:
+        """Keep a quantity of one step, or of many in arrays; what is not positive is none."""
+        by_step = zip(np.atleast_1d(steps).tolist(), np.atleast_1d(values).tolist(), strict=True)
+        self.quantities.setdefault(name, {}).update({step: value for step, value in by_step if value > 0})
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """Add one row."""

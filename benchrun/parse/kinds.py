@@ -8,18 +8,20 @@ The columns of kinds.csv:
 - ``ends``: ``yes`` where the job writes no more steps after it.
 - ``late``: ``yes`` where it is harmless after the last planned step, because programs fail while they shut down.
 - ``ending``, ``told_by``: the ending of a job whose log shows it: of one that failed, or of one that got a signal.
+- ``node``: ``yes`` where a node causes it, whatever it runs.
 """
 
 from dataclasses import dataclass
 
 from benchrun.paths import table
 
-ROLES = ("hardware", "cause", "said", "peer", "exit", "after", "last", "")
+ROLES = ("hardware", "resource", "failure", "said", "peer", "exit", "after", "last", "")
 """From the strongest evidence to the weakest.
 
-``hardware``: a broken part. ``cause``: the process that failed first. ``said``: an error outside a traceback, which may
-have been handled. ``peer``: what other ranks see of it, or what Slurm did to the job. ``exit``: the exit code that a
-launcher saw. ``after``: what a launcher did then. ``last``: that work is missing. Empty: no evidence of an end.
+``hardware``: a broken part. ``resource``: what ran out. ``failure``: the last line of an exception, or another reason
+for the end of the process or job. ``said``: an error outside a traceback, which may have been handled. ``peer``: that
+another rank has gone. ``exit``: the exit code that a launcher saw. ``after``: what a launcher did then. ``last``: that
+work is missing. Empty: no evidence of an end.
 """
 MADE_UP_BY = {"always": (), "verdict": (), "restart": ("restart",), "steps": ("steps", "restart")}
 """What must follow a problem in the log to make up for it, by the column ``fatal``."""
@@ -39,17 +41,29 @@ class Kind:
     late: bool = False
     ending: str = ""
     told_by: str = ""
+    node: bool = False
 
     @property
     def made_up_by(self) -> tuple[str, ...] | None:
         """What makes up for it: values of ``Problem.then``; None where it is never fatal to a log."""
         return None if self.fatal in ("", "verdict") else MADE_UP_BY[self.fatal]
 
+    @property
+    def ends_a_process(self) -> bool:
+        """Whether it explains, or follows from, the end of a process."""
+        return self.fatal in ("steps", "restart") or self.role == "hardware"
+
 
 NOTE = Kind()
 KINDS = {
     row["problem"]: Kind(
-        row["role"], row["fatal"], row["ends"] == "yes", row["late"] == "yes", row["ending"], row["told_by"]
+        role=row["role"],
+        fatal=row["fatal"],
+        ends=row["ends"] == "yes",
+        late=row["late"] == "yes",
+        ending=row["ending"],
+        told_by=row["told_by"],
+        node=row["node"] == "yes",
     )
     for row in table(__file__)
 }

@@ -19,12 +19,13 @@ IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
 signal that ends its server (release 0.26 reports the end of its engine as an error)."""
 HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 """NeMo goes on without what it could not import."""
-PLAIN_EXCEPTION = "Error: "
+PLAIN_EXCEPTIONS = ("Error: ", "Exception: ")
 """What a line holds that is an exception's last one, where the log has no traceback before it."""
-_EXCEPTION = re.compile(
-    r"^\W*(?:(?!(?i:warn|info|debug|hint|note))(?:\d+|[\w.-]+|\[[^\]]{1,80}\]|\([^)]{1,80}\)):?\s+|\[[^\]]{1,80}\]:?)?"
-    r"(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99}(?:Error|Exception): "
+_LABELS = (
+    r"^\s*(?:(?:\d{1,7}:|\[[^\]]{1,80}\]:?|\([^)]{1,80}\)"
+    r"|(?![\w.-]{0,80}(?i:warn|info|debug|hint|note))[\w.-]{1,80}:)\s*){0,4}"
 )
+_EXCEPTION = re.compile(_LABELS + r"(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99}(?:Error|Exception): ")
 
 
 class _Sign(NamedTuple):
@@ -51,7 +52,7 @@ _SIGNS = [
 ]
 """The first that fits a line counts."""
 NEEDLES = tuple(
-    words.encode() for words in (*(sign.words for sign in _SIGNS if not sign.in_exception), *IGNORED, PLAIN_EXCEPTION)
+    words.encode() for words in (*(sign.words for sign in _SIGNS if not sign.in_exception), *IGNORED, *PLAIN_EXCEPTIONS)
 )
 _HOST = re.compile(
     r"srun: error: (?P<srun>[\w.-]{1,255}): tasks? |slurmstepd-(?P<stepd>[\w.-]{1,255}):"
@@ -82,7 +83,7 @@ def recognise(text: str, line: int) -> Problem | None:
     sign = _sign_of(text, in_exception=in_exception)
     if sign is None:
         return described(GENERIC, text, line, text, "said") if in_exception else None
-    weak = in_exception and sign.role == "cause" and sign.kind not in RESOURCES
+    weak = in_exception and sign.role == "failure" and sign.kind not in RESOURCES
     return described(sign.kind, text, line, text, "said" if weak else sign.role)
 
 
@@ -101,15 +102,12 @@ def described(kind: str | None, text: str, line: int, detail: str, role: str) ->
 
 def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """The problems without those that follow from the one that ended the job: a run has one cause."""
-    ends = [each for each in problems if not each.then and kind_of(each.kind).fatal in ("steps", "restart")]
+    ends = [each for each in problems if not each.then and kind_of(each.kind).ends_a_process]
     if not ends:
         return tuple(problems)
     cause = strongest(ends)
-    return tuple(
-        each
-        for each in problems
-        if each not in ends or (each.kind == cause.kind and role_of(each) == role_of(cause)) or each is cause
-    )
+    same = cause.kind, role_of(cause)
+    return tuple(each for each in problems if each not in ends or (each.kind, role_of(each)) == same)
 
 
 def strongest(problems: Sequence[Problem]) -> Problem:
@@ -127,7 +125,7 @@ def step_problems(log: Log) -> list[Problem]:
     rows = log.steps
     if not len(rows):
         return []
-    problems = list(_values(rows))
+    problems = [each for each in _values(rows) if each.kind != "missing_loss" or not log.may_skip]
     if not log.may_skip:
         problems += _gaps(rows)
     planned = log.planned_steps

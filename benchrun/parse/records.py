@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from benchrun.parse.precision import is_used, precision_of
 from benchrun.parse.rows import Rows
 
 if TYPE_CHECKING:
+    from benchrun.model import ModelShape
     from benchrun.parse.serving import Served
     from benchrun.spec.launched import Launched
 
@@ -67,13 +69,18 @@ class Facts:
     """The program's default where its log has no line about gates."""
     grouped: bool | None = None
     """False where ``num_query_groups`` is printed but not used."""
-    exotic: str | None = None
-    """An option that makes a model which the dimensions here do not describe."""
+    options: dict[str, str] | None = None
+    """Arguments that the dimensions here do not describe, with their values: of a part of the model, in use or not,
+    and those that change the work of a step and are not understood."""
+    switches: dict[str, str] | None = None
+    """What was stated about the precision of products, by name; ``precision`` follows from all of it."""
     variable_length: bool | None = None
     """``seq_length`` is a limit, not what every sample has."""
     num_experts: int | None = None
     topk: int | None = None
     moe_ffn_hidden_size: int | None = None
+    shape: "ModelShape | None" = None
+    """The whole model, where one line states it."""
     num_epochs: int | None = None
     num_examples: int | None = None
     """Samples of an epoch."""
@@ -103,16 +110,31 @@ class Facts:
 
     def contradict(self, other: "Facts") -> bool:
         """Whether both state some fact, and not the same."""
-        pairs = ((vars(self)[name], value) for name, value in vars(other).items() if name not in _OF_EACH_PROCESS)
+        pairs = ((vars(self)[name], value) for name, value in vars(other).items() if name not in _NOT_COMPARED)
+        shared = {*(self.options or {})} & {*(other.options or {})}
+        if any((self.options or {})[name] != (other.options or {})[name] for name in shared):
+            return True
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
+    def switch(self, name: str, value: str) -> None:
+        """Take a statement about the precision; one that turns it on outweighs one that does not."""
+        self.switches = self.switches or {}
+        if is_used(value) or name not in self.switches:
+            self.switches[name] = value
+        self.precision = precision_of(self.switches) or self.precision
 
-TEXTS = frozenset({"framework_version", "precision", "task", "device", "exotic"})
+
+FROZEN = "frozen parameters"
+"""The option of a run that does not train all weights: their number, or a word for it."""
+TEXTS = frozenset({"framework_version", "precision", "task", "device"})
 """Facts that are text; the others are whole numbers, or true or false."""
 _OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib", "derived"})
 """Facts that each process of a run measures by itself, or guesses."""
+_NOT_COMPARED = _OF_EACH_PROCESS | {"options", "switches"}
 
 
+TOKENS_PER_S = "tokens_per_second"
+"""The quantity of a step that is its printed rate of tokens, of all GPUs."""
 SAMPLES = "samples_per_second"
 """The quantity of a step from which its time follows once its batch is known: samples of all ranks."""
 
@@ -132,11 +154,19 @@ class Traits:
     one_rank_prints: bool = False
     """Each step is printed once, by one rank: two logs of one run have the very same times."""
     may_skip: bool = False
-    """Steps without a row mean nothing: a bar is not drawn for each."""
+    """Steps without a row, or rows without a loss, mean nothing: not each step is printed."""
+    shows_end: bool = False
+    """The log of a whole run shows its last step, whatever the distance of its rows."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     post_training: bool = False
     """A step makes responses and trains on them: its batch does not give its tokens, nor a model its FLOPs."""
+    placeholder_loss: bool = False
+    """A rank whose pipeline stage computes no loss prints one all the same, which never changes."""
+    loss_digits: int = 0
+    """Significant digits of the loss as printed; 0 where they are not known."""
+    fallback_peak_tflops: float | None = None
+    """Peak over which the framework prints its MFU on a GPU that it does not know."""
     printed_conventions: tuple[str, ...] = ()
     """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     results: dict[str, float] = field(default_factory=dict)
@@ -145,6 +175,8 @@ class Traits:
     """What else a step measures: quantity -> number of the step -> value."""
     other_work: dict[int, str] = field(default_factory=dict)
     """Number of a step -> what its time contains that is no part of a step: a validation, a checkpoint."""
+    actual_seq_length: int | None = None
+    """Tokens of a sample in the last step, where steps state them: a curriculum begins with short ones."""
     ended: bool = False
     """The log says that all work is done."""
     served: "list[Served]" = field(default_factory=list)
@@ -170,6 +202,15 @@ class Log(Traits):
     """The number of measured steps, where others were profiled after them: these are left out."""
 
     def complete(self, planned_steps: int | None) -> bool:
+        """Whether the run is over as planned: `done`, or what is missing is less than what a row stands for."""
+        if self.done(planned_steps):
+            return True
+        intervals = self.steps.column("interval")[-2:]
+        if planned_steps is None or not len(intervals) or self.shows_end:
+            return False
+        return bool(planned_steps - self.steps_made < intervals.max())
+
+    def done(self, planned_steps: int | None) -> bool:
         """Whether the log contains the last of ``planned_steps``, or its program says that all work is done.
 
         Without steps, whether it has all results.
@@ -185,8 +226,10 @@ class Log(Traits):
 
     @property
     def steps_made(self) -> int:
-        """Steps of the run up to the last one in the log; 0 without a step."""
+        """Steps of the run up to the last one in the log, or all that were planned if it says so; 0 without a step."""
         last = self.steps.last_step
+        if last is not None and self.ended and self.planned_steps:
+            return self.planned_steps
         return 0 if last is None else max(last, self.reached or 0) + 1 - self.first_number
 
     @property

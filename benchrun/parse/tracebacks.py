@@ -96,6 +96,8 @@ class Tracebacks:
 
     def _header(self, text: str, at: int, line: int, ignored: bool) -> Taken:
         prefix = text[:at].strip(_BOX)
+        if _is_exception(prefix):
+            prefix = ""  # IPython prints the exception's name in the header
         label = _normal(prefix)
         before = self._blocks.get(label)
         if before is not None and (before.after == -1 or (before.after is None and before.problem is not None)):
@@ -103,7 +105,7 @@ class Tracebacks:
             return Taken()  # the next exception of a chain, or another rank without a label
         if HARMLESS.search(text) or len(self._blocks) >= MOST_OPEN:
             ignored = True
-        problem = None if ignored else described(GENERIC, text, line, "a traceback without its last line", "peer")
+        problem = None if ignored else described(GENERIC, text, line, "a traceback without its last line", "exit")
         self._blocks[label] = _Block(prefix, problem)
         return Taken(problem)
 
@@ -120,7 +122,7 @@ def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | Non
     before = block.problem
     if before is None:
         return Taken()
-    found = described(None, text, line, content, "cause")
+    found = described(None, text, line, content, "failure")
     block.problem = _better(before, found)
     return Taken(block.problem, before) if block.problem is not before else Taken()
 
@@ -134,7 +136,7 @@ def _in_message(block: _Block, content: str, text: str, line: int) -> Taken | No
         block.after += 1
     before = block.problem
     found = recognise(text, line) if before is not None and before.kind not in RESOURCES else None
-    if found is None or found.kind not in RESOURCES or found.role not in ("cause", "hardware"):
+    if found is None or found.kind not in RESOURCES or found.role not in ("resource", "hardware"):
         return None
     block.problem = found
     return Taken(found, before)

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.predict import constants, residuals, rows
 from benchrun.predict.choice import chosen
@@ -60,8 +61,27 @@ def usual() -> Calibration:
 
 
 def predict(load: Workload, calibration: Calibration | None = None) -> Prediction:
-    """The step of ``load``: physics times what similar rows took more or less, never faster than its FLOPs at peak."""
-    calibration = calibration or usual()
+    """Return the step of ``load``, never slower than on a GPU that differs in slower memory alone.
+
+    A site's own runs, with ``calibration``, say how fast its GPUs are, and no other GPU's rows correct them.
+    """
+    one = _of_rows(load, calibration or usual())
+    twin = hardware.slower_twin(load.gpu) if calibration is None else None
+    if twin is None:
+        return one
+    limit = _of_rows(replace(load, gpu=twin), usual())
+    share = min(limit.median / one.median, 1.0)
+    return replace(
+        one,
+        median=one.median * share,
+        low=one.low * share,
+        high=one.high * share,
+        parts=_scaled(one.parts, share),
+    )
+
+
+def _of_rows(load: Workload, calibration: Calibration) -> Prediction:
+    """Return physics times what similar rows took more or less, never faster than the FLOPs at peak."""
     counts = work(load)
     parts = {name: float(value) for name, value in seconds(counts, chosen(load, calibration.values)).items()}
     physics = sum(parts.values())

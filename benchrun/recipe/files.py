@@ -78,7 +78,23 @@ def cluster_document(name: str) -> Document:
     path = find(name, paths.CLUSTERS, "cluster")
     document = copy(load(path))
     document.setdefault("name", path.stem)
+    _check_hardware(document, path)
     return document
+
+
+def _check_hardware(site: Document, path: Path) -> None:
+    """UserError for a site that gives a listed GPU other peaks or another memory than the hardware table."""
+    own = site.get("hardware")
+    if not isinstance(own, Mapping):
+        return
+    from benchrun import hardware  # pydantic, which a listing does without
+
+    listed = hardware.gpu(str(site.get("gpu")))
+    for name, value in own.items() if listed else ():
+        size = getattr(listed, name, value)
+        if name not in ("arch", "source") and value != size:
+            what = f"hardware.{name} is {value}, but {site['gpu']} is listed with {size}"
+            raise UserError(what, where=str(path), hint="leave hardware: out, or give your GPU a name of its own")
 
 
 def default_cluster(gpu: str) -> str:

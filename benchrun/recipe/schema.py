@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
-from benchrun.spec.cluster import EnvName, Line, Listed, Text
+from benchrun.spec.cluster import Line, Listed, OwnName, Text
 from benchrun.spec.runspec import WORKLOADS
 from benchrun.spec.training import Data
 from benchrun.vocabulary import MOST_REPEATS, Precision, Task, flat
@@ -44,7 +44,7 @@ class FrameworkEntry(Frozen, extra="allow"):
 
     image: Line | None = None
     """Container image as ``registry/name:tag`` or a path; none where the worker runs on the host."""
-    env: dict[EnvName, Text] = Field(default_factory=dict)
+    env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks for this framework."""
 
 
@@ -92,7 +92,7 @@ class Recipe(Frozen, extra="allow"):
     """Kind of work, which decides the other keys."""
     task: Line
     """What of its workload a run does."""
-    env: dict[EnvName, Text] = Field(default_factory=dict)
+    env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks for every framework."""
     frameworks: Mapping[FrameworkName, FrameworkEntry] = Field(min_length=1)
     """Frameworks and what each needs; by default the first one that has the point runs."""

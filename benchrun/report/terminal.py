@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rich.text import Text
 
 from benchrun import hardware
+from benchrun.comparison.checks import not_understood
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.registry import METRICS, OURS
@@ -92,7 +93,7 @@ def _more_rows(summary: Summary) -> Rows:
         needed["step time"] = ["gbs"]
     elif summary.window and not (any(rates.values()) or _left_out(summary)):
         return [("", "no row of this log has a time or a rate")]
-    if not summary.mfu:
+    if not summary.mfu and not summary.unknown_options:
         peak = {"gpu": summary.gpu, "precision": summary.precision, "recipe": summary.model}
         needed["MFU"] = [name for name, value in peak.items() if value is None]
         if summary.gpu and hardware.gpu(summary.gpu) is None:
@@ -112,11 +113,18 @@ def metrics_rows(metrics: Metrics) -> Rows:
     """Name and value of everything a run measured."""
     rows = _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s and metrics.final_reward is None:  # no FLOPs are those of its steps
-        unlisted = f"no peak is listed for {metrics.gpu} at {metrics.precision}"
-        rows.append(("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are unknown'}"))
+        rows.append(("MFU", f"none: {_why_no_mfu(metrics)}"))
     rows += _telemetry_rows(metrics.telemetry)
     rows += [(name, part.sentence) for name in ("bound", "breakdown", "ranks") if (part := getattr(metrics, name))]
     return [*rows, *_problem_rows(metrics)]
+
+
+def _why_no_mfu(metrics: Metrics) -> str:
+    if metrics.tflops_per_gpu:
+        return f"no peak is listed for {metrics.gpu} at {metrics.precision}"
+    if not_understood([metrics]):
+        return "options of the log are not understood"
+    return "the tokens per step are unknown"
 
 
 def _telemetry_rows(measured: Telemetry | None) -> Rows:

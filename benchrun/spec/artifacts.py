@@ -197,6 +197,18 @@ def trained_with(environment: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(version) for name, version in versions.items() if version}
 
 
+def machine(environment: Mapping[str, Any]) -> dict[str, str]:
+    """What env.json says of the software and the limits of the GPUs, by name; several values of nodes are joined."""
+    nodes = objects(environment.get("nodes"))
+    gpus = [gpu for node in nodes for gpu in objects(node.get("gpus"))]
+    values = {
+        "driver": {str(node["driver"]) for node in nodes if node.get("driver")},
+        "power limit (W)": {str(gpu["power_limit_w"]) for gpu in gpus if gpu.get("power_limit_w")},
+    }
+    stated = {name: ", ".join(sorted(each)) for name, each in values.items() if each}
+    return stated | {f"version of {name}": version for name, version in trained_with(environment).items()}
+
+
 def objects(values: Any) -> list[Mapping[str, Any]]:
     """The objects in a list of a JSON document; none where that is no list."""
     return [each for each in values if isinstance(each, Mapping)] if isinstance(values, list | tuple) else []

@@ -1,6 +1,5 @@
 """A site's profile: where jobs run, in which container runtime, with which environment and binding."""
 
-import re
 from functools import partial
 from typing import Annotated, Literal, TypeVar
 
@@ -17,7 +16,7 @@ from pydantic import (
 )
 
 from benchrun.model import Frozen
-from benchrun.paths import table
+from benchrun.spec.site_rules import own_variable, setup_line, site_option
 from benchrun.vocabulary import MOST_GPUS
 
 IN_WORDS: dict[str, str] = {}
@@ -53,6 +52,8 @@ Line = Annotated[str, _AS_WRITTEN, _matching(r"^[^\r\n\x00]*$", "text of one lin
 EnvName = Annotated[
     str, _matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "a name of letters, digits and _ that begins with no digit")
 ]
+OwnName = Annotated[EnvName, AfterValidator(own_variable)]
+"""A name that the job script does not use itself."""
 Gres = Annotated[
     str, _AS_WRITTEN, _matching(_GRES, "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200")
 ]
@@ -63,23 +64,6 @@ Mount = Annotated[
 ]
 Duration = Annotated[str, _AS_WRITTEN, _matching(r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$", _DURATION)]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
-
-
-_OPTION = re.compile(r"--(?P<long>[^=\s]+)|-[HOQkuvlX]*(?P<short>[^-\s])")
-"""Short options without a value may stand before another in one word: ``-Ha1-3``."""
-
-
-def _allowed(program: str, option: str) -> str:
-    """``option``. ValueError if a site file cannot set it for ``program`` (sbatch, srun): see slurm_options.csv."""
-    match = _OPTION.match(option)
-    if match is None:
-        raise ValueError(f"{option!r} is no option")
-    for row in table(__file__, "slurm_options.csv"):
-        # getopt accepts an unambiguous prefix of a long name: --arr is --array.
-        long = match["long"] is not None and row["option"].startswith(match["long"])
-        if program in row["programs"].split() and (long or (row["letter"] and match["short"] == row["letter"])):
-            raise ValueError(f"a site file cannot set {program} --{row['option']}: {row['instead']}")
-    return option
 
 
 class Container(Frozen):
@@ -98,10 +82,10 @@ class Container(Frozen):
     """More options of the runtime's command (with pyxis: of srun), one word each."""
 
     @model_validator(mode="after")
-    def _expressible(self) -> "Container":
+    def _expressible(self, info: ValidationInfo) -> "Container":
         if self.runtime == "pyxis":
             for option in self.options:
-                _allowed("srun", option)
+                site_option("srun", option, info)
         writable = next((mount for mount in self.mounts if mount.endswith(":ro")), None)
         if self.runtime == "charliecloud" and writable:
             raise ValueError(f"charliecloud has no read-only mounts: {writable} must be {writable.removesuffix(':ro')}")
@@ -175,8 +159,9 @@ class Cluster(Frozen):
     """sbatch --exclude."""
     gres: Gres | None = None
     """Generic resource per node without its count, e.g. ``gpu`` or ``gpu:h200``; gpus_per_node is appended."""
-    exclusive: bool = True
-    """Ask for whole nodes: a shared node gives no benchmark."""
+    exclusive: bool | Literal["user", "mcs", "topo"] = True
+    """Ask for whole nodes: a shared node gives no benchmark. ``user``: other jobs of the same user may share them, as
+    sbatch --exclusive=user says."""
     mem: Line | None = None
     """sbatch --mem, e.g. ``0`` for all of the node's memory."""
     cpus_per_task: PositiveInt | None = None
@@ -187,17 +172,17 @@ class Cluster(Frozen):
     """Seconds without a step, also before the first, after which the job ends as hung; null: only the time limit."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
-    sbatch_options: Listed[Annotated[Option, AfterValidator(partial(_allowed, "sbatch"))]] = ()
+    sbatch_options: Listed[Annotated[Option, AfterValidator(partial(site_option, "sbatch"))]] = ()
     """More header lines, one option each, e.g. ``--segment=8``."""
-    srun_options: Listed[Annotated[Option, AfterValidator(partial(_allowed, "srun"))]] = ()
+    srun_options: Listed[Annotated[Option, AfterValidator(partial(site_option, "srun"))]] = ()
     """More options for srun, one word each, e.g. ``--distribution=block``."""
     container: Container = Container()
     """How the ranks get into their image."""
     binding: Binding = Binding()
     """Which CPUs and memory a rank may use."""
-    setup: Listed[Line] = ()
+    setup: Listed[Annotated[Line, AfterValidator(setup_line)]] = ()
     """Shell lines that the job runs once before srun (``module load ...``), unquoted."""
-    env: dict[EnvName, Text] = Field(default_factory=dict)
+    env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks, e.g. the network interface NCCL must use."""
     secrets: Listed[EnvName] = ()
     """Names of variables that the job takes from the submitting shell; no file holds their values."""
@@ -205,6 +190,12 @@ class Cluster(Frozen):
     """Installations of frameworks outside their images: source checkouts or virtual environments."""
     python: Line = "python3"
     """Interpreter of the ranks (inside the container, where there is one)."""
+
+    @property
+    def header_options(self) -> tuple[str, ...]:
+        """Options of sbatch that are written as they stand: ``exclusive``, then the site's own."""
+        mode = "" if isinstance(self.exclusive, bool) else f"={self.exclusive}"
+        return (*((f"--exclusive{mode}",) if self.exclusive else ()), *self.sbatch_options)
 
     @property
     def time_limit_s(self) -> int:
@@ -216,7 +207,7 @@ class Cluster(Frozen):
     @field_validator("container")
     @classmethod
     def _own_gpus(cls, container: Container, info: ValidationInfo) -> Container:
-        shared = info.data.get("scheduler") == "slurm" and info.data.get("exclusive") is False
+        shared = info.data.get("scheduler") == "slurm" and info.data.get("exclusive") is not True
         if container.runtime in ("podman", "docker") and shared and info.data.get("gpu") != "CPU":
             raise ValueError(f"{container.runtime} gives the job every GPU of the node: set exclusive: true")
         return container

@@ -18,6 +18,7 @@ from pydantic import (
     PositiveInt,
     SerializerFunctionWrapHandler,
     ValidationError,
+    ValidationInfo,
     model_serializer,
     model_validator,
 )
@@ -25,11 +26,12 @@ from pydantic import (
 from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout, Size
-from benchrun.spec.cluster import Cluster, EnvName, Line, Text
+from benchrun.spec.cluster import Cluster, EnvName, Line, OwnName, Text
 from benchrun.spec.identity import VERSION, digest, training_form
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
 from benchrun.spec.profile import Profile, Tool
+from benchrun.spec.site_rules import LAUNCHED
 from benchrun.spec.training import Data, Training
 from benchrun.vocabulary import LOW, Precision, Reduced, Task, reduced, reductions
 
@@ -50,7 +52,7 @@ class Inputs(Frozen):
     """Limit of a job whose site states none, as hours:minutes:seconds; null: the default of all jobs."""
     image: Line | None = None
     """Container image as the recipe or the site names it; null where there is none."""
-    env: dict[EnvName, Text] = Field(default_factory=dict)
+    env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
     cluster: Cluster
     """Profile of the site."""
@@ -154,11 +156,11 @@ class RunSpec(Inputs):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _of_its_workload(cls, document: Any, build: "ModelWrapValidatorHandler[Self]") -> Any:
+    def _of_its_workload(cls, document: Any, build: "ModelWrapValidatorHandler[Self]", info: ValidationInfo) -> Any:
         """Files of older schemas too; `RunSpec` itself reads the document of any workload."""
         document = migrated(document)
         if cls is RunSpec and isinstance(document, dict):
-            return workload(document["workload"]).model_validate(document)
+            return workload(document["workload"]).model_validate(document, context=info.context)
         return build(document)
 
     @model_serializer(mode="wrap")
@@ -174,7 +176,7 @@ class RunSpec(Inputs):
         try:
             if not path.is_file():
                 raise OSError("is no file")
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(path.read_bytes(), context=LAUNCHED)
         except UserError as error:  # of a newer schema, or an unknown workload
             message, hint = error.message, error.hint
         except ValidationError as error:

@@ -8,7 +8,7 @@ from typing import Literal
 from benchrun.comparison.checks import LEARNED, Check
 from benchrun.comparison.ratio import ratio
 from benchrun.comparison.verdict import RunResult, Verdict
-from benchrun.launch.endings import Ending
+from benchrun.launch.endings import NO_ANSWER
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.registry import METRICS, Basis
 from benchrun.metrics.statistics import spread_percent
@@ -17,8 +17,6 @@ from benchrun.spec.runspec import RunSpec
 from benchrun.study.acceptance import Criteria, ResolvedPlan
 from benchrun.vocabulary import Exit
 
-NO_ANSWER = tuple(ending.value for ending in (Ending.CANCELLED, Ending.PREEMPTED, Ending.REQUEUED, Ending.LOST))
-"""Endings that show neither that the cluster is good nor that it is bad."""
 Answer = Literal["accepted", "not_accepted", "inconclusive"]
 
 

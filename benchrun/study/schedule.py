@@ -4,11 +4,8 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchrun.launch.endings import Ending
+from benchrun.launch.endings import AGAIN, Ending
 from benchrun.study.state import Slot
-
-SAME_AGAIN = frozenset({Ending.CANCELLED, Ending.OUT_OF_MEMORY_GPU, Ending.IMAGE_MISSING, Ending.TIMEOUT})
-"""Endings that are not retried: a user wanted it, or the same run would end so again."""
 
 
 class State(str, enum.Enum):
@@ -40,7 +37,7 @@ def state_of(attempts: Sequence[Attempt], retries: int) -> State:
     for wanted in (State.COMPLETED, State.GOING):
         if any(attempt.state is wanted for attempt in counted):
             return wanted
-    final = any(attempt.ending in SAME_AGAIN for attempt in counted)
+    final = any(attempt.ending and AGAIN[attempt.ending] == "never" for attempt in counted)
     return State.FAILED if final or len(counted) > retries else State.WAITING
 
 

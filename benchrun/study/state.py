@@ -51,7 +51,7 @@ class StudyDir:
 
     def record(self, slot: Slot, run: RunDir) -> None:
         """Note that ``run``, which is not submitted yet, is of this slot."""
-        RunDir(self.path.resolve()).append_event("prepared", point=slot[0], repeat=slot[1], run=run.run_id)
+        RunDir(self.path).append_event("prepared", point=slot[0], repeat=slot[1], run=run.run_id)
 
     def runs(self) -> dict[Slot, list[RunDir]]:
         """The runs of each slot, the oldest first; a run whose directory was removed is left out.
@@ -68,5 +68,5 @@ class StudyDir:
                 if (point, name) in seen:
                     continue
                 seen.add((point, name))
-                runs[point, repeat].append(RunDir((self.root / name).resolve()))
+                runs[point, repeat].append(RunDir(paths.given(self.root / name)))
         return dict(runs)

@@ -132,7 +132,7 @@ STEP_LINES = {"planned": lambda n: megatron(n, 1.0) + "\n", "open": unplanned}
         ("open", [50, SHUTDOWN, CRASH], "rank_crash"),
         ("planned", [50, LIMIT], "time_limit"),
         ("open", [50, ABORTED + CANCELLED], "cancelled"),
-        ("open", [50, CRASH + ABORTED + CANCELLED], "rank_crash"),
+        ("open", [50, f"{CRASH}[rank3]: ValueError: x\n" + ABORTED + CANCELLED], "rank_crash"),
         ("open", [30, LIMIT, 50], None),  # queued again
         ("planned", [30, XID, 50], "xid"),
         ("open", [20, "NCCL error: x\n", 50], "nccl_error"),

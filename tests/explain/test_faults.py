@@ -59,12 +59,52 @@ def test_a_loader_that_keeps_up_is_no_cause() -> None:
         assert ("data" in [cause.cause for cause in explained(run).causes]) is named
 
 
-def test_contention_is_no_fault_of_ranks_that_may_use_all_cores() -> None:
+@pytest.mark.parametrize("bound", [True, False])
+def test_cores_that_are_all_busy_are_the_hosts_fault(bound: bool) -> None:
     queued = dict.fromkeys(range(4), 1.0)
     idle = profile(kept(), idle_s=0.4, step_s=4.6)
-    for bound in (True, False):
-        causes = explained(known(step_s=4.6, hosts=hosts(bound=bound, queued_s=queued), breakdown=idle)).causes
-        assert (("host", "fault") in [(cause.cause, cause.kind) for cause in causes]) is bound
+    cause = first(known(step_s=4.6, hosts=hosts(bound=bound, queued_s=queued), breakdown=idle))
+    assert (cause.cause, cause.kind) == ("host", "fault")
+
+
+def late_from(step: int, behind_s: float, *, noise_s: float = 0.02, seed: int = 0) -> Evidence:
+    """A run of 45 steps whose rank 2 computes ``behind_s`` longer from ``step`` on; the others wait for it."""
+    noise = np.random.default_rng(seed).normal(0.0, noise_s, (4, 45))
+    steady = spread({})
+    ranks = []
+    for number, rank in enumerate(steady.ranks):
+        own = np.array(rank.compute_time_s) + noise[number]
+        if number == 2:
+            own[step - 1 :] += behind_s
+        ranks.append(rank.model_copy(update={"compute_time_s": tuple(own.tolist())}))
+    run = known(ranks=steady.model_copy(update={"ranks": tuple(ranks)}))
+    times = run.times + np.where(run.steps >= step, behind_s, 0.0)
+    return replace(run, times=times)
+
+
+@pytest.mark.parametrize("step", [16, 25, 38])
+@pytest.mark.parametrize("behind_s", [0.8, 2.0])
+def test_a_rank_that_slows_down_during_the_run_is_named_with_its_first_slow_step(step: int, behind_s: float) -> None:
+    cause = first(late_from(step, behind_s))
+    assert (cause.cause, cause.rank) == ("slow_rank", 2)
+    assert cause.since_step == pytest.approx(step, abs=2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ranks_that_only_differ_by_noise_are_not_late_from_any_step_on(seed: int) -> None:
+    causes = explained(late_from(25, 0.0, noise_s=0.2, seed=seed)).causes
+    assert not [cause for cause in causes if cause.since_step is not None]
+
+
+def test_a_rank_that_pauses_is_named() -> None:
+    run = late_from(45, 0.0)
+    pauses = np.isin(run.steps, (12, 20, 31, 40))
+    own = np.array(run.ranks.ranks[1].compute_time_s)
+    own[[11, 19, 30, 39]] += 3.0
+    slow = run.ranks.ranks[1].model_copy(update={"compute_time_s": tuple(own.tolist())})
+    ranks = run.ranks.model_copy(update={"ranks": (run.ranks.ranks[0], slow, *run.ranks.ranks[2:])})
+    cause = first(replace(run, ranks=ranks, times=run.times + np.where(pauses, 3.0, 0.0)))
+    assert (cause.cause, cause.rank, cause.host) == ("jitter", 1, slow.host)
 
 
 def test_without_a_profile_the_queue_of_a_gpu_hides_what_its_utilisation_does_not_show() -> None:

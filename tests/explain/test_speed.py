@@ -125,10 +125,10 @@ def test_what_a_slow_rank_loses_is_not_the_hosts() -> None:
 
 
 @pytest.mark.parametrize("bound", [True, False])
-def test_a_core_that_others_take_is_neither_the_hosts_nor_the_recipes(bound: bool) -> None:
+def test_a_core_that_others_take_is_the_hosts_fault_on_gpus(bound: bool) -> None:
     waiting = hosts(bound=bound, queued_s=dict.fromkeys(range(4), 1.0))
     idle = profile(kept(), idle_s=1.0, step_s=5.2)
     result = explained(known(step_s=5.2, hosts=waiting, breakdown=idle))
     (part,) = (part for part in result.waterfall if part.part == "waiting for a core")
-    assert part.cause == ("host" if bound else "jitter")
-    assert bool([cause for cause in result.causes if cause.cause == "host"]) is bound
+    assert part.cause == "host"
+    assert (result.causes[0].cause, result.causes[0].kind) == ("host", "fault")

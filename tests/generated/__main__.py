@@ -47,16 +47,17 @@ def _coverage(tally: Tally) -> None:
 def _write(tally: Tally, folder: Path) -> None:
     """The smallest failing log of each kind, with its truth and how to replay it."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number, (kind, cases) in enumerate(sorted(tally.failures.items(), key=lambda x: -len(x[1]))):
+    ranked = sorted(tally.failures.items(), key=lambda item: -len(item[1]))
+    for number, ((family, kind), cases) in enumerate(ranked):
         with tempfile.TemporaryDirectory() as name:
             truth = smallest(cases[0][0], kind, Path(name))
         place = folder / f"{number:02d}.json"
         place.write_text(dumped(truth))
         place.with_suffix(".log").write_bytes(log(truth))
         finding = cases[0][1]
-        forms = sorted({case.form for case, _ in cases})
-        _say(f"{len(cases):5d} x {kind}: truth {finding.truth}, benchrun says {finding.said}")
-        _say(f"        in {', '.join(forms)}; python -m tests.generated --replay {place}")
+        said = finding.said.replace("\n", " ")[:160]
+        _say(f"{len(cases):5d} x {family}: {kind}: truth {finding.truth}, benchrun says {said}")
+        _say(f"        python -m tests.generated --replay {place}")
 
 
 def main() -> int:

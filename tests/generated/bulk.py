@@ -19,10 +19,10 @@ from .write import log
 
 @dataclass
 class Tally:
-    """What occurred in the logs, and what failed."""
+    """What occurred in the logs, and what failed, by family of forms and kind of finding."""
 
     occurred: dict[str, Counter[str]] = field(default_factory=dict)
-    failures: dict[str, list[tuple[Truth, Finding]]] = field(default_factory=dict)
+    failures: dict[tuple[str, str], list[tuple[Truth, Finding]]] = field(default_factory=dict)
     logs: int = 0
     sound: int = 0
 
@@ -59,7 +59,8 @@ def run(count: int, seed: int, form: str | None = None) -> Tally:
             tally.count(truth)
             found = check(truth, Path(name))
             for finding in found:
-                tally.failures.setdefault(finding.kind, []).append((truth, finding))
+                family = type(ALL[truth.form]).__name__
+                tally.failures.setdefault((family, finding.kind), []).append((truth, finding))
     return tally
 
 
@@ -79,8 +80,9 @@ def smallest(truth: Truth, kind: str, folder: Path) -> Truth:
 
 
 def plausible(truth: Truth) -> bool:
-    """Whether the GPU can be as fast as that."""
-    return truth.tflops(causal=False) < 0.7 * (truth.peak or 30)
+    """Whether the GPU can be as fast as that, and the log or the user states what it needs."""
+    guessed = ALL[truth.form].quotient and truth.gpus != truth.dp and "num_gpus" not in truth.typed
+    return not guessed and truth.tflops(causal=False) < 0.7 * (truth.peak or 30)
 
 
 def _fails(truth: Truth, kind: str, folder: Path) -> bool:

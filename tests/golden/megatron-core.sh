@@ -15,6 +15,9 @@
 #SBATCH --open-mode=append
 # A run that Slurm restarts is not one measurement.
 #SBATCH --no-requeue
+# Nor does it depend on the limits of the submitting shell, or on what a site passes on by default.
+#SBATCH --propagate=NONE
+#SBATCH --export=ALL
 #SBATCH --exclusive
 set -euo pipefail
 
@@ -27,38 +30,49 @@ finish() {
   [ -z "${watchdog:-}" ] || kill -KILL "$watchdog" 2>/dev/null || true
   read -r stalled_s 2>/dev/null <no_step_s || stalled_s=null  # why the watchdog ended it
   # KILL and not TERM: srun must not wait here for a node that does not answer. Slurm ends its tasks with the job.
-  if [ -n "${sampler:-}" ]; then kill -KILL "$sampler" 2>/dev/null || true; wait "$sampler" 2>/dev/null || true; fi
+  [ -z "${sampler:-}" ] || kill -KILL "$sampler" 2>/dev/null || true
   printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s", "no_step_s": %s}\n' \
     "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" "$stalled_s" >done.json.tmp
   mv done.json.tmp done.json
 }
 trap finish EXIT
-trap 'signal=\"TERM\"; exit 143' TERM
+ended() { signal="\"$(kill -l "$1")\""; exit $((128 + $1)); }
+for number in {1..64}; do
+  case $number in
+    4 | 7 | 8 | 9 | 11 | 1[7-9] | 2[0-3] | 28 | 32 | 33) ;; # defects of bash itself, and what ends no process
+    *) trap "ended $number" "$number" ;;
+  esac
+done
 
 # In the background: every 15 s, record in progress.json for how long the log has had no line and no step.
 rm -f progress.json no_step_s  # of an earlier start of this job
 watch() {
   set +eu +o pipefail  # nothing here may end the job
-  local pause file size from new quiet=$SECONDS stepped=$SECONDS lines=0 step_file=null step_offset=0
+  local pause file size from new before late paused=0 now=$SECONDS lines=0 step_file=null step_offset=0
+  local quiet=$now stepped=$now
   declare -A at
   exec {pause}<> <(:)  # never has a line: reading it with a timeout sleeps without starting a process
   for file in stdout.log stderr.log; do at[$file]=$(stat -c %s "$file" || echo 0); done
   while
     printf '{"schema_version": 1, "checked": "%s", "quiet_s": %d, "no_step_s": %d, "step_lines": %d, "step_file": %s, "step_offset": %d}\n' \
-      "$(date -u +%FT%TZ)" $((SECONDS - quiet)) $((SECONDS - stepped)) "$lines" "$step_file" "$step_offset" >progress.json.tmp &&
+      "$(date -u +%FT%TZ)" $((now - quiet)) $((now - stepped)) "$lines" "$step_file" "$step_offset" >progress.json.tmp &&
       mv -f progress.json.tmp progress.json
+    before=$SECONDS
     read -rt 15 -u "$pause"
     kill -0 $$
   do
+    late=$((SECONDS - before - 15))  # the job was suspended, which is no time without a step
+    [ "$late" -le 1 ] || paused=$((paused + late))
+    now=$((SECONDS - paused))
     for file in stdout.log stderr.log; do
       size=$(stat -c %s "$file" || echo 0)
       [ "$size" -ne "${at[$file]}" ] || continue
-      quiet=$SECONDS
+      quiet=$now
       from=$((at[$file] > 27 && at[$file] < size ? at[$file] - 27 : 0))  # a word may have been cut
       new=$(tail -c "+$((from + 1))" "$file" | head -c "$((size - from))" | LC_ALL=C grep -acF -e 'elapsed time per iteration (')
       at[$file]=$size
       if [ "${new:-0}" -gt 0 ]; then
-        stepped=$SECONDS lines=$((lines + new)) step_file="\"$file\"" step_offset=$from
+        stepped=$now lines=$((lines + new)) step_file="\"$file\"" step_offset=$from
       fi
     done
   done
@@ -78,7 +92,7 @@ export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that c
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
 # if ranks ignore TERM.
-step() { srun "$@" & wait "$!"; }
+step() { srun --export=ALL "$@" & wait "$!"; }
 
 # Each task runs under this reaper: processes that it leaves on its node end with it, whatever their session or parent.
 # shellcheck disable=SC2016  # expanded on the nodes
@@ -90,6 +104,7 @@ exec "$@"' reaped \
   REAPER
 )
 
+export PATH  # bash has one even where the job's environment is empty
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it would close the pipe early
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # per job, and below 32768, where Linux assigns no ports itself
 export MASTER_ADDR MASTER_PORT
@@ -106,8 +121,9 @@ command=(
 # During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
 mkdir -p telemetry || true
 # --mem=0: the training has all memory allocated, and this step must not take any of it.
-srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
+srun --export=ALL --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
 sampler=$!
+disown "$sampler"  # its driver may hang: nothing waits for it
 
 # Each rank sets the variables that PyTorch expects, then runs the command.
 # shellcheck disable=SC2016  # expanded by each rank, not here

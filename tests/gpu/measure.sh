@@ -12,13 +12,15 @@
 # tune:RECIPE searches the fastest layout on all GPUs (TUNE holds more options, as --vary mbs=1,2), leaves it in
 # OUT/RECIPE.json, and then tries every other layout in the time that is left: the search against the sweep.
 # The SUITE nodes is a check of this node, alone before all others.
+# With REPEATS=N each point of a suite runs N times forth and back (A B B A, sides.py), on whichever GPU the node has; in
+# the time that is left, runs whose steps vary or whose rank is slow run again.
 #
 # All jobs are queued at once and Slurm puts them on the GPUs. What has not ended after LIMIT_S (480) seconds is cancelled,
 # so that the rest comes back in time. Also read: MEM_MIB and FAKE_GPUS (node.sh), BENCHRUN_COMMIT (where there is no .git).
 # The last thing printed is the table. Exit code as of benchrun compare.
 set -euo pipefail
 
-[ $# -ge 3 ] || { sed -n '2,19p' "$0" && exit 2; }
+[ $# -ge 3 ] || { sed -n '2,21p' "$0" && exit 2; }
 pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
 suites=()
 for suite in "${@:3}"; do # a file is named from here, not from where it is launched
@@ -43,8 +45,8 @@ pack_up() { # whatever happened: the runs without the copies of the worker, and 
   esac
 }
 
-rm -rf "${home:?}"/{src,site,frameworks,results}
-mkdir -p "$home"/{src,site,frameworks,results/runs,slurm/log}
+rm -rf "${home:?}"/{src,site,frameworks,results,sides}
+mkdir -p "$home"/{src,site,frameworks,results/runs,sides,slurm/log}
 trap pack_up EXIT
 tar -C "$checkout" -c benchrun datagen recipes templates results/reference tests/gpu | tar -C "$home/src" -x
 if [ -d "$pack/wheels" ]; then
@@ -68,13 +70,25 @@ for folder in "$home"/frameworks/*/; do
 done
 site=(--cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" --set "cluster.gpus_per_node=$gpus" "${installed[@]}")
 site+=(--set "cluster.cpus_per_task=$((cpus / gpus))" --set "cluster.env.PYTHONPATH=$home/site")
+queue() { # SUITE: its runs, in order; SUITE.ids has their ids
+  python3 -m benchrun launch "$1" "${site[@]}" | tee "$home/sides/$(basename "$1").ids" ||
+    echo "measure: $1 was not launched whole" >&2
+}
+
+await() { while [ -n "$(squeue -h)" ] && [ $SECONDS -lt $deadline ]; do sleep 2; done; }
+
 for suite in "${suites[@]}"; do
   case $suite in study:* | tune:*) continue ;; esac
   if [ "$suite" = nodes ]; then
     python3 -m benchrun nodes tests/gpu/node.yaml --num-nodes 1 "${site[@]:2}" || echo "measure: nodes ended with $?" >&2
     continue
   fi
-  python3 -m benchrun launch "$suite" "${site[@]}" || echo "measure: $suite was not launched whole" >&2
+  if [ -n "${REPEATS:-}" ]; then
+    [ -f "$suite" ] || suite=recipes/suites/$suite.yaml
+    python3 tests/gpu/sides.py order "$suite" "$gpu" "$REPEATS" >"$home/sides/$(basename "$suite")"
+    suite=$home/sides/$(basename "$suite")
+  fi
+  queue "$suite"
 done
 for suite in "${suites[@]}"; do
   name=${suite#study:} left=$((deadline - SECONDS))
@@ -110,7 +124,15 @@ PYTHON
   "${sweep[@]}" --set training.steps=12 --report --format markdown >"$out/$name.md" || true
 done
 
-while [ -n "$(squeue -h)" ] && [ $SECONDS -lt $deadline ]; do sleep 2; done
+await
+for suite in "$home"/sides/*.yaml; do
+  if [ ! -f "$suite" ] || [ -n "$(squeue -h)" ]; then continue; fi
+  mapfile -t ids <"$suite.ids"
+  python3 -m benchrun compare "${ids[@]}" >/dev/null || true # for their metrics
+  python3 tests/gpu/sides.py again "$suite" "$BENCHRUN_RESULTS/runs" "${ids[@]}" >"$home/sides/again.yaml" || continue
+  ! grep -q recipe "$home/sides/again.yaml" || queue "$home/sides/again.yaml"
+  await
+done
 if [ -n "$(squeue -h)" ]; then
   echo "measure: out of time, cancelling what is left" >&2
   squeue -h -o %j | xargs python3 -m benchrun cancel
@@ -123,4 +145,5 @@ code=0
 python3 -m benchrun compare "${ids[@]}" || code=$?
 python3 -m benchrun status "${ids[@]}"
 python3 -m benchrun report
+[ -z "${REPEATS:-}" ] || python3 -m benchrun report --by framework
 exit $code

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchrun import app
-from benchrun.launch.endings import SILENT_S, Ending, classified_again, classify
+from benchrun.launch.endings import SILENT_S, Ending, classified_again, classify, symptoms
 from benchrun.launch.launcher import Observation
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
@@ -34,7 +34,7 @@ FINAL = {
     "TIMEOUT": Ending.TIMEOUT,
 }
 WAITING = ["PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"]
-BUSY = ["RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"]
+BUSY = ["RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"]
 PLANNED = {"steps_seen": 20, "steps_planned": 20}
 
 
@@ -56,6 +56,26 @@ def test_a_waiting_state_is_no_ending(state: str) -> None:
 @pytest.mark.parametrize("state", BUSY)
 def test_a_busy_state_is_no_ending(state: str) -> None:
     assert phase_of(state) is Phase.RUNNING
+
+
+@pytest.mark.parametrize("state", ["SUSPENDED", "STOPPED"])
+def test_a_suspended_job_is_neither_running_nor_over(state: str) -> None:
+    assert phase_of(state) is Phase.SUSPENDED
+
+
+@pytest.mark.parametrize(
+    ("facts", "done", "word"),
+    [
+        ({"exit_code": 0, "signal": 53}, None, "run directory"),
+        ({}, 152, "ulimit -t"),
+        ({}, 153, "ulimit -f"),
+        ({"exit_code": 152}, None, "SIGXCPU"),
+    ],
+)
+def test_a_number_that_says_nothing_by_itself_is_explained(facts: dict[str, int], done: int | None, word: str) -> None:
+    script = None if done is None else Done(exit_code=done)
+    end = classify(job("FAILED", **facts), script, **PLANNED)
+    assert any(word in line for line in symptoms(end))
 
 
 def test_what_sacct_cuts_or_adds_to_is_still_the_state() -> None:

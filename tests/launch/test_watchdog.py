@@ -139,6 +139,18 @@ def test_slurms_own_last_words_do_not_hide_a_silence(tmp_path: Path) -> None:
     assert wait(run).ending is Ending.HUNG
 
 
+def test_the_time_in_which_a_job_was_suspended_is_no_silence(tmp_path: Path) -> None:
+    """Its log is old when it is cancelled; its watchdog counted what it lived."""
+    run = ranks(tmp_path, "85.5")
+    until(lambda: run.read(PROGRESS, Progress) is not None)
+    cancel(run)
+    observe([run])
+    run.write_json("progress.json", Progress(checked="2026-11-22T00:00:00Z", quiet_s=5, no_step_s=5).model_dump())
+    for log in run.logs:
+        os.utime(log, (1, 1))
+    assert wait(run).ending is Ending.CANCELLED
+
+
 def test_a_script_run_by_hand_is_not_watched(tmp_path: Path) -> None:
     """Its output may be a terminal: a log that does not grow says nothing."""
     spec = tiny("cluster.python=/bin/true", "cluster.step_deadline_s=1")

@@ -1,12 +1,15 @@
-"""A loss that never changes is a problem that is named, and no fatal one."""
+"""A run that does not train has no speed: losses that never change, gradients that are zero or not a number."""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from benchrun.frameworks.logs import parse_log
+from benchrun.frameworks.logs import Reader, parse_log
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
+from benchrun.parse import Log
 
 LOGS = Path(__file__).parents[1] / "logs"
 
@@ -27,6 +30,7 @@ def log_of(path: Path, losses: list[str]) -> Path:
         (["1.093E+01"] * 10, True),
         (["1.093E+01"] * 9, False),  # too few to tell: they may differ in digits that are not printed
         (["1.093E+01"] * 19 + ["1.092E+01"], False),
+        (["1.09300E+01"] * 19 + ["1.09301E+01"], False),
         ([f"{9 - n / 10:.4E}" for n in range(20)], False),
     ],
 )
@@ -34,6 +38,62 @@ def test_only_a_constant_loss_of_ten_rows_is_named(tmp_path: Path, losses: list[
     summary = summarise(parse_log(log_of(tmp_path / "a.log", losses)), given=Setting())
     assert ("constant_loss" in [problem.kind for problem in summary.problems]) is named
     assert summary.fatal is None
+
+
+def fatal_kind(log: Log) -> str | None:
+    fatal = summarise(log).fatal
+    return fatal.kind if fatal else None
+
+
+@pytest.mark.parametrize(
+    ("loss", "kind"),
+    [("1.150000E+01", "no_update"), ("1.1500E+01", "no_update"), ("0.000000E+00", None), ("1.150E+01", None)],
+)
+def test_a_loss_that_is_constant_in_five_digits_is_no_training(tmp_path: Path, loss: str, kind: str | None) -> None:
+    assert fatal_kind(parse_log(log_of(tmp_path / "a.log", [loss] * 20))) == kind
+    # What the warm-up holds does not count.
+    assert fatal_kind(parse_log(log_of(tmp_path / "b.log", ["1.234E+01", *[loss] * 19]))) == kind
+
+
+def titan(path: Path, mesh: str, losses: list[str]) -> Path:
+    words = "[rank0]:[titan] 2026-05-12 09:50:16,023 - root - INFO - "
+    lines = [f"Building 1-D device mesh with {mesh}"]
+    lines += [
+        f"step: {step:2d}  loss: {loss:>8}  grad_norm: 1.0000  memory: 20.66GiB(65.88%)  tps: 1,000  "
+        "tflops: 4.70  mfu: 0.48%"
+        for step, loss in enumerate(losses, 1)
+    ]
+    path.write_text("".join(f"{words}{line}\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("mesh", "loss", "kind"),
+    [
+        ("['dp_shard'], [8]", "11.76178", "no_update"),
+        ("['pp'], [4]", "11.76178", None),
+        ("['dp_shard'], [8]", "-1.00000", None),
+    ],
+)
+def test_a_stage_without_a_loss_prints_a_placeholder(tmp_path: Path, mesh: str, loss: str, kind: str | None) -> None:
+    log = parse_log(titan(tmp_path / "a.log", mesh, [loss] * 20))
+    assert len(log.steps) == 20
+    assert fatal_kind(log) == kind
+
+
+@settings(deadline=None, max_examples=50)
+@given(norms=st.lists(st.sampled_from(["0.000", "nan", "1.234", "inf"]), min_size=20, max_size=20))
+def test_a_tenth_of_the_steps_may_have_no_gradients(norms: list[str]) -> None:
+    lines = [
+        f" iteration {n:8d}/      20 | elapsed time per iteration (ms): 100.0 | lm loss: {9 - n / 10:.6E} |"
+        f" grad norm: {norm} |\n"
+        for n, norm in enumerate(norms, 1)
+    ]
+    reading = Reader()
+    reading.feed("".join(lines).encode())
+    reading.end()
+    lost = norms.count("0.000") + norms.count("nan")
+    assert fatal_kind(reading.log("x")) == ("no_update" if lost > 2 else None)
 
 
 @pytest.mark.parametrize("name", ["13-nemo2-resiliency-20it", "19-torchtitan-pp4-500it"])

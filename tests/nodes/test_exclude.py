@@ -118,6 +118,7 @@ def test_the_table_of_all_runs_has_no_checks(tmp_path: Path) -> None:
         (Ending.FAILED, "RuntimeError: CUDA error: uncorrectable ECC error encountered", True),
         (Ending.FAILED, "KeyError: 'num_layers'", False),
         (Ending.OUT_OF_MEMORY_GPU, "torch.OutOfMemoryError: CUDA out of memory.", False),
+        (Ending.OUT_OF_MEMORY_GPU, "[11.2] NVRM: Xid (PCI:0000:4e:00): 31, MMU fault", False),
         (Ending.TIMEOUT, "", False),
         (Ending.CANCELLED, "NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.", False),
         (Ending.COMPLETED, "", False),

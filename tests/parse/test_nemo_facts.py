@@ -8,7 +8,7 @@ import pytest
 
 from benchrun import app, paths
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import shape
+from benchrun.metrics.setting import Setting, setting_of_log, shape
 from benchrun.metrics.summary import summarise
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
@@ -76,11 +76,26 @@ def test_the_precision_of_megatron_bridge(tmp_path: Path, setting: str, precisio
 
 
 @pytest.mark.parametrize(
-    "part", ["window_size: (127, 0)", "multi_latent_attention: True", "moe_layer_freq: [0, 1, 1]", "mtp_num_layers: 2"]
+    "part",
+    [
+        "linear_attention_freq: 4",
+        "multi_latent_attention: True",
+        "heterogeneous_block_specs: True",
+        "new_attention_kernel: 'ring'",
+    ],
 )
 def test_a_model_with_other_parts_has_no_flops(tmp_path: Path, part: str) -> None:
     assert shape(bridge(tmp_path).facts) is not None
-    assert shape(bridge(tmp_path, part).facts) is None
+    log = bridge(tmp_path, part)
+    assert shape(log.facts) is None
+    assert setting_of_log(log, Setting()).unknown_options == (part.replace(":", "").replace("'", ""),)
+
+
+def test_parts_that_the_log_states_in_full_are_counted(tmp_path: Path) -> None:
+    windowed = shape(bridge(tmp_path, "window_size: (63, 0)").facts)
+    predicting = shape(bridge(tmp_path, "mtp_num_layers: 1").facts)
+    assert windowed is not None and predicting is not None
+    assert (windowed.window.size, predicting.mtp_layers) == (64, 1)
 
 
 def test_the_batches_of_a_validation_are_no_other_training(tmp_path: Path) -> None:

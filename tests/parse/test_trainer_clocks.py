@@ -46,6 +46,11 @@ def test_a_bar_is_read_behind_what_a_launcher_writes_before_it(tmp_path: Path, p
     assert [(row.step, row.step_time_s) for row in rows] == [(2, 7.0), (4, 7.0), (6, 7.0)]
 
 
+def test_a_bar_without_a_picture_is_a_bar(tmp_path: Path) -> None:
+    rows = list(parse(tmp_path, run(1, 6).replace("|#   |", "")).steps)
+    assert [(row.step, row.step_time_s) for row in rows] == [(2, 7.0), (4, 7.0), (6, 7.0)]
+
+
 @pytest.mark.parametrize("work", ["Loading checkpoint shards: ", "Map (num_proc=8): ", "Tokenizing train dataset: "])
 def test_a_bar_of_other_work_is_no_step(tmp_path: Path, work: str) -> None:
     others = "".join(bar(step, 100 * step, prefix=work) + "\n" for step in range(1, 41))
@@ -81,7 +86,20 @@ def test_without_any_bar_the_epochs_say_how_many_steps_a_dictionary_stands_for(t
 def test_steps_after_the_last_dictionary_were_made_if_a_bar_shows_them(tmp_path: Path) -> None:
     log = parse(tmp_path, run(1, 39, every=10, total=39))
     assert log.complete(log.planned_steps)
-    assert (log.steps.last_step, log.problems) == (30, ())
+    assert (log.steps.last_step, log.problems) == (39, ())
+
+
+@pytest.mark.parametrize(("summed_up", "complete"), [(True, True), (False, False)])
+def test_a_summary_ends_a_run_whose_last_steps_have_no_dictionary(
+    tmp_path: Path, summed_up: bool, complete: bool
+) -> None:
+    head = "  Num Epochs = 1\n  Total optimization steps = 45\n"
+    rows = "".join(
+        f"{{'loss': {3 - n / 10}, 'epoch': {10 * n / 45:.4f}, 'train_runtime': {7.1 * n}}}\n" for n in range(1, 5)
+    )
+    end = "{'train_runtime': 32.0, 'train_steps_per_second': 1.406, 'epoch': 1.0}\n"
+    log = parse(tmp_path, head + rows + (end if summed_up else ""))
+    assert log.complete(log.planned_steps) is complete
 
 
 SUMMARY = "{'train_runtime': 280.0, 'train_samples_per_second': 9.1, 'train_steps_per_second': 0.143, 'epoch': 1.0}\n"

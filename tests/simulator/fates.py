@@ -43,7 +43,7 @@ KINDS = {
     "node": _kind(6, "NODE_FAIL", 1, 0, None, "", "node_failure"),
     "preempted": _kind(5, "PREEMPTED", 0, 15, _TERM, f"{_STOPPED} DUE TO PREEMPTION ***", "preempted"),
     "admin": _kind(4, "CANCELLED", 0, 15, _TERM, f"{_STOPPED} ***", "cancelled"),
-    "prolog": _kind(4, "CANCELLED", 0, 0, None, "", "launch_failed"),
+    "prolog": _kind(4, "CANCELLED", 0, 0, None, "", "node_failure"),
     "node again": _kind(3, "NODE_FAIL", 1, 0, None, "", "requeued"),
     "preempted again": _kind(3, "PREEMPTED", 0, 15, _TERM, f"{_STOPPED} DUE TO PREEMPTION ***", "requeued"),
 }

@@ -41,7 +41,6 @@ class Job:
     signal: int = 0
     by: int | None = None
     restarts: int = 0
-    suspended_s: float = 0.0
     life: int = 0
     """Changes with each event that makes the planned ones void."""
     forgotten: bool = False
@@ -170,7 +169,7 @@ class World:
             self._later(job, half_s, self._half)
 
     def _suspend(self, job: Job) -> None:
-        job.state, job.suspended_s = "SUSPENDED", job.fate.suspended_s
+        job.state = "SUSPENDED"
         self._log(job)
         self._later(job, job.fate.suspended_s, self._half)
 
@@ -233,7 +232,6 @@ class World:
             "End": end,
             "UID": str(job.uid),
             "Restarts": str(job.restarts),
-            "Suspended": time.strftime("%H:%M:%S", time.gmtime(job.suspended_s)),
             "WorkDir": job.work_dir,
         }
         job.rows.append((self.now, row))

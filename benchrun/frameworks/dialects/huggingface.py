@@ -21,64 +21,47 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.frameworks.dialects import trainer_jobs, trainer_rows
+from benchrun.frameworks.dialects import trainer_facts, trainer_jobs, trainer_rows
+from benchrun.frameworks.dialects.trainer_lines import (
+    DICTIONARY,
+    EVALUATED,
+    bars_on,
+    pairs_of,
+    record_of,
+    same_record,
+    texts_of,
+)
+from benchrun.frameworks.dialects.trainer_pauses import (
+    CHECKPOINT,
+    EVALUATION,
+    PAUSE_TYPES,
+    Pauses,
+    before_bars,
+    before_dictionaries,
+)
 from benchrun.frameworks.dialects.worker import CONFIG, DONE, configure
-from benchrun.parse.columns import NO_VALUE, Columns
-from benchrun.parse.dialect import COUNT, Dialect, Reading, Record, Table, Value, groups, number, positive, seconds
+from benchrun.parse.columns import NO_VALUE, Column, Columns
+from benchrun.parse.dialect import (
+    Dialect,
+    Record,
+    Table,
+    Value,
+    fact_of,
+    positive,
+)
 from benchrun.parse.lines import Line
 from benchrun.parse.records import Facts
 from benchrun.parse.rows import Rows, Step
 
-_DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
-_PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
-_BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(?P<step>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock_s>\d[\d:]*)<")
-# Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading
-# checkpoint shards:" is other work.
-_BEFORE_BAR = re.compile(
-    r"(?:[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
-)
-# GPT-2's context, to which its examples cut every sample; newer models are trained far below their limit.
-_LENGTHS = (
-    re.compile(r"(?<!_)\bmax_length: (?P<seq_length>\d{1,9})\b"),
-    re.compile(r"\"n_positions\": (?P<seq_length>\d{1,9})\b"),
-)
-# In TrainingArguments as they are printed: on one line, or each on its own.
-_PRECISION = re.compile(r"(?<![-\w.`])(?P<precision>bf16|fp16)=True,")
+_SAVING = re.compile(r"Saving model checkpoint to|\bcheckpoint \S+ is about to be saved", re.IGNORECASE)
 _RESUMED = re.compile(r"Continuing training from global step (\d{1,15})\b")
 _LAST = re.compile(r"['\"]current_steps['\"]: (?P<step>\d{1,12}), ['\"]total_steps['\"]: (?P=step), ")
-_DURATION = re.compile(r"(\d+)([dhms])")
-_CLOCK_TIME = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,5}(?::\d{1,2})+)")
-_UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-LONGEST_LABEL = 80
-"""Bytes before a bar that are looked at."""
-DATA_PARALLEL = "total batch / (micro-batch x accumulation): data-parallel ranks, which tp, pp, cp or sp multiply"
 MOST_AVERAGED, MOST_SUMMARISED = 1 << 16, 1 << 20
 """Steps of a run of which only the average is known; steps that a summary's rate can count."""
+FINE_ROWS, MANY_MORE = 10, 3
+"""So many rows of a fine clock are enough; bars win where they are that many times the dictionaries."""
 AGREE = 0.02
 """The summaries of one run's launchers agree to this."""
-
-
-def _duration(text: str) -> float | None:
-    """``1m 60s`` or ``1 day, 0:01:02`` -> seconds."""
-    if ":" in text:
-        clock = _CLOCK_TIME.fullmatch(text)
-        return int(clock[1] or 0) * _UNIT["d"] + float(seconds(clock[2])) if clock else None
-    values = [int(part[1][:9]) * _UNIT[part[2]] for part in _DURATION.finditer(text)]
-    return float(sum(values)) if values else None
-
-
-_BAR_CLOCK = Reading(seconds, r"\d[\d:]*", plain=False)
-_FINE = Reading(lambda text: number(text) if re.fullmatch(r"\d+\.\d{4,}", text) else None, r"\d+\.\d{4,15}")
-_CLOCK = Reading(_duration, r"[\d:dhmsay, ]+", plain=False)
-
-
-_FACTS = {
-    "Num Epochs": "num_epochs",
-    "Total optimization steps": "planned_steps",
-    "Total train batch size": "gbs",
-    "Instantaneous batch size per device": "mbs",
-    "Gradient Accumulation steps": "accumulation_steps",
-}
 
 
 class HuggingFace(Dialect):
@@ -86,17 +69,16 @@ class HuggingFace(Dialect):
 
     name = "hf"
     step_needles = (
-        *(b"'loss':", b'"loss":', b"'train_runtime':", b"%|", b"Continuing training from global step", DONE),
-        b'"percentage": 100.0',
+        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"_loss'", b'_loss"', b"%|", b"/it]", b"it/s]", DONE),
+        *(b"Continuing training from global step", b'"percentage": 100.0'),
+        *(b"Saving model checkpoint to", b" is about to be saved"),
     )
-    fact_needles = (
-        *(name.encode() for name in _FACTS),
-        *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', b"16=True,", CONFIG),
-    )
-    fact_groups = (re.compile(r"\bworld_size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"), *_LENGTHS, _PRECISION)
-    fact_pairs = re.compile(rf"({'|'.join(_FACTS)})(?: \(.*?\))? = ([\d,]{{1,15}})")
-    fact_names = _FACTS
+    fact_needles = (*trainer_facts.NEEDLES, CONFIG)
+    fact_groups = (*trainer_facts.RANKS, trainer_facts.DEVICE, trainer_facts.PRECISION)
+    fact_pairs = trainer_facts.PAIRS
+    fact_names = trainer_facts.NAMES
     may_skip = True
+    shows_end = True
     closing = ("}", "]")
     varying_length = True
 
@@ -104,6 +86,9 @@ class HuggingFace(Dialect):
         super().__init__()
         self._dictionaries = Columns(trainer_rows.DICTIONARY_TYPES)
         self._bars = Columns(trainer_rows.BAR_TYPES)
+        self._pauses = Columns(PAUSE_TYPES)
+        self._drawn_planned = False
+        """Whether a bar of the stated number of steps was drawn."""
         self._summaries: list[tuple[float, float | None]] = []
         """Run time in s, and steps per second."""
         self._last: dict[str, str] = {}
@@ -114,6 +99,8 @@ class HuggingFace(Dialect):
         """Whether the first dictionary with a mean time is that of the first step."""
         self._guess: int | None = None
         """Planned steps by the bars; a log that goes on may show better ones."""
+        self._examples: int | None = None
+        """Examples that were stated last, maybe of an evaluation."""
         self._resumed = 0
         """Steps that the last start found in a checkpoint: a summary counts them, but its time does not hold them."""
 
@@ -125,36 +112,47 @@ class HuggingFace(Dialect):
         """A dictionary, a bar, or a fact; a piece of line may hold the first two."""
         if resumed := _RESUMED.search(line.text):
             self._resumed = int(resumed[1])
-        for bar in _bars_on(line.text):
+        for bar in bars_on(line.text):
             self.add(bar, line.number)
         if last := _LAST.search(line.text):
             self._closed = int(last["step"])
-        dictionaries = list(_DICT.finditer(line.text)) if "{" in line.text and self.whole(line) else []
+        if _SAVING.search(line.text):
+            self._pause(CHECKPOINT)
+        dictionaries = list(DICTIONARY.finditer(line.text)) if "{" in line.text and self.whole(line) else []
         for match in dictionaries:
-            self._dictionary(_pairs(line.text, match), line.number)
+            self._dictionary(pairs_of(line.text, match), line.number)
         if not dictionaries and _may_be_fact(line.text):
             self.read_facts(line.text)
 
     def records(self, text: str) -> Iterator[Record]:
         """The bars of a line, and the dictionary of a step."""
-        dictionaries = [_pairs(text, match) for match in _DICT.finditer(text)] if "{" in text else []
+        dictionaries = [pairs_of(text, match) for match in DICTIONARY.finditer(text)] if "{" in text else []
         if all("loss" in pairs for pairs in dictionaries) and (dictionaries or not _may_be_fact(text)):
-            yield from _bars_on(text)
-            yield from map(_record, dictionaries)
+            yield from bars_on(text)
+            yield from map(record_of, dictionaries)
 
     @property
     def seen(self) -> bool:
         """Bars alone may be another program's."""
-        return bool(len(self._dictionaries) or self._summaries)
+        return bool(len(self._dictionaries) or self._summaries or self._drawn_planned)
+
+    def _pause(self, kind: int, seconds: float = 0.0) -> None:
+        """Take an evaluation or a checkpoint between what was read and what follows."""
+        self._pauses.append((len(self._bars), len(self._dictionaries), seconds, kind))
 
     def _dictionary(self, pairs: dict[str, Value], line: int) -> None:
         texts = {name: value.text for name, value in pairs.items()}
+        if "rewards/chosen" in texts:
+            self.facts.options = {**(self.facts.options or {}), "preferences": "pairs of answers, as DPO has them"}
         if "loss" in texts:
             before, self._last = self._last, texts
-            if not _same_record(before, texts):
-                self.add(_record(pairs), line)
+            if not same_record(before, texts):
+                self.add(record_of(pairs), line)
         elif (run_time := positive(texts.get("train_runtime"))) is not None:
             self._summaries.append((run_time, positive(texts.get("train_steps_per_second"))))
+        else:
+            spent = [positive(text) for name, text in texts.items() if EVALUATED.fullmatch(name)]
+            self._pause(EVALUATION, sum(filter(None, spent)))
 
     def complete(self, values: dict[str, Any]) -> None:
         """A clock from the mean time of all steps so far, which ms-swift prints on Megatron from the first step on."""
@@ -167,6 +165,8 @@ class HuggingFace(Dialect):
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """A bar or a dictionary."""
+        if sink == "_bars" and values.get("total"):
+            self._drawn_planned |= values["step"] not in (None, 0) and values["total"] == self._stated_steps
         values["bars"] = len(self._bars)
         table: Columns = getattr(self, sink)
         table.append(map(values.get, table.none))
@@ -178,7 +178,7 @@ class HuggingFace(Dialect):
         if printed:
             if not self._are_records(printed):
                 return False
-            self._last = _texts(printed.texts[printed.at[-1]])
+            self._last = texts_of(printed.texts[printed.at[-1]])
             # On one line the bar stands before the dictionary.
             before = np.searchsorted(drawn.at, printed.at, side="right") if drawn else 0
             printed.columns["bars"] = len(self._bars) + before
@@ -192,8 +192,8 @@ class HuggingFace(Dialect):
         """Whether no dictionary can be the one before it, printed again."""
         values = [column for name, column in printed.columns.items() if name != "line"]
         repeated = [np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True) for column in values]
-        first = _texts(printed.texts[printed.at[0]])
-        return printed.alike and not np.all(repeated, axis=0).any() and not _same_record(self._last, first)
+        first = texts_of(printed.texts[printed.at[0]])
+        return printed.alike and not np.all(repeated, axis=0).any() and not same_record(self._last, first)
 
     def read_facts(self, text: str) -> None:
         """The configuration of this repository's worker, or what the Trainer prints before it starts."""
@@ -201,55 +201,113 @@ class HuggingFace(Dialect):
         if configure(facts, text, "transformers"):
             return
         super().read_facts(text)
-        if any(length.search(text) for length in _LENGTHS):
-            facts.variable_length = True
-        per_rank = (facts.mbs or 0) * (facts.accumulation_steps or 0)
-        if facts.gbs and per_rank and facts.gbs % per_rank == 0:
-            facts.derive("num_gpus", facts.gbs // per_rank, DATA_PARALLEL)
+        self._examples = trainer_facts.take_examples(facts, text, self._examples)
+        trainer_facts.take_trained_part(facts, text)
+        for length in filter(None, (length.search(text) for length in trainer_facts.LENGTHS)):
+            facts.seq_length, facts.variable_length = fact_of("seq_length", int(length["seq_length"])), True
 
     def contradicts(self, facts: Facts) -> bool:
         """Lengths are stated in passing, and of more than one thing."""
         return replace(self.facts, planned_steps=self._stated_steps).contradict(replace(facts, seq_length=None))
 
     def finish(self) -> Rows:
-        """Rows of the dictionaries where there are any, else of the bars, else of the summary."""
+        """Rows of the bars where these are many more, of the dictionaries, or of the summary."""
         facts, printed = self.facts, len(self._dictionaries)
         times = [time for time, _ in self._summaries]
         if times and max(times) <= min(times) * (1 + AGREE):
             facts.run_time_s = median(times)
-        bars, stated = trainer_rows.bars_by_total(self._bars), self._stated_steps
-        total = stated or self._steps_of_summary()
-        total = trainer_rows.longest_total(bars, printed) if total is None else total
-        drawn = bars.get(total, trainer_rows.NOT_DRAWN)
-        steps = len(drawn.step)
-        if self.seen and steps and stated is None:
-            facts.planned_steps = self._guess = total
-        made = facts.planned_steps or self._steps_of_summary()
-        own = (made or 0) - self._resumed
-        average_s = facts.run_time_s / own if facts.run_time_s and own > 0 else None
-        clock, measured = self._dictionaries.columns("clock_s", "step_time_s")
+        drawn = self._training_bars()
+        average_s, rows = self._average_s(), Rows()
+        pauses = before_bars(self._pauses, self._bars, drawn)
+        timed = drawn._replace(clock_s=pauses.without(drawn.clock_s))
+        if self.seen and len(drawn.step):
+            rows = trainer_rows.bar_rows(timed, facts.planned_steps)
+        self.whole_seconds, self.only_average = True, False
         if printed:
-            passed, drawn_last = self._steps_passed(), int(drawn.step.max(initial=0))
-            every = round((passed - self._resumed) / printed) if passed else (drawn_last - self._resumed) // printed
-            step = trainer_rows.numbers(self._dictionaries, self._bars, stated, max(every, 1), self._resumed)
-            self.quantities = trainer_rows.quantities(self._dictionaries, step)
-            self.post_training = len(self.quantities) == len(trainer_rows.QUANTITIES)
-            if by_step := trainer_rows.tokens(self._dictionaries, step):
-                self.quantities["tokens"], facts.variable_length = by_step, True
-            planned = facts.planned_steps
-            self.rows = trainer_rows.dictionary_rows(self._dictionaries, step, drawn, planned, average_s)
-        elif self.seen and steps:
-            self.rows = trainer_rows.bar_rows(drawn)
-        elif self.seen and made and average_s is not None and made <= MOST_AVERAGED:
-            facts.planned_steps = made
-            self.rows = Rows(Step(step, average_s, 0) for step in range(self._resumed + 1, made + 1))
-        clocked = printed and (clock[0] != NO_VALUE or (measured != NO_VALUE).any())
-        self.only_average = bool(self._summaries) and len(self.rows) > 1 and not steps and not clocked
-        fine = (clock[clock != NO_VALUE] % 1 != 0).any()
-        self.whole_seconds = not printed or bool((measured == NO_VALUE).any() and not fine)
-        self.reached = int(drawn.step.max()) if steps else self._closed
+            pauses, step = self._dictionary_rows(timed, pauses, average_s, rows)
+        elif len(rows):
+            self.rows, step = rows, drawn.step
+        elif self.seen and average_s is not None and self._made <= MOST_AVERAGED:
+            facts.planned_steps = self._made
+            self.rows = Rows(Step(step, average_s, 0) for step in range(self._resumed + 1, self._made + 1))
+            self.only_average = len(self.rows) > 1
+        trainer_facts.derive(facts, counts_prompts=self.post_training)
+        if printed or len(rows):
+            self.other_work = pauses.work(self.rows, step)
+        self.reached = int(drawn.step.max()) if len(drawn.step) else self._closed
+        if (
+            self._summaries
+            and len(self.rows)
+            and self._made - (self.rows.last_step or 0) < self.rows[len(self.rows) - 1].interval
+        ):
+            self.reached = self._made
         self.rows.mixed = trainer_jobs.mixed(self._bars, self._dictionaries)
         return self.rows
+
+    def _training_bars(self) -> trainer_rows.Drawn:
+        """The bars of the training, and with them the planned steps where no line states these."""
+        bars, stated = trainer_rows.bars_by_total(self._bars), self._stated_steps
+        total = stated or self._steps_of_summary()
+        total = trainer_rows.longest_total(bars, len(self._dictionaries)) if total is None else total
+        drawn = bars.get(total, trainer_rows.NOT_DRAWN)
+        if self.seen and len(drawn.step) and stated is None:
+            self.facts.planned_steps = self._guess = total
+        return drawn
+
+    @property
+    def _made(self) -> int:
+        """The planned steps, stated or guessed; 0 where nothing tells."""
+        return self.facts.planned_steps or self._steps_of_summary() or 0
+
+    def _average_s(self) -> float | None:
+        """Seconds of a step by the run time, without evaluations; None where it or the steps are unknown."""
+        own = self._made - self._resumed
+        if not self.facts.run_time_s or own <= 0:
+            return None
+        spent = self.facts.run_time_s - float(self._pauses.column("seconds").sum())
+        return spent / own if spent > 0 else None
+
+    def _dictionary_rows(
+        self, drawn: trainer_rows.Drawn, pauses: Pauses, average_s: float | None, by_bars: Rows
+    ) -> tuple[Pauses, Column]:
+        """Set the rows. Returns the pauses in their clock, and the step at each of its rows."""
+        clock, measured = self._dictionaries.columns("clock_s", "step_time_s")
+        step, at = self._numbers(drawn), drawn.step
+        own = (measured != NO_VALUE).any() or (clock != NO_VALUE).all()
+        fine = (clock[clock != NO_VALUE] % 1 != 0).any()
+        if own:
+            pauses, at = before_dictionaries(self._pauses, len(step)), step
+            clock = clock if (clock == NO_VALUE).any() else pauses.without(clock)
+        planned = self.facts.planned_steps
+        rows = trainer_rows.dictionary_rows(self._dictionaries, step, clock, drawn, planned, average_s)
+        untimed = not len(drawn.step) and not own and clock[0] == NO_VALUE
+        self.only_average = bool(self._summaries and len(rows) > 1 and untimed)
+        self.whole_seconds = bool((measured == NO_VALUE).any() and not fine)
+        self._take_quantities(step, np.where(clock == NO_VALUE, trainer_rows.clocks(step, drawn), clock))
+        # Rows without a pause that a finer clock times.
+        pure = len(rows) - len(pauses.work(rows, at)) if fine or (measured != NO_VALUE).any() else 0
+        timed = int((by_bars.column("step_time_s") != NO_VALUE).sum())
+        if pure < FINE_ROWS and timed >= MANY_MORE * len(rows):
+            self.whole_seconds, rows = True, trainer_rows.with_losses(by_bars, rows)
+            pauses, at = before_bars(self._pauses, self._bars, drawn), drawn.step
+            spread = {name: trainer_rows.spread_over(each, rows) for name, each in self.quantities.items()}
+            self.quantities = spread
+        self.rows = rows
+        return pauses, at
+
+    def _numbers(self, drawn: trainer_rows.Drawn) -> Column:
+        """The step of each dictionary."""
+        printed, passed = len(self._dictionaries), self._steps_passed()
+        made = passed or int(drawn.step.max(initial=0))
+        every = round((made - self._resumed) / printed) if passed else (int(made) - self._resumed) // printed
+        return trainer_rows.numbers(self._dictionaries, self._bars, self._stated_steps, max(every, 1), self._resumed)
+
+    def _take_quantities(self, step: Column, clock: Column) -> None:
+        """Rewards, lengths, rates and tokens of the dictionaries, by step."""
+        self.quantities = trainer_rows.quantities(self._dictionaries, step)
+        self.post_training = self.quantities.keys() >= {*trainer_rows.QUANTITIES}
+        if by_step := trainer_rows.tokens(self._dictionaries, step, clock):
+            self.quantities["tokens"], self.facts.variable_length = by_step, True
 
     @property
     def _stated_steps(self) -> int | None:
@@ -273,72 +331,5 @@ class HuggingFace(Dialect):
         return None
 
 
-def _bars_on(text: str) -> Iterator[Record]:
-    """The bars of a line that may be the training's."""
-    for bar in _BAR.finditer(text) if "%|" in text else ():
-        before = text[max(bar.start() - LONGEST_LABEL, 0) : bar.start()]
-        if not before.strip() or _BEFORE_BAR.search(before):
-            yield Record(groups(bar, total=COUNT, clock_s=_BAR_CLOCK), "_bars", needs=None)
-
-
 def _may_be_fact(text: str) -> bool:
-    return any(sign in text for sign in (" = ", ": ", " ...", "16=True,"))
-
-
-def _texts(line: str) -> dict[str, str]:
-    """The texts of the dictionary on a line."""
-    return {name: value.text for name, value in _pairs(line, _DICT.search(line)).items()}
-
-
-def _pairs(text: str, match: re.Match[str] | None) -> dict[str, Value]:
-    """The names and values of a dictionary on a line."""
-    pairs = {}
-    for pair in _PAIR.finditer(text, *match.span()) if match else ():
-        group = pair.lastindex or 4
-        value = pair[group].strip()
-        pairs[pair[1]] = Value(pair[1], value, pair.start(group) + pair[group].index(value))
-    return pairs
-
-
-def _record(pairs: dict[str, Value]) -> Record:
-    """A dictionary of a step."""
-    # No row holds the learning rate; it tells two dictionaries apart.
-    names = ("loss", "grad_norm", "step_time_s", "epoch", "learning_rate", "reward")
-    values = [pairs[name] for name in names if name in pairs]
-    length = pairs.get("completions/mean_length") or pairs.get("completion_length")
-    if length:
-        values.append(length._replace(column="response_tokens"))
-    if seen := pairs.get("num_input_tokens_seen") or pairs.get("num_tokens"):
-        values.append(seen._replace(column="tokens_seen"))
-    if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
-        values.append(pairs["train_runtime"]._replace(column="clock_s"))
-    elif "elapsed_time" in pairs:
-        values.append(pairs["elapsed_time"]._replace(column="clock_s", reading=_CLOCK))
-    elif "train_speed(s/it)" in pairs and _FINE.parse(pairs["train_speed(s/it)"].text):
-        values.append(pairs["train_speed(s/it)"]._replace(column="mean_s", reading=_FINE))
-    counters = ("global_step/max_steps", "iteration", "current_steps", "step", "global_step")
-    both = next((pairs[name] for name in counters if name in pairs), None)
-    if both and both.text:
-        step, slash, planned = both.text.partition("/")
-        values.append(Value("step", step, both.start, COUNT))
-        if slash:
-            values.append(Value("planned_steps", planned, both.start + len(step) + 1, COUNT))
-        elif "total_steps" in pairs:
-            values.append(pairs["total_steps"]._replace(column="planned_steps", reading=COUNT))
-    return Record(values, "_dictionaries", needs=None)
-
-
-def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:
-    """Whether two dictionaries in a row are one: several launchers print it, and some loggers in two forms.
-
-    The forms round differently, and have other fields; what both have must agree to three digits.
-    """
-    common = one.keys() & other.keys()
-    forms = one.keys() != other.keys() and {"loss", "epoch", "learning_rate"} <= common
-    return one == other or (forms and all(_digits(one[name]) == _digits(other[name]) for name in common))
-
-
-def _digits(text: str) -> str:
-    """Three digits of a number; any other text as it is."""
-    value = number(text)
-    return text if value is None else f"{value:.2e}"
+    return any(sign in text for sign in (" = ", ": ", " ...", "16=True,", "_type="))

@@ -2,7 +2,7 @@
 
 import re
 
-from benchrun.parse.records import Facts
+from benchrun.parse.records import FROZEN, Facts
 
 FACTS = (
     re.compile(r"MEMBER: \d{1,9}/(?P<num_gpus>\d{1,9})\b"),
@@ -17,6 +17,22 @@ MICROBATCHES = re.compile(r"setting number of micro-?batches to constant (\d{1,9
 _DEGREES = {"tensor model": "tp", "pipeline model": "pp", "context": "cp", "data": "dp"}
 LORA = "Adding lora to: "
 """The line of each layer that gets an adapter."""
+_FROZEN = re.compile(r"(?<!\S)([\d.]+(?: [KMBT])?) +Non-trainable params")
+_SWITCH = re.compile(r"(?<![\w.])['\"]?(fp4|fp8|fp4_recipe|fp8_recipe)['\"]?\s?[:=]\s?['\"]?([\w.-]+)")
+WORK_NEEDLES = (
+    b" Non-trainable params",
+    *(f"{before}{name}{after}".encode() for name in ("fp4", "fp8") for before, after in ((" ", ": "), ("'", "': "))),
+)
+
+
+def read_work(text: str, facts: Facts) -> None:
+    """Take the parameters that are not trained, and the precision of a configuration in any form."""
+    if (frozen := _FROZEN.search(text)) and float(frozen[1].split()[0]):
+        facts.options = {**(facts.options or {}), FROZEN: frozen[1]}
+    for name, value in _SWITCH.findall(text):
+        facts.switch(name, value)
+
+
 SPREAD_NEEDLES = (b"Rank 0 has ", b"batches to constant ")
 
 

@@ -10,6 +10,7 @@ and 2025.
 import re
 from collections.abc import Iterator
 
+from benchrun.frameworks.dialects.maxtext_config import take_parameter
 from benchrun.parse.dialect import NOT_FINITE, NUMBER, Dialect, Reading, Record, Value, columns, fields, groups, headed
 
 _STEP = re.compile(r"completed step: (?P<step>\d{1,15}),\s*(?=seconds: )")
@@ -21,18 +22,7 @@ _NAMES = {
     **dict.fromkeys(("TFLOP/s/device", "TFLOP/s"), ("tflops_per_gpu", NUMBER)),
     "Tokens/s/device": ("tokens_per_s_per_gpu", NUMBER),
 }
-_FACTS = {
-    "steps": "planned_steps",
-    "max_target_length": "seq_length",
-    "global_batch_size_to_train_on": "gbs",
-    "num_decoder_layers": "num_layers",
-    "emb_dim": "hidden_size",
-    "mlp_dim": "ffn_hidden_size",
-    "num_query_heads": "num_attention_heads",
-    "num_kv_heads": "num_query_groups",
-    "head_dim": "kv_channels",
-    "vocab_size": "vocab_size",
-}
+_PARAMETER = re.compile(r"Config param (\w{1,80}): ?(\S.{0,600}?|)\s*$")
 
 
 class MaxText(Dialect):
@@ -44,8 +34,10 @@ class MaxText(Dialect):
     first_number = 0
     printed_conventions = ("full", "causal")
     fact_groups = (re.compile(r"Num_devices: (?P<num_gpus>\d{1,9}),"),)
-    fact_pairs = re.compile(r"Config param (\w+): (\S+)")
-    fact_names = _FACTS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._config: dict[str, str] = {}
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a line."""
@@ -58,10 +50,7 @@ class MaxText(Dialect):
             yield Record([*groups(head), *columns(pieces, _NAMES)])
 
     def read_facts(self, text: str) -> None:
-        """Sizes, and the precision."""
+        """The number of devices, or a parameter of the configuration."""
         super().read_facts(text)
-        for name, value in self.fact_pairs.findall(text):
-            if name == "quantization" and "fp8" in value:
-                self.facts.precision = "fp8"
-            elif name == "dtype" and value == "bfloat16":
-                self.facts.precision = self.facts.precision or "bf16"
+        if parameter := _PARAMETER.search(text):
+            take_parameter(self._config, parameter[1], parameter[2], self.facts)

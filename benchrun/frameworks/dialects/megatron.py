@@ -10,10 +10,11 @@ is a mean over the steps since the previous line. Source of the forms: NVIDIA/Me
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from benchrun.frameworks.dialects.options import is_off, names, take_option
 from benchrun.parse.dialect import (
     COUNT,
     FEW,
@@ -29,17 +30,24 @@ from benchrun.parse.dialect import (
     number,
 )
 from benchrun.parse.lines import Line
+from benchrun.parse.precision import SWITCHES
+from benchrun.parse.records import SAMPLES
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
 _EXPONENT = Reading(pattern=r"\d\.\d{1,15}E[-+]\d\d")
 _WHOLE = re.compile(rf"\|[\w ]{{1,40}}: *({_EXPONENT.pattern})\s*$")
 """The last value of a line without the bar that closes it: it may be cut, unless it has a whole exponent."""
-_ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:updated|default))?(?!\S)")
+_ARGUMENT = re.compile(
+    r"(?<!\w)(\w{1,80}) (\.{4,80}) (\S.{0,600}?)(?:\.{2,80}(?:updated|default))?"
+    r"(?=\s*$|\s+\w{1,80} \.{4,80} )"
+)
+_WIDTHS = (29, 32)
+"""Letters and dots of an argument in GPT-NeoX and its forks; all others have 40 and more."""
 
 # Primus: [20260914 08:10:12][rank-15/16][INFO ] [----module_utils.py:251] :   seq_length            : 8192
 _PRIMUS = re.compile(r"\]\[rank-\d{1,7}/(?P<num_gpus>\d{1,7})\]")
-_ALIGNED = re.compile(r"\] ?: +(\w{1,80}) +: (\S{1,200})\s*$")
+_ALIGNED = re.compile(r"\] ?: +(\w{1,80}) +: (\S.{0,600}?)\s*$")
 
 LAYOUT = {
     **{"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"},
@@ -56,16 +64,27 @@ _ARGUMENTS = {
     "padded_vocab_size": "vocab_size",
     "moe_router_topk": "topk",
     "train_iters": "planned_steps",
+    "num_key_value_heads": "num_query_groups",
+    "topk": "topk",
     # GPT-NeoX
     **{"train_batch_size": "gbs", "global_num_gpus": "num_gpus", "pipe_parallel_size": "pp"},
+    **{"num_kv_heads": "num_query_groups", "intermediate_size": "ffn_hidden_size"},
+    **{"moe_num_experts": "num_experts", "moe_top_k": "topk"},
 }
-_SWITCHES = {"swiglu": "gated", "glu_activation": "gated", "group_query_attention": "grouped"}
-_PRECISIONS = frozenset({"bf16", "fp16", "fp8"})
-_OFF = frozenset({"None", "False", "0", "1"})
-_EXOTIC = frozenset(
-    {"moe_shared_expert_intermediate_size", "moe_layer_freq", "multi_latent_attention", "mtp_num_layers"}
-)
+_GATES = frozenset({"swiglu", "geglu", "glu_activation", "gated_linear_unit", "quick_geglu"})
+_DENSE = 1
+"""Experts of a model without any, in Megatron-DeepSpeed and GPT-NeoX."""
+DONE = "[after training is done]"
+"""What the program says after its last step, which prints no line unless a multiple of the log interval."""
+FAMILY = "megatron"
+"""The rows of options.csv."""
+_NARROWEST = 40
+_INSTALLED = re.compile(r"\.{2,80} \[(?:NO|YES|OKAY|FAIL)\]")
+NAMED = dict.fromkeys((*_ARGUMENTS, *names(FAMILY, "understood", "part", "work")))
+"""Arguments that are looked for one by one, however they are aligned."""
 
+_LENGTH = "sequence length"
+"""No column of a row: tokens of its samples, in Megatron-DeepSpeed's curriculum."""
 _FEW = Reading(count, r"\d{1,15}", scale=lambda value: np.minimum(value, FEW))
 _NAMES = {
     "elapsed time per iteration (ms)": ("step_time_s", THOUSANDTHS),
@@ -79,6 +98,8 @@ _NAMES = {
     **dict.fromkeys(("TFLOPs", "approx flops per GPU"), ("tflops_per_gpu", NUMBER)),
     "tokens/s/GPU inst/harmonic mean": ("tokens_per_s_per_gpu", NUMBER),
     "TGS": ("tokens_per_s_per_gpu", NUMBER),
+    **dict.fromkeys(("samples per second", "samples/sec"), ("samples_per_s", NUMBER)),
+    "actual seqlen": (_LENGTH, COUNT),
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
 }
@@ -107,11 +128,8 @@ class Megatron(Dialect):
     )
     end_words = "[after training is done]"
     fact_needles: ClassVar[tuple[bytes, ...]] = (
-        *(
-            f"{name} {sign * 4}".ljust(11, sign).encode()
-            for name in (*_ARGUMENTS, *_SWITCHES, *_PRECISIONS, *_EXOTIC)
-            for sign in ". "
-        ),
+        b" ..........",
+        *(f"{name} {sign * 4}".ljust(11, sign).encode() for name in NAMED for sign in ". "),
         *(b"using world size:", b"> padded vocab (size:"),
     )
     closing: ClassVar[tuple[str, ...]] = ("|",)
@@ -129,7 +147,6 @@ class Megatron(Dialect):
         re.compile(r"using world size: (?P<num_gpus>\d{1,9})\b"),
         re.compile(r"> padded vocab \(size: (?P<vocab_size>\d{1,9})\)"),
     )
-    fact_pairs = _ARGUMENT
     fact_names = _ARGUMENTS
 
     def read(self, line: Line) -> None:
@@ -156,6 +173,19 @@ class Megatron(Dialect):
         rates = {rate: piece for name, piece in pieces.items() if (rate := _rate(name)) and rate not in stated}
         return values + [piece._replace(column=rate, reading=NUMBER) for rate, piece in rates.items()]
 
+    def complete(self, values: dict[str, Any]) -> None:
+        """Keep samples per second; steps with samples of another length than the last one's are other work."""
+        if (rate := values.pop("samples_per_s", None)) is not None and "step" in values:
+            self.state(SAMPLES, values["step"], rate)
+        if (lengths := values.pop(_LENGTH, None)) is None:
+            return
+        steps, lengths = np.atleast_1d(values["step"]), np.atleast_1d(lengths)
+        for step, length in zip(steps.tolist(), lengths.tolist(), strict=True):
+            if self.actual_seq_length not in (None, length):
+                self.other_work |= dict.fromkeys(self.rows.column("step").tolist(), "samples of another length")
+                self.other_work |= dict.fromkeys(steps[steps < step].tolist(), "samples of another length")
+            self.actual_seq_length = int(length)
+
     def read_facts(self, text: str) -> None:
         """A line of the argument dump."""
         if "[config.py" in text:
@@ -163,16 +193,35 @@ class Megatron(Dialect):
         if _PRIMUS.search(text) and (aligned := _ALIGNED.search(text)):
             text = " .... ".join(aligned.groups())
         super().read_facts(text)
+        if _INSTALLED.search(text):
+            return  # DeepSpeed's report of what it can compile
+        for name, dots, value in _ARGUMENT.findall(text):
+            width = len(name) + len(dots)
+            if name in NAMED or width in _WIDTHS or width >= _NARROWEST:
+                self.argument(name, value.rstrip())
+
+    def argument(self, name: str, value: str) -> None:
+        """Take one argument of the program."""
         facts = self.facts
-        for name, value in _ARGUMENT.findall(text):
-            if name in _SWITCHES:
-                setattr(facts, _SWITCHES[name], value not in _OFF)
-            elif name in _PRECISIONS and value not in _OFF:
-                facts.precision = name  # fp8 comes after bf16 in the dump, and is used with it
-            elif name in _EXOTIC and value not in _OFF:
-                facts.exotic = name
+        if field := self.fact_names.get(name):
+            self._size(field, value)
+        elif name in _GATES:
+            facts.gated = facts.gated or not is_off(value)
+        elif name in ("activation", "mlp_type"):
+            facts.gated = facts.gated or "glu" in value or value == "llama"
+        elif name == "group_query_attention":
+            facts.grouped = not is_off(value)
+        elif name in SWITCHES:
+            facts.switch(name, value)
+        take_option(FAMILY, name, value, facts)
         if facts.num_layers:
             facts.gated_default = False
+
+    def _size(self, field: str, value: str) -> None:
+        size = value.strip("[]")  # Megatron-DeepSpeed lists the experts of each stage
+        fact = fact_of(field, count(size)) if size.isdigit() else None
+        if fact and (field, fact) != ("num_experts", _DENSE):
+            setattr(self.facts, field, fact)
 
 
 def _current(value: Value) -> Value | None:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchrun.frameworks.dialects.lightning import LORA, MICROBATCHES
-from benchrun.frameworks.dialects.megatron import LAYOUT, Megatron
+from benchrun.frameworks.dialects.megatron import FAMILY, LAYOUT, Megatron
+from benchrun.frameworks.dialects.options import names
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.dialect import DECIMAL, Record, fact_of, groups
 from benchrun.parse.lines import Line
@@ -29,20 +30,24 @@ _STEP_TIME = re.compile(
     r"Step Time\s*:\s*(?P<step_time_s>\d+\.?\d*)s\s+"
     r"GPU utilization:\s*(?P<tflops_per_gpu>\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
 )
-_SETTING = re.compile(r"(?<!\S)(\w{1,80}): (\S.{0,400}?) +\(Mcore default: ")
+_SETTING = re.compile(r"(?<!\S)(\w{1,80}): (\S.{0,800}?) +\(Mcore default: ")
 """A line of the configuration's summary, which has what is not Megatron-core's default."""
 _SIZE = re.compile(r"(?:^|\s) {2}(\w{1,80}): (\d{1,15})\s*$")
 _SIZES = {
     **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
     "sequence_length": "seq_length",  # of data whose samples are all that long
 }
-_NAMES = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
+_NAMES = {"num_moe_experts": "num_experts"}
 """Megatron-core's names of Megatron-LM's arguments."""
-_PARTS = frozenset(
-    {"window_size", "linear_attention_freq", "experimental_attention_variant", "moe_latent_size", "is_hybrid_model"}
-    | {"hybrid_override_pattern", "hybrid_layer_pattern", "mamba_num_heads", "heterogeneous_block_specs"}
-)
+_OPTION = re.compile(r"(?:^|\s) {2}(\w{1,80}): (\S.{0,600}?)\s*$")
+_OPTIONS = frozenset(names(FAMILY, "part", "work"))
 """Settings of models that the dimensions of a dense or mixed transformer do not describe."""
+_LATENT = "Non-default values (vs Mcore MLATransformerConfig)"
+_LATENT_SIZES = {
+    **{"multi_latent_attention": "True", "q_lora_rank": "512", "kv_lora_rank": "512"},
+    **{"qk_head_dim": "128", "qk_pos_emb_head_dim": "64", "v_head_dim": "128"},
+}
+"""Megatron-core's defaults of a model with latent attention."""
 _TOPK = 2
 """Megatron-core's default."""
 _STAGES = "pipeline_model_parallel_layout"
@@ -56,7 +61,8 @@ class MegatronBridge(Megatron):
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     fact_needles = (
         *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant ", LORA.encode()),
-        *(f"  {name}: ".encode() for name in (*_SIZES, *LAYOUT)),
+        *(f"  {name}: ".encode() for name in (*_SIZES, *LAYOUT, *_OPTIONS)),
+        _LATENT.encode(),
     )
     closing = ("TFLOP/s/GPU", "|")
     one_rank_prints = False  # the first rank prints one line of a step, and the last rank the other
@@ -93,7 +99,8 @@ class MegatronBridge(Megatron):
             yield from super().records(text)
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Rank 0's rows are counted."""
+        """Count the rows of rank 0."""
+        super().complete(values)
         if "step" not in values:
             steps = self._step + np.arange(1, np.size(values["line"]) + 1)
             self._step = int(steps[-1])
@@ -119,11 +126,11 @@ class MegatronBridge(Megatron):
         if setting := _SETTING.search(text):
             name, value = setting[1], setting[2].strip("'")
             self._stages |= name == _STAGES
-            if name in _PARTS:
-                facts.exotic = name
-            super().read_facts(f"{_NAMES.get(name, name)} .... {value.split()[0]}")
-            if name == "fp4":
-                facts.precision = "nvfp4"
+            self.argument(_NAMES.get(name, name), value)
+        elif _LATENT in text:
+            facts.options = {**_LATENT_SIZES, **(facts.options or {})}
+        elif (option := _OPTION.search(text)) and option[1] in _OPTIONS:
+            self.argument(option[1], option[2])
         elif (size := _SIZE.search(text)) and size[1] in _SIZES:
             value = fact_of(_SIZES[size[1]], int(size[2]))
             setattr(facts, _SIZES[size[1]], value or getattr(facts, _SIZES[size[1]]))

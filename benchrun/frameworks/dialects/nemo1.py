@@ -44,7 +44,7 @@ class Nemo1(Dialect):
     )
     fact_needles = (
         *(b'"key": "init_start"', b'"key": "global_batch_size"', b'"key": "max_sequence_length"'),
-        *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, *NEEDLES),
+        *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, *lightning.WORK_NEEDLES, *NEEDLES),
     )
     fact_groups = lightning.FACTS
     may_skip = True
@@ -86,6 +86,7 @@ class Nemo1(Dialect):
             self.read_facts(line.text)
             self._spread.read(line.text, self.facts)
             read_config(line.text, self.facts)
+            lightning.read_work(line.text, self.facts)
 
     def _bar(self, groups: tuple[str, ...], line: int) -> None:
         epoch_text, step_text, total, clock, text = groups

@@ -8,11 +8,13 @@ Padded vocab_size: 51200, original vocab_size: 50257, dummy tokens: 943.
 
 import re
 
-from benchrun.frameworks.dialects.megatron import LAYOUT
+from benchrun.frameworks.dialects.megatron import FAMILY, LAYOUT
+from benchrun.frameworks.dialects.options import names, take_option
 from benchrun.parse.dialect import fact_of
+from benchrun.parse.precision import SWITCHES
 from benchrun.parse.records import Facts
 
-_VALUE = re.compile(r"(?<! ) {6,7}(\w{1,80}): (\S{1,200})\s*$")
+_VALUE = re.compile(r"(?<! ) {6,7}(\w{1,80}): (\S.{0,600}?)\s*$")
 """Of ``trainer`` or ``model``, not of what is inside them."""
 _PADDED = re.compile(r"\bPadded vocab_size: (\d{1,9}),")
 _SIZES = {
@@ -22,10 +24,11 @@ _SIZES = {
     **LAYOUT,
     **{"num_moe_experts": "num_experts", "moe_router_topk": "topk", "override_vocab_size": "vocab_size"},
 }
-_PRECISIONS = {"bf16": "bf16", "bf16-mixed": "bf16", "16": "fp16", "16-mixed": "fp16"}
+_OPTIONS = names(FAMILY, "part", "work")
+_PEFT = re.compile(r" peft_scheme: (\S{1,80})\s*$")
 NEEDLES = (
-    *(f"      {name}: ".encode() for name in (*_SIZES, "precision", "activation", "fp8")),
-    *(b" train_ds:", b" peft_scheme: lora", b"Padded vocab_size: "),
+    *(f"      {name}: ".encode() for name in (*_SIZES, *SWITCHES, *_OPTIONS, "activation")),
+    *(b" train_ds:", b" peft_scheme: ", b"Padded vocab_size: "),
 )
 
 
@@ -35,8 +38,10 @@ def read_config(text: str, facts: Facts) -> None:
         facts.vocab_size = fact_of("vocab_size", int(padded[1]))
     elif text.endswith(" train_ds:"):
         facts.seq_length = None  # of a fine-tune, whose samples may be shorter
-    elif text.endswith(" peft_scheme: lora"):
-        facts.task = "lora"
+    elif scheme := _PEFT.search(text):
+        if scheme[1] == "lora":
+            facts.task = "lora"
+        take_option(FAMILY, "peft_scheme", scheme[1], facts)
     elif pair := _VALUE.search(text):
         _take(pair[1], pair[2], facts)
 
@@ -48,7 +53,6 @@ def _take(name: str, value: str, facts: Facts) -> None:
         facts.vp = 1
     elif name == "activation":
         facts.gated = "glu" in value
-    elif name == "precision":
-        facts.precision = _PRECISIONS.get(value, facts.precision)
-    elif name == "fp8" and value.lower() == "true":
-        facts.precision = "fp8"  # it comes after ``precision``, and is used with it
+    elif name in SWITCHES:
+        facts.switch(name, value)
+    take_option(FAMILY, name, value, facts)

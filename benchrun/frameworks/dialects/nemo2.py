@@ -37,7 +37,10 @@ class Nemo2(Dialect):
 
     name = "nemo2"
     step_needles = (b"train_step_timing in s: ",)
-    fact_needles = (*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, lightning.LORA.encode())
+    fact_needles = (
+        *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, *lightning.WORK_NEEDLES),
+        lightning.LORA.encode(),
+    )
     fact_groups = lightning.FACTS
     first_number = 0
     one_rank_prints = True
@@ -68,6 +71,7 @@ class Nemo2(Dialect):
         """Also the groups of ranks, and whether adapters are trained."""
         super().read_facts(text)
         self._spread.read(text, self.facts)
+        lightning.read_work(text, self.facts)
         if lightning.LORA in text:
             self.facts.task = "lora"
 

@@ -11,17 +11,23 @@ from benchrun.parse.rows import LONGEST_INTERVAL, Rows, Step
 
 QUANTITIES = ("reward", "response_tokens")
 """Columns that every dictionary of reinforcement learning has, and no other."""
+RATES = ("trained_tokens_per_s_per_gpu",)
+"""Columns of rates that count other tokens than those of a step."""
 BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
 """Columns of the bars."""
 DICTIONARY_TYPES = {
     **{"bars": "q", "step": "q", "line": "I"},
     **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm", "tokens_seen", *QUANTITIES), "d"),
-    "learning_rate": "d",
+    **dict.fromkeys(("tokens_per_s_per_gpu", "mean_tokens_per_s", "learning_rate", *RATES), "d"),
 }
 """Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` and ``tokens_seen``, of all ranks,
 count from the start of the run."""
 MOST_STUCK = 0.1
 """This share of the dictionaries may find a bar that was not drawn anew: such a row replaces the one before it."""
+
+
+CLOCKS_S = 2.0
+"""Seconds by which the bars of one training's launchers differ."""
 
 
 class Drawn(NamedTuple):
@@ -31,9 +37,11 @@ class Drawn(NamedTuple):
     clock_s: Column
     """Whole seconds."""
     line: Column
+    at: Column
+    """Index among the bars of all totals."""
 
 
-NOT_DRAWN = Drawn(*np.zeros((3, 0), np.int64))
+NOT_DRAWN = Drawn(*np.zeros((4, 0), np.int64))
 
 
 def bars_by_total(bars: Columns) -> dict[int, Drawn]:
@@ -45,7 +53,7 @@ def bars_by_total(bars: Columns) -> dict[int, Drawn]:
     for group in sorted(groups, key=lambda group: int(group[0])):
         valid = group[(step[group] > 0) & (step[group] <= total[group])]
         anew = valid[np.diff(step[valid], prepend=0) != 0]
-        drawn[int(total[group[0]])] = Drawn(step[anew], clock[anew], line[anew])
+        drawn[int(total[group[0]])] = Drawn(step[anew], clock[anew], line[anew], anew)
     return drawn
 
 
@@ -55,18 +63,35 @@ def longest_total(drawn: dict[int, Drawn], at_least: int) -> int:
     return max((total for total in length if total >= at_least), key=length.__getitem__, default=0)
 
 
-def bar_rows(drawn: Drawn) -> Rows:
-    """The time between a bar and the one before it, over the steps between them. Several launchers draw them."""
+def bar_rows(drawn: Drawn, planned: int | None = None) -> Rows:
+    """The time between a bar and the one before it, over the steps between them. Several launchers draw them.
+
+    ``planned``: the last planned step, after which another training begins.
+    """
     rows, usual = Rows(), usual_distance(drawn.step)
-    before, before_s = LARGEST, 0.0
-    bars: Iterator[tuple[int, float, int]] = zip(*(column.data for column in drawn), strict=True)
-    for step, clock_s, line in bars:
+    planned = None if _several_launchers(drawn) else planned
+    before, before_s, last = LARGEST, 0.0, 0
+    bars: Iterator[tuple[int, float, int, int]] = zip(*(column.data for column in drawn), strict=True)
+    for step, clock_s, line, _ in bars:
         if step <= before or clock_s < before_s:  # the first one, another launcher's bar, or a restart
             before, before_s = (step, clock_s) if step > usual else (0, 0.0)
+            last = before
         if clock_s > before_s:
-            rows.add(Step(step, (clock_s - before_s) / (step - before), line, interval=step - before))
+            time_s = (clock_s - before_s) / (step - before)
+            rows.add(Step(step, time_s, line, interval=step - before), end=planned)
             before, before_s = step, clock_s
+        elif step > last:  # within a second: the next row with a time covers this one too
+            rows.add(Step(step, None, line), end=planned)
+        last = max(last, step)
     return rows
+
+
+def _several_launchers(drawn: Drawn) -> bool:
+    """Whether bars of one step show one time: that of one training, which each launcher draws."""
+    order = np.argsort(drawn.step, kind="stable")
+    again = np.diff(drawn.step[order]) == 0
+    apart = np.abs(np.diff(drawn.clock_s[order]))[again]
+    return len(apart) > 0 and float(np.median(apart)) <= CLOCKS_S
 
 
 def runs(dictionaries: Columns) -> Column:
@@ -77,7 +102,7 @@ def runs(dictionaries: Columns) -> Column:
 
 def quantities(dictionaries: Columns, step: Column) -> dict[str, dict[int, float]]:
     """Quantity -> number of the step -> value, of those that the dictionaries have."""
-    stated = {name: dictionaries.column(name) for name in QUANTITIES}
+    stated = {name: dictionaries.column(name) for name in (*QUANTITIES, *RATES)}
     return {
         name: {int(step[at]): float(values[at]) for at in np.flatnonzero(values != NO_VALUE)}
         for name, values in stated.items()
@@ -85,10 +110,14 @@ def quantities(dictionaries: Columns, step: Column) -> dict[str, dict[int, float
     }
 
 
-def tokens(dictionaries: Columns, step: Column) -> dict[int, float]:
-    """Number of the step -> tokens of a step, of all ranks, since the dictionary before."""
-    seen = dictionaries.column("tokens_seen")
-    seen = np.where(seen == NO_VALUE, np.nan, seen)
+def tokens(dictionaries: Columns, step: Column, clock: Column) -> dict[int, float]:
+    """Number of the step -> tokens of a step, of all ranks, since the dictionary before.
+
+    Where the tokens that were seen are not printed, they follow from the mean rate and the ``clock`` (s).
+    """
+    seen, rate = dictionaries.columns("tokens_seen", "mean_tokens_per_s")
+    counted = np.where((rate > 0) & (clock > 0), rate * clock, np.nan)
+    seen = np.where(seen == NO_VALUE, counted, seen)
     # A resumed run has also seen what was read before.
     start = 0.0 if step[0] <= usual_distance(step) else np.nan
     steps, read = np.diff(step, prepend=0), np.diff(seen, prepend=start)
@@ -97,13 +126,12 @@ def tokens(dictionaries: Columns, step: Column) -> dict[int, float]:
 
 
 def dictionary_rows(
-    dictionaries: Columns, step: Column, drawn: Drawn, planned: int | None, average_s: float | None
+    dictionaries: Columns, step: Column, clock: Column, drawn: Drawn, planned: int | None, average_s: float | None
 ) -> Rows:
-    """Rows with times: their own, or from their own clock, or from the training's bars, or the average."""
-    clock = dictionaries.column("clock_s")
+    """Rows with times: their own, or from their own ``clock``, or from the training's bars, or the average."""
     measured, line, loss, norm = dictionaries.columns("step_time_s", "line", "loss", "grad_norm")
     average = NO_VALUE if average_s is None or len(drawn.step) or clock[0] != NO_VALUE else average_s
-    clock = np.where(clock == NO_VALUE, _clocks(step, drawn), clock)
+    clock = np.where(clock == NO_VALUE, clocks(step, drawn), clock)
     times, intervals = np.where(measured == NO_VALUE, average, measured), np.ones(len(step), np.int64)
     timed = (measured == NO_VALUE) & (clock != NO_VALUE)
     first_clock = np.argmax(clock != NO_VALUE)
@@ -116,12 +144,20 @@ def dictionary_rows(
     seconds, between = _between(step[timed][anew], clock[timed][anew], *start, first=int(step[0]))
     times[timed], intervals[timed] = seconds[printed], between[printed]
     columns = {"step": step, "line": line, "loss": loss, "grad_norm": norm}
+    columns["tokens_per_s_per_gpu"] = _rates(dictionaries)
     columns |= {"step_time_s": times, "interval": intervals}
     rows, run = Rows(), runs(dictionaries)
     for part in np.split(np.arange(len(run)), np.flatnonzero(np.diff(run)) + 1):
         rows.new_segment()
         rows.extend({name: column[part] for name, column in columns.items()}, end=planned)
     return rows
+
+
+def _rates(dictionaries: Columns) -> Column:
+    """Tokens/s of a GPU; those of the loss where no other tokens are printed."""
+    rate, trained, seen = dictionaries.columns("tokens_per_s_per_gpu", *RATES, "tokens_seen")
+    rates: Column = np.where((rate == NO_VALUE) & (seen == NO_VALUE), trained, rate)
+    return rates
 
 
 def _between(step: Column, clock: Column, before: int, before_s: float, first: int) -> tuple[Column, Column]:
@@ -176,7 +212,7 @@ def _counted(run: Column, every: int, resumed: int) -> Column:
     return every * (place + 1) + np.where(again, resumed - every * np.searchsorted(run, run[-1]), 0)
 
 
-def _clocks(step: Column, drawn: Drawn) -> Column:
+def clocks(step: Column, drawn: Drawn) -> Column:
     """The clock of each step's last bar; NO_VALUE for a step without one."""
     if not len(drawn.step):
         return np.full(len(step), NO_VALUE)
@@ -184,6 +220,30 @@ def _clocks(step: Column, drawn: Drawn) -> Column:
     bar_step, bar_clock = drawn.step[order], drawn.clock_s[order]
     at = np.maximum(np.searchsorted(bar_step, step, side="right") - 1, 0)
     return np.where(bar_step[at] == step, bar_clock[at], NO_VALUE)
+
+
+def with_losses(rows: Rows, printed: Rows) -> Rows:
+    """The ``rows`` of bars with the losses and gradient norms that the dictionaries printed of their steps."""
+    step, stated = rows.column("step"), printed.column("step")
+    order = np.argsort(stated, kind="stable")
+    at = np.searchsorted(stated[order], step, side="right") - 1
+    found = (at >= 0) & (stated[order][at] == step)
+    changed = {}
+    for name in ("loss", "grad_norm"):
+        changed[name] = np.where(found, printed.column(name)[order][at], NO_VALUE)
+    rates = printed.column("tokens_per_s_per_gpu")
+    by_step = dict(zip(stated.tolist(), rates.tolist(), strict=True))
+    spread = spread_over(by_step, rows)
+    changed["tokens_per_s_per_gpu"] = np.array([spread.get(number, NO_VALUE) for number in step.tolist()])
+    return rows.chosen(slice(None), **changed)
+
+
+def spread_over(by_step: dict[int, float], rows: Rows) -> dict[int, float]:
+    """Number of each row -> the value that was printed at this step, or next after it."""
+    stated, step = np.array(sorted(by_step)), np.unique(rows.column("step"))
+    at = np.searchsorted(stated, step)
+    inside = at < len(stated)
+    return {int(number): by_step[int(stated[index])] for number, index in zip(step[inside], at[inside], strict=True)}
 
 
 def usual_distance(steps: Column) -> float:

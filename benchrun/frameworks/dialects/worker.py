@@ -9,7 +9,10 @@ import re
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from benchrun.frameworks.dialects.megatron import Megatron
+from benchrun.model import ModelShape
 from benchrun.parse.dialect import LARGEST, Dialect, fact_of
 from benchrun.parse.lines import Line
 from benchrun.parse.records import TEXTS, Facts
@@ -65,6 +68,9 @@ def _take(facts: Facts, config: dict[str, Any]) -> None:
     for name, value in stated.items():
         if isinstance(value, str) if name in TEXTS else type(value) is int and fact_of(name, value):
             setattr(facts, name, value)
+    if model:
+        with contextlib.suppress(ValidationError):
+            facts.shape = ModelShape.model_validate({"num_layers": facts.num_layers, **model})
     if "activation" in model:
         facts.gated = model["activation"] in ("swiglu", "geglu")
 

@@ -1,9 +1,9 @@
 """One file per family of log formats; `ALL` lists every form by its name."""
 
-from . import bridge, maxtext, megatron, nemo, titan, trainer
+from . import bridge, finetune, maxtext, megatron, nemo, others, titan, trainer
 from .base import Form
 
-_FAMILIES = (megatron, bridge, nemo, titan, maxtext, trainer)
+_FAMILIES = (megatron, bridge, nemo, titan, maxtext, trainer, finetune, others)
 
 
 def _all() -> dict[str, Form]:

@@ -84,7 +84,8 @@ class Bridge(Megatron):
         if self.lines != "step_time":
             found |= {"planned", "gbs"}
         if truth.states_setting and self.lines != "iteration":
-            found |= SETTING - {"num_gpus"} | {"planned"}
+            found |= SETTING - {"num_gpus"}
+            found |= {"planned"} if self.numbered else set()
             found -= {"precision"} if truth.precision == "fp32" else set()
         return frozenset(found)
 

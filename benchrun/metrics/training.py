@@ -1,0 +1,62 @@
+"""Whether a run trained: a run that makes no updates has no speed."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchrun.parse.columns import NO_VALUE
+from benchrun.parse.records import Log, Problem
+
+MOST_LOST = 0.1
+"""Above this share of steps without an update, or without gradients, a run did not train."""
+CONSTANT_ROWS = 10
+"""So many equal losses, and no other, are named."""
+ENOUGH_DIGITS = 5
+"""Losses that agree in so many printed digits agree by more than chance."""
+
+
+def updates(log: Log) -> tuple[int, int]:
+    """Number of steps that the rows stand for, and how many of them made no update.
+
+    Counted by the rows, else by messages; a single message is the usual search for a loss scale.
+    """
+    left_out, intervals = log.distinct.columns("skipped", "interval")
+    skipped, steps = int(left_out.sum()), int(intervals.sum())
+    if not skipped and log.skip_messages > 1:
+        skipped = log.skip_messages
+    return steps, min(skipped, steps)
+
+
+def no_training(log: Log, first_step: int) -> Iterator[Problem]:
+    """What shows that the weights do not change: fatal as ``no_update``, else the note ``constant_loss``.
+
+    ``first_step`` is the first one after the warm-up.
+    """
+    yield from _without_gradients(log)
+    if not log.post_training:
+        yield from _constant_loss(log, first_step)
+
+
+def _without_gradients(log: Log) -> Iterator[Problem]:
+    """Gradient norms that are zero or NaN in too many steps. GRPO has none where all answers are rated alike."""
+    norm, skipped = log.distinct.columns("grad_norm", "skipped")
+    stated = (norm != NO_VALUE) & (skipped <= 0)
+    lost = stated & (np.isnan(norm) | ((norm == 0) & (not log.post_training)))
+    if lost.sum() > MOST_LOST * stated.sum():
+        detail = f"the gradients' norm is zero or not a number in {lost.sum()} of {stated.sum()} rows"
+        yield Problem("no_update", None, detail)
+
+
+def _constant_loss(log: Log, first_step: int) -> Iterator[Problem]:
+    """A loss that never changes: the weights are not updated, or the batch is not read."""
+    step, losses = log.distinct.columns("step", "loss")
+    stated = losses != NO_VALUE
+    inside = losses[stated & (step >= first_step)]
+    if stated.sum() < CONSTANT_ROWS or not len(inside) or (inside != inside[0]).any():
+        return
+    placeholder = log.placeholder_loss and ((log.facts.pp or 1) > 1 or inside[0] <= 0)
+    certain = log.loss_digits >= ENOUGH_DIGITS and inside[0] != 0 and not placeholder
+    if not certain and (losses[stated] != inside[0]).any():
+        return
+    detail = f"{inside[0]:g} in all {len(inside)} rows: no update reaches the weights, or the batches are all alike"
+    yield Problem("no_update" if certain else "constant_loss", None, detail)

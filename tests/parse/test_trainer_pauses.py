@@ -1,0 +1,133 @@
+"""Evaluations and checkpoints of a Trainer are no step time, and bars count where dictionaries are few."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchrun.frameworks.logs import parse_log
+from benchrun.metrics.setting import Setting
+from benchrun.metrics.summary import summarise
+
+REUSED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A training from which a log is written."""
+
+    steps: int
+    step_s: float
+    logging: int
+    """A dictionary comes after so many steps."""
+    evaluation: int
+    """An evaluation comes after so many steps."""
+    evaluation_s: float
+    saving: int
+    draws_evaluation: bool
+    fine: bool
+    """Each dictionary states the run time."""
+
+
+def bar(step: int, total: int, clock_s: float) -> str:
+    seconds = int(clock_s)
+    clock = f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{100 * step // total:3d}%|##  | {step}/{total} [{clock}<1:00:00,  9.9s/it]"
+
+
+def written(truth: Truth) -> str:
+    """The log of a training whose checkpoints take three steps each."""
+    lines, clock_s = ["***** Running training *****", f"  Total optimization steps = {truth.steps}"], 0.0
+    for step in range(1, truth.steps + 1):
+        clock_s += truth.step_s
+        lines.append(bar(step, truth.steps, clock_s))
+        if step % truth.logging == 0:
+            run_time = f", 'train_runtime': {clock_s:.4f}" if truth.fine else ""
+            lines.append(f"{{'loss': {9 - step / 100:.4f}, 'grad_norm': 1.5, 'epoch': {step / 900:.4f}{run_time}}}")
+        if step % truth.evaluation == 0:
+            clock_s += truth.evaluation_s
+            if truth.draws_evaluation:
+                lines += [bar(batch, 7, truth.evaluation_s * batch / 7) for batch in range(1, 8)]
+            lines.append(f"{{'eval_loss': 2.5, 'eval_runtime': {truth.evaluation_s:.4f}, 'epoch': {step / 900:.4f}}}")
+        if step % truth.saving == 0:
+            clock_s += 3 * truth.step_s
+            lines.append("Saving model checkpoint to out/checkpoint-1")
+    return "\n".join(lines) + "\n"
+
+
+TRUTHS = st.builds(
+    Truth,
+    steps=st.integers(60, 150),
+    step_s=st.floats(2, 60),
+    logging=st.sampled_from([1, 2, 5, 10, 25, 500]),
+    evaluation=st.sampled_from([7, 10, 25]),
+    evaluation_s=st.floats(1, 300),
+    saving=st.sampled_from([9, 20, 1000]),
+    draws_evaluation=st.booleans(),
+    fine=st.booleans(),
+)
+
+
+@REUSED
+@given(TRUTHS)
+def test_the_step_time_is_that_of_the_steps(tmp_path: Path, truth: Truth) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(written(truth))
+    log = parse_log(path)
+    found = summarise(log)
+    assert log.framework == "hf"
+    assert (found.complete, found.fatal) == (True, None)
+    assert found.step_time_s.median == pytest.approx(truth.step_s, rel=0.02, abs=0.3)
+
+
+def test_rows_after_an_evaluation_are_named(tmp_path: Path) -> None:
+    truth = Truth(60, 10.0, 10, 20, 45.0, 1000, draws_evaluation=True, fine=False)
+    path = tmp_path / "x.log"
+    path.write_text(written(truth))
+    log = parse_log(path)
+    assert log.other_work == {21: "an evaluation", 41: "an evaluation"}
+    assert [problem.kind for problem in summarise(log).problems] == ["other_work"]
+
+
+def test_a_checkpoint_is_named_as_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(written(Truth(100, 10.2, 5, 1000, 1.0, 45, draws_evaluation=False, fine=True)))
+    assert parse_log(path).other_work == {50: "a checkpoint", 95: "a checkpoint"}
+
+
+def test_bars_alone_are_a_training_where_its_steps_are_stated(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    drawn = "\n".join(bar(step, 352, 290 * step) for step in range(1, 5)) + "\n"
+    path.write_text("  Total optimization steps = 352\n" + drawn)
+    log = parse_log(path)
+    assert (log.framework, log.steps_made, log.planned_steps) == ("hf", 4, 352)
+    assert summarise(log).step_time_s.median == 290
+    path.write_text(drawn)
+    assert parse_log(path).framework == "unknown"
+
+
+def test_one_dictionary_does_not_hide_the_bars(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    drawn = "\n".join(bar(step, 100, 58 + 2 * step) for step in range(1, 101)) + "\n"
+    path.write_text(drawn + "{'loss': 1.9, 'grad_norm': 1.5, 'epoch': 1.0}\n")
+    found = summarise(parse_log(path))
+    assert (found.step_time_s.median, found.num_steps, found.final_loss) == (2, 100, 1.9)
+    assert "missing_loss" not in {problem.kind for problem in found.problems}
+
+
+@REUSED
+@given(step_s=st.floats(10, 90), steps=st.integers(40, 120), jitter=st.sampled_from([0.0, 0.05, 0.4]))
+def test_a_clock_of_whole_seconds_gives_the_mean(tmp_path: Path, step_s: float, steps: int, jitter: float) -> None:
+    path, clock_s, lines = tmp_path / "x.log", 0.0, []
+    for step in range(1, steps + 1):
+        clock_s += step_s + jitter * ((7 * step) % 5 - 2) / 2
+        lines.append(bar(step, steps, clock_s))
+        lines.append(f"{{'loss': {9 - step / 100:.4f}, 'epoch': {step / steps:.4f}}}")
+    path.write_text("\n".join(lines) + "\n")
+    found = summarise(parse_log(path), given=Setting(gbs=64, seq_length=4096, num_gpus=8))
+    assert found.whole_seconds
+    assert found.step_time_s.median == pytest.approx(step_s, abs=0.05 + jitter / 2)
+    rate = 64 * 4096 / 8 / found.step_time_s.median
+    assert found.tokens_per_s_per_gpu.median == pytest.approx(rate, rel=0.005)
