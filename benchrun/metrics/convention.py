@@ -58,9 +58,6 @@ PRINTED: dict[str, Callable[[ModelShape, float], float]] = {
 }
 """Conventions that a dialect names besides."""
 
-EXPLAINS = 0.02
-"""Relative: a printed TFLOPS that is further from every formula belongs to another model."""
-
 
 def identify(
     tflops_per_gpu: float | None,

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from benchrun.metrics.convention import EXPLAINS, identify
-from benchrun.metrics.model import Measurement, ProblemEntry
+from benchrun.metrics.model import ProblemEntry
 from benchrun.metrics.setting import Setting, same_chip, stated_setting
 from benchrun.metrics.training import MOST_LOST
-from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.kinds import GENERIC, kind_of
 from benchrun.parse.problems import strongest
 from benchrun.parse.records import Log, Problem
@@ -44,34 +42,11 @@ def job_ended(log: Log) -> bool:
     return any(kind_of(problem.kind).ends and not problem.then for problem in log.problems)
 
 
-LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
-"""Half of the last digit that frameworks print of TFLOPS and of a step time."""
-
-
-def contradictions(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
-    """What contradicts ``given``, with which the run was launched; ``logged`` is that completed by the log."""
+def contradictions(log: Log, given: Setting) -> Iterator[ProblemEntry]:
+    """What the log states, and contradicts ``given``, with which the run was launched."""
     own = stated_setting(log, Setting())
     for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
         value, meant = getattr(own, name), getattr(given, name)
         if value is not None and value != meant and not (name == "gpu" and same_chip(value, meant)):
             detail = f"the log states {name} {value}, the specification of the run {meant}"
             yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
-    # A batch that was typed in may be what is wrong: only where the log itself says how many tokens a step has.
-    rates = log.steps.column("tokens_per_s_per_gpu")
-    if given.task == "pretrain" and (own.gbs or (rates != NO_VALUE).any()):
-        yield from _unexplained(log, measured, logged, given)
-
-
-def _unexplained(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
-    """A printed TFLOPS that contradicts our own count: the log is of another model, or of other conditions."""
-    printed, tokens = measured.tflops_per_gpu_reported.median, measured.tokens_per_s_per_gpu.median
-    step, counted, ways = measured.step_time_s, measured.tflops_per_gpu, log.printed_conventions
-    if not (printed and tokens and step and logged.seq_length and ways) or logged.unknown_options:
-        return
-    tolerance = EXPLAINS + LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
-    models = (given.model, logged.model)
-    if any(identify(printed, tokens, model, logged.seq_length, ways, tolerance=tolerance) for model in models):
-        return
-    count = f", the model gives {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
-    detail = f"the log prints {printed:.4g} TFLOPS{count}: the run trained another model, sequence length or batch"
-    yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)

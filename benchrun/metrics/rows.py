@@ -40,6 +40,12 @@ class CompletedRows(NamedTuple):
     """As reported."""
     mfu: Floats
     """As reported."""
+    batch: Floats
+    """Samples of a step, of all ranks."""
+    printed_tokens: Floats
+    """Tokens/s/GPU as reported."""
+    printed_samples: Floats
+    """Samples/s of all ranks as reported, beside a time."""
     impossible: Flags
     contradictory: Flags
     """Impossible, because the row's own numbers do not fit each other."""
@@ -92,11 +98,13 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
         # What is printed beside it as a GPU's may be that of some ranks.
         of_all = _quantity(log, TOKENS_PER_S, step) / setting.num_gpus
         rate = np.where(np.isnan(of_all), rate, of_all)
-    time = np.where(np.isnan(time), batch / _quantity(log, SAMPLES, step), time)
+    samples, printed = _quantity(log, SAMPLES, step), rate
+    samples, time = np.where(np.isnan(time), np.nan, samples), np.where(np.isnan(time), batch / samples, time)
     if setting.seq_length and setting.num_gpus and setting.fixed_length:
         tokens = setting.seq_length * batch / setting.num_gpus
         time = np.where(np.isnan(time), tokens / rate, time)
-        rate = np.where(np.isnan(tokens), rate, tokens / time)
+        guessed = not setting.derived.keys().isdisjoint(("gbs", "num_gpus", "seq_length"))
+        rate = np.where(np.isnan(tokens) | (guessed & ~np.isnan(printed)), rate, tokens / time)
     contradictory = np.zeros(len(time), bool)
     if setting.num_gpus and "tokens" in log.quantities:
         counted = _quantity(log, "tokens", step) / time / setting.num_gpus
@@ -116,7 +124,7 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     other = np.isin(step, list(log.other_work))
     other_batch = batch != batch[-1:]
     left_out = impossible, contradictory, other & ~other.all(), other_batch & ~np.isnan(batch)
-    return CompletedRows(step, line, interval, time, rate, tflops, mfu, *left_out)
+    return CompletedRows(step, line, interval, time, rate, tflops, mfu, batch, printed, samples, *left_out)
 
 
 def too_fast(rate: Floats, setting: Setting) -> float | None:

@@ -19,6 +19,7 @@ from benchrun.metrics.model import (
     Summary,
     Window,
 )
+from benchrun.metrics.printed import contradictory_rates
 from benchrun.metrics.problems import contradictions, fatal_problem
 from benchrun.metrics.rows import CompletedRows, completed_rows, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
@@ -26,6 +27,7 @@ from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
 from benchrun.metrics.training import no_training, updates
+from benchrun.model import ModelShape
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 from benchrun.vocabulary import DEGREES
@@ -52,8 +54,9 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
     tenth of the rows.
     """
     logged = setting_of_log(log, setting)
-    measurement = _measurement(log, logged, log.planned_steps if planned_steps is None else planned_steps, warmup)
-    problems = (*measurement.problems, *contradictions(log, measurement, logged, setting))
+    planned = log.planned_steps if planned_steps is None else planned_steps
+    measurement = _measurement(log, logged, planned, warmup, launched=setting.model)
+    problems = (*measurement.problems, *contradictions(log, setting))
     return Metrics(**{**dict(measurement), **_fields(setting, *NAMED), "problems": problems, "warmup": warmup})
 
 
@@ -79,8 +82,13 @@ def _fields(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: int | None) -> Measurement:
-    """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed."""
+def _measurement(
+    log: Log, setting: Setting, planned_steps: int | None, warmup: int | None, launched: ModelShape | None = None
+) -> Measurement:
+    """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed.
+
+    ``launched`` is the model that was to be trained.
+    """
     values = completed_rows(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
@@ -88,7 +96,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
     first = int(values.step[min(dropped, count - 1)]) if count else 0
-    notes += _printed_mfu(inside)
+    notes += [*_printed_mfu(inside), *contradictory_rates(log, setting, inside, (launched, setting.model))]
     problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes, *_unknown(setting))
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
@@ -191,13 +199,14 @@ def _printed_mfu(inside: CompletedRows) -> list[Problem]:
 def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bool) -> MeanMedian:
     """Tokens/s/GPU; the mean over the time in place of the median where a single row is too uncertain."""
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
-    if log.only_average or coarse:
+    if log.only_average:
         return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
-    if log.whole_seconds and tokens.median and len(timed.step):
-        rounded = spread(timed.step_time_s, timed.interval).median
-        median = tokens.median * rounded / clock.middle(timed.step_time_s, timed.interval)
-        return MeanMedian(mean=tokens.mean, median=median)
-    return tokens
+    rate = _mean_rate(timed, tokens) if log.whole_seconds and len(timed.step) else None
+    if rate is None:
+        return tokens
+    mean_s = spread(timed.step_time_s, timed.interval).mean
+    usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=coarse)
+    return MeanMedian(mean=tokens.mean, median=rate * mean_s / usual_s)
 
 
 def _reported(setting: Setting, inside: CompletedRows, rate: float | None) -> dict[str, Any]:
@@ -230,12 +239,14 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
         return {"step_time_s": step_time}, [Problem("only_average", None, detail)]
     if coarse:
         detail = "the log prints step times in whole seconds, so the mean is used instead of the median"
-        step_time = step_time.model_copy(update={"median": step_time.mean})
+        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=True)
+        step_time = step_time.model_copy(update={"median": usual_s})
         return {"step_time_s": step_time}, [Problem("coarse_clock", None, detail)]
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     resolution_s, smooth = 0.0, last
     if log.whole_seconds:
-        step_time = step_time.model_copy(update={"median": clock.middle(timed.step_time_s, timed.interval)})
+        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=False)
+        step_time = step_time.model_copy(update={"median": usual_s})
         # Differences of whole seconds jump by one; their means over a few rows do not.
         resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
         smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)

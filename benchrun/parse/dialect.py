@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isfinite, nan
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from benchrun.parse.columns import Column
 from benchrun.parse.lines import Line
 from benchrun.parse.records import TEXTS, Facts, Traits
@@ -284,6 +286,11 @@ class Dialect(Traits):
 
     def complete(self, values: dict[str, Any]) -> None:
         """Turn printed values into a row's columns; of one row, or arrays of many."""
+
+    def state(self, name: str, steps: Any, values: Any) -> None:
+        """Keep a quantity of one step, or of many in arrays; what is not positive is none."""
+        by_step = zip(np.atleast_1d(steps).tolist(), np.atleast_1d(values).tolist(), strict=True)
+        self.quantities.setdefault(name, {}).update({step: value for step, value in by_step if value > 0})
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """Add one row."""

@@ -155,6 +155,8 @@ class Traits:
     """Each step is printed once, by one rank: two logs of one run have the very same times."""
     may_skip: bool = False
     """Steps without a row, or rows without a loss, mean nothing: not each step is printed."""
+    shows_end: bool = False
+    """The log of a whole run shows its last step, whatever the distance of its rows."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     post_training: bool = False
@@ -163,6 +165,8 @@ class Traits:
     """A rank whose pipeline stage computes no loss prints one all the same, which never changes."""
     loss_digits: int = 0
     """Significant digits of the loss as printed; 0 where they are not known."""
+    fallback_peak_tflops: float | None = None
+    """Peak over which the framework prints its MFU on a GPU that it does not know."""
     printed_conventions: tuple[str, ...] = ()
     """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     results: dict[str, float] = field(default_factory=dict)
@@ -202,7 +206,7 @@ class Log(Traits):
         if self.done(planned_steps):
             return True
         intervals = self.steps.column("interval")[-2:]
-        if planned_steps is None or not len(intervals):
+        if planned_steps is None or not len(intervals) or self.shows_end:
             return False
         return bool(planned_steps - self.steps_made < intervals.max())
 

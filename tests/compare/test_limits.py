@@ -13,7 +13,8 @@ from benchrun.cli.logs import compare
 from benchrun.comparison.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS, parse_log
-from benchrun.metrics.convention import EXPLAINS, identify
+from benchrun.metrics.convention import identify
+from benchrun.metrics.printed import AGREES
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
 from benchrun.model import ModelShape
@@ -120,18 +121,27 @@ def test_a_printed_tflops_of_another_model_gives_no_verdict(tmp_path: Path, prin
     assert found.reason.startswith("unexplained_tflops")
 
 
-def test_a_batch_that_was_typed_in_may_be_what_is_wrong(tmp_path: Path) -> None:
-    rows = [line(n, tflops=100.0, gbs=None) for n in range(1, STEPS + 1)]
-    assert judged(tmp_path, rows, gbs=128).verdict == "pass"
+def test_a_batch_that_was_typed_in_must_agree_too(tmp_path: Path) -> None:
+    rows = [line(n, tflops=tflops("causal", SHAPES[RECIPE]) / 2, gbs=None) for n in range(1, STEPS + 1)]
+    found = judged(tmp_path, rows, gbs=128)
+    assert (found.verdict, found.reason[:18]) == ("invalid_run", "unexplained_tflops")
+    assert judged(tmp_path, rows, gbs=64).verdict == "not_comparable"
 
 
-def test_what_nemo_s_callback_prints_is_no_evidence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("share", "verdict"), [(0.8, "pass"), (1.2, "pass"), (0.5, "invalid_run"), (2.0, "invalid_run")]
+)
+def test_a_printed_tflops_of_an_unknown_convention_is_checked_roughly(
+    tmp_path: Path, share: float, verdict: str
+) -> None:
+    printed = share * tflops("causal", SHAPES[RECIPE])
     rows = [
         f"Training epoch 0, iteration {n}/{STEPS - 1} | lr: 1e-06 | global_batch_size: 128 | global_step: {n} |"
-        f" reduced_train_loss: 2.0 | train_step_timing in s: {TIME_S} | TFLOPS_per_GPU: 100.0 | consumed_samples: 9\n"
+        f" reduced_train_loss: 2.0 | train_step_timing in s: {TIME_S} | TFLOPS_per_GPU: {printed:.1f} |"
+        " consumed_samples: 9\n"
         for n in range(STEPS)
     ]
-    assert judged(tmp_path, rows).verdict == "pass"
+    assert judged(tmp_path, rows).verdict == verdict
 
 
 def test_the_labels_are_in_the_document_and_an_older_one_is_still_read(tmp_path: Path) -> None:
@@ -146,17 +156,15 @@ def test_the_labels_are_in_the_document_and_an_older_one_is_still_read(tmp_path:
     assert (read.verdict, read.labels, read.chosen_because, read.warmup) == ("pass", (), None, None)
 
 
-@pytest.mark.parametrize(("number", "is_explained"), [("06", True), ("07", True), ("09", False)])
-def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number: str, is_explained: bool) -> None:
-    """The third says that its layers have 61 million weights each, where its dimensions make 53."""
+@pytest.mark.parametrize("number", ["06", "07"])
+def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number: str) -> None:
     (file,) = LOGS.glob(f"{number}-*")
     found = summarise(parse_log(file))
     model = ModelShape.model_validate({**found.model, "max_position_embeddings": found.seq_length})
     printed, tokens = found.tflops_per_gpu_reported.median, found.tokens_per_s_per_gpu.median
     ways = DIALECTS["megatron-lm"].printed_conventions
-    explained = identify(printed, tokens, model, found.seq_length, ways, tolerance=EXPLAINS)
-    assert (explained is not None) == is_explained
-    assert not identify(1.3 * printed, tokens, model, found.seq_length, ("full", "causal"), tolerance=EXPLAINS)
+    assert identify(printed, tokens, model, found.seq_length, ways, tolerance=AGREES)
+    assert not identify(1.3 * printed, tokens, model, found.seq_length, ("full", "causal"), tolerance=AGREES)
 
 
 ARGUMENTS = {

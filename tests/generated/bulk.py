@@ -80,8 +80,9 @@ def smallest(truth: Truth, kind: str, folder: Path) -> Truth:
 
 
 def plausible(truth: Truth) -> bool:
-    """Whether the GPU can be as fast as that."""
-    return truth.tflops(causal=False) < 0.7 * (truth.peak or 30)
+    """Whether the GPU can be as fast as that, and the log or the user states what it needs."""
+    guessed = ALL[truth.form].quotient and truth.gpus != truth.dp and "num_gpus" not in truth.typed
+    return not guessed and truth.tflops(causal=False) < 0.7 * (truth.peak or 30)
 
 
 def _fails(truth: Truth, kind: str, folder: Path) -> bool:

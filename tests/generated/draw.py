@@ -80,7 +80,19 @@ def _speed(random: Random, truth: Truth) -> float:
     rate = truth.peak * random.uniform(0.15, 0.55) if truth.peak else random.uniform(6, 15)
     tokens = truth.gbs * truth.seq_length / truth.gpus
     flops = truth.model.flops(truth.seq_length, True, 2 if truth.lora else 3)
-    return max(tokens * flops / rate / 1e12, 0.05)
+    return tokens * flops / rate / 1e12
+
+
+def _timed(random: Random, truth: Truth) -> Truth:
+    """The truth with a step of 0.3 to 150 s: a batch of fewer or more micro-batches."""
+    seconds = _speed(random, truth)
+    while seconds > 150 and truth.accumulation > 1:
+        truth = replace(truth, accumulation=truth.accumulation // 2)
+        seconds /= 2
+    while seconds < 0.3:
+        truth = replace(truth, accumulation=truth.accumulation * 2)
+        seconds *= 2
+    return replace(truth, step_s=round(seconds, 4))
 
 
 def _events(random: Random, form: Form, rows: int) -> dict[str, object]:
@@ -137,7 +149,8 @@ def _contradicted(truth: Truth, scenario: str, random: Random) -> Truth:
     known = "model" in states or truth.model.recipe
     plain = not truth.lora and known
     if scenario == "tflops" and plain and {"tflops", "step_s"} <= states:
-        return replace(_completed(truth), tflops_factor=random.choice((0.5, 2.0)))
+        hardware = truth.form == "megatron-deepspeed"  # may count a recomputed pass
+        return replace(_completed(truth), tflops_factor=random.choice((0.4, 2.5) if hardware else (0.5, 2.0)))
     stated = sorted(states & {"num_gpus", "seq_length", "gbs", "precision"})
     if scenario == "option" and stated:
         return replace(truth, wrong=random.choice(stated))
@@ -164,7 +177,7 @@ def draw(random: Random, form: str | None = None, wrapper: str | None = None, pr
         precision=bits,
         seq_length=random.choice((2048, 4096, 8192)),
         rows=rows,
-        first_step=random.choice((1, 1, 1, 101)),
+        first_step=random.choice((1, 1, 1, 101)) if chosen.resumes else 1,
         warmup=random.randint(0, 3),
         interval=random.choice(chosen.intervals),
         lora="lora" in chosen.features and random.random() < 0.15,
@@ -177,8 +190,10 @@ def draw(random: Random, form: str | None = None, wrapper: str | None = None, pr
         **_layout(random),  # type: ignore[arg-type]
         **(_events(random, chosen, rows) if scenario in ("sound", "crash") else {}),  # type: ignore[arg-type]
     )
-    truth = replace(truth, step_s=round(_speed(random, truth), 4))
+    truth = _timed(random, truth)
     truth = replace(truth, typed=typed_rightly(truth, random, random.random() < 0.7))
+    if chosen.bars and truth.interval > 1:
+        truth = replace(truth, warmup=min(truth.warmup, 1))  # five steps are the warm-up
     return _with(truth, scenario, random, chosen)
 
 

@@ -41,13 +41,28 @@ def silent_loss(truth: Truth) -> bool:
     return truth.loss in ("nan_gradient", "zero_gradient") and form.gradient
 
 
+def contradicted(truth: Truth) -> bool:
+    """Whether the log prints a rate that is not the true one."""
+    return truth.rate_factor != 1 or truth.tflops_factor != 1
+
+
+def visible(truth: Truth) -> bool:
+    """Whether a wrong rate can be told from what is known."""
+    have = known(truth)
+    rated = _timed(have - {"rates"}) and have >= _SETTING
+    if truth.tflops_factor == 1:
+        return rated
+    return rated and "model" in have and not (truth.lora or truth.exotic or _unusual(truth))
+
+
 def codes(truth: Truth) -> frozenset[int]:
     """Exit codes that are right."""
     states = ALL[truth.form].states(truth)
     if truth.wrong or truth.impossible:
         return frozenset({2, 4})
-    wrong_rate = truth.rate_factor != 1 or truth.tflops_factor != 1
-    if wrong_rate or truth.second_job or truth.ending in CRASHES or silent_loss(truth):
+    if contradicted(truth):
+        return frozenset({4} if visible(truth) else {0, 4})
+    if truth.second_job or truth.ending in CRASHES or silent_loss(truth):
         return frozenset({4})
     if truth.ending == "complete":
         return frozenset({0})
@@ -83,7 +98,8 @@ def _unusual(truth: Truth) -> bool:
     """Whether the model has parts that benchrun may leave uncounted."""
     m = truth.model
     mixed = m.experts and not truth.form.startswith("megatron")
-    return bool(m.latent or m.window or m.mtp or m.shared_ffn or mixed)
+    other = not m.gated and truth.form.startswith("maxtext")
+    return bool(m.latent or m.window or m.mtp or m.shared_ffn or mixed or other)
 
 
 def numbers(truth: Truth) -> dict[str, tuple[float, ...]]:
@@ -119,14 +135,32 @@ def _close(value: float, right: float, slack: float) -> bool:
     return abs(value - right) <= slack * abs(right)
 
 
-def _wrong_numbers(truth: Truth, values: dict[str, Any]) -> Iterator[Finding]:
+def _guessed(truth: Truth, document: dict[str, Any]) -> bool:
+    """Whether benchrun says itself that its number of GPUs is a guess."""
+    return "num_gpus" in document["derived"] and "num_gpus" not in known(truth)
+
+
+def _judged(truth: Truth, document: dict[str, Any]) -> list[str]:
+    """Numbers that can be wrong: not those of a labelled guess, nor MFU at a list of peaks."""
+    if _guessed(truth, document):
+        return ["step_time_s"]
+    names = list(numbers(truth))
+    if truth.model.window:  # how much a window leaves of all scores is a matter of definition
+        names = [name for name in names if not name.endswith(".full")]
+    if document["precision"] and truth.peak:
+        return names
+    return [name for name in names if not name.startswith("mfu")]
+
+
+def _wrong_numbers(truth: Truth, document: dict[str, Any], values: dict[str, Any]) -> Iterator[Finding]:
     slack = SLACK + 1.2 * ALL[truth.form].resolution(truth)
-    for name, right in numbers(truth).items():
-        value = values[name]
-        if value is None or (name.startswith("mfu") and not truth.peak):
+    for name in _judged(truth, document):
+        value, right = values[name], numbers(truth)[name]
+        if value is None:
             continue
         if not any(_close(value, each, slack) for each in right):
             yield Finding(f"wrong {name}", str(right or None), str(value))
+            return  # the others follow from it
 
 
 def _missing(truth: Truth, document: dict[str, Any], values: dict[str, Any]) -> Iterator[Finding]:
@@ -167,6 +201,8 @@ def _fact(document: dict[str, Any], name: str) -> Any:
 def _wrong_facts(truth: Truth, document: dict[str, Any]) -> Iterator[Finding]:
     for name, right in _facts(truth).items():
         value = _fact(document, name)
+        if name == "num_gpus" and _guessed(truth, document):
+            continue
         if value is not None and value not in right:
             yield Finding(f"wrong {name}", str(right), str(value))
     if document["framework"] not in ALL[truth.form].product:
@@ -180,8 +216,9 @@ def _steps(truth: Truth, document: dict[str, Any]) -> Iterator[Finding]:
     first = truth.first_step - 1 + truth.interval - shift
     last = truth.first_step - 1 + truth.rows * truth.interval - shift
     lasts = (last, last - truth.interval) if truth.ending == "truncated" else (last,)
-    if form.numbered and document["first_step"] != first:
-        yield Finding("wrong first_step", str(first), str(document["first_step"]))
+    firsts = (first, truth.first_step - shift) if form.bars else (first,)
+    if form.numbered and document["first_step"] not in firsts:
+        yield Finding("wrong first_step", str(firsts), str(document["first_step"]))
     if form.numbered and document["last_step"] not in lasts:
         yield Finding("wrong last_step", str(lasts), str(document["last_step"]))
     finished = truth.ending == "complete"
@@ -211,13 +248,13 @@ def judge(truth: Truth, answer: Answer) -> list[Finding]:
         problems = [f"{p['kind']}: {p['detail']}" for d in answer.documents for p in d["problems"]]
         text = f"{answer.code} {problems} {answer.stderr.strip()[:200]}"
         return [Finding(f"exit code {answer.code}, {_why(truth)}", str(sorted(right)), text)]
-    if truth.wrong or truth.impossible or truth.second_job or truth.rate_factor != 1 or truth.tflops_factor != 1:
+    if truth.wrong or truth.impossible or truth.second_job or contradicted(truth):
         return []
     if len(answer.documents) != 1:
         return [Finding("number of runs", "1", str(len(answer.documents)))]
     document = answer.documents[0]
     values = said(document)
-    found = [*_wrong_numbers(truth, values), *_missing(truth, document, values)]
+    found = [*_wrong_numbers(truth, document, values), *_missing(truth, document, values)]
     found += [*_wrong_facts(truth, document), *_steps(truth, document)]
     if truth.ending in CRASHES:
         found += _cause(truth, document)

@@ -12,6 +12,7 @@ from benchrun.parse.records import Log
 PREFIXES = [
     *("", "[rank0]:", "[rank0]: ", "[default3]:", " 5: ", "node-2: ", "trainer-1  | ", "(Worker pid=71, ip=10.1.2.3) "),
     *("2026-05-01T10:00:00.123456789Z ", "2026-05-01T10:00:00.123+00:00 stderr F ", "[1,0]<stderr>:", "10:00:07 "),
+    "i.finetune/0 ",
 ]  # fmt: skip
 
 
@@ -43,6 +44,11 @@ def run(first: int, last: int, prefix: str = "", every: int = 2, seconds: Any = 
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_a_bar_is_read_behind_what_a_launcher_writes_before_it(tmp_path: Path, prefix: str) -> None:
     rows = list(parse(tmp_path, run(1, 6, prefix)).steps)
+    assert [(row.step, row.step_time_s) for row in rows] == [(2, 7.0), (4, 7.0), (6, 7.0)]
+
+
+def test_a_bar_without_a_picture_is_a_bar(tmp_path: Path) -> None:
+    rows = list(parse(tmp_path, run(1, 6).replace("|#   |", "")).steps)
     assert [(row.step, row.step_time_s) for row in rows] == [(2, 7.0), (4, 7.0), (6, 7.0)]
 
 
@@ -82,6 +88,19 @@ def test_steps_after_the_last_dictionary_were_made_if_a_bar_shows_them(tmp_path:
     log = parse(tmp_path, run(1, 39, every=10, total=39))
     assert log.complete(log.planned_steps)
     assert (log.steps.last_step, log.problems) == (39, ())
+
+
+@pytest.mark.parametrize(("summed_up", "complete"), [(True, True), (False, False)])
+def test_a_summary_ends_a_run_whose_last_steps_have_no_dictionary(
+    tmp_path: Path, summed_up: bool, complete: bool
+) -> None:
+    head = "  Num Epochs = 1\n  Total optimization steps = 45\n"
+    rows = "".join(
+        f"{{'loss': {3 - n / 10}, 'epoch': {10 * n / 45:.4f}, 'train_runtime': {7.1 * n}}}\n" for n in range(1, 5)
+    )
+    end = "{'train_runtime': 32.0, 'train_steps_per_second': 1.406, 'epoch': 1.0}\n"
+    log = parse(tmp_path, head + rows + (end if summed_up else ""))
+    assert log.complete(log.planned_steps) is complete
 
 
 SUMMARY = "{'train_runtime': 280.0, 'train_samples_per_second': 9.1, 'train_steps_per_second': 0.143, 'epoch': 1.0}\n"

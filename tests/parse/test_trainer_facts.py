@@ -70,6 +70,22 @@ def test_a_total_batch_that_the_examples_refute_is_no_statement(
     assert str(batch * shared) in said.replace(",", "")
 
 
+def test_the_display_of_autotp_before_its_mend(tmp_path: Path) -> None:
+    """deepspeedai/DeepSpeed issue 7298: 8 GPUs, of which each 4 share their samples; 64 is right."""
+    own = setting_of_log(parse(tmp_path, head(52_002, 3, 2436, 8, 4, 256)), Setting())
+    assert (own.gbs, own.num_gpus) == (64, 8)
+    own = setting_of_log(parse(tmp_path, head(52_002, 3, 2439, 8, 4, 64)), Setting())
+    assert (own.gbs, own.num_gpus) == (64, 2)
+
+
+def test_pairs_of_answers_are_no_pretraining(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(STEPS.replace("'epoch'", "'rewards/chosen': -0.06, 'rewards/rejected': -1.6, 'epoch'"))
+    log = parse_log(path)
+    assert (log.framework, log.post_training, len(log.steps)) == ("hf", False, 40)
+    assert setting_of_log(log, Setting(seq_length=8192)).unknown_options
+
+
 def test_fewer_steps_than_the_examples_give_refute_nothing(tmp_path: Path) -> None:
     log = parse(tmp_path, head(100_000, 1, 60, 1, 16, 128))
     assert (setting_of_log(log, Setting()).gbs, log.facts.derived["num_gpus"].refuted) == (128, False)

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from benchrun.parse.dialect import DECIMAL, Dialect, Record, Table, groups, positive
 from benchrun.parse.records import SAMPLES
 
@@ -57,8 +55,7 @@ class DeepSpeed(Dialect):
         if rate is not None and batch:
             values |= {"step_time_s": batch / rate, "global_batch_size": batch}
         elif rate is not None:
-            by_step = zip(np.atleast_1d(values["step"]).tolist(), np.atleast_1d(rate).tolist(), strict=True)
-            self.quantities.setdefault(SAMPLES, {}).update(by_step)
+            self.state(SAMPLES, values["step"], rate)
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Lines of one of the two kinds."""

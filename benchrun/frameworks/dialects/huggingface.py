@@ -69,7 +69,7 @@ class HuggingFace(Dialect):
 
     name = "hf"
     step_needles = (
-        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"_loss'", b'_loss"', b"%|", DONE),
+        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"_loss'", b'_loss"', b"%|", b"/it]", b"it/s]", DONE),
         *(b"Continuing training from global step", b'"percentage": 100.0'),
         *(b"Saving model checkpoint to", b" is about to be saved"),
     )
@@ -78,6 +78,7 @@ class HuggingFace(Dialect):
     fact_pairs = trainer_facts.PAIRS
     fact_names = trainer_facts.NAMES
     may_skip = True
+    shows_end = True
     closing = ("}", "]")
     varying_length = True
 
@@ -141,6 +142,8 @@ class HuggingFace(Dialect):
 
     def _dictionary(self, pairs: dict[str, Value], line: int) -> None:
         texts = {name: value.text for name, value in pairs.items()}
+        if "rewards/chosen" in texts:
+            self.facts.options = {**(self.facts.options or {}), "preferences": "pairs of answers, as DPO has them"}
         if "loss" in texts:
             before, self._last = self._last, texts
             if not same_record(before, texts):
@@ -232,6 +235,12 @@ class HuggingFace(Dialect):
         if printed or len(rows):
             self.other_work = pauses.work(self.rows, step)
         self.reached = int(drawn.step.max()) if len(drawn.step) else self._closed
+        if (
+            self._summaries
+            and len(self.rows)
+            and self._made - (self.rows.last_step or 0) < self.rows[len(self.rows) - 1].interval
+        ):
+            self.reached = self._made
         self.rows.mixed = trainer_jobs.mixed(self._bars, self._dictionaries)
         return self.rows
 
@@ -277,7 +286,8 @@ class HuggingFace(Dialect):
         self._take_quantities(step, np.where(clock == NO_VALUE, trainer_rows.clocks(step, drawn), clock))
         # Rows without a pause that a finer clock times.
         pure = len(rows) - len(pauses.work(rows, at)) if fine or (measured != NO_VALUE).any() else 0
-        if pure < FINE_ROWS and len(by_bars) >= MANY_MORE * len(rows):
+        timed = int((by_bars.column("step_time_s") != NO_VALUE).sum())
+        if pure < FINE_ROWS and timed >= MANY_MORE * len(rows):
             self.whole_seconds, rows = True, trainer_rows.with_losses(by_bars, rows)
             pauses, at = before_bars(self._pauses, self._bars, drawn), drawn.step
             spread = {name: trainer_rows.spread_over(each, rows) for name, each in self.quantities.items()}

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from benchrun.frameworks.dialects.lightning import LORA
 from benchrun.frameworks.dialects.options import is_off, names, take_option
 from benchrun.parse.dialect import (
     COUNT,
@@ -31,6 +32,7 @@ from benchrun.parse.dialect import (
 )
 from benchrun.parse.lines import Line
 from benchrun.parse.precision import SWITCHES
+from benchrun.parse.records import SAMPLES
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
@@ -97,6 +99,7 @@ _NAMES = {
     **dict.fromkeys(("TFLOPs", "approx flops per GPU"), ("tflops_per_gpu", NUMBER)),
     "tokens/s/GPU inst/harmonic mean": ("tokens_per_s_per_gpu", NUMBER),
     "TGS": ("tokens_per_s_per_gpu", NUMBER),
+    **dict.fromkeys(("samples per second", "samples/sec"), ("samples_per_s", NUMBER)),
     "actual seqlen": (_LENGTH, COUNT),
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
@@ -128,7 +131,7 @@ class Megatron(Dialect):
     fact_needles: ClassVar[tuple[bytes, ...]] = (
         b" ..........",
         *(f"{name} {sign * 4}".ljust(11, sign).encode() for name in NAMED for sign in ". "),
-        *(b"using world size:", b"> padded vocab (size:"),
+        *(b"using world size:", b"> padded vocab (size:", LORA.encode()),
     )
     closing: ClassVar[tuple[str, ...]] = ("|",)
     one_rank_prints = True
@@ -172,7 +175,9 @@ class Megatron(Dialect):
         return values + [piece._replace(column=rate, reading=NUMBER) for rate, piece in rates.items()]
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Steps with samples of another length than the last one's are other work."""
+        """Keep samples per second; steps with samples of another length than the last one's are other work."""
+        if (rate := values.pop("samples_per_s", None)) is not None and "step" in values:
+            self.state(SAMPLES, values["step"], rate)
         if (lengths := values.pop(_LENGTH, None)) is None:
             return
         steps, lengths = np.atleast_1d(values["step"]), np.atleast_1d(lengths)
@@ -189,6 +194,8 @@ class Megatron(Dialect):
         if _PRIMUS.search(text) and (aligned := _ALIGNED.search(text)):
             text = " .... ".join(aligned.groups())
         super().read_facts(text)
+        if LORA in text:  # of Megatron-Bridge, where only the last rank's lines are at hand
+            self.facts.task = "lora"
         if _INSTALLED.search(text):
             return  # DeepSpeed's report of what it can compile
         for name, dots, value in _ARGUMENT.findall(text):

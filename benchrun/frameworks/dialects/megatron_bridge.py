@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.frameworks.dialects.lightning import LORA, MICROBATCHES
+from benchrun.frameworks.dialects.lightning import MICROBATCHES
 from benchrun.frameworks.dialects.megatron import FAMILY, LAYOUT, Megatron
 from benchrun.frameworks.dialects.options import names
 from benchrun.parse.columns import NO_VALUE
@@ -60,7 +60,7 @@ class MegatronBridge(Megatron):
     name = "megatron-bridge"
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     fact_needles = (
-        *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant ", LORA.encode()),
+        *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant "),
         *(f"  {name}: ".encode() for name in (*_SIZES, *LAYOUT, *_OPTIONS)),
         _LATENT.encode(),
     )
@@ -99,7 +99,7 @@ class MegatronBridge(Megatron):
             yield from super().records(text)
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Rank 0's rows are counted."""
+        """Count the rows of rank 0."""
         super().complete(values)
         if "step" not in values:
             steps = self._step + np.arange(1, np.size(values["line"]) + 1)
@@ -138,8 +138,6 @@ class MegatronBridge(Megatron):
             # Of a configuration that is printed whole, as YAML; the tokenizer's stand behind the model's.
             degree = fact_of(LAYOUT[size[1]], int(size[2]))
             setattr(facts, LAYOUT[size[1]], getattr(facts, LAYOUT[size[1]]) or degree)
-        elif LORA in text:
-            facts.task = "lora"
         elif match := MICROBATCHES.search(text):
             self._spread(int(match[1]))
         else:

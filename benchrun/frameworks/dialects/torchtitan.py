@@ -74,6 +74,7 @@ class Torchtitan(Dialect):
     )
     averages = ("rows",)
     placeholder_loss = True
+    fallback_peak_tflops = 312.0  # of an A100 in BF16
     _micro_batches = 1
     _completed, _started = "", ""
     """Lines of the end, and of the last start at the first step after it."""

@@ -2,12 +2,10 @@
 
 import numpy as np
 
+from benchrun.frameworks.dialects.trainer_rows import CLOCKS_S
 from benchrun.parse.columns import NO_VALUE, Column, Columns
 from benchrun.parse.rows import Rows, Step
 from benchrun.parse.turns import FEW, SAME_CLOCK, two_jobs
-
-CLOCKS_S = 2.0
-"""Seconds by which the bars of one job's launchers may differ."""
 
 
 def mixed(bars: Columns, dictionaries: Columns) -> bool:

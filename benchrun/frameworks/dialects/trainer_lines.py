@@ -15,11 +15,13 @@ DICTIONARY = re.compile(
 EVALUATED = re.compile(r"eval_(?:\w+_)?runtime")
 """The seconds of an evaluation, of one data set or of several."""
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
-_BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(?P<step>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock_s>\d[\d:]*)<")
-# Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading
+# A notebook's cell leaves the picture out.
+_BAR = re.compile(r"(?<!\d)\d{1,3}%(?:\|[^|]*\|)?\s*(?P<step>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock_s>\d[\d:]*)<")
+# Nothing but what a launcher writes stands before a training bar: a task, a rank, a host, a time, the stream. "Loading
 # checkpoint shards:" is other work.
 _BEFORE_BAR = re.compile(
-    r"(?:[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
+    r"(?:^[A-Za-z][\w.-]*/\d+|[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s"
+    r"|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
 )
 _DURATION = re.compile(r"(\d+)([dhms])")
 _CLOCK_TIME = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,5}(?::\d{1,2})+)")
@@ -62,7 +64,7 @@ _CLOCK = Reading(_duration, r"[\d:dhmsay, ]+", plain=False)
 
 def bars_on(text: str) -> Iterator[Record]:
     """The bars of a line that may be the training's."""
-    for bar in _BAR.finditer(text) if "%|" in text else ():
+    for bar in _BAR.finditer(text) if "%" in text else ():
         before = text[max(bar.start() - LONGEST_LABEL, 0) : bar.start()]
         if not before.strip() or _BEFORE_BAR.search(before):
             yield Record(groups(bar, total=COUNT, clock_s=_BAR_CLOCK), "_bars", needs=None)

@@ -26,6 +26,10 @@ MOST_STUCK = 0.1
 """This share of the dictionaries may find a bar that was not drawn anew: such a row replaces the one before it."""
 
 
+CLOCKS_S = 2.0
+"""Seconds by which the bars of one training's launchers differ."""
+
+
 class Drawn(NamedTuple):
     """Bars of one total as they were drawn, without those that repeat the step before."""
 
@@ -65,16 +69,29 @@ def bar_rows(drawn: Drawn, planned: int | None = None) -> Rows:
     ``planned``: the last planned step, after which another training begins.
     """
     rows, usual = Rows(), usual_distance(drawn.step)
-    before, before_s = LARGEST, 0.0
+    planned = None if _several_launchers(drawn) else planned
+    before, before_s, last = LARGEST, 0.0, 0
     bars: Iterator[tuple[int, float, int, int]] = zip(*(column.data for column in drawn), strict=True)
     for step, clock_s, line, _ in bars:
         if step <= before or clock_s < before_s:  # the first one, another launcher's bar, or a restart
             before, before_s = (step, clock_s) if step > usual else (0, 0.0)
+            last = before
         if clock_s > before_s:
             time_s = (clock_s - before_s) / (step - before)
             rows.add(Step(step, time_s, line, interval=step - before), end=planned)
             before, before_s = step, clock_s
+        elif step > last:  # within a second: the next row with a time covers this one too
+            rows.add(Step(step, None, line), end=planned)
+        last = max(last, step)
     return rows
+
+
+def _several_launchers(drawn: Drawn) -> bool:
+    """Whether bars of one step show one time: that of one training, which each launcher draws."""
+    order = np.argsort(drawn.step, kind="stable")
+    again = np.diff(drawn.step[order]) == 0
+    apart = np.abs(np.diff(drawn.clock_s[order]))[again]
+    return len(apart) > 0 and float(np.median(apart)) <= CLOCKS_S
 
 
 def runs(dictionaries: Columns) -> Column:

@@ -41,6 +41,10 @@ class Form:
     loss_digits: int = 7
     """Significant digits of a printed loss; 0 where none is printed."""
     gradient: bool = False
+    resumes: bool = True
+    """A job may begin after step 1."""
+    bars: bool = False
+    """Every step has a bar, also where the interval is larger."""
     conversations: bool = False
     """A fine-tune whose samples are shorter than the sequence length: tokens need not follow."""
     quotient: bool = False

@@ -63,6 +63,7 @@ class Automodel(Form):
     """NeMo AutoModel: tokens/s of all GPUs, and over the data- and context-parallel ranks."""
 
     as_json: bool = False
+    quotient: bool = True
     gradient: bool = True
     zero_based: bool = True
     loss_digits: int = 5
@@ -113,6 +114,7 @@ class VerlSft(Form):
     """verl's fine-tune: `step:N - train/loss:X - train/time(s):X`."""
 
     loss_digits: int = 16
+    conversations: bool = True
 
     def states(self, truth: Truth) -> frozenset[str]:
         return frozenset({"step_s"})

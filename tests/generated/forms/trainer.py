@@ -23,6 +23,8 @@ class Trainer(Form):
     trainable: bool = True
     gradient: bool = True
     quotient: bool = True
+    resumes: bool = False
+    bars: bool = True
     loss_digits: int = 5
 
     def states(self, truth: Truth) -> frozenset[str]:
