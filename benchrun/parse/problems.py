@@ -13,7 +13,7 @@ from benchrun.parse.rows import Rows
 from benchrun.paths import table
 
 MOST = 50
-"""The most problems of one kind that are recorded: a thousand ranks die of one cause."""
+"""The most problems of one kind that are recorded, the first and the last: a thousand ranks die of one cause."""
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
 """Words before a traceback that ends nothing: Python's, of a destructor at interpreter shutdown; vLLM's, after the
 signal that ends its server (release 0.26 reports the end of its engine as an error)."""

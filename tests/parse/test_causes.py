@@ -174,6 +174,7 @@ WRAPPERS: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "pdsh": labelled("gpu-3: "),
     "docker": docker,
     "cloud": cloud,
+    "CRLF": lambda lines: [f"{line}\r" for line in lines],
 }
 
 
@@ -337,6 +338,16 @@ def test_endings_without_a_traceback(tmp_path: Path, lines: list[str], kind: str
     assert found.fatal is not None
     assert found.fatal.kind == kind
     assert {each.kind for each in found.problems} <= {kind, "early_end", "truncated_file"}
+
+
+def test_of_many_problems_the_first_and_the_last_are_recorded(tmp_path: Path) -> None:
+    """A warning that comes back with every step does not hide the crash after it."""
+    step = STEPS[0].replace("       1/", "{:8d}/").replace("/      50", "/     500")
+    caught = [*frames(1), "ValueError: caught"]
+    lines = [line for n in range(1, 101) for line in (step.format(n), *caught)]
+    found = summary(tmp_path, [*lines, step.format(101), *frames(1), "KeyError: 'last'", *AFTER[1]])
+    assert found.fatal is not None
+    assert (found.fatal.kind, found.fatal.detail) == ("rank_crash", "KeyError: 'last'")
 
 
 def mllog(key: str, **metadata: object) -> str:
