@@ -250,6 +250,7 @@ class TestNode:
         ],
     )
     def test_has_a_fault(self, old: str, new: str, key: str) -> None:
+        self.patch.setenv("HF_TOKEN", "x")
         assert self.found(self.GOOD.replace(old, new)) == [(key, "fault")]
 
     def test_has_other_gpus_or_fewer(self) -> None:
