@@ -59,6 +59,10 @@ class SchedulerUnavailable(MachineError):
     """The scheduler does not answer. The state of the jobs is unknown: ask again later."""
 
 
+class SubmitLimit(MachineError):
+    """The scheduler takes no more jobs of this account for now. The job does not exist: submit it again later."""
+
+
 def closest(word: str, legal: Iterable[object]) -> str:
     """A hint with what would be legal: what is similar to ``word``, and all that is, unless these are many."""
     import difflib

@@ -72,6 +72,7 @@ from benchrun.app.studies import run_study as run_study
 from benchrun.app.studies import runs_of_other_points as runs_of_other_points
 from benchrun.app.studies import study_result as study_result
 from benchrun.app.studies import study_runs as study_runs
+from benchrun.app.submission import launch_all as launch_all
 from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.app.traces import trace_hint as trace_hint
 from benchrun.app.tuning import plan_tuning as plan_tuning

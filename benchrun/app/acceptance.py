@@ -10,6 +10,7 @@ from benchrun.comparison.checks import broken_run
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending, recorded, recorded_name, unreadable_ending
+from benchrun.launch.launcher import refusal
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENDING, VERDICT
 from benchrun.study.acceptance import ResolvedPlan, planned, read_plan
@@ -57,7 +58,7 @@ def runs_of(plan: ResolvedPlan) -> dict[int, list[RunDir]]:
         for run in filter(unreadable_ending, launched[slot]):
             hint = "move it away, and the same command determines it again or launches another run"
             raise UserError("not what benchrun writes", where=str(run.path / ENDING), hint=hint)
-        ended = [run for run in launched[slot] if recorded(run)]
+        ended = [run for run in launched[slot] if recorded(run) and not refusal(run)]
         runs.setdefault(plan.study.number(slot[0]), []).extend(ended)
     return runs
 

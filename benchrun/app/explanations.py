@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchrun.app.baselines import baseline_run
+from benchrun.app.baselines import baseline_run, is_published
 from benchrun.app.log_evidence import joined_times, resolution_s, saves, saves_async, stages_of, steps_of, unreliable
 from benchrun.app.measurement import RunMeasurement, measure_run, read_log, summarise_log
 from benchrun.app.settings import NOTHING
@@ -13,6 +13,7 @@ from benchrun.app.traces import fingerprint_of_steps, sound_fingerprint, trace_h
 from benchrun.comparison.checks import broken_run
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.references import Reference, load_references
+from benchrun.comparison.verdict import Verdict
 from benchrun.errors import NoNumberError, UserError
 from benchrun.explain.difference import Side, difference, sides_of
 from benchrun.explain.evidence import Evidence
@@ -20,7 +21,7 @@ from benchrun.explain.explanation import explain
 from benchrun.explain.foreign import foreign_trace, without_foreign
 from benchrun.explain.model import Against, Difference, Explanation
 from benchrun.launch.endings import recorded_name
-from benchrun.launch.rundir import RunDir, TolerantRun, open_run
+from benchrun.launch.rundir import KEPT, RunDir, TolerantRun, open_run
 from benchrun.metrics.model import Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.setting import setting_of
@@ -44,8 +45,8 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
 
     ``traces``: files or directories of the run's profile, where they do not lie in its folder ``profile``. ``against``:
     another run, a folder of runs, of which the newest with the same settings counts, or the id of a published
-    number. NoNumberError for a run without measured steps; UserError for one of another workload, and for an
-    ``against`` that does not exist or has no speed.
+    number; by default what the run's verdict found it slower than. NoNumberError for a run without measured steps;
+    UserError for one of another workload, and for an ``against`` that does not exist or has no speed.
     """
     if run.spec.workload == "post-training":
         if traces or against is not None:
@@ -53,6 +54,7 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
         measured = measure_run(run)
         return stages_of(run.run_id, measured.metrics if measured else None)
     own = evidence(run, traces)
+    against = against or _slower_than(run)
     if against is None:
         return explain(own)
     if reference := next((entry for entry in load_references() if entry.id == against), None):
@@ -176,6 +178,21 @@ def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | Non
     except UserError as error:
         return None, [f"the traces in {artifacts.PROFILE} tell nothing: {error.message}"]
     return fingerprint, [f"a trace is left out: {why}" for why in damaged]
+
+
+def _slower_than(run: RunDir) -> str | None:
+    """Return the reference of a run's stored verdict, where that is SLOW and the reference can be read."""
+    verdict = run.document(artifacts.VERDICT, Verdict)
+    slow = [check for check in verdict.checks if check.verdict == "slow"] if verdict else []
+    if not slow:
+        return None
+    name = slow[0].reference.id
+    if is_published(name):
+        return name
+    try:
+        return str(baseline_run(name.removeprefix(KEPT), run).path)
+    except UserError:
+        return None
 
 
 def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:

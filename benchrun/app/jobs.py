@@ -1,15 +1,16 @@
 """Waiting for runs, and how they went. Imports the parser only where a log is read."""
 
 import contextlib
-import time
+import os
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchrun.launch import clock
 from benchrun.launch.endings import End, Ending, classify, recorded
-from benchrun.launch.launcher import Observation, backoff, described, done_of, observe
+from benchrun.launch.launcher import Observation, asked_to_cancel, backoff, described, done_of, observe
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
 
@@ -53,18 +54,25 @@ def wait_for(runs: Sequence[RunDir], progress: Progressed = lambda _, __: None) 
         polls = 0 if seen != last_seen else polls + 1
         last_seen = seen
         going = {run: observation for run, observation in observations.items() if run not in ended}
-        _follow(going, tails, progress, time.monotonic() + backoff(polls))
+        _follow(going, tails, progress, clock.monotonic() + backoff(polls))
     return [ended[run] for run in runs]
 
 
 def _follow(going: dict[RunDir, Observation], tails: "dict[RunDir, Tail]", progress: Progressed, until: float) -> None:
     """Report new steps until it is time to poll, or one of the jobs has ended."""
     done = {run: run.done() is not None for run in going}
-    while going and time.monotonic() < until and all((run.done() is not None) is done[run] for run in going):
-        time.sleep(LOG_POLL_S)
+    while going and clock.monotonic() < until and all((run.done() is not None) is done[run] for run in going):
+        clock.sleep(LOG_POLL_S)
         for run, observation in going.items():
             if steps := tails[run].read():
                 progress(observation, steps)
+
+
+def pause(runs: Sequence[RunDir], seconds: float) -> None:
+    """Wait ``seconds``, or until one more of ``runs`` has written its end."""
+    done, until = sum(run.done() is not None for run in runs), clock.monotonic() + seconds
+    while clock.monotonic() < until and sum(run.done() is not None for run in runs) == done:
+        clock.sleep(LOG_POLL_S)
 
 
 def unanswered(run: RunDir) -> str | None:
@@ -109,7 +117,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "slowest_rank": ((run.read_json(METRICS) or {}).get("ranks") or {}).get("slowest"),
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
-        "age_s": round(max(0.0, (run.clock() or time.time()) - (run.created or time.time())), 1),
+        "age_s": round(max(0.0, (run.clock() or clock.now()) - (run.created or clock.now())), 1),
         "step_time_s": step_time_s or (end.step_time_s if end else None),
     }
 
@@ -150,13 +158,16 @@ def end_of(observation: Observation) -> End:
     from benchrun.frameworks.logs import parse_log
 
     log = parse_log(*run.logs) if run.logs else None
+    done = done_of(run, job)
     end = classify(
         job,
-        done_of(run, job),
+        done,
         symptoms=log.symptoms if log else {},
         steps_seen=log.steps_made if log else 0,
         steps_planned=run.spec.planned_steps or 0,
         quiet_s=observation.quiet_s,
+        asked=asked_to_cancel(run, job),
+        began=not (job.nodes and run.spec.cluster.scheduler == "slurm") or done is not None or bool(run.logs),
     )
     # Steps of a completed job's log cannot vanish again; any other ending may still change with it.
     final = end.final and ((end.ending is Ending.COMPLETED and described(run)) or observation.settled)
@@ -169,11 +180,12 @@ def record_end(observation: Observation) -> End:
     """The ending of an ended job, written to ending.json where it is final, because schedulers forget.
 
     A guess is not written, nor one that rests on files that may still change, nor where the disk is full or read-only:
-    the next call determines it anew.
+    the next call determines it anew. Nor that of a run whose job was refused: it may be submitted again. Of two
+    processes one writes it.
     """
     run, end = observation.run, end_of(observation)
-    if end.final and recorded(run) is None:
+    if end.final and observation.job is not None and recorded(run) is None:
         with contextlib.suppress(OSError):
-            run.write_json(ENDING, end.model_dump(mode="json"))
+            run.write_json(ENDING, end.model_dump(mode="json"), first=not os.path.lexists(run.path / ENDING))
             run.append_event("ended", ending=end.ending.value)
     return end

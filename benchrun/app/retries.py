@@ -37,7 +37,7 @@ def retry_cause(run: RunDir) -> Cause | None:
     if AGAIN[ending] != "always" and (AGAIN[ending] != "maybe" or not own):
         return None
     nodes = _failed_nodes(run, {problem.host.partition(".")[0] for problem in own if problem.host})
-    what = own[0].kind if own else Ending.NODE_FAILURE.value
+    what = own[0].kind if own else ending.value
     where = f" of {', '.join(nodes)}" if nodes else ""
     return Cause(f"{run.run_id} ended by {what}{where}", nodes)
 

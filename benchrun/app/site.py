@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchrun.errors import BenchrunError, MachineError, UserError, writing
+from benchrun.errors import MachineError, UserError, writing
 from benchrun.launch.doctor import RUNTIMES, installed
 from benchrun.launch.node_probe import login_checks, node_checks, test_only
 from benchrun.launch.site_checks import Check, gpu_check, queue_checks
+from benchrun.launch.site_limits import limit_checks
 from benchrun.launch.sitefile import site_text
 from benchrun.launch.survey import survey
 from benchrun.recipe.catalogue import checked
@@ -44,7 +45,10 @@ def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Itera
     if site.scheduler == "slurm":
         slurm = survey()
         pyxis = slurm.pyxis
-        for check in queue_checks(site, slurm):
+        limits = [*limit_checks(site, slurm)]
+        limited = {check.what for check in limits}  # of these keys the name is right, and not the right to a job
+        named = [check for check in queue_checks(site, slurm) if check.status != "ok" or check.what not in limited]
+        for check in (*named, *limits):
             faults += check.status == "fault"
             yield check
         if not faults:
@@ -57,7 +61,4 @@ def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Itera
     if faults:
         yield Check("a node", "not_checked", "no job would start", "correct the faults above first")
         return
-    try:
-        yield from node_checks(site, wait_s)
-    except BenchrunError as error:
-        yield Check("a node", "not_checked", error.message)
+    yield from node_checks(site, wait_s)

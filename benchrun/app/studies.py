@@ -1,17 +1,17 @@
 """Studies: planned, launched with a limit on how many run at once, taken up again, reported."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from benchrun.app.jobs import end_of, has_ended, record_end
+from benchrun.app.jobs import pause as _pause
 from benchrun.app.measurement import measure_run, result_of
 from benchrun.comparison.checks import broken_run
 from benchrun.comparison.verdict import RunResult
-from benchrun.errors import MachineError, SchedulerUnavailable, UserError
+from benchrun.errors import MachineError, SchedulerUnavailable, SubmitLimit, UserError
 from benchrun.launch.endings import End, Ending, recorded, unreadable_ending
-from benchrun.launch.launcher import Observation, backoff, done_of, observe, prepare, submit
+from benchrun.launch.launcher import Observation, backoff, done_of, observe, prepare, refusal, submit
 from benchrun.launch.rundir import RunDir, TolerantRun, find_runs
 from benchrun.launch.scheduler import Phase
 from benchrun.recipe.select import Request
@@ -25,9 +25,7 @@ from benchrun.study.state import Slot, StudyDir
 from benchrun.vocabulary import HOUR_S
 
 Tell = Callable[[str], None]
-"""Gets one line about each launch and each ending."""
-LOOK_S = 0.5
-"""Seconds between two looks for the end of a job in its files; the scheduler is polled less often."""
+"""Gets one line for a person about each launch and each ending."""
 
 
 def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:
@@ -114,32 +112,69 @@ def run_study(
 
     Failed runs are launched again up to ``retries`` times. With ``reuse`` a completed run of the very same
     specification, of another study or of none, stands for a new one. Interrupted or killed at any moment, it goes on
-    when it is called again. MachineError where a job is refused: the running ones run on.
+    when it is called again. Where the account may have no more jobs, it waits. MachineError where a job is refused: the
+    running ones run on.
     """
     directory, polls = StudyDir(planned.expanded.name), 0
-    specs = {each.key: each.spec for each in planned.points if each.spec}
     ended: dict[RunDir, Attempt] = {}
     notes = {""}
+    held: RunDir | None = None
     with directory.locked():
         while True:
             launched = planned.own(directory.runs())
-            left = [run for runs in launched.values() for run in runs if run not in ended]
+            left = [run for runs in launched.values() for run in runs if run not in ended and run != held]
             ended |= (just_ended := _ended(left, notes, tell))
             going = Attempt(State.GOING)
             attempts = {slot: [ended.get(run, going) for run in runs] for slot, runs in launched.items()}
             new = list(due(planned.slots, attempts, concurrency, retries))
-            for slot in new:
-                spec = specs[slot[0]]
-                if (run := _same(spec, slot, directory) if reuse else None) is None:
-                    _launch(directory, slot, spec, planned, tell)
-                else:
-                    directory.record(slot, run)
-                    tell(f"{run.run_id}: reused, point {planned.number(slot[0])} of {len(planned.points)}")
+            waiting = held
+            if waiting is None or _is_submitted(waiting, tell, again=True):
+                held = _launch(new, planned, directory, tell, reuse=reuse)
             running = [run for run in left if run not in ended]
-            if not new and not running:
+            if not (new or running or waiting):
                 return
-            polls = 0 if new or just_ended else polls + 1
+            polls = 0 if just_ended or held is not waiting or (new and not held) else polls + 1
             _pause(running, backoff(polls))
+
+
+def _launch(
+    slots: Sequence[Slot], planned: ResolvedStudy, directory: StudyDir, tell: Tell, *, reuse: bool
+) -> RunDir | None:
+    """Launch a run of each slot; the one for which the account has no room now, and none after it.
+
+    Each is noted before it is submitted: no job exists that the study does not know.
+    """
+    specs = {each.key: each.spec for each in planned.points if each.spec}
+    for slot in slots:
+        point = f"point {planned.number(slot[0])} of {len(planned.points)}"
+        if run := _same(specs[slot[0]], slot, directory) if reuse else None:
+            directory.record(slot, run)
+            tell(f"{run.run_id}: reused, {point}")
+            continue
+        run = prepare(specs[slot[0]])
+        directory.record(slot, run)
+        tell(f"{run.run_id}: {point}" + (f", repeat {slot[1]}" if slot[1] > 1 else ""))
+        if not _is_submitted(run, tell):
+            return run
+    return None
+
+
+def _is_submitted(run: RunDir, tell: Tell, *, again: bool = False) -> bool:
+    """Submit a run; False where the account may have no more jobs now. MachineError where the job is refused."""
+    try:
+        submit(run)
+    except SubmitLimit as error:
+        if not again:
+            tell(f"{run.run_id}: waits until the account may have one more job: {error.message}")
+        return False
+    except SchedulerUnavailable as error:
+        tell(f"{run.run_id}: {error.message}; it is looked for in the queue")
+    except MachineError as error:
+        error.hint = f"{error.hint + '; ' if error.hint else ''}the same command goes on where this one ended"
+        raise
+    else:
+        tell(f"{run.run_id}: launched")
+    return True
 
 
 def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, Attempt]:
@@ -159,22 +194,6 @@ def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, 
     return ended
 
 
-def _launch(directory: StudyDir, slot: Slot, spec: RunSpec, planned: ResolvedStudy, tell: Tell) -> None:
-    """Launch one run. It is noted before it is submitted: no job exists that the study does not know."""
-    run = prepare(spec)
-    directory.record(slot, run)
-    try:
-        submit(run)
-    except SchedulerUnavailable as error:
-        tell(f"{run.run_id}: {error.message}; it is looked for in the queue")
-        return
-    except MachineError as error:
-        error.hint = f"{error.hint + '; ' if error.hint else ''}the same command goes on with the study"
-        raise
-    again = f", repeat {slot[1]}" if slot[1] > 1 else ""
-    tell(f"{run.run_id}: launched, point {planned.number(slot[0])} of {len(planned.points)}{again}")
-
-
 def _same(spec: RunSpec, slot: Slot, directory: StudyDir) -> RunDir | None:
     """The newest completed run of this specification that the point does not have yet; None where there is none."""
     used = {run for (key, _), runs in directory.runs().items() for run in runs if key == slot[0]}
@@ -190,11 +209,16 @@ def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -
         ending = _ending_by_log(observation.run)
     elif not has_ended(observation):
         return Attempt(State.GOING)
-    elif observation.run.job_id is None and observation.job is None and recorded(observation.run) is None:
-        return Attempt(State.WAITING)  # no scheduler accepted it
+    elif observation.job is None and _never_accepted(observation.run):
+        return Attempt(State.WAITING)
     else:
         ending = end_with(observation).ending
     return Attempt(State.COMPLETED if ending is Ending.COMPLETED else State.FAILED, ending)
+
+
+def _never_accepted(run: RunDir) -> bool:
+    """Whether no scheduler has accepted a job of the run. Earlier versions stored an ending of a refused one."""
+    return run.job_id is None and (recorded(run) is None or refusal(run) is not None)
 
 
 def _lost_its_ending(observation: Observation) -> bool:
@@ -222,10 +246,3 @@ def _numbers(run: TolerantRun, attempt: Attempt) -> RunResult:
     except UserError as error:
         run.damaged[Path(error.where or STDOUT).name] = error.message
         return RunResult(run.run_id, run.spec, None, None, attempt.ending.value)
-
-
-def _pause(runs: Sequence[RunDir], seconds: float) -> None:
-    """Wait ``seconds``, or until one more of ``runs`` has written its end."""
-    done, until = sum(run.done() is not None for run in runs), time.monotonic() + seconds
-    while time.monotonic() < until and sum(run.done() is not None for run in runs) == done:
-        time.sleep(LOOK_S)

@@ -102,7 +102,7 @@ def _print(run: "RunDir", reason: str | None, as_json: bool, *, store: bool = Tr
     else:
         click.echo(fleet_view(fleet, reason), nl=False)
         say(f"files in {run.path}")
-    if fleet.outliers or fleet.slow_pairs:
+    if fleet.outliers or fleet.slow_pairs or fleet.other_models:
         return Exit.SLOW
     undecided = fleet.missing or fleet.faster or not fleet.comparable
     return Exit.INCONCLUSIVE if undecided else Exit.OK

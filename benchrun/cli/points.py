@@ -11,7 +11,7 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.options import PROFILERS, all_of, point_options, say
-from benchrun.vocabulary import MOST_REPEATS, Exit
+from benchrun.vocabulary import MOST_REPEATS, Exit, worst
 
 if TYPE_CHECKING:
     from benchrun.app import RunDir, RunSpec
@@ -111,14 +111,38 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
                 say(f"warning: the launch needs {', '.join(secrets)}, which this shell does not set (cluster.secrets)")
             _print_script(spec)
         return Exit.OK
-    runs = []
-    for spec in (spec for spec in specs for _ in range(how.repeats)):
-        runs.append(app.start(spec))
-        click.echo(runs[-1].run_id)
+    wanted = [spec for spec in specs for _ in range(how.repeats)]
     if how.wait or how.retries:
-        return _wait(runs, how.retries or 0)
+        return _launch_and_wait(wanted, how.retries or 0)
+    for spec in wanted:
+        click.echo(app.start(spec).run_id)
     say(f"follow them with: benchrun status; files in {paths.runs_dir()}")
     return Exit.OK
+
+
+def _launch_and_wait(specs: "Sequence[RunSpec]", retries: int) -> int:
+    """Launch all, in turn where the account may not have as many jobs, and wait for them; returns the exit code."""
+    runs: list[RunDir] = []
+
+    def started(run: "RunDir") -> None:
+        runs.append(run)
+        click.echo(run.run_id)
+
+    try:
+        errors = app.launch_all(specs, started, say, app.start)
+    except KeyboardInterrupt:
+        return _left([run.run_id for run in runs])
+    for error in errors:
+        say(f"error: {error}")
+    code = _wait(runs, retries)
+    return code if code is Exit.INTERRUPTED else worst((*(error.exit_code for error in errors), code))
+
+
+def _left(names: "Sequence[str]") -> Exit:
+    """Say that the runs called ``names`` go on without this command."""
+    still = "The jobs run on" if len(names) > 1 else "The job runs on"
+    say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(names)}")
+    return Exit.INTERRUPTED
 
 
 def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
@@ -131,9 +155,7 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
     following = [*waiting]
     while following:
         if left := follow(following):
-            still = "The jobs run on" if len(left) > 1 else "The job runs on"
-            say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(left)}")
-            return Exit.INTERRUPTED
+            return _left(left)
         following = []
         for index, attempts in enumerate(tries):
             if again := next(attempts, None):

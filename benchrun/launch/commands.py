@@ -14,6 +14,8 @@ _OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANC
 """How variables begin that are options of Slurm's commands."""
 _WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
 """Those that choose the cluster; they are passed on."""
+RUN = subprocess.run
+"""Starts a program and waits for its end: the one place to put a simulated machine in."""
 NOT_HERE = "submit from a login node, or use --cluster local"
 """Hint where a program of Slurm is missing."""
 
@@ -30,7 +32,7 @@ def call(
     """Run one command without the shell's options for another job (SBATCH_*, SLURM_JOB_*) or list (SQUEUE_*)."""
     env = {name: value for name, value in os.environ.items() if name in _WHICH_SLURM or not name.startswith(_OPTIONS)}
     try:
-        return subprocess.run(
+        return RUN(
             command, cwd=cwd, env=env, timeout=timeout_s, capture_output=True, encoding="utf-8", errors="replace"
         )
     except FileNotFoundError:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from pydantic import Field
@@ -23,6 +24,10 @@ class End(EndingRecord):
 
 
 UNKNOWN_JOB = "neither queue nor accounting knows the job"
+BY_NOBODY = "CANCELLED by nobody"
+"""Reason of a job that accounting calls cancelled without naming who did."""
+ASKED = "benchrun cancel asked for its end"
+NEVER_BEGAN = "it got nodes, but its script never began"
 BY_STATE = {row["state"]: Ending(row["ending"]) for row in table(__file__)}
 """Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous."""
 _OUTCOMES = {Ending(row["ending"]): row for row in table(__file__, "outcomes.csv")}
@@ -41,6 +46,7 @@ _STATED = re.compile(
     |{re.escape(DONE)}:\ exit\ code\ (?P<done>\d{{1,9}})(,\ signal\ (?P<done_signal>.+))?
         ,\ restarts\ (?P<done_restarts>\d{{1,9}})
     |no\ step\ for\ the\ last\ (?P<no_step_s>\d{{1,9}})\ s,.*
+    |{re.escape(ASKED)}|{re.escape(NEVER_BEGAN)}
     |no\ line\ in\ its\ log\ for\ the\ last\ (?P<quiet_s>\d{{1,9}})\ s""",
     re.VERBOSE,
 )
@@ -85,23 +91,31 @@ def classify(
     steps_seen: int = 0,
     steps_planned: int = 0,
     quiet_s: float = 0.0,
+    asked: bool = False,
+    began: bool = True,
 ) -> End:
     """How a job that is no longer in the queue ended.
 
     ``job``: the scheduler's last answer. ``done``: done.json. ``symptoms``: problems in the log, the first line of
-    each kind. ``quiet_s``: how long the log had been silent when the job ended.
+    each kind. ``quiet_s``: how long the log had been silent when the job ended. ``asked``: `launcher.cancel` stopped
+    it. ``began``: false where it had nodes, but its script left no file.
     """
     # The script's own code first: Slurm reports 0:0 for a job that ended itself.
     code = done.exit_code if done else job.exit_code
     evidence = _evidence(job, done, symptoms)
+    evidence += [ASKED] * asked + [NEVER_BEGAN] * (not began)
     if steps_planned and 0 < steps_seen < steps_planned:
         evidence.append(f"{steps_seen} of {steps_planned} steps")
     ending = _ending(job, done, symptoms, steps_seen >= steps_planned, quiet_s)
+    if done is None or done.signal:
+        ending = _stopped(job, asked=asked, began=began) or ending
+    elif job.reason == BY_NOBODY:
+        ending = _ending(replace(job, state="UNKNOWN"), done, symptoms, steps_seen >= steps_planned, quiet_s)
     if done and done.no_step_s is not None:
         evidence.append(f"no step for the last {done.no_step_s} s, longer than step_deadline_s allows")
     elif ending is Ending.HUNG:
         evidence.append(f"no line in its log for the last {quiet_s:.0f} s")
-    final = job.phase is Phase.ENDED
+    final = job.phase is Phase.ENDED or ending is Ending.CANCELLED
     if job.phase is Phase.GONE and done is not None:
         # A script that was sent TERM does not know why.
         final = not (done.signal and ending is Ending.FAILED)
@@ -138,7 +152,31 @@ def classified_again(
             exit_code=code, signal=facts.get("done_signal"), restarts=restarts, no_step_s=number("no_step_s")
         )
     quiet_s = float(facts.get("quiet_s", 0))
-    return classify(job, done, symptoms=symptoms, steps_seen=steps_seen, steps_planned=steps_planned, quiet_s=quiet_s)
+    return classify(
+        job,
+        done,
+        symptoms=symptoms,
+        steps_seen=steps_seen,
+        steps_planned=steps_planned,
+        quiet_s=quiet_s,
+        asked=ASKED in evidence,
+        began=NEVER_BEGAN not in evidence,
+    )
+
+
+def _stopped(job: Job, *, asked: bool, began: bool) -> Ending | None:
+    """The ending of a job that was stopped before its script could say why; None for any other.
+
+    Accounting names who cancelled a job. After a failed prolog Slurm does so itself, as does a person: the difference
+    is that a job with nodes has no file. A controller that lost its state cancels what was open, and names nobody.
+    """
+    if job.phase is Phase.GONE:
+        return Ending.CANCELLED if asked else None
+    if job.state != "CANCELLED" or asked:
+        return None
+    if not began:
+        return Ending.NODE_FAILURE
+    return Ending.SCHEDULER_FAILURE if job.reason == BY_NOBODY else None
 
 
 def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_steps: bool, quiet_s: float) -> Ending:

@@ -4,7 +4,6 @@ import contextlib
 import os
 import platform
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from benchrun import __version__, paths
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
+from benchrun.launch import clock
 from benchrun.launch.commands import output, require
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.local import Local
@@ -72,10 +72,13 @@ def submit(run: RunDir) -> RunDir:
     except SchedulerUnavailable as error:
         # It may have accepted the job all the same: the next poll searches for it by its directory.
         error.hint = f"Slurm may still have accepted the job; check in a minute: benchrun status {run.run_id}"
+        error.where = run.run_id
+        _append(run, "unanswered", reason=error.message)
         raise
     except MachineError as error:
-        with contextlib.suppress(OSError):
-            run.append_event("refused", reason=error.message)
+        error.where = run.run_id
+        if refusal(run) != error.message:
+            _append(run, "refused", reason=error.message)
         raise
     try:
         run.append_event("submitted", job=job)
@@ -91,8 +94,8 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
     # Runs with a recorded ending are not polled: schedulers forget.
     observations = {run: Observation(run, None, over=True) for run in runs if recorded(run)}
     for run in runs:
-        if run not in observations and (refused := run.last_event("refused")):
-            observations[run] = Observation(run, None, over=True, note=refused["reason"], settled=True)
+        if run not in observations and (refused := refusal(run)):
+            observations[run] = Observation(run, None, over=True, note=refused, settled=True)
     for kind in SCHEDULERS:
         group = [run for run in runs if run not in observations and run.spec.cluster.scheduler == kind]
         scheduler = SCHEDULERS[kind]()
@@ -106,9 +109,22 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
     return [observations[run] for run in runs]
 
 
+def refusal(run: RunDir) -> str | None:
+    """Why the scheduler refused the run's job; None where it did not, or may have accepted it later."""
+    kinds = ("refused", "unanswered", "submitted")
+    last = next((event for event in reversed(run.events()) if event["event"] in kinds), None)
+    return str(last["reason"]) if last and last["event"] == "refused" else None
+
+
+def _append(run: RunDir, event: str, **facts: str) -> None:
+    """Add an event. A full or read-only disk is no error."""
+    with contextlib.suppress(OSError):
+        run.append_event(event, **facts)
+
+
 def cancel(run: RunDir) -> bool:
     """Ask the scheduler to stop the job; whether there was one to stop. MachineError where that is unknown."""
-    ended = recorded(run) is not None or run.last_event("refused") is not None
+    ended = recorded(run) is not None or refusal(run) is not None
     scheduler = SCHEDULERS[run.spec.cluster.scheduler]()
     try:
         job = scheduler.poll([run]).get(run)
@@ -124,8 +140,7 @@ def cancel(run: RunDir) -> bool:
         hint = f"if the job still runs: scancel {job.id}" if job.id.isdigit() else None
         raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
     scheduler.cancel(job.id)
-    with contextlib.suppress(OSError):
-        run.append_event("cancel_asked", job=job.id)
+    _append(run, "cancel_asked", job=job.id)
     return True
 
 
@@ -160,6 +175,12 @@ def missing_secrets(spec: RunSpec) -> list[str]:
     return [name for name in spec.cluster.secrets if not os.environ.get(name)]
 
 
+def asked_to_cancel(run: RunDir, job: Job) -> bool:
+    """Whether `cancel` has stopped this job."""
+    asked = run.last_event("cancel_asked")
+    return asked is not None and asked["job"] == job.id
+
+
 def done_of(run: RunDir, job: Job) -> Done | None:
     """done.json, where it is this job's. A local job is identified by its directory."""
     done = run.done()
@@ -172,15 +193,15 @@ def backoff(polls: int) -> float:
 
 
 def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
-    clock = run.clock()
+    at = run.clock()
     if job is None:
-        over = _seconds(run.created, clock or time.time()) > GRACE_S
+        over = _seconds(run.created, at or clock.now()) > GRACE_S
         killed = ": its launcher was probably killed before it submitted one" if over else ""
         return Observation(run, None, over=over, note=f"the scheduler has no job with this run's directory{killed}")
     _note_change(run, job)
     done, last_line = done_of(run, job), _written(*run.logs)
     new_state = run.time_of("state")
-    unchanged_s = _seconds(new_state and max(new_state, last_line), clock)
+    unchanged_s = _seconds(new_state and max(new_state, last_line), at)
     if job.phase is Phase.ENDED or (job.phase is Phase.GONE and done is not None):
         with contextlib.suppress(OSError):
             write_env(run)
@@ -190,20 +211,20 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
         return Observation(run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s)
     if job.phase is Phase.GONE:
         over = not job.unsure and unchanged_s > GRACE_S
-        return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB)
-    quiet_s = _seconds(last_line, clock)
-    note = f"the log has had no new line for {quiet_s:.0f} s" if quiet_s > SILENT_S else job.reason
+        return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB, settled=over)
+    quiet_s = _seconds(last_line, at)
+    silent = quiet_s > SILENT_S and job.phase is not Phase.SUSPENDED
+    note = f"the log has had no new line for {quiet_s:.0f} s" if silent else job.reason
     return Observation(run, job, over=False, note=note, quiet_s=quiet_s)
 
 
 def _note_change(run: RunDir, job: Job) -> None:
     """Record the job, and each new state of it. A full or read-only disk is no error."""
-    with contextlib.suppress(OSError):
-        if run.job_id != job.id:
-            run.append_event("submitted", job=job.id, found_by="work directory")
-        last = run.last_event("state")
-        if last is None or last["state"] != job.state:
-            run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
+    if run.job_id != job.id:
+        _append(run, "submitted", job=job.id, found_by="work directory")
+    last = run.last_event("state")
+    if last is None or last["state"] != job.state:
+        _append(run, "state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
 
 
 def _written(*files: Path) -> float:

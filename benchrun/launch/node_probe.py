@@ -1,15 +1,18 @@
 """What only a compute node shows: images, mounts, the container runtime, GPUs, the shared runs folder, its clock."""
 
-import secrets
-import time
+import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchrun import hardware, paths
-from benchrun.errors import BenchrunError, MachineError
+from benchrun.errors import BenchrunError
+from benchrun.launch import node_job
 from benchrun.launch.commands import call
 from benchrun.launch.doctor import RUNTIMES
 from benchrun.launch.site_checks import Check, fault, ok
+from benchrun.render import check_script
+from benchrun.spec.artifacts import JOB
 from benchrun.spec.cluster import Cluster
 from benchrun.vocabulary import Exit
 
@@ -17,54 +20,14 @@ CLOCK_S = 5.0
 """Difference of two clocks from which endings and ages of runs become wrong."""
 UNKNOWN_OPTION = ("unrecognized", "Invalid --", "requires an argument")
 """Words of srun where it cannot read an option."""
-START_S = 120
-"""Seconds that the step may take once its node is there."""
-SCRIPT = r"""
-say() { printf '%s\t%s\n' "$1" "$2"; }
-say host "$(hostname)"
-say clock "$(date +%s)"
-marker=$1 python=$2 setup=$3
-shift 3
-if [ -e "$marker" ]; then say runs yes; else say runs no; fi
-for item; do
-  name=${item#path=}
-  if [ "$name" = "$item" ] || ! [ -e "$name" ]; then continue; fi
-  say path "$name"
-  if [ -f "$name" ] && ! [ -s "$name" ]; then say empty "$name"; fi
-  if [ -d "$name" ] && [ -r "$name" ] && [ -z "$(ls -A "$name")" ]; then say empty "$name"; fi
-done
-if [ -n "$setup" ]; then
-  set +e
-  exec 3>&1
-  trap 'code=$?; exec >&3; say left "$code"' EXIT
-  eval "$setup" >/dev/null 2>&1
-  say setup "$?"
-  trap - EXIT
-fi
-version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) && say python "$version"
-nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | while read -r name; do say gpu "$name"; done
-for item; do
-  name=${item#program=}
-  if [ "$name" != "$item" ] && command -v "$name" >/dev/null 2>&1; then say program "$name"; fi
-done
-"""
-
-
-def options(site: Cluster) -> list[str]:
-    """sbatch's and srun's options of a job on one node of the site, as the job's script has them."""
-    gres = f"{site.gres}:{site.gpus_per_node}" if site.gres else None
-    values = {
-        **{name: getattr(site, name) for name in ("partition", "account", "qos", "reservation", "constraint")},
-        **{"nodelist": site.nodelist, "exclude": site.exclude, "gres": gres, "mem": site.mem, "time": site.time_limit},
-    }
-    return [f"--{name}={value}" for name, value in values.items() if value is not None]
 
 
 def test_only(site: Cluster) -> Iterator[Check]:
     """Ask Slurm whether it would take the job. What it refuses for a reason of its own is a fault."""
-    own = ["--nodes=1", f"--ntasks-per-node={site.gpus_per_node}", *(["--exclusive"] if site.exclusive else [])]
-    more = [f"--cpus-per-task={site.cpus_per_task}"] if site.cpus_per_task else []
-    result = call(["sbatch", "--test-only", *own, *more, *options(site), *site.sbatch_options, "--wrap=true"])
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / JOB
+        script.write_text(check_script(site, ()), encoding="utf-8")
+        result = call(["sbatch", "--test-only", str(script)])
     text = " ".join((result.stderr or result.stdout).split())
     if result.returncode == 0:
         yield ok("sbatch --test-only", text.removeprefix("sbatch: "))
@@ -79,60 +42,52 @@ def _step_options(site: Cluster) -> Iterator[Check]:
     bind = [f"--cpu-bind={site.binding.cpu_bind}"] if site.binding.cpu_bind else []
     for key, words in (("srun_options", [*site.srun_options]), ("binding.cpu_bind", bind)):
         if words:
-            result = call(["srun", "--test-only", "--nodes=1", "--ntasks=1", *options(site), *words, "true"])
+            result = call(["srun", "--test-only", "--nodes=1", "--ntasks=1", *words, "true"])
             text = " ".join(result.stderr.split())
             if result.returncode and any(word in text for word in UNKNOWN_OPTION):
                 yield fault(key, text.removeprefix("srun: ").removeprefix("error: "))
 
 
 def node_checks(site: Cluster, wait_s: int) -> Iterator[Check]:
-    """Run a script of a few seconds on a node (here for the local scheduler), and compare."""
-    try:
-        facts = _probe(site, wait_s)
-    except BenchrunError as error:
-        yield Check("a node", "not_checked", error.message, "again when a node is free, or with --wait SECONDS")
-        return
-    yield ok("a node", facts["host"][0])
-    yield from _files(site, facts)
-    yield from _programs(site, facts)
-    yield from _gpus(site, facts)
+    """Run a script of a few seconds on a node (here for the local scheduler), and compare.
 
-
-def _probe(site: Cluster, wait_s: int) -> dict[str, list[str]]:
-    """Key -> values that the script printed, with the clock here before and after. MachineError if it did not run."""
-    root = paths.runs_dir().absolute()
-    marker = root / f".doctor-{secrets.token_hex(4)}"
+    What cannot be asked because no node is free is no fault; what hangs, or breaks the job, is one.
+    """
     asked = [*(f"path={path}" for path in files(site)), *(f"program={name}" for name in programs(site))]
-    script = ["bash", "-c", SCRIPT, "probe", str(marker), site.python, "\n".join(site.setup), *asked]
-    where = []
-    if site.scheduler == "slurm":
-        one = [option for option in options(site) if not option.startswith("--time=")]
-        step = ["--nodes=1", "--ntasks=1", "--time=00:05:00", f"--immediate={wait_s}", "--job-name=doctor"]
-        where = ["srun", *step, *one]
-    made = [folder for folder in (root, *root.parents) if not folder.exists()]
-    root.mkdir(parents=True, exist_ok=True)
+    words = (site.python, "\n".join(site.setup), *asked)
     try:
-        marker.touch()
-        before = time.time()
-        result = call([*where, *script], timeout_s=wait_s + START_S)
-        after = time.time()
-    finally:
-        marker.unlink(missing_ok=True)
-        for folder in made:
-            folder.rmdir()
-    return answers(result.stdout, result.stderr) | {"before": [str(before)], "after": [str(after)]}
+        facts = node_job.facts(site, words, wait_s)
+    except node_job.NoNode as error:
+        yield Check("a node", "not_checked", error.message, "again when a node is free, or with --wait SECONDS")
+    except node_job.Unseen as error:
+        yield fault("runs folder", error.message, "set BENCHRUN_RESULTS to a folder that the nodes share")
+    except BenchrunError as error:
+        yield Check("a node", "fault", error.message, error.hint or "", Exit.MACHINE)
+    else:
+        yield ok("a node", facts["host"][0])
+        yield from _hung(site, facts)
+        yield from _environment(facts)
+        yield from _files(site, facts)
+        yield from _programs(site, facts)
+        yield from _gpus(site, facts)
 
 
-def answers(text: str, errors: str = "") -> dict[str, list[str]]:
-    """What the script printed; MachineError where it printed nothing."""
-    facts: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        key, tab, value = line.partition("\t")
-        if tab:
-            facts.setdefault(key, []).append(value)
-    if "host" not in facts:
-        raise MachineError(f"no step ran on a node: {' '.join(errors.split())[:200] or 'srun gave no output'}")
-    return facts
+def _hung(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
+    """The part of the check that gave no answer."""
+    if "end" not in facts:
+        part = facts["begun"][-1]
+        detail = f"{part} gives no answer on {facts['host'][0]}: a job would hang there"
+        yield Check(files(site).get(part, part), "fault", detail, exit_code=Exit.MACHINE)
+
+
+def _environment(facts: dict[str, list[str]]) -> Iterator[Check]:
+    """What a site's defaults take away from a job or its steps."""
+    for name in filter(os.environ.get, facts.get("lost", ())):
+        detail = f"{name} is set here, and not in a job"
+        yield fault("secrets", detail, "the site's default is sbatch --export=NONE: ask its administrator")
+    if "environment" not in facts:
+        detail = "a step of a job does not get the job's environment"
+        yield fault("a node", detail, "srun gets --export=ALL, and a plugin of the site removes it")
 
 
 def files(site: Cluster) -> dict[str, str]:
@@ -156,10 +111,10 @@ def programs(site: Cluster) -> list[str]:
 
 
 def _files(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
-    if facts["runs"] != ["yes"]:
-        hint = "set BENCHRUN_RESULTS to a folder that the nodes share"
-        yield fault("runs folder", f"{facts['host'][0]} does not see {paths.runs_dir().absolute()}", hint)
+    begun = facts["begun"]
     for path, key in files(site).items():
+        if path not in begun or ("end" not in facts and path == begun[-1]):
+            continue  # an earlier part hangs, or this one
         if path in facts.get("empty", ()) and key.startswith("container.image"):
             yield fault(
                 key, f"{path} is empty on {facts['host'][0]}", "an image file, or the folder of an unpacked image"
@@ -168,8 +123,7 @@ def _files(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
             yield ok(key, path)
         else:
             yield fault(key, f"{path} does not exist on {facts['host'][0]}", "a path that every node has")
-    low, high, clock = (float(facts[key][0]) for key in ("before", "after", "clock"))
-    difference = max(low - 1 - clock, clock - high, 0.0)
+    difference = abs(float(facts["clock"][0]) - float(facts["clock here"][0]))
     if difference > CLOCK_S:
         detail = f"the clock of {facts['host'][0]} differs by {difference:.0f} s"
         yield Check("clock", "fault", detail, "synchronise both", Exit.MACHINE)
@@ -182,6 +136,8 @@ def _programs(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
         return
     if facts.get("setup", ["0"]) != ["0"]:
         yield fault("setup", f"it ends with exit code {facts['setup'][0]} on {facts['host'][0]}")
+        return
+    if "end" not in facts:
         return
     for name in programs(site):
         if name in facts.get("program", ()):
@@ -221,6 +177,6 @@ def login_checks(site: Cluster, environment: Mapping[str, str], pyxis: bool) -> 
         else:
             hint = "pyxis is not installed here; another container.runtime"
             yield fault("container.runtime", "srun has no --container-image", hint)
-    root = paths.runs_dir().absolute()
+    root = paths.given(paths.runs_dir())
     parent: Path = next(folder for folder in (root, *root.parents) if folder.exists())
     yield ok("runs folder", f"{root}, on {parent}")

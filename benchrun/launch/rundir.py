@@ -23,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 from benchrun import paths
 from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
+from benchrun.launch import clock
 from benchrun.spec.artifacts import DONE, EVENTS, SERVER_LOG, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import STAMP
@@ -32,7 +33,11 @@ KEPT = "measured:"
 """Begins the id of a reference that is one of benchrun's own kept runs."""
 LIMIT = 64 << 20
 """Bytes of a document that are read; a run's documents are far smaller."""
-_FIELDS = {"submitted": ("job",), "refused": ("reason",), "state": ("state", "phase")}
+_FIELDS = {
+    **dict.fromkeys(("submitted", "cancel_asked"), ("job",)),
+    "refused": ("reason",),
+    "state": ("state", "phase"),
+}
 """Fields that are read: an event without them is ignored."""
 
 
@@ -133,7 +138,7 @@ class RunDir:
         with self._events(os.O_CREAT) as file:
             size = os.fstat(file).st_size
             cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # a full disk took half of the last line
-            now = datetime.fromtimestamp(_touched(file), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            now = datetime.fromtimestamp(clock.touched(file), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
             line = json.dumps({"time": now, "event": kind, **facts}) + "\n"
             data = (b"\n" if cut else b"") + line.encode()
             if os.write(file, data) < len(data):
@@ -146,25 +151,31 @@ class RunDir:
         Clocks of hosts and file servers may differ by minutes, so only this one measures ages.
         """
         with contextlib.suppress(OSError), self._events() as file:
-            return _touched(file)
+            return clock.touched(file)
         return None
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """The object in a JSON file; None where the file is missing or incomplete."""
         return as_object(read_text(self.path / name))
 
-    def write_json(self, name: str, document: Mapping[str, Any]) -> None:
-        """Write a JSON file atomically."""
-        self.write_text(name, json.dumps(document, indent=2) + "\n")
+    def write_json(self, name: str, document: Mapping[str, Any], *, first: bool = False) -> None:
+        """Write a JSON file as `write_text` does."""
+        self.write_text(name, json.dumps(document, indent=2) + "\n", first=first)
 
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file of this run atomically; a link of that name is replaced, never followed."""
+    def write_text(self, name: str, text: str, *, first: bool = False) -> None:
+        """Write a file of this run atomically; a link of that name is replaced, never followed.
+
+        With ``first`` nothing is replaced: FileExistsError where another process was faster.
+        """
         temporary = f".{name}.{secrets.token_hex(4)}"
         with self._folder() as folder, contextlib.ExitStack() as undo:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
             undo.callback(os.unlink, temporary, dir_fd=folder)
             with os.fdopen(file, "w", encoding="utf-8") as stream:
                 stream.write(text)
+            if first:
+                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                return
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             undo.pop_all()
 
@@ -211,9 +222,10 @@ class TolerantRun(RunDir):
 def read_text(path: Path, limit: int = LIMIT) -> str | None:
     """The first ``limit`` bytes of a file; None where it is missing or no regular file (a directory, a pipe)."""
     with contextlib.suppress(OSError, ValueError):
-        if stat.S_ISREG(path.stat().st_mode):
-            with path.open("rb") as file:
-                return file.read(limit).decode(errors="replace")
+        found = path.stat()
+        if stat.S_ISREG(found.st_mode):
+            with path.open("rb") as file:  # a read reserves as much memory as it is told
+                return file.read(min(limit, found.st_size + 1)).decode(errors="replace")
     return None
 
 
@@ -240,18 +252,12 @@ def unpacked(file: Path) -> bytes:
         raise UserError(f"cannot be unpacked: {error}", where=str(file)) from error
 
 
-def _touched(file: int) -> float:
-    """Touch an open file; its new time in seconds since the epoch, by the file system's clock."""
-    os.utime(file)
-    return os.fstat(file).st_mtime
-
-
 def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
     """Make a new run directory below ``root``, also for two launches at the same moment.
 
     It appears with all its files: a launcher that is killed meanwhile leaves a hidden directory, which is no run.
     """
-    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    stamp = datetime.fromtimestamp(clock.now(), timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     try:
         root.mkdir(parents=True, exist_ok=True)
         while True:  # the random part keeps jobs of two results folders apart, too

@@ -50,7 +50,8 @@ class Scheduler(Protocol):
     def submit(self, run: RunDir) -> str:
         """Start ``job.sh`` of ``run`` in its directory; the job's id.
 
-        MachineError where the job was refused; SchedulerUnavailable where it may have been accepted all the same.
+        MachineError where the job was refused, SubmitLimit where only for now; SchedulerUnavailable where it may have
+        been accepted all the same.
         """
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:

@@ -47,7 +47,7 @@ def gpu_check(site: Cluster) -> Iterator[Check]:
 
 def queue_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
     """Partition, account, QOS, reservation, time limit, nodes; what depends on a fault is not checked again."""
-    partition = _partition(site, slurm)
+    partition = chosen_partition(site, slurm)
     if isinstance(partition, Check):
         yield partition
         yield from _rights(site, slurm, None)
@@ -61,7 +61,8 @@ def queue_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
         yield fault("mpi", f"srun cannot use --mpi={site.mpi}", closest(site.mpi, slurm.mpi))
 
 
-def _partition(site: Cluster, slurm: Survey) -> Partition | Check:
+def chosen_partition(site: Cluster, slurm: Survey) -> Partition | Check:
+    """The partition of the site's jobs, the first of several; a fault where there is none that is up."""
     names = [partition.name for partition in slurm.partitions]
     if site.partition is None:
         default = next((partition for partition in slurm.partitions if partition.default), None)

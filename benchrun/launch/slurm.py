@@ -1,20 +1,23 @@
 """Slurm, through its own commands. Polling is one squeue for all jobs, then sacct for those that left it."""
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchrun.errors import MachineError, SchedulerUnavailable
+from benchrun.errors import MachineError, SchedulerUnavailable, SubmitLimit
 from benchrun.launch.commands import call
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, refused, submitted
+from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, limited, refused, submitted
 from benchrun.spec.artifacts import JOB
 
 ACCOUNTING_TIMEOUT_S = 10
 """Short, because accounting only adds to the queue and done.json."""
+_REQUEUED = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL")
+"""Ends of a life in accounting after which Slurm may put the job into the queue again."""
 _NO_ACCOUNTING = "accounting storage is disabled"
 
 
@@ -31,6 +34,8 @@ class Slurm:
     def submit(self, run: RunDir) -> str:
         result = call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", JOB], run.path)
         if result.returncode != 0:
+            if limited(result.stderr):
+                raise SubmitLimit(f"sbatch refused the job for now: {_text(result)}", hint="submit it again later")
             if refused(result.stderr):
                 raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/{JOB}")
             raise SchedulerUnavailable(_text(result))
@@ -41,13 +46,13 @@ class Slurm:
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         queued = self._queued(runs) if runs else {}
         # squeue still lists jobs for a while after their end, but only sacct knows their exit codes.
-        left = [run for run in runs if run not in queued or queued[run].phase is Phase.ENDED]
+        left = [run for run in runs if run not in queued or _may_have_ended(queued[run])]
         remembered = self._remembered(left)
         return {run: job for run in runs if (job := self._job(run, queued.get(run), remembered.get(run)))}
 
     def _job(self, run: RunDir, queued: Job | None, remembered: Job | None) -> Job | None:
         """The job of ``run``; GONE where neither queue nor accounting has the recorded id or the one in done.json."""
-        if remembered is not None and remembered.phase is Phase.ENDED:
+        if remembered and remembered.phase is Phase.ENDED and _has_ended(run, queued, remembered):
             return remembered
         if queued is not None:
             return queued
@@ -114,11 +119,28 @@ def _own(runs: Iterable[RunDir], rows: Iterable[Job]) -> dict[RunDir, Job]:
         by_name.setdefault(row.work_dir.rpartition("/")[2], []).append(row)
     own = {}
     for run in runs:
-        here = [row for row in by_name.get(run.run_id, []) if _same_directory(row.work_dir, run.path)]
-        recorded = [row for row in here if row.id == run.job_id]
+        job, named = run.job_id, by_name.get(run.run_id, [])
+        here = [row for row in named if _same_directory(row.work_dir, run.path)]
+        recorded = [row for row in here if row.id == job] or [row for row in named if _moved(row, run, job)]
         if candidates := recorded or sorted((row for row in here if row.uid == run.owner), key=lambda row: int(row.id)):
             own[run] = candidates[-1]
     return own
+
+
+def _may_have_ended(job: Job) -> bool:
+    """Whether accounting may know the end of a job that the queue lists."""
+    return job.phase is Phase.ENDED or job.state == "COMPLETING"
+
+
+def _has_ended(run: RunDir, queued: Job | None, remembered: Job) -> bool:
+    """Whether the end that accounting states holds although the queue may list the job still.
+
+    A job in COMPLETING has ended where done.json says so too: its epilog may hang for ever.
+    """
+    if queued is None or queued.phase is Phase.ENDED:
+        return True
+    done = run.done()
+    return done is not None and done.job_id == remembered.id and remembered.state not in _REQUEUED
 
 
 def _same_directory(work_dir: str, path: Path) -> bool:
@@ -126,6 +148,11 @@ def _same_directory(work_dir: str, path: Path) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return work_dir == str(path) or path.samefile(work_dir)
     return False
+
+
+def _moved(row: Job, run: RunDir, job: str | None) -> bool:
+    """Whether a job is the recorded one, and the folder where it was submitted, of the run's name, is there no more."""
+    return row.id == job and row.uid == run.owner and not os.path.lexists(row.work_dir)
 
 
 def _text(result: subprocess.CompletedProcess[str]) -> str:

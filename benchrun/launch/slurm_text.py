@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from benchrun.launch.endings import BY_STATE
+from benchrun.launch.endings import BY_NOBODY, BY_STATE
 from benchrun.launch.scheduler import Job, Phase
 
 SQUEUE = {"JobID": "%i", "State": "%T", "UID": "%U", "Reason": "%r", "NodeList": "%N", "WorkDir": "%Z"}
@@ -25,6 +25,8 @@ _BAD_OPTION = re.compile(
     r"^sbatch: (unrecognized option|invalid option|error: Invalid --\S+ specification)", re.MULTILINE
 )
 """sbatch's errors for an invalid option: it ends before it asks the controller."""
+_LIMIT = re.compile(r"\b(Assoc|QOS)\w*Submit\w*Limit\b")
+"""Slurm's names of limits on the number of jobs in the queue (job_state_reason_string), which sbatch prints."""
 _FAILED = "Batch job submission failed: "
 # Words in slurm_errno.c (all versions) and in system errors for a message that was lost on its way.
 _COMMUNICATION = re.compile(
@@ -50,6 +52,11 @@ def refused(stderr: str) -> bool:
     if not reasons:
         return _BAD_OPTION.search(stderr) is not None
     return not (reasons[-1] in _SYSTEM or _COMMUNICATION.search(reasons[-1]))
+
+
+def limited(stderr: str) -> bool:
+    """Whether sbatch was refused because of the jobs that are in the queue, so that a later one will be accepted."""
+    return _LIMIT.search(stderr) is not None
 
 
 def phase_of(state: str) -> Phase:
@@ -79,13 +86,22 @@ def _job(row: Mapping[str, str]) -> Job:
         _word(state),
         exit_code=_number(exit_code),
         signal=_number(signal),
-        reason=state if " by " in state else "" if reason == "None" else reason,  # "CANCELLED by 0" names the user
-        nodes=row["NodeList"],
+        reason=_why(state, reason, in_accounting="ExitCode" in row),
+        nodes="" if row["NodeList"] == "None assigned" else row["NodeList"],
         restarts=_number(row.get("Restarts", "")) or 0,
         ended_at=_epoch(row.get("End", "")),
         uid=_number(row["UID"]),
         work_dir=row["WorkDir"],
     )
+
+
+def _why(state: str, reason: str, *, in_accounting: bool) -> str:
+    """Why a job is in its state; accounting writes the user who cancelled it into the state: ``CANCELLED by 0``."""
+    if " by " in state:
+        return state
+    if in_accounting and state == "CANCELLED":
+        return BY_NOBODY
+    return "" if reason == "None" else reason
 
 
 def _word(state: str) -> str:

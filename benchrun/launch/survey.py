@@ -29,6 +29,8 @@ class Partition:
     denied_accounts: tuple[str, ...]
     qos: tuple[str, ...] | None
     denied_qos: tuple[str, ...]
+    own_qos: str = ""
+    """The QOS whose limits hold for every job in it."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class Survey:
     """srun's plugins for --mpi that this machine can load."""
     pyxis: bool = False
     """srun has --container-image."""
+    name: str = ""
+    """Name of the cluster in accounting."""
 
     def nodes_of(self, partition: str) -> list[Node]:
         """The nodes of a partition."""
@@ -99,6 +103,7 @@ def survey() -> Survey:
     user = pwd.getpwuid(os.geteuid()).pw_name
     config = answer("scontrol", "show", "config")
     enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(\S+)", config, re.MULTILINE)
+    name = re.search(r"^ClusterName\s*=\s*(\S+)", config, re.MULTILINE)
     rights = ("account", "partition", "qos")
     associations = output("sacctmgr", "-nP", "show", "assoc", f"user={user}", f"format={','.join(rights)}")
     qos = output("sacctmgr", "-nP", "show", "qos", "format=name")
@@ -112,6 +117,7 @@ def survey() -> Survey:
         frozenset() if enforced is None or enforced[1] == "none" else frozenset(enforced[1].lower().split(",")),
         mpi=tuple(_mpi()),
         pyxis=has_pyxis(),
+        name=name[1] if name else "",
     )
 
 
@@ -130,6 +136,7 @@ def _partition(row: Mapping[str, str]) -> Partition:
         _words(row.get("DenyAccounts", "")),
         _allowed(row.get("AllowQos", "ALL")),
         _words(row.get("DenyQos", "")),
+        "".join(_words(row.get("QoS", ""))),
     )
 
 

@@ -21,7 +21,7 @@ from benchrun.metrics.model import (
 )
 from benchrun.metrics.printed import contradictory_rates
 from benchrun.metrics.problems import contradictions, fatal_problem
-from benchrun.metrics.rows import CompletedRows, completed_rows, too_fast
+from benchrun.metrics.rows import CompletedRows, completed_rows, lowest_rate, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
 from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
@@ -136,7 +136,8 @@ def _speeds(
     coarse = _coarse(log, timed)
     tokens = _tokens(log, inside, timed, coarse=coarse)
     times, notes = _times(log, timed, coarse=coarse)
-    rates, impossible = _rates(setting, tokens.median, too_fast(values.tokens_per_s_per_gpu, setting))
+    lowest = lowest_rate(log, values.tokens_per_s_per_gpu, values.step_time_s * values.interval)
+    rates, impossible = _rates(setting, tokens.median, too_fast(lowest, setting))
     impossible = impossible or _printed_above_peak(log, setting, inside)
     steps = timed.step if len(timed.step) else inside.step
     speeds = {
@@ -199,13 +200,14 @@ def _printed_mfu(inside: CompletedRows) -> list[Problem]:
 def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bool) -> MeanMedian:
     """Tokens/s/GPU; the mean over the time in place of the median where a single row is too uncertain."""
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
-    if log.only_average or coarse:
+    if log.only_average:
         return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
-    if log.whole_seconds and tokens.median and len(timed.step):
-        rounded = spread(timed.step_time_s, timed.interval).median
-        median = tokens.median * rounded / clock.middle(timed.step_time_s, timed.interval)
-        return MeanMedian(mean=tokens.mean, median=median)
-    return tokens
+    rate = _mean_rate(timed, tokens) if log.whole_seconds and len(timed.step) else None
+    if rate is None:
+        return tokens
+    mean_s = spread(timed.step_time_s, timed.interval).mean
+    usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=coarse)
+    return MeanMedian(mean=tokens.mean, median=rate * mean_s / usual_s)
 
 
 def _reported(setting: Setting, inside: CompletedRows, rate: float | None) -> dict[str, Any]:
@@ -238,12 +240,14 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
         return {"step_time_s": step_time}, [Problem("only_average", None, detail)]
     if coarse:
         detail = "the log prints step times in whole seconds, so the mean is used instead of the median"
-        step_time = step_time.model_copy(update={"median": step_time.mean})
+        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=True)
+        step_time = step_time.model_copy(update={"median": usual_s})
         return {"step_time_s": step_time}, [Problem("coarse_clock", None, detail)]
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     resolution_s, smooth = 0.0, last
     if log.whole_seconds:
-        step_time = step_time.model_copy(update={"median": clock.middle(timed.step_time_s, timed.interval)})
+        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=False)
+        step_time = step_time.model_copy(update={"median": usual_s})
         # Differences of whole seconds jump by one; their means over a few rows do not.
         resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
         smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Literal, NamedTuple, get_args
 
 from benchrun.model import Frozen
-from benchrun.nodes.outliers import MIN_UNITS, Beside, beside_each_other
+from benchrun.nodes.outliers import MIN_UNITS, Beside, beside_each_other, slower_group
 from benchrun.spec.nodes import UNITS, RankRates, Rate, Test
 
 FALSE_ALARMS = 0.01
@@ -72,6 +72,14 @@ class TestRow(Frozen):
     """How far below the others' median an outlier is, at least; None with fewer than three."""
 
 
+class Model(Frozen):
+    """The nodes with one model of GPU."""
+
+    gpu: str
+    """Name of the driver."""
+    nodes: tuple[str, ...]
+
+
 class Fleet(Frozen):
     """fleet.json."""
 
@@ -86,10 +94,17 @@ class Fleet(Frozen):
     """Pairs that are slow although neither node is an outlier."""
     faster: tuple[Finding, ...] = ()
     """What is faster than the fleet explains, where nothing is slower: most of the others may be slow."""
+    models: tuple[Model, ...] = ()
+    """The models of GPU, the most frequent first: only its nodes are compared, and the others are excluded."""
     missing: tuple[str, ...]
     """Nodes of the job without a complete result, and ``rank N`` for each rank without a file on an unknown node."""
     exclude: tuple[str, ...]
     """Names of the outliers, and of nodes that measured nothing while at least half of the others did."""
+
+    @property
+    def other_models(self) -> tuple[Model, ...]:
+        """The models of GPU beside the most frequent one."""
+        return self.models[1:]
 
     @property
     def comparable(self) -> bool:
@@ -114,8 +129,11 @@ def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
     ranks = sorted(ranks, key=lambda each: each.rank)
     hosts = list(dict.fromkeys(each.host for each in ranks))
     complete = {host: all(each.complete for each in ranks if each.host == host) for host in hosts}
-    units: dict[Test, list[Unit]] = {test: list(_units(test, ranks)) for test in get_args(Test)}
-    pairs = _pairs(ranks)
+    models = _models(ranks)
+    alike = [each for each in ranks if each.device == models[0].gpu] if models else []
+    foreign = {host for model in models[1:] for host in model.nodes}
+    units: dict[Test, list[Unit]] = {test: list(_units(test, alike)) for test in get_args(Test)}
+    pairs = _pairs(alike)
     level = FALSE_ALARMS / max(1, sum(map(len, units.values())) + len(pairs))
     rows, outliers, faster = [], [], []
     for test, members in units.items():
@@ -125,7 +143,7 @@ def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
             of: Literal["GPU", "rank", "node"] = "rank" if "local_rank" in members[0].names else "node"
             of = "GPU" if members[0].names.get("device_id") else of
             rows.append(_row(test, of, members, compared))
-            slower = _findings(test, members, compared, level)
+            slower = _findings(test, members, compared, level) or _of_two_groups(test, members, level)
             outliers += slower
             faster += [] if slower else _findings(test, members, compared, level, faster=True)
     named = {finding.host for finding in outliers}
@@ -140,9 +158,33 @@ def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
         outliers=tuple(sorted(outliers, key=lambda finding: -finding.behind_percent)),
         slow_pairs=tuple(slow_pairs),
         faster=tuple(faster),
+        models=models,
         missing=(*(host for host in every if not complete.get(host)), *_missing_ranks(ranks, hosts, every)),
-        exclude=tuple(host for host in every if host in named or host in silent),
+        exclude=tuple(host for host in every if host in named | foreign or host in silent),
     )
+
+
+def _models(ranks: Sequence[RankRates]) -> tuple[Model, ...]:
+    """Return the models of GPU with their nodes, the most frequent first."""
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for each in ranks:
+        if each.host not in hosts[each.device]:
+            hosts[each.device].append(each.host)
+    ordered = sorted(hosts.items(), key=lambda item: -len(item[1]))
+    return tuple(Model(gpu=gpu, nodes=tuple(nodes)) for gpu, nodes in ordered)
+
+
+def _of_two_groups(test: Test, units: Sequence[Unit], level: float) -> list[Finding]:
+    """Return the units of the slower of two groups, beside the faster one; none where most would be slow."""
+    slower = slower_group([unit.values for unit in units])
+    if 2 * len(slower) > len(units):
+        return []
+    fast = [unit for index, unit in enumerate(units) if index not in slower]
+    findings = []
+    for index in slower:
+        (beside, *_) = beside_each_other([units[index].values, *(unit.values for unit in fast)], level)
+        findings += _findings(test, [units[index]], [beside], 1.0)
+    return findings
 
 
 def _missing_ranks(ranks: Sequence[RankRates], hosts: Sequence[str], every: Sequence[str]) -> list[str]:

@@ -16,6 +16,11 @@ import numpy as np
 
 from benchrun.metrics.statistics import Floats, robust_deviation
 
+GAP = 5.0
+"""Deviations within two groups by which they lie apart, where a fleet is two fleets: no healthy one has such a gap."""
+LEAST_PART = 0.25
+"""Of the units that each of the two groups has; a smaller one is a matter of single outliers."""
+FEWEST_OF_TWO = 4
 MIN_UNITS = 3
 """Of two units nobody can tell which is wrong."""
 PRIOR = 4.0
@@ -87,6 +92,25 @@ def _beside(own: float, others: Floats, noise: float, level: float) -> Beside:
         limit=1 - math.exp(-unit * t_at(level, freedom)),
         chance=t_above(distance / unit, freedom),
     )
+
+
+def slower_group(rates: Sequence[Sequence[float]]) -> list[int]:
+    """Return the indices of the slower units where the fleet falls into two groups; empty where it is one.
+
+    Beside the median of the others half of a fleet looks healthy, however slow it is.
+    """
+    if len(rates) < FEWEST_OF_TWO:
+        return []
+    logs = [np.log(np.asarray(values, dtype=np.float64)) for values in rates]
+    middles = np.array([np.median(values) for values in logs])
+    order = np.argsort(middles)
+    sorted_middles = middles[order]
+    least = max(math.ceil(LEAST_PART * len(middles)), 2)
+    cut = least + int(np.argmax(np.diff(sorted_middles)[least - 1 : len(middles) - least]))
+    low, high = sorted_middles[:cut], sorted_middles[cut:]
+    within = math.sqrt((low.var() * low.size + high.var() * high.size) / max(len(middles) - 2, 1))
+    expected = math.hypot(repeat_noise(logs), USUAL)
+    return order[:cut].tolist() if high[0] - low[-1] > GAP * max(within, expected) else []
 
 
 def repeat_noise(logs: Sequence[Floats]) -> float:

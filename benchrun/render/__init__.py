@@ -2,7 +2,7 @@
 
 import functools
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from benchrun import __version__, paths
 from benchrun.frameworks.registry import framework
 from benchrun.render import filters
 from benchrun.spec.artifacts import CONTAINER_SCRIPT, JOB, PROBE_SCRIPT, PROFILE, PROFILE_SCRIPT, SPEC, TELEMETRY_SCRIPT
+from benchrun.spec.cluster import Cluster
 from benchrun.spec.image_names import is_path
 from benchrun.spec.launched import launched_line
 from benchrun.spec.profile import PROFILES
@@ -35,6 +36,13 @@ def render(spec: RunSpec) -> dict[str, str]:
         **({PROFILE_SCRIPT: _text(f"{PROFILE_SCRIPT}.j2", spec)} if spec.profiler == "nsys" else {}),
         **{name: _text(f"frameworks/{name}.j2", spec) for name in framework(spec.framework).files},
     }
+
+
+def check_script(cluster: Cluster, words: Sequence[str]) -> str:
+    """The job by which the doctor asks a node of ``cluster``; ``words``: a script in its folder, with arguments."""
+    template = _environment("sh", paths.TEMPLATES).get_template("doctor.sh.j2")
+    script, *arguments = words or ("true",)
+    return template.render(cluster=cluster, script=script, words=arguments)
 
 
 def _text(template: str, spec: RunSpec) -> str:

@@ -25,6 +25,7 @@ def fleet_view(fleet: Fleet, reason: str | None = None) -> str:
     lines = [f"{reason}\n"] if reason else []
     lines += [f"{len(fleet.nodes)} node{'s' if len(fleet.nodes) != 1 else ''} measured\n\n"]
     lines += [plain(Table(COLUMNS, rows)), "\n"] if rows else []
+    lines += [f"OTHER GPU  {', '.join(model.nodes)}: {model.gpu}, not compared\n" for model in fleet.other_models]
     lines += [f"OUTLIER    {finding.sentence}\n" for finding in fleet.outliers]
     lines += [f"SLOW PAIR  {finding.sentence}\n" for finding in fleet.slow_pairs]
     lines += [f"FASTER     {finding.sentence}\n" for finding in fleet.faster]

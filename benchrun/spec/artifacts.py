@@ -96,6 +96,8 @@ class Ending(str, enum.Enum):
     """It stopped making steps, until its step deadline, its time limit or a user ended it."""
     INCOMPLETE = "incomplete"
     """Exit code 0, but not all planned steps."""
+    SCHEDULER_FAILURE = "scheduler_failure"
+    """Nobody asked for its end: Slurm dropped it, as after a loss of the controller's state."""
     LOST = "lost"
     """Neither queue, accounting nor the job's files record how it ended."""
 

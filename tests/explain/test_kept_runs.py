@@ -41,6 +41,8 @@ def test_no_fault_is_named(explained: Explanation) -> None:
     if explained.run == JITTER:
         assert [cause.cause for cause in faults] == ["jitter"]
         return
+    if explained.against:  # its verdict is SLOW
+        return
     assert not [cause for cause in faults if cause.seconds >= FAULT_SHARE * explained.step_time_s]
 
 
@@ -59,6 +61,13 @@ def test_causes_are_ranked_by_what_they_save(explained: Explanation) -> None:
     seconds = [cause.seconds for cause in explained.causes]
     assert seconds == sorted(seconds, reverse=True)
     assert all(cause.advice and cause.evidence for cause in explained.causes)
+
+
+def test_a_slow_run_is_explained_against_the_reference_of_its_verdict() -> None:
+    name, reference = "grok1-314b-49fc44fe-20261126T003955Z-ec7a", "grok1-314b-e9ef4b60-20261123T002510Z-ba8f"
+    assert json.loads((paths.MEASURED / name / "verdict.json").read_text(encoding="utf-8"))["verdict"] == "slow"
+    explained = app.explain_run(app.open_run(str(paths.MEASURED / name)))
+    assert (explained.against.name, explained.causes[0].kind) == (reference, "fault")
 
 
 def test_there_are_enough_of_them() -> None:

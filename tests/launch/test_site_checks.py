@@ -9,16 +9,17 @@ import pytest
 import yaml
 
 from benchrun.app.site import write_site
-from benchrun.errors import MachineError, UserError
-from benchrun.launch import node_probe, survey
+from benchrun.errors import MachineError, SchedulerUnavailable, UserError
+from benchrun.launch import node_job, node_probe, survey
 from benchrun.launch.site_checks import gpu_check, queue_checks
 from benchrun.launch.site_nodes import is_host_list, memory_mib, satisfies
 from benchrun.launch.sitefile import site_text
 from benchrun.launch.survey import Association, Reservation, Survey, seconds
 from benchrun.recipe.catalogue import checked
 from benchrun.recipe.yamlfile import parse
-from benchrun.spec.cluster import Cluster
+from benchrun.spec.cluster import Cluster, Container
 from benchrun.spec.documentation import field_docs
+from benchrun.vocabulary import Exit
 
 PARTITIONS = """\
 PartitionName=gpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=NO MaxTime=4-00:00:00 Nodes=g[1-2] State=UP
@@ -165,6 +166,10 @@ class TestScript:
         checks = node_probe.node_checks(Cluster.model_validate(here | site), 60)
         return [check.what for check in checks if check.status == "fault"]
 
+    def test_a_setup_that_hangs_is_a_fault(self, tmp_path: Path, monkeypatch: Any) -> None:
+        monkeypatch.setattr(node_job, "START_S", 2)
+        assert self.found({"setup": ["sleep 60"]}, tmp_path, monkeypatch) == ["setup"]
+
     @pytest.mark.parametrize(
         ("setup", "keys"), [("exit 3", ["setup"]), ("exit 0", ["setup"]), ("false", ["setup"]), ("true", [])]
     )
@@ -211,12 +216,21 @@ class TestInit:
 class TestNode:
     SITE = Cluster(name="x", scheduler="slurm", gpu="H100", gpus_per_node=2)
 
-    def found(self, text: str, site: Cluster = SITE, now: float = 1000.0) -> list[tuple[str, str]]:
-        facts = node_probe.answers(text) | {"before": [str(now)], "after": [str(now + 1)]}
-        parts = (node_probe._files, node_probe._programs, node_probe._gpus)
-        return [(each.what, each.status) for part in parts for each in part(site, facts) if each.status != "ok"]
+    @pytest.fixture(autouse=True)
+    def _node(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.patch = monkeypatch
 
-    GOOD = "host\tg1\nclock\t1000\nruns\tyes\npython\t3.11\n" + 2 * "gpu\tNVIDIA H100 80GB HBM3\n"
+    def found(self, text: str, **site: Any) -> list[tuple[str, str]]:
+        facts = node_job.answers(text) | {"clock here": ["0.5"]}
+        self.patch.setattr(node_job, "facts", lambda *_: facts)
+        checks = node_probe.node_checks(self.SITE.model_copy(update=site), 1)
+        return [(each.what, each.status) for each in checks if each.status != "ok"]
+
+    GOOD = (
+        "begun\ta node\nhost\tg1\nenvironment\tyes\nclock\t0\nbegun\tpython\npython\t3.11\nbegun\tnvidia-smi\n"
+        + 2 * "gpu\tNVIDIA H100 80GB HBM3\n"
+        + "end\tyes\n"
+    )
 
     def test_is_well(self) -> None:
         assert self.found("a banner of the site\n" + self.GOOD) == []
@@ -224,23 +238,51 @@ class TestNode:
     @pytest.mark.parametrize(
         ("old", "new", "key"),
         [
-            ("runs\tyes", "runs\tno", "runs folder"),
-            ("clock\t1000", "clock\t1100", "clock"),
-            ("clock\t1000", "clock\t900", "clock"),
+            ("clock\t0", "clock\t100", "clock"),
+            ("clock\t0", "clock\t-100", "clock"),
             ("python\t3.11\n", "", "python"),
-            ("python", "setup\t127\npython", "setup"),
+            ("begun\tpython", "setup\t127\nbegun\tpython", "setup"),
+            ("environment\tyes\n", "", "a node"),
+            ("environment", "lost\tHF_TOKEN\nenvironment", "secrets"),
+            (GOOD[GOOD.index("python\t3.11") :], "", "python"),
+            (GOOD[GOOD.index("gpu\t") :], "", "nvidia-smi"),
+            (GOOD[GOOD.index("begun\tpython") :], "begun\tsetup\n", "setup"),
         ],
     )
     def test_has_a_fault(self, old: str, new: str, key: str) -> None:
+        self.patch.setenv("HF_TOKEN", "x")
         assert self.found(self.GOOD.replace(old, new)) == [(key, "fault")]
 
     def test_has_other_gpus_or_fewer(self) -> None:
         assert self.found(self.GOOD.replace("H100", "A100")) == [("gpu", "fault")]
         assert self.found(self.GOOD.replace("gpu\tNVIDIA H100 80GB HBM3\n", "", 1)) == [("gpus_per_node", "fault")]
 
-    def test_a_step_that_did_not_run_is_no_fault_of_the_file(self) -> None:
+    def test_a_path_that_hangs_is_named_by_its_key(self) -> None:
+        text = self.GOOD[: self.GOOD.index("begun\tpython")] + "begun\t/data\n"
+        container = Container(mounts=("/data:/data", "/later:/later"))
+        assert self.found(text, container=container) == [("container.mounts", "fault")]
+
+    @pytest.mark.parametrize(
+        ("error", "what", "status", "code"),
+        [
+            (node_job.NoNode("no node was free"), "a node", "not_checked", None),
+            (node_job.Unseen("the node cannot write"), "runs folder", "fault", Exit.USER),
+            (SchedulerUnavailable("it gave no answer in 1 s"), "a node", "fault", Exit.MACHINE),
+            (MachineError("no step ran"), "a node", "fault", Exit.MACHINE),
+        ],
+    )
+    def test_that_cannot_be_asked(self, error: MachineError, what: str, status: str, code: Exit | None) -> None:
+        def facts(*_: object) -> None:
+            raise error
+
+        self.patch.setattr(node_job, "facts", facts)
+        (check,) = node_probe.node_checks(self.SITE, 1)
+        assert (check.what, check.status) == (what, status)
+        assert code is None or check.exit_code is code
+
+    def test_a_step_that_did_not_run_says_why(self) -> None:
         with pytest.raises(MachineError, match="Unable to allocate"):
-            node_probe.answers("", "srun: error: Unable to allocate resources")
+            node_job.answers("", "srun: error: Unable to allocate resources")
 
 
 def test_without_slurm_init_names_what_to_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

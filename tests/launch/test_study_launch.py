@@ -181,7 +181,7 @@ def test_a_refusal_ends_the_study_and_the_same_command_goes_on(site: Site) -> No
     )
     with pytest.raises(MachineError, match="Invalid partition") as error:
         app.run_study(planned, concurrency=2)
-    assert "goes on with the study" in (error.value.hint or "")
+    assert "the same command goes on" in (error.value.hint or "")
     assert site.jobs() == []
     site.slurm.answer("sbatch")
     app.run_study(planned, concurrency=2)

@@ -153,7 +153,7 @@ def test_a_model_that_the_dimensions_do_not_describe_is_none() -> None:
     }
     assert shape(Facts(**dimensions)).params_total == LLAMA31_8B.params_total
     assert shape(Facts(**dimensions, grouped=False)).num_query_groups == 32
-    assert shape(Facts(**dimensions, exotic="multi_latent_attention")) is None
+    assert shape(Facts(**dimensions, options={"multi_latent_attention": "True"})) is None
     for missing in dimensions:
         if missing != "num_query_groups":
             assert shape(Facts(**{**dimensions, missing: None})) is None

@@ -220,3 +220,38 @@ def test_equal_rates_of_different_nodes_count_each(nodes: int, slow: int) -> Non
 def test_a_rate_is_a_positive_number(values: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="values"):
         Rate(test="products", work="simulated", values=values)
+
+
+@pytest.mark.parametrize("nodes", [4, 5, 8, 32])
+@pytest.mark.parametrize("gpus", [1, 4])
+@pytest.mark.parametrize("share", [0.9, 0.8])
+def test_half_of_a_fleet_that_is_slow_is_named(nodes: int, gpus: int, share: float) -> None:
+    simulated = Simulated(nodes, seed=nodes, gpus=gpus)
+    slow = [f"n{node}" for node in range(nodes // 2)]
+    for node in range(nodes // 2):
+        simulated.slow("products", node, share=share)
+    result = simulated.measured()
+    assert {finding.host for finding in result.outliers} == set(slow)
+    assert list(result.exclude) == slow
+    assert all(finding.behind_percent == pytest.approx(100 * (1 - share), abs=3) for finding in result.outliers)
+
+
+def test_a_healthy_fleet_is_not_split() -> None:
+    named = 0
+    for seed in range(60):
+        named += bool(Simulated(4 + seed % 9, seed=seed, spread=0.015, noise=0.006).measured().outliers)
+    assert named <= 2  # 60 * FALSE_ALARMS is 0.6
+
+
+def test_another_gpu_among_the_nodes_is_named_and_not_compared() -> None:
+    def rank(number: int, device: str, speed: float) -> RankRates:
+        rates = (Rate(test="products", work="simulated", values=(speed, speed * 1.001, speed * 0.999)),)
+        where = {"host": f"n{number}", "rank": number, "local_rank": 0, "ranks": 6}
+        return RankRates(**where, device=device, device_id=f"GPU-{number}", complete=True, rates=rates)
+
+    ranks = [rank(number, "NVIDIA H100 80GB HBM3", 700 + number) for number in range(5)]
+    result = fleet([*ranks, rank(5, "NVIDIA H100 PCIe", 480)])
+    assert [(model.gpu, model.nodes) for model in result.other_models] == [("NVIDIA H100 PCIe", ("n5",))]
+    assert result.exclude == ("n5",)
+    assert not result.outliers
+    assert "OTHER GPU  n5: NVIDIA H100 PCIe" in fleet_view(result)

@@ -12,6 +12,7 @@ from benchrun.parse.records import Log
 PREFIXES = [
     *("", "[rank0]:", "[rank0]: ", "[default3]:", " 5: ", "node-2: ", "trainer-1  | ", "(Worker pid=71, ip=10.1.2.3) "),
     *("2026-05-01T10:00:00.123456789Z ", "2026-05-01T10:00:00.123+00:00 stderr F ", "[1,0]<stderr>:", "10:00:07 "),
+    "i.finetune/0 ",
 ]  # fmt: skip
 
 

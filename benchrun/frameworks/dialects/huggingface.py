@@ -286,7 +286,8 @@ class HuggingFace(Dialect):
         self._take_quantities(step, np.where(clock == NO_VALUE, trainer_rows.clocks(step, drawn), clock))
         # Rows without a pause that a finer clock times.
         pure = len(rows) - len(pauses.work(rows, at)) if fine or (measured != NO_VALUE).any() else 0
-        if pure < FINE_ROWS and len(by_bars) >= MANY_MORE * len(rows):
+        timed = int((by_bars.column("step_time_s") != NO_VALUE).sum())
+        if pure < FINE_ROWS and timed >= MANY_MORE * len(rows):
             self.whole_seconds, rows = True, trainer_rows.with_losses(by_bars, rows)
             pauses, at = before_bars(self._pauses, self._bars, drawn), drawn.step
             spread = {name: trainer_rows.spread_over(each, rows) for name, each in self.quantities.items()}

@@ -31,8 +31,10 @@ _LATENT = {
     "v_head_dim": "v_head_dim",
 }
 """MaxText's names of latent attention -> Megatron-core's."""
-OWN_EXPERTS = frozenset({"deepseek"})
+OWN_EXPERTS = frozenset({"deepseek", "qwen3_moe"})
 """Blocks whose experts have a width of their own; those of others have that of the MLP."""
+UNSET = 7168
+"""``moe_mlp_dim`` where nobody set it, until 2025."""
 _RELATED = frozenset(
     {"num_experts", "num_experts_per_tok", "moe_mlp_dim", "mlp_dim", "decoder_block", "attention_type"}
     | {"shared_experts", "first_num_dense_layers", "interleave_moe_layer_step", "sliding_window_size"}
@@ -54,6 +56,8 @@ def take_parameter(config: dict[str, str], name: str, value: str, facts: Facts) 
     elif name not in _RELATED:
         take_option(FAMILY, name, value, facts)
     if name in _RELATED:
+        kept = {each: text for each, text in (facts.options or {}).items() if each not in _REPLACED}
+        facts.options = kept
         _experts(config, facts)
         _attention(config, facts)
 
@@ -63,7 +67,10 @@ def _experts(config: Mapping[str, str], facts: Facts) -> None:
     if experts == 1:
         return
     separate = config.get("decoder_block") in OWN_EXPERTS
-    width = count(config.get("moe_mlp_dim" if separate else "mlp_dim"))
+    widths = {name: count(config.get(name)) for name in ("moe_mlp_dim", "mlp_dim")}
+    width = widths["moe_mlp_dim" if separate else "mlp_dim"]
+    if not separate and widths["moe_mlp_dim"] not in (None, UNSET, width):
+        facts.options = {**(facts.options or {}), "moe_mlp_dim": config["moe_mlp_dim"]}
     facts.num_experts, facts.moe_ffn_hidden_size = experts, width or None
     facts.topk = count(config.get("num_experts_per_tok")) or None
     if not separate:
@@ -94,9 +101,8 @@ def _attention(config: Mapping[str, str], facts: Facts) -> None:
     take_option(FAMILY, "decoder_block", block, facts)
     if stated.get("q_lora_rank") and is_off(stated["q_lora_rank"]):
         stated["q_lora_rank"] = "None"
-    kept = {name: value for name, value in (facts.options or {}).items() if name not in _REPLACED}
-    facts.options = {**kept, **stated}
+    facts.options = {**(facts.options or {}), **stated}
 
 
-_REPLACED = frozenset({"attention_type", "window_size", "interleave_moe_layer_step"})
+_REPLACED = frozenset({"attention_type", "window_size", "interleave_moe_layer_step", "moe_mlp_dim"})
 """Options that a later parameter may take back."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from benchrun.frameworks.dialects.lightning import LORA
 from benchrun.frameworks.dialects.options import is_off, names, take_option
 from benchrun.parse.dialect import (
     COUNT,
@@ -130,7 +131,7 @@ class Megatron(Dialect):
     fact_needles: ClassVar[tuple[bytes, ...]] = (
         b" ..........",
         *(f"{name} {sign * 4}".ljust(11, sign).encode() for name in NAMED for sign in ". "),
-        *(b"using world size:", b"> padded vocab (size:"),
+        *(b"using world size:", b"> padded vocab (size:", LORA.encode()),
     )
     closing: ClassVar[tuple[str, ...]] = ("|",)
     one_rank_prints = True
@@ -193,6 +194,8 @@ class Megatron(Dialect):
         if _PRIMUS.search(text) and (aligned := _ALIGNED.search(text)):
             text = " .... ".join(aligned.groups())
         super().read_facts(text)
+        if LORA in text:  # of Megatron-Bridge, where only the last rank's lines are at hand
+            self.facts.task = "lora"
         if _INSTALLED.search(text):
             return  # DeepSpeed's report of what it can compile
         for name, dots, value in _ARGUMENT.findall(text):

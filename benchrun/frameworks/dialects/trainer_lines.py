@@ -17,10 +17,11 @@ EVALUATED = re.compile(r"eval_(?:\w+_)?runtime")
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
 # A notebook's cell leaves the picture out.
 _BAR = re.compile(r"(?<!\d)\d{1,3}%(?:\|[^|]*\|)?\s*(?P<step>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock_s>\d[\d:]*)<")
-# Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading
+# Nothing but what a launcher writes stands before a training bar: a task, a rank, a host, a time, the stream. "Loading
 # checkpoint shards:" is other work.
 _BEFORE_BAR = re.compile(
-    r"(?:[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
+    r"(?:^[A-Za-z][\w.-]*/\d+|[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s"
+    r"|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
 )
 _DURATION = re.compile(r"(\d+)([dhms])")
 _CLOCK_TIME = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,5}(?::\d{1,2})+)")

@@ -70,15 +70,19 @@ def bar_rows(drawn: Drawn, planned: int | None = None) -> Rows:
     """
     rows, usual = Rows(), usual_distance(drawn.step)
     planned = None if _several_launchers(drawn) else planned
-    before, before_s = LARGEST, 0.0
+    before, before_s, last = LARGEST, 0.0, 0
     bars: Iterator[tuple[int, float, int, int]] = zip(*(column.data for column in drawn), strict=True)
     for step, clock_s, line, _ in bars:
         if step <= before or clock_s < before_s:  # the first one, another launcher's bar, or a restart
             before, before_s = (step, clock_s) if step > usual else (0, 0.0)
+            last = before
         if clock_s > before_s:
             time_s = (clock_s - before_s) / (step - before)
             rows.add(Step(step, time_s, line, interval=step - before), end=planned)
             before, before_s = step, clock_s
+        elif step > last:  # within a second: the next row with a time covers this one too
+            rows.add(Step(step, None, line), end=planned)
+        last = max(last, step)
     return rows
 
 

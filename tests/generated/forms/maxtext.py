@@ -36,8 +36,8 @@ def model_parameters(model: Model) -> dict[str, Any]:
         "decoder_block": _block(model),
         "emb_dim": model.hidden,
         "base_emb_dim": model.hidden,
-        "mlp_dim": model.ffn,
-        "base_mlp_dim": model.ffn,
+        "mlp_dim": model.expert_ffn or model.ffn,
+        "base_mlp_dim": model.expert_ffn or model.ffn,
         "num_decoder_layers": model.layers,
         "base_num_decoder_layers": model.layers,
         "num_query_heads": model.heads,
@@ -59,10 +59,6 @@ def model_parameters(model: Model) -> dict[str, Any]:
         "qk_rope_head_dim": 64,
         "v_head_dim": 128,
     }
-    if model.experts:
-        found |= {"base_moe_mlp_dim": model.expert_ffn, "moe_mlp_dim": model.expert_ffn}
-        if model.expert_ffn == model.ffn:
-            del found["moe_mlp_dim"], found["base_moe_mlp_dim"]
     if model.window:
         found |= {"attention_type": "local_sliding", "sliding_window_size": model.window}
     if model.latent:
@@ -84,6 +80,8 @@ class MaxText(Form):
     """`completed step: N, seconds: X, TFLOP/s/device: X, Tokens/s/device: X, ..., loss: X`."""
 
     convention: str = "causal"
+    moe_width: int | None = 0
+    """The printed width of an expert, which this decoder does not use; 0: the true one."""
     tokens: bool = True
     zero_based: bool = True
     loss_digits: int = 5
@@ -99,23 +97,30 @@ class MaxText(Form):
         if not truth.states_setting:
             return
         dtype = {"fp32": "float32", "fp16": "float16"}.get(truth.precision, "bfloat16")
-        found = model_parameters(truth.model) | {
-            "dtype": dtype,
-            "quantization": QUANTIZATION.get(truth.precision, ""),
-            "model_name": "default",
-            "steps": truth.planned,
-            "max_target_length": truth.seq_length,
-            "per_device_batch_size": truth.gbs / truth.gpus,
-            "global_batch_size_to_train_on": truth.gbs,
-            "global_batch_size_to_load": truth.gbs,
-            "gradient_accumulation_steps": 1,
-            "ici_tensor_parallelism": truth.tp,
-            "ici_fsdp_parallelism": truth.dp,
-            "ici_data_parallelism": 1,
-            "ici_context_parallelism": truth.cp,
-            "ici_pipeline_parallelism": truth.pp,
-            "dcn_data_parallelism": 1,
-        }
+        experts: dict[str, Any] = dict.fromkeys(("base_moe_mlp_dim", "moe_mlp_dim"), self.moe_width)
+        if not self.moe_width:
+            experts = dict.fromkeys(experts, truth.model.expert_ffn or -1)
+        found = (
+            model_parameters(truth.model)
+            | ({} if self.moe_width is None else experts)
+            | {
+                "dtype": dtype,
+                "quantization": QUANTIZATION.get(truth.precision, ""),
+                "model_name": "default",
+                "steps": truth.planned,
+                "max_target_length": truth.seq_length,
+                "per_device_batch_size": truth.gbs / truth.gpus,
+                "global_batch_size_to_train_on": truth.gbs,
+                "global_batch_size_to_load": truth.gbs,
+                "gradient_accumulation_steps": 1,
+                "ici_tensor_parallelism": truth.tp,
+                "ici_fsdp_parallelism": truth.dp,
+                "ici_data_parallelism": 1,
+                "ici_context_parallelism": truth.cp,
+                "ici_pipeline_parallelism": truth.pp,
+                "dcn_data_parallelism": 1,
+            }
+        )
         changed = set(random.sample(sorted(INERT), min(truth.inert, len(INERT))))
         found |= {name: values[name in changed] for name, values in INERT.items()}
         for name in sorted(found):
@@ -142,7 +147,7 @@ NAME = frozenset({"maxtext"})
 BITS = frozenset({"bf16", "fp32", "fp8"})
 PARTS = frozenset({"moe"})
 FORMS = (
-    MaxText("maxtext-2024", NAME, BITS, (1,), PARTS, convention="full", tokens=False),
-    MaxText("maxtext-2025", NAME, BITS, (1,), PARTS, convention="full"),
+    MaxText("maxtext-2024", NAME, BITS, (1,), PARTS, convention="full", tokens=False, moe_width=None),
+    MaxText("maxtext-2025", NAME, BITS, (1,), PARTS, convention="full", moe_width=7168),
     MaxText("maxtext-2026", NAME, BITS | {"nvfp4", "mxfp8"}, (1,), PARTS | {"mla", "mtp"}),
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ..series import Checkpoint, Evaluation, Row
-from ..truth import Truth
+from ..truth import PEAKS, Truth
 from .base import Form, Line
 
 ESC = "\x1b"
@@ -71,7 +71,8 @@ class Titan(Form):
         flops = truth.model.flops(truth.seq_length, causal=False)
         tflops = tokens * flops / 1e12 * truth.tflops_factor
         rate = "wps" if self.release == "2024" else "tps"
-        mfu = f"{100 * tflops / (truth.peak or 989):.2f}%"
+        peak = PEAKS[truth.gpu]["bf16"]
+        mfu = f"{100 * tflops / peak:.2f}%"
         if truth.precision in ("fp8", "mxfp8"):
             mfu = "N/A"
         loss = f"{row.loss:7.4f}" if self.release != "0.2" else f"{row.loss:8.5f}"

@@ -1,0 +1,172 @@
+"""The real launcher on the simulated Slurm: its clock and its programs are replaced, and it may be killed anywhere."""
+
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from commands import Commands
+from world import BEGIN, World
+
+from benchrun.frameworks import logs
+from benchrun.launch import clock, launcher, rundir
+from benchrun.launch import commands as programs
+from benchrun.spec.runspec import RunSpec
+
+MONTH_S = 30 * 86400.0
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing may handle it."""
+
+
+class Stuck(AssertionError):
+    """The launcher waits although nothing can happen any more."""
+
+
+class Shells:
+    """A launcher in front, whose waiting moves the clock, and other shells, whose commands take no time."""
+
+    def __init__(self, world: World, commands: Commands) -> None:
+        self.world, self.commands = world, commands
+        self.kill = False
+        """End the launcher in front at its next step."""
+        self.other_writes: Callable[[], None] = lambda: None
+        """What another shell does just before the launcher in front writes a file."""
+        self._aside = False
+        self._idle = 0
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Another shell is at work: the time stands, and nothing is killed."""
+        before, self._aside = self._aside, True
+        try:
+            yield
+        finally:
+            self._aside = before
+
+    def sleep(self, seconds: float) -> None:
+        """Let the time pass for the launcher in front."""
+        self._die()
+        # Where nothing happens, looks become rarer: the launcher would see the same again and again.
+        self._idle = 0 if self.world.happened else self._idle + 1
+        self.world.happened = False
+        long_s = max(seconds, 1.5**self._idle)
+        self.world.advance(max(seconds, min(long_s, self.world.quiet_s)))
+        if self.world.now > BEGIN + MONTH_S:
+            raise Stuck("it waits for ever")
+
+    def run(self, command: Sequence[str], **how: Any) -> "subprocess.CompletedProcess[str]":
+        """Run a program; the launcher may be killed before it and after it."""
+        self._die()
+        try:
+            answer = self.commands.run(command, how["timeout"])
+        except subprocess.TimeoutExpired:
+            self._pass(how["timeout"])
+            raise
+        self._pass(0.05)
+        self._die()
+        return answer
+
+    def wrote(self) -> None:
+        """The launcher in front is about to write."""
+        if not self._aside:
+            with self.aside():
+                self.other_writes()
+
+    def _pass(self, seconds: float) -> None:
+        if not self._aside:
+            self.world.advance(seconds)
+
+    def _die(self) -> None:
+        if self.kill and not self._aside:
+            self.kill = False
+            raise Killed
+
+
+@contextlib.contextmanager
+def replaced(shells: Shells, results: Path, rng: random.Random) -> Iterator[None]:
+    """The launcher's clock, programs and random names are the simulation's; its files lie in ``results``."""
+    world = shells.world
+    write, append = rundir.RunDir.write_text, rundir.RunDir.append_event
+
+    def touched(file: int) -> float:
+        os.utime(file, (world.now, world.now))
+        return world.now
+
+    def write_text(self: Any, *facts: Any, **more: Any) -> None:
+        shells.wrote()
+        write(self, *facts, **more)
+
+    def append_event(self: Any, *facts: Any, **more: Any) -> None:
+        shells.wrote()
+        append(self, *facts, **more)
+
+    with contextlib.ExitStack() as stack:
+
+        def put(place: Any, name: str, value: Any) -> None:
+            stack.callback(setattr, place, name, vars(place)[name])
+            setattr(place, name, value)
+
+        put(clock, "now", lambda: world.now)
+        put(clock, "monotonic", lambda: world.now)
+        put(clock, "sleep", shells.sleep)
+        put(clock, "touched", touched)
+        put(programs, "RUN", shells.run)
+        put(launcher, "require", lambda _: None)
+        put(rundir, "secrets", SimpleNamespace(token_hex=lambda count: f"{rng.getrandbits(8 * count):0{2 * count}x}"))
+        put(rundir, "shutil", SimpleNamespace(**{**vars(shutil), "copytree": lambda *_, **__: None}))
+        put(rundir.RunDir, "write_text", write_text)
+        put(rundir.RunDir, "append_event", append_event)
+        put(RunSpec, "read", staticmethod(_by_text(_SPECS, RunSpec.read)))
+        put(RunSpec, "identity", _identity)
+        put(rundir, "as_event", _EVENTS)
+        put(logs, "parse_log", _by_text(_LOGS, logs.parse_log))
+        put(logs, "last_rows", _last_rows)
+        before = os.environ.get("BENCHRUN_RESULTS")
+        os.environ["BENCHRUN_RESULTS"] = str(results)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["BENCHRUN_RESULTS"]
+            else:
+                os.environ["BENCHRUN_RESULTS"] = before
+
+
+def _by_text(known: dict[Any, Any], read: Callable[..., Any]) -> Callable[..., Any]:
+    """What ``read`` makes of files, once for each text: parsing takes longer than all else in a history."""
+
+    def read_once(*paths: Path) -> Any:
+        text = tuple(path.read_bytes() for path in paths)
+        if text not in known:
+            known[text] = read(*paths)
+        return known[text]
+
+    return read_once
+
+
+_SPECS: dict[Any, RunSpec] = {}
+_LOGS: dict[Any, Any] = {}
+_ROWS: dict[Any, Any] = {}
+_EVENTS = cache(rundir.as_event)
+_read_rows, _digest = logs.last_rows, RunSpec.identity
+
+
+def _last_rows(path: Path, near: int = 0) -> Any:
+    return _by_text(_ROWS, lambda path: _read_rows(path, near))(path)
+
+
+_IDENTITIES: dict[int, tuple[RunSpec, str]] = {}
+
+
+def _identity(spec: RunSpec) -> str:
+    if id(spec) not in _IDENTITIES:
+        _IDENTITIES[id(spec)] = (spec, _digest(spec))
+    return _IDENTITIES[id(spec)][1]

@@ -1,0 +1,19 @@
+"""Histories of a simulated Slurm under the real launcher: nothing that must not be happens in any of them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from history import History
+
+COUNT = 200
+"""Of the histories here; `python tests/simulator/run.py 20000` runs more of them."""
+PARTS = 10
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_history_loses_a_job_touches_another_s_or_stores_a_guess(part: int) -> None:
+    found = {seed: findings for seed in range(part, COUNT, PARTS) if (findings := History(seed).run().findings)}
+    assert not found, f"python tests/simulator/run.py --seed {min(found)}"
