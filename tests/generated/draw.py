@@ -86,12 +86,16 @@ def _speed(random: Random, truth: Truth) -> float:
 
 
 def _timed(random: Random, truth: Truth) -> Truth:
-    """The truth with a step of 0.3 to 150 s: a batch of fewer or more micro-batches."""
+    """The truth with a step of 0.3 to 150 s: a batch of fewer or more micro-batches.
+
+    Where the clock has whole seconds the job takes a minute at least.
+    """
     seconds = _speed(random, truth)
+    least = 60 / (truth.rows * truth.interval) if ALL[truth.form].bars else 0.3
     while seconds > 150 and truth.accumulation > 1:
         truth = replace(truth, accumulation=truth.accumulation // 2)
         seconds /= 2
-    while seconds < 0.3:
+    while seconds < max(least, 0.3):
         truth = replace(truth, accumulation=truth.accumulation * 2)
         seconds *= 2
     return replace(truth, step_s=round(seconds, 4))
