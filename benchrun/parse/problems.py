@@ -102,7 +102,8 @@ def described(kind: str | None, text: str, line: int, detail: str, role: str) ->
 
 def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """The problems without those that follow from the one that ended the job: a run has one cause."""
-    ends = [each for each in problems if not each.then and kind_of(each.kind).ends_a_process]
+    # What rows show, and what a file is, has no role.
+    ends = [each for each in problems if each.role and not each.then and kind_of(each.kind).made_up_by is not None]
     if not ends:
         return tuple(problems)
     cause = strongest(ends)

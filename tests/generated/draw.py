@@ -42,8 +42,10 @@ SCENARIOS = {
 """What may be wrong with a log, and how often in a hundred."""
 
 
-def _model(random: Random, form: Form) -> Model:
-    """A model that the form can state."""
+def _model(random: Random, form: Form, precision: str) -> Model:
+    """A model that the form can state; in FP32 a small one."""
+    if precision == "fp32":
+        return random.choice([model for model in MODELS if model.hidden <= 4096])
     parts = sorted(form.features & {"moe", "shared", "mla", "window", "mtp"})
     part = random.choice(parts) if parts and random.random() < 0.45 else None
     if part == "moe":
@@ -162,17 +164,23 @@ def _contradicted(truth: Truth, scenario: str, random: Random) -> Truth:
     return truth
 
 
-def draw(random: Random, form: str | None = None, wrapper: str | None = None, precision: str | None = None) -> Truth:
+def draw(
+    random: Random,
+    form: str | None = None,
+    wrapper: str | None = None,
+    precision: str | None = None,
+    scenario: str | None = None,
+) -> Truth:
     """One truth; what is not stated is drawn."""
     chosen = ALL[form or random.choice(list(ALL))]
-    scenario = _scenario(random)
+    scenario = scenario or _scenario(random)
     bits = precision if precision in chosen.precisions else None
     bits = bits or random.choice([p for p in PRECISIONS if p in chosen.precisions])
     gpus = [gpu for gpu, peaks in PEAKS.items() if bits in peaks or bits == "fp32"]
     rows = random.randint(14, 40)
     truth = Truth(
         form=chosen.name,
-        model=_model(random, chosen),
+        model=_model(random, chosen, bits),
         gpu=random.choice(gpus),
         precision=bits,
         seq_length=random.choice((2048, 4096, 8192)),

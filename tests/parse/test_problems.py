@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 
 from benchrun.frameworks.logs import parse_log
+from benchrun.launch.endings import AGAIN, Ending
+from benchrun.parse import problems as problems_module
+from benchrun.parse.kinds import KINDS, ROLES
+from benchrun.paths import table
 
 SIGNS = [
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "cuda_oom"),
@@ -176,3 +180,15 @@ def test_rows_that_say_what_went_wrong(tmp_path: Path) -> None:
     assert rows(tmp_path, 9, skipped=1) == [("skipped_steps", 10)]
     assert rows(tmp_path, 9, loss="") == [("missing_loss", 10)]
     assert rows(tmp_path, 9, loss="", skipped=1) == [("skipped_steps", 10)]  # a skipped step has none
+
+
+NOTES = {"nan_grad", "skipped_steps"}
+"""Kinds that a log may have without being wrong."""
+
+
+def test_every_kind_that_words_mean_has_its_facts() -> None:
+    rows = table(problems_module.__file__)
+    assert {row["problem"] for row in rows} <= set(KINDS) | NOTES
+    assert {row["role"] for row in rows} | {kind.role for kind in KINDS.values()} <= set(ROLES)
+    assert {kind.ending for kind in KINDS.values() if kind.ending} <= {ending.value for ending in Ending}
+    assert set(AGAIN) == set(Ending)

@@ -96,3 +96,22 @@ def test_forks_add_a_time_and_leave_out_the_loss(
     (tmp_path / "x.log").write_text(f"[rank0]:{line}\n")
     (row,) = parse_log(tmp_path / "x.log").steps
     assert (row.step, row.tokens_per_s_per_gpu, row.step_time_s, row.loss) == (2, 5801.0, time_s, loss)
+
+
+@pytest.mark.parametrize(
+    ("line", "precision", "task"),
+    [
+        ("Float8 training active with recipe rowwise", "fp8", None),
+        ("Float8 training active with recipe mxfp4_cublas", "mxfp4", None),
+        ("Swapped to MXLinear layers", "fp8", None),
+        ("Converted Linear layers to MXFP8Linear", "fp8", None),
+        ("Converted Linear layers to NVFP4Linear", "nvfp4", None),
+        ("LoRA training active with rank=8, alpha=16 (all Linear layers)", None, "lora"),
+    ],
+)
+def test_torchtitan_s_precision_and_adapters(tmp_path: Path, line: str, precision: str | None, task: str) -> None:
+    head = "[rank0]:[titan] 2026-05-05 11:07:15,162 - root - INFO - "
+    step = "step:  2  loss: 17.6339  grad_norm: 65.6288  memory: 14.95GiB(7.79%)  tps: 48,465  tflops: 425.98  mfu: 32%"
+    (tmp_path / "x.log").write_text("".join(f"{head}{each}\n" for each in (line, step)))
+    facts = parse_log(tmp_path / "x.log").facts
+    assert (facts.precision, facts.task) == (precision, task)

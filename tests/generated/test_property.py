@@ -1,0 +1,31 @@
+"""benchrun says the truth of a generated log, or nothing, or ends with 4: a few hundred logs in CI.
+
+`python -m tests.generated --logs 50000 --seed 1` checks more, and keeps what fails.
+"""
+
+import tempfile
+from pathlib import Path
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .bulk import check, dumped
+from .draw import draw
+from .forms import ALL
+from .wrap import WRAPPERS
+
+QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@given(
+    st.sampled_from(sorted(ALL)),
+    st.sampled_from(sorted(WRAPPERS)),
+    st.randoms(use_true_random=False),
+)
+def test_benchrun_says_the_truth_or_nothing(form: str, wrapper: str, random: Random) -> None:
+    truth = draw(random, form, wrapper)
+    with tempfile.TemporaryDirectory() as name:
+        found = check(truth, Path(name))
+    assert not found, dumped(truth)
