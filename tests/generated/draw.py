@@ -104,7 +104,7 @@ def _timed(random: Random, truth: Truth) -> Truth:
 def _events(random: Random, form: Form, rows: int) -> dict[str, object]:
     """Pauses, a restart, a ramp, stalls: all of them are part of sound jobs."""
     found: dict[str, object] = {}
-    kind = random.choice(("none", "none", "evaluation", "checkpoint", "restart", "ramp", "stall"))
+    kind = random.choice(("none", "evaluation", "checkpoint", "restart", "ramp", "stall", "other"))
     if kind == "evaluation" and kind in form.features:
         found["evaluations"] = tuple(range(rows // 4, rows, rows // 4))
     if kind == "checkpoint" and kind in form.features:
@@ -113,6 +113,10 @@ def _events(random: Random, form: Form, rows: int) -> dict[str, object]:
         found["restart"] = (rows // 2, rows // 2 - random.randint(1, 3))
     if kind == "ramp" and kind in form.features:
         found["ramp"] = 3
+    if kind == "other":
+        found["backlog"] = "backlog" in form.features and random.random() < 0.5
+        found["inflated"] = "inflated" in form.features
+        found["copies"] = 2 if "copies" in form.features else 1
     if kind == "stall":
         found["stalls"] = (rows - 4,)
     return found
