@@ -127,7 +127,8 @@ LLAMA = (
 DEEPSEEK = (
     "Building deepseek_v3 16B with DeepSeekV3ModelArgs(max_batch_size=8, max_seq_len=4096, vocab_size=102400, "
     "dim=2048, inter_dim=10944, moe_inter_dim=1408, n_layers=27, n_dense_layers=1, n_heads=16, "
-    "moe_args=MoEArgs(num_experts=64, num_shared_experts=2, score_func='softmax', top_k=6), q_lora_rank=0, kv_lora_rank=512, qk_nope_head_dim=128, "
+    "moe_args=MoEArgs(num_experts=64, num_shared_experts=2, score_func='softmax', top_k=6), "
+    "q_lora_rank=0, kv_lora_rank=512, qk_nope_head_dim=128, "
     "qk_rope_head_dim=64, v_head_dim=128, original_seq_len=4096)"
 )
 
