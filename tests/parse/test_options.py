@@ -1,5 +1,6 @@
 """Options of frameworks: what changes the work of a step and is not understood takes the FLOPs away."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -248,3 +249,14 @@ def test_a_precision_without_a_peak_has_no_mfu_and_a_limit(tmp_path: Path) -> No
     assert measured.tflops_per_gpu is not None
     fast = summary(tmp_path, [line.replace("12200.0", "122.0") for line in megatron({"fp4": "mxfp4"})])
     assert "impossible_rate" in [problem.kind for problem in fast.problems]
+
+
+@pytest.mark.parametrize(("rank", "task"), [(16, "lora"), (0, None)])
+def test_mlperf_states_adapters(tmp_path: Path, rank: int, task: str | None) -> None:
+    def line(key: str, value: object, **metadata: object) -> str:
+        event = {"namespace": "", "time_ms": 1, "key": key, "value": value, "metadata": metadata}
+        return f":::MLLOG {json.dumps(event)}"
+
+    steps = [line("tracked_stats", {"train_step_timing": 1.5}, step=8 * step) for step in range(1, 9)]
+    (tmp_path / "x.log").write_text("\n".join([line("global_batch_size", 8), line("lora_rank", rank), *steps]) + "\n")
+    assert read_logs([tmp_path / "x.log"])[0][0].facts.task == task
