@@ -9,6 +9,8 @@ from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log
 from benchrun.app.measurement import read_log, summarise_log
 from benchrun.app.settings import completed_setting
+from benchrun.comparison.conditions import MACHINE, conditions, differences, with_machine
+from benchrun.comparison.measured import load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.metrics.setting import Setting
 from benchrun.spec.artifacts import machine
@@ -139,3 +141,12 @@ def test_driver_limits_and_versions_of_a_run_are_conditions() -> None:
     nodes = [{"driver": "580.1", "gpus": [gpu], "versions": {"torch": "2.11"}}, {"driver": "570.2", "gpus": [gpu]}]
     stated = machine(json.loads(json.dumps({"nodes": nodes})))
     assert stated == {"driver": "570.2, 580.1", "power limit (W)": "700.00", "version of torch": "2.11"}
+
+
+def test_compare_names_other_versions_driver_and_power_limit(tmp_path: Path) -> None:
+    kept = next(run for run in load_measured() if run.spec.framework == "megatron-core" and machine(run.env))
+    (reference,) = measured_references([kept])
+    other = with_machine(conditions(kept.spec), {"nodes": [{"driver": "1.0", "gpus": [{"power_limit_w": "350.00"}]}]})
+    differing = {each.key for each in differences(reference.key, other, MACHINE)}
+    assert differing >= {"driver", "power_limit_w"}
+    assert differences(reference.key, with_machine(conditions(kept.spec), kept.env), MACHINE) == ()

@@ -11,7 +11,7 @@ from random import Random
 from . import product
 from .draw import draw
 from .forms import ALL
-from .judge import Finding, judge
+from .judge import Finding, judge, judge_verdict
 from .truth import PRECISIONS, Latent, Model, Truth
 from .wrap import WRAPPERS
 from .write import log
@@ -34,10 +34,22 @@ class Tally:
 
 
 def check(truth: Truth, folder: Path) -> list[Finding]:
-    """Write the log of one truth, parse it, judge the answer."""
+    """Write the log of one truth, parse it, judge the answer; one of 40 is compared too."""
     path = folder / "job.log"
     path.write_bytes(log(truth))
-    return judge(truth, product.parse(path, truth.given))
+    before = _state(folder)
+    found = judge(truth, product.parse(path, truth.given))
+    if truth.seed % 40 == 0 and truth.given.recipe:
+        found += judge_verdict(truth, product.compare(path, truth.given))
+    if _state(folder) != before:
+        found.append(Finding("a query wrote", str(before), str(_state(folder))))
+    return found
+
+
+def _state(folder: Path) -> list[tuple[str, int, int]]:
+    """Name, size and time of each file of a folder."""
+    files = sorted(folder.rglob("*"))
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
 def truths(count: int, seed: int, form: str | None = None) -> Iterator[Truth]:

@@ -97,6 +97,14 @@ def test_examples_of_an_evaluation_are_not_those_of_the_training(tmp_path: Path)
     assert (log.facts.num_examples, setting_of_log(log, Setting()).gbs) == (5120, 128)
 
 
+def test_a_limit_of_the_length_is_a_guess(tmp_path: Path) -> None:
+    log = parse(tmp_path, "[INFO:swift] max_length: 16384\n")
+    own = setting_of_log(log, Setting())
+    assert (own.seq_length, own.fixed_length, {*own.derived}) == (16384, False, {"seq_length"})
+    assert setting_of_log(log, Setting(seq_length=4096)).seq_length == 4096
+    assert len([*check_options(log, {"seq_length": 4096})]) == 1
+
+
 @pytest.mark.parametrize(
     "line",
     [

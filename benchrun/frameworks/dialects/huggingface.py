@@ -46,7 +46,6 @@ from benchrun.parse.dialect import (
     Record,
     Table,
     Value,
-    fact_of,
     positive,
 )
 from benchrun.parse.lines import Line
@@ -203,12 +202,11 @@ class HuggingFace(Dialect):
         super().read_facts(text)
         self._examples = trainer_facts.take_examples(facts, text, self._examples)
         trainer_facts.take_trained_part(facts, text)
-        for length in filter(None, (length.search(text) for length in trainer_facts.LENGTHS)):
-            facts.seq_length, facts.variable_length = fact_of("seq_length", int(length["seq_length"])), True
+        trainer_facts.take_length(facts, text)
 
     def contradicts(self, facts: Facts) -> bool:
-        """Lengths are stated in passing, and of more than one thing."""
-        return replace(self.facts, planned_steps=self._stated_steps).contradict(replace(facts, seq_length=None))
+        """Planned steps that were guessed contradict nothing."""
+        return replace(self.facts, planned_steps=self._stated_steps).contradict(facts)
 
     def finish(self) -> Rows:
         """Rows of the bars where these are many more, of the dictionaries, or of the summary."""

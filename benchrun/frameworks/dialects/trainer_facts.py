@@ -83,6 +83,14 @@ def take_trained_part(facts: Facts, text: str) -> None:
             facts.task = "lora"
 
 
+def take_length(facts: Facts, text: str) -> None:
+    """A limit of the samples' length, which is stated in passing, and of more than one thing."""
+    for stated in filter(None, (length.search(text) for length in LENGTHS)):
+        facts.variable_length = True
+        if length := fact_of("seq_length", int(stated["seq_length"])):
+            facts.derive("seq_length", length, "the limit of a sample's length, which most may not reach")
+
+
 def derive(facts: Facts, *, counts_prompts: bool = False) -> None:
     """Guess the number of GPUs, and the batch where the examples refute the one that is printed.
 
