@@ -44,6 +44,7 @@ class Nemo1(Dialect):
     )
     fact_needles = (
         *(b'"key": "init_start"', b'"key": "global_batch_size"', b'"key": "max_sequence_length"'),
+        b'"key": "lora_rank"',
         *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, *lightning.WORK_NEEDLES, *NEEDLES),
     )
     fact_groups = lightning.FACTS
@@ -127,6 +128,8 @@ class Nemo1(Dialect):
             self.facts.gbs = value
         elif event.get("key") == "max_sequence_length" and type(value) is int and 0 < value < MOST_SAMPLES:
             self.facts.seq_length = value
+        elif event.get("key") == "lora_rank" and value:
+            self.facts.task = "lora"
         elif event.get("key") == "run_stop":
             self.ended |= isinstance(metadata, dict) and metadata.get("status") == "success"
         elif event.get("key") in ("block_start", "eval_start"):
