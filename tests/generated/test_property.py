@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .bulk import check, dumped
+from .bulk import check, check_served, dumped, servers
 from .draw import draw
 from .forms import ALL
 from .wrap import WRAPPERS
@@ -20,7 +20,6 @@ OPEN: frozenset[tuple[str, str]] = frozenset(
         ("Titan", "missing complete"),
         ("Titan", "exit code 0, ending cut"),
         ("Titan", "exit code 0, ending truncated"),
-        ("Nemo1", "exit code 0, two jobs"),
         ("Aligner", "exit code 0, two jobs"),
         ("DeepSpeed", "exit code 0, two jobs"),
         ("Mllog", "exit code 0, loss constant"),
@@ -53,3 +52,15 @@ def test_benchrun_says_the_truth_or_nothing(form: str, wrapper: str, random: Ran
     family = type(ALL[form]).__name__
     wrong = [finding for finding in found if (family, finding.kind) not in OPEN]
     assert not wrong, dumped(truth)
+
+
+def test_servers_have_their_rates_or_none() -> None:
+    """Clients of servers, without the wrappers that benchrun does not read around them."""
+    with tempfile.TemporaryDirectory() as name:
+        for truth in servers(60, 1):
+            if truth.wrapper not in UNREAD:
+                assert not check_served(truth, Path(name)), truth
+
+
+UNREAD = ("stamp", "relative")
+"""Clocks that a launcher writes before each line of a client."""
