@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from benchrun.comparison.choice import usable
-from benchrun.comparison.conditions import LOSS, SOFT, Conditions, Difference, differences
+from benchrun.comparison.conditions import LOSS, MACHINE, SOFT, Conditions, Difference, differences
 from benchrun.comparison.references import Reference
 from benchrun.comparison.uneven import Label, slow_steps, too_uneven
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry
@@ -81,7 +81,7 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
         reference=best,
         ratio=middle,
         band=band,
-        differs=differences(best.key, own, ("recipe", *SOFT)),
+        differs=differences(best.key, own, ("recipe", *SOFT, *MACHINE)),
         verdict="inconclusive" if unsure else _even(_in_band(low, middle, high, band), metrics),
     )
 

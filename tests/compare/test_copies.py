@@ -39,7 +39,7 @@ def copy_of(run: RunDir, name: str) -> RunDir:
     path = run.path.parent / name
     shutil.copytree(run.path, path)
     log = path / "stdout.log"
-    log.write_text(log.read_text().replace("iteration       20/", "iteration       20/ ", 1).replace("7.0 |", "7.1 |", 1))
+    log.write_text(log.read_text().replace("7.0 |", "7.1 |", 1))
     return RunDir(path)
 
 

@@ -8,7 +8,9 @@ import pytest
 from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log
 from benchrun.app.measurement import read_log, summarise_log
-from benchrun.app.settings import completed_setting
+from benchrun.app.settings import check_options, completed_setting
+from benchrun.comparison.conditions import MACHINE, conditions, differences, with_machine
+from benchrun.comparison.measured import load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.metrics.setting import Setting
 from benchrun.spec.artifacts import machine
@@ -77,6 +79,17 @@ def test_a_precision_that_the_gpu_lacks_is_the_users_error() -> None:
     assert completed_setting(None, Setting(gpu="H100", precision="nvfp4", peak=2000.0)).peak == 2000
 
 
+def test_a_precision_that_the_logs_gpu_lacks_is_the_users_error(tmp_path: Path) -> None:
+    titan = "[rank0]:[titan] 2026-04-18 21:13:34,872 - root - INFO - "
+    capacity = "CUDA capacity: NVIDIA H100 80GB HBM3 with 79.11GiB memory"
+    step = "step:  2  loss: 17.6339  grad_norm: 65.6288  memory: 14.95GiB(7.79%)  tps: 8,465  tflops: 425.98  mfu: 32%"
+    (tmp_path / "x.log").write_text("".join(f"{titan}{line}\n" for line in (capacity, step)))
+    log = read_log(tmp_path / "x.log")
+    assert [*check_options(log, {"precision": "fp8"})] == []
+    with pytest.raises(UserError):
+        [*check_options(log, {"precision": "nvfp4"})]
+
+
 def test_nvfp4_above_its_peak_is_impossible(tmp_path: Path) -> None:
     file = tmp_path / "x.log"
     file.write_text("\n".join(megatron({"fp4": "e2m1"})).replace("12200.0", "12.2") + "\n")
@@ -139,3 +152,12 @@ def test_driver_limits_and_versions_of_a_run_are_conditions() -> None:
     nodes = [{"driver": "580.1", "gpus": [gpu], "versions": {"torch": "2.11"}}, {"driver": "570.2", "gpus": [gpu]}]
     stated = machine(json.loads(json.dumps({"nodes": nodes})))
     assert stated == {"driver": "570.2, 580.1", "power limit (W)": "700.00", "version of torch": "2.11"}
+
+
+def test_compare_names_other_versions_driver_and_power_limit(tmp_path: Path) -> None:
+    kept = next(run for run in load_measured() if run.spec.framework == "megatron-core" and machine(run.env))
+    (reference,) = measured_references([kept])
+    other = with_machine(conditions(kept.spec), {"nodes": [{"driver": "1.0", "gpus": [{"power_limit_w": "350.00"}]}]})
+    differing = {each.key for each in differences(reference.key, other, MACHINE)}
+    assert differing >= {"driver", "power_limit_w"}
+    assert differences(reference.key, with_machine(conditions(kept.spec), kept.env), MACHINE) == ()

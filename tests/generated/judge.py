@@ -55,6 +55,12 @@ def visible(truth: Truth) -> bool:
     return rated and "model" in have and not (truth.lora or truth.exotic or _unusual(truth))
 
 
+def apart(truth: Truth) -> bool:
+    """Whether the lines of two jobs differ in anything but their times."""
+    form = ALL[truth.form]
+    return form.numbered or form.loss_digits > 0
+
+
 def codes(truth: Truth) -> frozenset[int]:
     """Exit codes that are right."""
     states = ALL[truth.form].states(truth)
@@ -64,6 +70,8 @@ def codes(truth: Truth) -> frozenset[int]:
         return frozenset({4} if visible(truth) else {0, 4})
     if truth.loss == "constant" and truth.pp > 1 and truth.ending == "complete":
         return frozenset({0, 4})  # a stage that does not compute the loss may print a placeholder
+    if truth.second_job and not apart(truth):
+        return frozenset({0, 4})
     if truth.second_job or truth.ending in CRASHES or silent_loss(truth):
         return frozenset({4})
     if truth.ending == "complete":

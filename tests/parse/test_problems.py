@@ -112,6 +112,14 @@ def test_what_went_wrong_is_recognised(tmp_path: Path, text: str, kind: str) -> 
         "Killed a stale lock of the cache",
         "Import of cast_to_fp8 from transformer_engine.pytorch failed with: Traceback (most recent call last):",
         "mount source /data, target /data: bound",
+        "[WARNING] ValueError: the first batch was skipped",
+        "WARNING:root:RuntimeError: no compiled kernel, the slow one is used",
+        "2026-01-05 10:00:00,1 - x - WARNING - OSError: [Errno 28] was handled",
+        "[W1126 10:00:00.1 socket.cpp:755] [c10d] The client socket has failed to connect to [n1]:29500",
+        "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an environment",
+        "NCCL INFO ProcessGroupNCCL initialization options: TIMEOUT(ms): 600000",
+        "W0000 cuda_blas.cc:183] failed to run cuBLAS routine: CUBLAS_STATUS_NOT_SUPPORTED, trying another one",
+        "n1:7:8 [0] NCCL INFO alloc.h:178 Cuda failure 'out of memory'",
         "error mounting of optional folders is ignored",
     ],
 )
@@ -145,6 +153,12 @@ def test_host_and_rank_are_read_where_the_line_names_them(
 
 STOPPED = "(APIServer pid=7) INFO 11-24 13:53:27 [launcher.py:100] [shutdown] API server: shutdown triggered"
 TRACEBACK = "(APIServer pid=7) ERROR 11-24 13:53:27 [async_llm.py:704] Traceback (most recent call last):"
+
+
+def test_of_a_long_line_the_words_that_count_are_repeated(tmp_path: Path) -> None:
+    text = 3 * "x" * 200 + " RuntimeError: CUDA error: misaligned address " + 300 * "y"
+    (problem,) = problems(tmp_path, text)
+    assert "misaligned address" in problem.detail
 
 
 def test_a_server_that_a_signal_ended_did_not_crash(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from math import prod
 
+from benchrun.frameworks.dialects.torchtitan_model import NEEDLES, read_model
 from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Value, columns, fact_of, groups, number
 
 # A fork's ranks without the last stage print no loss.
@@ -57,6 +58,7 @@ class Torchtitan(Dialect):
         b" tokens per train step, ",
         b"with parallelism: ",
         b"-D device mesh with [",
+        *NEEDLES,
         *(b"Float8 ", b"Converted Linear layers to ", b"Swapped to MXLinear", b"LoRA training active"),
         b"pipeline schedule ",
         b" capacity: ",
@@ -106,6 +108,7 @@ class Torchtitan(Dialect):
         """What it prints of the run before the first step."""
         super().read_facts(text)
         facts = self.facts
+        read_model(text, facts)
         if _END in text:
             self._completed = text
         if (start := _START.search(text)) is not None and int(start[1]) == self.first_number:

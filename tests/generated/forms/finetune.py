@@ -154,5 +154,5 @@ FORMS = (
     Factory("llama-factory", HF, BITS, (1, 5), PARTS),
     FactoryJson("llama-factory-jsonl", HF, BITS, (1, 5), frozenset(), quotient=False, gradient=False),
     Axolotl("axolotl", HF, BITS, (1,), PARTS, carriage=True),
-    Unsloth("unsloth", HF, BITS, (1,), PARTS, carriage=True),
+    Unsloth("unsloth", HF, BITS, (1,), PARTS - {"inflated"}, carriage=True),
 )
