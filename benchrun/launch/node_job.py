@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchrun import paths
+from benchrun import hardware, paths
 from benchrun.errors import MachineError, SchedulerUnavailable
-from benchrun.launch.commands import call
+from benchrun.launch.commands import call, output
 from benchrun.launch.rundir import RunDir, read_text
 from benchrun.launch.scheduler import Job, Phase
 from benchrun.launch.slurm import Slurm
@@ -52,19 +52,26 @@ def facts(site: Cluster, words: Sequence[str], wait_s: int) -> dict[str, list[st
                 call(["bash", "-c", line, "bash", STDOUT, SCRIPT, *words], folder, timeout_s=START_S)
         (folder / "clock here").touch()
         offset = time.time() - (folder / "clock here").stat().st_mtime
-        return answers(_said(run), read_text(folder / STDERR) or "") | {"clock here": [str(offset)]}
+        return answers(_output(run), read_text(folder / STDERR) or "") | {"clock here": [str(offset)]}
+
+
+def node_gpu(partition: str) -> str | None:
+    """The hardware table's name of the GPU of a free node; None where none answers, or the table lacks it."""
+    where = [f"--partition={partition}", "--gres=gpu:1", "--ntasks=1", "--time=00:01:00", "--immediate=10"]
+    names = output("srun", *where, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader", timeout_s=30)
+    return hardware.name_of(names.splitlines()[0]) if names else None
 
 
 def answers(text: str, errors: str = "") -> dict[str, list[str]]:
     """What the script printed; MachineError where it printed nothing."""
-    found: dict[str, list[str]] = {}
+    answered: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, tab, value = line.partition("\t")
         if tab:
-            found.setdefault(key, []).append(value)
-    if "host" not in found:
+            answered.setdefault(key, []).append(value)
+    if "host" not in answered:
         raise MachineError(f"no step ran on a node: {' '.join(errors.split())[:300] or 'it gave no output'}")
-    return found
+    return answered
 
 
 @contextlib.contextmanager
@@ -121,9 +128,9 @@ def _followed(run: RunDir, slurm: Slurm, wait_s: int) -> Job | None:
         time.sleep(0.5)
 
 
-def _said(run: RunDir) -> str:
+def _output(run: RunDir) -> str:
     return read_text(run.path / STDOUT) or ""
 
 
 def _has_ended(run: RunDir) -> bool:
-    return "end\tyes" in _said(run).splitlines()
+    return "end\tyes" in _output(run).splitlines()

@@ -78,13 +78,13 @@ def broken(
 def upwards(accounts: Sequence[Level], account: str, partition: str) -> list[Level]:
     """The user's place in an account, then the account and its parents."""
     own = [each for each in accounts if each.user and each.name == account and each.partition in ("", partition)]
-    found = sorted(own, key=lambda level: level.partition == "")[:1]
+    places = sorted(own, key=lambda level: level.partition == "")[:1]
     above = {each.name: each for each in accounts if not each.user}
     while account in above:
         level = above.pop(account)
-        found.append(level)
+        places.append(level)
         account = level.parent
-    return found
+    return places
 
 
 def _accounts(slurm: Survey) -> list[Level]:

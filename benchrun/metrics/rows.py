@@ -112,8 +112,9 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
         contradictory |= np.abs(counted / rate - 1) > ROUNDING
     for stage in PARTS:
         contradictory |= _quantity(log, stage, step) > time * (1 + ROUNDING)
-    impossible = rate > _peak_rate(setting)
-    if too_fast(rate, setting):
+    lowest = lowest_rate(log, rate, time * interval)
+    impossible = lowest > _peak_rate(setting)
+    if too_fast(lowest, setting):
         impossible[:] = False
     if not log.varying_length:
         # Of two rows with one batch this is larger for the faster one.
@@ -125,6 +126,11 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     other_batch = batch != batch[-1:]
     left_out = impossible, contradictory, other & ~other.all(), other_batch & ~np.isnan(batch)
     return CompletedRows(step, line, interval, time, rate, tflops, mfu, batch, printed, samples, *left_out)
+
+
+def lowest_rate(log: Log, rate: Floats, span: Floats) -> Floats:
+    """The ``rate`` of rows of ``span`` seconds, which a clock of whole seconds may show a second too short."""
+    return rate * span / (span + 1) if log.whole_seconds else rate
 
 
 def too_fast(rate: Floats, setting: Setting) -> float | None:

@@ -21,7 +21,7 @@ from benchrun.metrics.model import (
 )
 from benchrun.metrics.printed import contradictory_rates
 from benchrun.metrics.problems import contradictions, fatal_problem
-from benchrun.metrics.rows import CompletedRows, completed_rows, too_fast
+from benchrun.metrics.rows import CompletedRows, completed_rows, lowest_rate, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
 from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
@@ -136,7 +136,8 @@ def _speeds(
     coarse = _coarse(log, timed)
     tokens = _tokens(log, inside, timed, coarse=coarse)
     times, notes = _times(log, timed, coarse=coarse)
-    rates, impossible = _rates(setting, tokens.median, too_fast(values.tokens_per_s_per_gpu, setting))
+    lowest = lowest_rate(log, values.tokens_per_s_per_gpu, values.step_time_s * values.interval)
+    rates, impossible = _rates(setting, tokens.median, too_fast(lowest, setting))
     impossible = impossible or _printed_above_peak(log, setting, inside)
     steps = timed.step if len(timed.step) else inside.step
     speeds = {

@@ -191,17 +191,19 @@ class Reader:
         return Problem("second_training", line, detail, source=self._source)
 
     def _problem(self, text: str, number: int) -> None:
-        rank = problems.rank_of(text)
         if any(words in text for words in problems.IGNORED):
-            self._ignored.add(rank)
-        taken = self._tracebacks.read(text, number, ignored=rank in self._ignored)
-        if taken is not None:
-            if tracebacks.HEADER in text:
-                self._ignored.discard(rank)
-            if taken.problem is not None:
-                self._add_problem(taken.problem, taken.replaces)
-        elif (problem := problems.recognise(text, number)) is not None:
-            self._add_problem(problem)
+            self._ignored.add(problems.rank_of(text))
+        ignored = False
+        if self._ignored and tracebacks.HEADER in text and (rank := problems.rank_of(text)) in self._ignored:
+            ignored = True
+            self._ignored.remove(rank)
+        taken = self._tracebacks.read(text, number, ignored=ignored)
+        if taken is None:
+            problem = problems.recognise(text, number)
+            if problem is not None:
+                self._add_problem(problem)
+        elif taken.problem is not None:
+            self._add_problem(taken.problem, taken.replaces)
 
     def _add_problem(self, problem: Problem, replaces: Problem | None = None) -> None:
         """Record a problem, in the place of ``replaces`` if that is recorded: it was not known so well."""
@@ -213,8 +215,12 @@ class Reader:
         self._counts[problem.kind] += 1
         if problem.kind == "skipped_steps" and not problem.rank:
             self._skip_messages += 1  # of rank 0, or of the only rank that prints
-        if self._counts[problem.kind] <= problems.MOST:
-            self._problems.append(problem)
+        if self._counts[problem.kind] > problems.MOST:
+            same = [index for index, each in enumerate(self._problems) if each.kind == problem.kind]
+            if len(same) < problems.MOST:
+                return  # of an earlier file
+            del self._problems[same[problems.MOST // 2]]
+        self._problems.append(problem)
 
     @property
     def rows(self) -> Rows:

@@ -43,8 +43,8 @@ class _Block:
     """The lines of one process."""
 
     def __init__(self, prefix: str, problem: Problem | None) -> None:
-        self.label = _normal(prefix)
         self.labelled = bool(_LABEL.search(prefix))
+        """Whether each of its lines must have the label."""
         self.problem = problem
         """None where the traceback ends no process."""
         self.lines = 0
@@ -56,21 +56,17 @@ class _Block:
         """Whether no more lines belong to it."""
         return self.lines > MOST_LINES or (self.after is not None and self.after > MESSAGE_LINES)
 
-    def content(self, text: str) -> str | None:
-        """The line without the label of the block; None for a line of another process."""
-        if not self.label:
-            return None if _OTHER_RANK.match(text) else text
-        normal = _normal(text)
-        if normal.startswith(self.label):
-            return normal[len(self.label) :].removeprefix(" ")
-        return None if self.labelled else text
-
 
 class Tracebacks:
     """Collects the tracebacks of a log from its lines."""
 
     def __init__(self) -> None:
         self._blocks: dict[str, _Block] = {}
+        """Label -> its open block. A label has no clocks, which differ from line to line."""
+        self._lengths: list[int] = []
+        """Lengths of the labels, the longest first."""
+        self._clocks = False
+        """Whether a label had a clock."""
 
     @property
     def open(self) -> bool:
@@ -82,23 +78,39 @@ class Tracebacks:
         at = text.find(HEADER)
         if at >= 0:
             return self._header(text, at, line, ignored)
-        for key, block in [*self._blocks.items()]:
-            content = block.content(text)
-            if content is None:
-                continue
-            block.lines += 1
-            taken = (_in_message if block.after is not None else _in_frames)(block, content, text, line)
-            if block.closed:
-                del self._blocks[key]
-            if taken is not None:
-                return taken
-        return None
+        if not self._blocks:
+            return None
+        label, content = self._part(text)
+        block = self._blocks.get(label)
+        if block is None:
+            return None
+        block.lines += 1
+        taken = (_in_frames if block.after is None else _in_message)(block, content, text, line)
+        if block.closed:
+            del self._blocks[label]
+            self._measure()
+        return taken
+
+    def _part(self, text: str) -> tuple[str, str]:
+        """The label of the block that a line belongs to, and the rest of the line."""
+        line = _CLOCK.sub("", text).strip() if self._clocks else text.strip()
+        for length in self._lengths:
+            if length and line[:length] in self._blocks:
+                return line[:length], line[length:].removeprefix(" ")
+        if "" in self._blocks:
+            return ("-" if _OTHER_RANK.match(text) else ""), text
+        # Some loggers label the first line alone.
+        return next((label for label, block in self._blocks.items() if not block.labelled), "-"), text
+
+    def _measure(self) -> None:
+        self._lengths = sorted({len(label) for label in self._blocks}, reverse=True)
 
     def _header(self, text: str, at: int, line: int, ignored: bool) -> Taken:
         prefix = text[:at].strip(_BOX)
         if _is_exception(prefix):
             prefix = ""  # IPython prints the exception's name in the header
-        label = _normal(prefix)
+        label = _CLOCK.sub("", prefix).strip()
+        self._clocks |= label != prefix
         before = self._blocks.get(label)
         if before is not None and (before.after == -1 or (before.after is None and before.problem is not None)):
             before.after = None
@@ -107,6 +119,7 @@ class Tracebacks:
             ignored = True
         problem = None if ignored else described(GENERIC, text, line, "a traceback without its last line", "exit")
         self._blocks[label] = _Block(prefix, problem)
+        self._measure()
         return Taken(problem)
 
 
@@ -156,8 +169,3 @@ def _is_exception(content: str) -> bool:
     module, _, name = match["name"].rpartition(".")
     known = isinstance(getattr(builtins, name, None), type) and issubclass(getattr(builtins, name), BaseException)
     return known or name.endswith(_SUFFIXES) or bool(module and name[0].isupper())
-
-
-def _normal(text: str) -> str:
-    """A label without what differs from line to line: clocks and blanks around it."""
-    return _CLOCK.sub("", text).strip() if any(map(str.isdigit, text[:200])) else text.strip()

@@ -79,7 +79,6 @@ def test_the_precision_of_megatron_bridge(tmp_path: Path, setting: str, precisio
     "part",
     [
         "linear_attention_freq: 4",
-        "multi_latent_attention: True",
         "heterogeneous_block_specs: True",
         "new_attention_kernel: 'ring'",
     ],
@@ -96,6 +95,12 @@ def test_parts_that_the_log_states_in_full_are_counted(tmp_path: Path) -> None:
     predicting = shape(bridge(tmp_path, "mtp_num_layers: 1").facts)
     assert windowed is not None and predicting is not None
     assert (windowed.window.size, predicting.mtp_layers) == (64, 1)
+
+
+def test_sizes_of_latent_attention_that_a_summary_leaves_out_are_megatron_cores(tmp_path: Path) -> None:
+    latent = shape(bridge(tmp_path, "multi_latent_attention: True", "q_lora_rank: 1536").facts)
+    assert latent is not None and latent.mla is not None
+    assert (latent.mla.q_lora_rank, latent.mla.kv_lora_rank, latent.mla.qk_width) == (1536, 512, 192)
 
 
 def test_the_batches_of_a_validation_are_no_other_training(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
+from benchrun.recipe.catalogue import training_file
 
 REUSED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+SUMMARY = "{'train_runtime': 229.2, 'train_steps_per_second': 0.524, 'epoch': 1.0}\n"
 
 
 @dataclass(frozen=True)
@@ -131,3 +134,14 @@ def test_a_clock_of_whole_seconds_gives_the_mean(tmp_path: Path, step_s: float, 
     assert found.step_time_s.median == pytest.approx(step_s, abs=0.05 + jitter / 2)
     rate = 64 * 4096 / 8 / found.step_time_s.median
     assert found.tokens_per_s_per_gpu.median == pytest.approx(rate, rel=0.005)
+
+
+def test_a_second_that_is_cut_off_makes_no_step_impossible(tmp_path: Path) -> None:
+    """Steps of 1.91 s at 54 % of the peak: those that show 1 s would be above it."""
+    path = tmp_path / "x.log"
+    path.write_text("\n".join(bar(step, 120, 1.91 * step) for step in range(1, 121)) + "\n" + SUMMARY)
+    model = training_file("llama2-13b")[1].model
+    given = Setting(gbs=128, seq_length=2048, num_gpus=64, gpu="A100", precision="bf16", model=model)
+    found = summarise(parse_log(path), given=given)
+    assert found.step_time_s.median == pytest.approx(1.91, rel=0.01)
+    assert not [each for each in found.problems if each.kind.startswith("impossible")]

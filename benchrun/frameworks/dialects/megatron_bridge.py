@@ -20,7 +20,7 @@ import numpy as np
 
 from benchrun.frameworks.dialects.lightning import MICROBATCHES
 from benchrun.frameworks.dialects.megatron import FAMILY, LAYOUT, Megatron
-from benchrun.frameworks.dialects.options import names
+from benchrun.frameworks.dialects.options import is_off, names
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.dialect import DECIMAL, Record, fact_of, groups
 from benchrun.parse.lines import Line
@@ -32,14 +32,14 @@ _STEP_TIME = re.compile(
 )
 _SETTING = re.compile(r"(?<!\S)(\w{1,80}): (\S.{0,800}?) +\(Mcore default: ")
 """A line of the configuration's summary, which has what is not Megatron-core's default."""
-_SIZE = re.compile(r"(?:^|\s) {2}(\w{1,80}): (\d{1,15})\s*$")
+_SIZE = re.compile(r"(?:^|[\s:\]]) {2}(\w{1,80}): (\d{1,15})\s*$")
 _SIZES = {
     **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
     "sequence_length": "seq_length",  # of data whose samples are all that long
 }
 _NAMES = {"num_moe_experts": "num_experts"}
 """Megatron-core's names of Megatron-LM's arguments."""
-_OPTION = re.compile(r"(?:^|\s) {2}(\w{1,80}): (\S.{0,600}?)\s*$")
+_OPTION = re.compile(r"(?:^|[\s:\]]) {2}(\w{1,80}): (\S.{0,600}?)\s*$")
 _OPTIONS = frozenset(names(FAMILY, "part", "work"))
 """Settings of models that the dimensions of a dense or mixed transformer do not describe."""
 _LATENT = "Non-default values (vs Mcore MLATransformerConfig)"
@@ -127,6 +127,8 @@ class MegatronBridge(Megatron):
             name, value = setting[1], setting[2].strip("'")
             self._stages |= name == _STAGES
             self.argument(_NAMES.get(name, name), value)
+            if name == "multi_latent_attention" and not is_off(value):
+                facts.options = {**_LATENT_SIZES, **(facts.options or {})}
         elif _LATENT in text:
             facts.options = {**_LATENT_SIZES, **(facts.options or {})}
         elif (option := _OPTION.search(text)) and option[1] in _OPTIONS:
