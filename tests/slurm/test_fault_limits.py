@@ -1,4 +1,4 @@
-"""What a site does beside the job: limits on jobs, a failing prolog, a hanging epilog, a controller without its state."""
+"""A site beside its jobs: limits, a prolog that fails, an epilog that hangs, a controller that lost its state."""
 
 import shutil
 from collections.abc import Iterator
