@@ -1,7 +1,9 @@
 """Judging runs, repeats of one point together, and logs of jobs that benchrun did not launch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 from benchrun.app.baselines import baseline_runs, is_published
 from benchrun.app.jobs import end_of, record_end
@@ -10,7 +12,8 @@ from benchrun.app.predictions import expected_step
 from benchrun.app.served import result_conditions
 from benchrun.app.settings import completed_setting
 from benchrun.comparison.choice import references_for
-from benchrun.comparison.conditions import Conditions, conditions, conditions_of_log
+from benchrun.comparison.conditions import Conditions, conditions, conditions_of_log, with_machine
+from benchrun.comparison.copies import times_of, without_copies
 from benchrun.comparison.expected import UNJUDGED, against
 from benchrun.comparison.measured import by_point, copies, load_measured, measured_references
 from benchrun.comparison.verdict import Verdict, judge
@@ -24,7 +27,7 @@ from benchrun.metrics.setting import Setting, as_logged, logged_dimensions, sett
 from benchrun.metrics.summary import measure
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
-from benchrun.spec.artifacts import VERDICT
+from benchrun.spec.artifacts import ENV, VERDICT
 from benchrun.spec.runspec import NodesSpec, RunSpec
 
 PARSE = "its numbers: benchrun parse LOG; a run that benchrun launched has a verdict"
@@ -70,12 +73,17 @@ def judge_runs(
         raise UserError(f"{going[0]} has not ended", hint=f"benchrun status {going[0]}")
     endings = ((observation.run.run_id, end_of(observation).ending) for observation in observations)
     broken, ending = next((each for each in endings if each[1] is not Ending.COMPLETED), ("", Ending.COMPLETED))
-    measurements = tuple(measurement for run in runs if (measurement := measure_run(run, warmup)) is not None)
+    measured = [measurement for run in runs if (measurement := measure_run(run, warmup)) is not None]
+    measurements = without_copies(measured, [times_of(measurement.log) for measurement in measured])
     names = [run.run_id for run in (*runs, *(others if reference is None else ()))]
-    verdict = verdict_together(runs[0].spec, measurements, ending.value, reference, names)
+    environment = runs[0].read_json(ENV) or {}
+    verdict = verdict_together(runs[0].spec, measurements, ending.value, reference, names, environment)
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
-    return Judgement(verdict, observations, measurements)
+    if copied := len(measured) - len(measurements):
+        reason = f"{verdict.reason}; {copied} of {len(measured)} runs {'is a copy' if copied == 1 else 'are copies'}"
+        verdict = verdict.model_copy(update={"reason": reason})
+    return Judgement(verdict, observations, tuple(measured))
 
 
 def verdict_together(
@@ -84,13 +92,15 @@ def verdict_together(
     ending: str,
     reference: str | None = None,
     names: Sequence[str] = (),
+    environment: Mapping[str, Any] = MappingProxyType({}),
 ) -> Verdict:
     """The verdict on ``measurements`` of ``spec``, which ended so; where no number is known, against a prediction.
 
-    ``names`` are runs that are no reference for these.
+    ``names`` are runs that are no reference for these; ``environment`` is what env.json has of the first run.
     """
     numbers = [(measurement.metrics, measurement.log) for measurement in measurements]
-    verdict = verdict_on(conditions(spec), numbers, reference, ending=ending, names=names)
+    own = with_machine(conditions(spec), environment)
+    verdict = verdict_on(own, numbers, reference, ending=ending, names=names)
     if reference is None and verdict.verdict in UNJUDGED and (expected := expected_step(spec)):
         return against(expected, verdict, [measurement.metrics for measurement in measurements])
     return verdict

@@ -1,5 +1,6 @@
 """Warnings before a launch: memory, links, the time limit, folders, traces."""
 
+import os
 from math import ceil
 from pathlib import Path
 
@@ -15,9 +16,21 @@ def warnings(spec: RunSpec) -> list[str]:
     """Sentences about what may go wrong with ``spec``: memory, slow links, a trace that tells nothing, a time limit
     that the load or the steps exceed, a folder that the container does not have; empty where nothing is known to.
     """
-    if not isinstance(spec, TrainingSpec):
-        return [text for text in (_loading(spec), _unmounted(spec)) if text]
-    return [text for text in (warning(spec), slow_links(spec), _empty_trace(spec), _too_long(spec)) if text]
+    if isinstance(spec, TrainingSpec):
+        texts = (warning(spec), slow_links(spec), _empty_trace(spec), _too_long(spec), _ignored(spec))
+    else:
+        texts = (_loading(spec), _unmounted(spec), _ignored(spec))
+    return [text for text in texts if text]
+
+
+def _ignored(spec: RunSpec) -> str | None:
+    """Options of sbatch that this shell has as variables: a run is what its files say, so none counts."""
+    names = [name for name in sorted(os.environ) if name.startswith("SBATCH_")]
+    if not names or spec.cluster.scheduler != "slurm":
+        return None
+    name = names[0].removeprefix("SBATCH_").lower()
+    key = name if name in type(spec.cluster).model_fields else "sbatch_options"
+    return f"{', '.join(names)} of this shell {'is' if len(names) == 1 else 'are'} not used: --set cluster.{key}=..."
 
 
 def _too_long(spec: TrainingSpec) -> str | None:

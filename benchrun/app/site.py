@@ -4,34 +4,44 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchrun.errors import MachineError, UserError, writing
+from benchrun import hardware
+from benchrun.errors import MachineError, UserError, closest, writing
 from benchrun.launch.doctor import RUNTIMES, installed
+from benchrun.launch.node_job import node_gpu
 from benchrun.launch.node_probe import login_checks, node_checks, test_only
 from benchrun.launch.site_checks import Check, gpu_check, queue_checks
 from benchrun.launch.site_limits import limit_checks
-from benchrun.launch.sitefile import site_text
+from benchrun.launch.sitefile import chosen, site_text, slurm_gpu
 from benchrun.launch.survey import survey
 from benchrun.recipe.catalogue import checked
 from benchrun.recipe.files import cluster_document
 from benchrun.spec.cluster import Cluster
 
 
-def write_site(file: Path, partition: str | None = None) -> None:
+def write_site(file: Path, partition: str | None = None, gpu: str | None = None) -> bool:
     """Write a commented site file for a partition of this machine's Slurm (by default that with the most GPUs).
+
+    ``gpu``: its name in the hardware table, where Slurm states none; by default a node is asked. Whether it is known;
+    if not, the file has ``CPU``, with a remark.
 
     UserError where the file exists; MachineError where Slurm does not answer.
     """
     if file.exists():
         raise UserError(f"{file} exists", hint="a site file is never overwritten: name another with --output FILE")
+    if gpu is not None and gpu not in hardware.names():
+        raise UserError(f"the hardware table has no GPU '{gpu}'", hint=closest(gpu.upper(), hardware.names()))
     runtime = next((name for name in RUNTIMES if name != "enroot" and installed(name)), None)
     try:
         slurm = survey()
     except MachineError as error:
         copy = "run it on a login node, or copy the closest file: benchrun list --clusters has the paths"
         raise type(error)(error.message, hint=copy) from error
-    text = site_text(slurm, runtime, partition)
+    place = chosen(slurm, partition)
+    named = slurm_gpu(slurm, place) or gpu or node_gpu(place.name)
+    text = site_text(slurm, runtime, place, named)
     with writing(file), file.open("x", encoding="utf-8") as stream:
         stream.write(text)
+    return named is not None
 
 
 def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Iterator[Check]:

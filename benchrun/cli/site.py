@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchrun import app
-from benchrun.cli.complete import cluster_names, recipe_names
+from benchrun.cli.complete import cluster_names, gpu_names, recipe_names
 from benchrun.cli.options import json_option, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
@@ -62,10 +62,12 @@ def site() -> None:
 
 @site.command("init", short_help="Write a site file from what Slurm says.")
 @click.option("--partition", help="Partition that the jobs use; by default the one with the most GPUs.")
+@click.option("--gpu", shell_complete=gpu_names, help="Its name, where Slurm and its nodes state none, e.g. H100.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("mysite.yaml"), show_default=True)
-def init(partition: str | None, output: Path) -> None:
+def init(partition: str | None, gpu: str | None, output: Path) -> None:
     """Write a site file from what Slurm says, with every key and its explanation. An existing file stays as it is."""
-    app.write_site(output, partition)
+    if not app.write_site(output, partition, gpu):
+        say(f"neither Slurm nor a node names the GPUs: {output} has CPU; write their name, or use --gpu")
     say(f"wrote {output}; check it with: benchrun doctor --cluster {output}")
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from benchrun.comparison.choice import usable
-from benchrun.comparison.conditions import LOSS, SOFT, Conditions, Difference, differences
+from benchrun.comparison.conditions import LOSS, MACHINE, SOFT, Conditions, Difference, differences
 from benchrun.comparison.references import Reference
+from benchrun.comparison.uneven import Label, slow_steps, too_uneven
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry
 from benchrun.metrics.registry import METRICS, OURS, Basis
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS
@@ -80,9 +81,14 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
         reference=best,
         ratio=middle,
         band=band,
-        differs=differences(best.key, own, ("recipe", *SOFT)),
-        verdict="inconclusive" if unsure else _in_band(low, middle, high, band),
+        differs=differences(best.key, own, ("recipe", *SOFT, *MACHINE)),
+        verdict="inconclusive" if unsure else _even(_in_band(low, middle, high, band), metrics),
     )
+
+
+def _even(verdict: Name, metrics: Sequence[Metrics]) -> Name:
+    """``verdict``, or none where slow steps, which the median hides, may undo a pass."""
+    return "inconclusive" if verdict == "pass" and too_uneven(metrics) else verdict
 
 
 def _in_band(low: float, middle: float, high: float, band: tuple[float, float | None]) -> Name:
@@ -181,16 +187,11 @@ def not_understood(metrics: Sequence[Measurement]) -> ProblemEntry | None:
     return next((problem for run in metrics for problem in run.problems if problem.kind == "unknown_option"), None)
 
 
-class Label(Frozen):
-    """One limit."""
-
-    code: str
-    """A key of `labels`."""
-    text: str
-
-
 def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
-    """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named."""
+    """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named.
+
+    ``code`` is a key of ``texts`` below, or a pattern of slow steps.
+    """
     others = {check.reference.key.recipe for check in checks} - {own.recipe}
     baselines = [check.reference.source.who for check in checks if "baseline" in check.reference.flags]
     skipping = max(metrics, key=lambda run: run.skipped_updates, default=None)
@@ -214,4 +215,8 @@ def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check])
         "throttled": any(run.telemetry and run.telemetry.fault for run in timed) and "throttled",
         "only_average": any(run.only_average for run in timed) and "only the mean step time is known",
     }
-    return tuple(Label(code=code, text=text) for code, text in texts.items() if text)
+    uneven = slow_steps(timed)
+    return (
+        *(Label(code=code, text=text) for code, text in texts.items() if text),
+        *((uneven,) if uneven else ()),
+    )

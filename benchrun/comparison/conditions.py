@@ -1,6 +1,6 @@
 """The conditions of a measurement: what must agree before two numbers may be compared."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import log
 from operator import attrgetter
@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 from benchrun.model import Frozen, ModelShape
 from benchrun.parse.serving import plain
 from benchrun.recipe.schema import TrainingRecipe
+from benchrun.spec.artifacts import machine, trained_with
 from benchrun.spec.runspec import Reduction, RunSpec, TrainingSpec
 from benchrun.vocabulary import DEGREES, HARD, NO_WORK, Reduced, by_path, dimensions, flat, reduced, reductions
 
@@ -26,6 +27,8 @@ DEFAULTS = "the defaults"
 LAYOUT = ("mbs", *DEGREES, "fsdp", "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These may differ and are then named: a comparison across layouts and frameworks is fair."""
+MACHINE = ("software", "driver", "power_limit_w")
+"""Named where both sides know them and they differ; no reference is chosen by them."""
 NOT_OPTIONS = (
     *("steps", "seed", "lr", "fp8.recipe"),
     *("min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown"),
@@ -75,6 +78,12 @@ class Conditions(Frozen):
     """Where no image states it."""
     variant: str | None = None
     """What distinguishes numbers of one source, e.g. ``without Transformer Engine``."""
+    software: str | None = None
+    """Versions of what trained, e.g. ``megatron-core 0.16.1, torch 2.9.0``."""
+    driver: str | None = None
+    """Version of the GPUs' driver."""
+    power_limit_w: str | None = None
+    """Power limit of the GPUs in W."""
     fp8_recipe: str | None = None
     """delayed, tensorwise, blockwise or mxfp8, with precision fp8."""
     mbs: int | None = None
@@ -120,6 +129,14 @@ def conditions(spec: RunSpec) -> Conditions:
         "shape": None if spec.reduced else shape_of(spec.model),
     }
     return Conditions(**{**_stated(spec, spec.model, spec.layout, spec.training), **derived})
+
+
+def with_machine(own: Conditions, environment: Mapping[str, Any]) -> Conditions:
+    """``own`` with what env.json says of the machine and its software."""
+    stated = machine(environment)
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(trained_with(environment).items()))
+    limits = {"driver": stated.get("driver"), "power_limit_w": stated.get("power limit (W)")}
+    return own.model_copy(update={"software": versions or None, **limits})
 
 
 def conditions_of_log(

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from benchrun import paths
-from benchrun.comparison.conditions import Conditions, besides_recipe, conditions
+from benchrun.comparison.conditions import Conditions, besides_recipe, conditions, with_machine
 from benchrun.comparison.references import Reference, Source
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
@@ -194,7 +194,7 @@ def _reference(group: Sequence[MeasuredRun], baseline: str | None) -> Reference:
         metric="step_time_s",
         value=statistics.median(times),
         better="lower",
-        key=conditions(newest.spec).model_copy(update={"framework_version": version}),
+        key=with_machine(conditions(newest.spec), newest.env).model_copy(update={"framework_version": version}),
         source=Source(
             who=source,
             where=f"{place}, {count}, {newest.machine}",

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from benchrun.comparison.checks import (
     LEARNED,
     Check,
-    Label,
     Name,
     beyond_peak,
     broken,
@@ -21,6 +20,7 @@ from benchrun.comparison.checks import (
 from benchrun.comparison.choice import Choice, choice, choose, usable
 from benchrun.comparison.conditions import Conditions, Difference, hard_differences, settings_distance
 from benchrun.comparison.references import Reference, matching
+from benchrun.comparison.uneven import Label, slow_steps, too_uneven
 from benchrun.metrics.model import Metrics
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
@@ -140,7 +140,7 @@ def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[R
         reason = f"the final {LEARNED[loss.metric]} is {reached}: this run computed something else"
         return {"verdict": "invalid_run", "reason": reason, **checks}
     if speed:
-        reason = _speed_reason(speed, len(metrics)) + _as_fast_as(speed, own, metrics, fitting)
+        reason = _speed_reason(speed, metrics) + _as_fast_as(speed, own, metrics, fitting)
         because = choice(speed.reference, fitting, own, by_name=by_name)
         return {"verdict": speed.verdict, "reason": reason, "chosen_because": because, **checks}
     if loss and not beyond:
@@ -185,7 +185,7 @@ def _stated(value: object) -> str:
     return "not stated" if value in (None, "") else str(value)
 
 
-def _speed_reason(check: Check, runs: int) -> str:
+def _speed_reason(check: Check, metrics: Sequence[Metrics]) -> str:
     percent = 100 * (check.ratio - 1)
     relation = f"{abs(percent):.1f} % {'faster' if percent >= 0 else 'slower'} than the reference"
     if check.verdict == "inconclusive":
@@ -193,8 +193,12 @@ def _speed_reason(check: Check, runs: int) -> str:
             return f"{relation}, or faster: the log has only the mean step time, which includes the start-up"
         if check.low == check.high:
             return f"{relation}, but a single step was timed: run more steps"
-        if runs > 1:  # more of them would lie as far apart
-            return f"{relation}, but only some of the {runs} runs are within the limits: find out why they differ"
+        if (uneven := slow_steps(metrics)) and too_uneven(metrics):
+            return f"{relation} by the median, but {uneven.text}"
+        if len(metrics) > 1:  # more of them would lie as far apart
+            return (
+                f"{relation}, but only some of the {len(metrics)} runs are within the limits: find out why they differ"
+            )
         return f"{relation}, but the step time varies too much: launch with --repeats 3, or set more training.steps"
     slower, fastest = f"up to {100 * (1 - check.band[0]):.0f} % slower", check.band[1]
     if fastest is None:

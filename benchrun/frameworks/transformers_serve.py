@@ -7,8 +7,8 @@ The client prints and writes results in the form of vLLM's (`benchrun.trainer.se
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.base import ImageFamily
 from benchrun.frameworks.server import Server
+from benchrun.frameworks.vllm import VLLM_IMAGES
 from benchrun.spec.inference import InferenceSpec
 
 BLOCK = 32
@@ -22,7 +22,7 @@ class TransformersServe(Server):
     precisions = frozenset({"fp32", "bf16"})
     needs_gpu = False
     experts = False
-    images = ImageFamily("transformers", r"transformers-pytorch")
+    images = VLLM_IMAGES  # they have transformers, and what its server imports
     options_of_server = ("max_num_batched_tokens",)
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from benchrun.spec.inference import InferenceSpec
 MARGIN = 20
 """Tokens more than prompt and answer: special ones."""
 
+VLLM_IMAGES = ImageFamily("vLLM", r"vllm")
+
 
 class Vllm(Server):
     """Its random lengths lie around a mean, so that the shortest and the longest are computed from it."""
@@ -17,7 +19,7 @@ class Vllm(Server):
     name = "vllm"
     needs_gpu = False
     precisions = frozenset({"fp32", "bf16", "fp8"})
-    images = ImageFamily("vLLM", r"vllm")
+    images = VLLM_IMAGES
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
         """``lengths``: mean lengths and the range ratio around them; ``dtype``: of activations;

@@ -10,7 +10,7 @@ from benchrun.errors import MachineError, SchedulerUnavailable
 
 TIMEOUT_S = 30
 """How long a command may take, where its caller states nothing else."""
-_OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
+OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
 """How variables begin that are options of Slurm's commands."""
 _WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
 """Those that choose the cluster; they are passed on."""
@@ -30,7 +30,7 @@ def call(
     command: Sequence[str], cwd: Path | None = None, timeout_s: float = TIMEOUT_S
 ) -> subprocess.CompletedProcess[str]:
     """Run one command without the shell's options for another job (SBATCH_*, SLURM_JOB_*) or list (SQUEUE_*)."""
-    env = {name: value for name, value in os.environ.items() if name in _WHICH_SLURM or not name.startswith(_OPTIONS)}
+    env = {name: value for name, value in os.environ.items() if name in _WHICH_SLURM or not name.startswith(OPTIONS)}
     try:
         return RUN(
             command, cwd=cwd, env=env, timeout=timeout_s, capture_output=True, encoding="utf-8", errors="replace"
@@ -51,10 +51,10 @@ def answer(*command: str) -> str:
     return result.stdout
 
 
-def output(*command: str) -> str | None:
-    """The stdout of a command; None where it is missing, fails or does not answer in 10 s."""
+def output(*command: str, timeout_s: float = 10) -> str | None:
+    """The stdout of a command; None where it is missing, fails or does not answer in time."""
     try:
-        result = call(command, timeout_s=10)
+        result = call(command, timeout_s=timeout_s)
     except MachineError:
         return None
     return result.stdout.strip() if result.returncode == 0 else None

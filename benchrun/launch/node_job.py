@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchrun import paths
+from benchrun import hardware, paths
 from benchrun.errors import MachineError, SchedulerUnavailable
-from benchrun.launch.commands import call
+from benchrun.launch.commands import call, output
 from benchrun.launch.rundir import RunDir, read_text
 from benchrun.launch.scheduler import Job, Phase
 from benchrun.launch.slurm import Slurm
@@ -53,6 +53,13 @@ def facts(site: Cluster, words: Sequence[str], wait_s: int) -> dict[str, list[st
         (folder / "clock here").touch()
         offset = time.time() - (folder / "clock here").stat().st_mtime
         return answers(_output(run), read_text(folder / STDERR) or "") | {"clock here": [str(offset)]}
+
+
+def node_gpu(partition: str) -> str | None:
+    """The hardware table's name of the GPU of a free node; None where none answers, or the table lacks it."""
+    where = [f"--partition={partition}", "--gres=gpu:1", "--ntasks=1", "--time=00:01:00", "--immediate=10"]
+    names = output("srun", *where, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader", timeout_s=30)
+    return hardware.name_of(names.splitlines()[0]) if names else None
 
 
 def answers(text: str, errors: str = "") -> dict[str, list[str]]:

@@ -155,7 +155,7 @@ def _programs(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
 
 def _gpus(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
     devices = facts.get("gpu", [])
-    if site.gpu == "CPU" or not devices:
+    if not devices or (site.gpu == "CPU" and site.gres is None):
         return
     name = hardware.name_of(devices[0])
     if name and hardware.chip(name) != hardware.chip(site.gpu):

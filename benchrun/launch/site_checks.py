@@ -208,5 +208,7 @@ def _gpu_names(site: Cluster, nodes: Sequence[Node]) -> Iterator[Check]:
     if other and len(other) == len(names):
         kind, name = next(iter(other.items()))
         yield Check("gpu", "warning", f"the file has {site.gpu}, Slurm calls the GPUs {kind}", f"gpu: {name}?")
+    if site.gpu == "CPU" and site.gres is not None:
+        yield Check("gpu", "warning", "the job asks for GPUs, and trains without one", "the name of the GPU, e.g. H100")
     if site.gpu != "CPU" and site.gres is None and any(node.gpus for node in nodes):
         yield Check("gres", "warning", "Slurm counts GPUs, and the job asks for none: it may see none", "gres: gpu")

@@ -19,15 +19,13 @@ from benchrun.spec.documentation import field_docs
 SECTIONS: dict[str, type[BaseModel]] = {"hardware": OwnGpu, "container": Container, "binding": Binding}
 DEFAULT_LIMIT_S = 1800
 WIDTH = 100
-MISSING = "WRITE IT"
-"""Begins the remark on a required key that Slurm does not answer."""
 
 
-def site_text(slurm: Survey, runtime: str | None, partition: str | None = None) -> str:
-    """The text of a site file for one partition (by default that with the most GPUs). UserError for an unknown one."""
-    chosen = _chosen(slurm, partition)
-    values = _values(slurm, chosen, runtime)
-    remarks = _remarks(slurm, chosen, runtime, values["gpu"])
+def site_text(slurm: Survey, runtime: str | None, chosen: Partition, gpu: str | None = None) -> str:
+    """The text of a site file for one partition; ``gpu``: the name where Slurm states none."""
+    named = slurm_gpu(slurm, chosen) or gpu
+    values = {**_values(slurm, chosen, runtime), "gpu": named or "CPU"}
+    remarks = _remarks(slurm, chosen, runtime, named)
     head = [
         f"# Partition {chosen.name}, as Slurm describes it to user {slurm.user}. Every key is here; a comment has",
         "# the default. Check the file with: benchrun doctor --cluster FILE",
@@ -36,7 +34,14 @@ def site_text(slurm: Survey, runtime: str | None, partition: str | None = None) 
     return "\n".join([*head, *_lines(Cluster, values, remarks)]) + "\n"
 
 
-def _chosen(slurm: Survey, name: str | None) -> Partition:
+def slurm_gpu(slurm: Survey, partition: Partition) -> str | None:
+    """The GPU that Slurm's type names, ``CPU`` where it counts none; None where it counts GPUs without a type."""
+    kind, gpus = _gpus(slurm.nodes_of(partition.name))
+    return hardware.name_of(kind.replace("_", " ")) if gpus else "CPU"
+
+
+def chosen(slurm: Survey, name: str | None) -> Partition:
+    """The partition of this name, by default that with the most GPUs. UserError where there is none."""
     names = [partition.name for partition in slurm.partitions]
     if name is not None and name not in names:
         raise UserError(f"Slurm has no partition '{name}'", hint=closest(name, names))
@@ -60,7 +65,6 @@ def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[st
     return {
         "description": f"partition {partition.name}",
         "scheduler": "slurm",
-        "gpu": "CPU" if not gpus else hardware.name_of(kind.replace("_", " ")),
         "gpus_per_node": gpus or 2,
         "partition": partition.name,
         "account": accounts[0] if len(accounts) == 1 and "associations" in slurm.enforced else None,
@@ -83,7 +87,7 @@ def _remarks(slurm: Survey, partition: Partition, runtime: str | None, gpu: str 
     features = sorted({feature for node in nodes for feature in node.features})
     most = partition.max_time_s
     return {
-        "gpu": "" if gpu else f"{MISSING}: Slurm names no type. One of {', '.join(hardware.names())}",
+        "gpu": "" if gpu else f"WRITE IT: Slurm names no type. One of {', '.join(hardware.names())}",
         "gpus_per_node": "" if _gpus(nodes)[1] else "Slurm counts no GPUs here: two CPU ranks a node",
         "partition": f"Here: {', '.join(_about(slurm, each) for each in slurm.partitions)}",
         "account": f"Yours: {', '.join(accounts)}" if accounts else "",
@@ -147,8 +151,6 @@ def _lines(
             yield from (line if inner else f"# {line}" for line in lines)
         elif value is not None:
             yield f"{indent}{name}: {_yaml(value)}"
-        elif remarks.get(name, "").startswith(MISSING):
-            yield f"{indent}{name}:"
         else:
             default = field.get_default(call_default_factory=True)
             yield f"{indent}# {name}: {_yaml(None if default is PydanticUndefined else default)}"

@@ -8,7 +8,7 @@ from benchrun.metrics.statistics import NORMAL_95, Floats, spread
 JOINED_S = 10.0
 """Rows are joined to blocks of this length, which such a clock times to a tenth."""
 NEAR_S, NEAR = 2.0, 0.05
-"""A block counts where it is so near to the median block, in s and in parts of it; others hold a slow step."""
+"""A row or a block counts where it is so near to the median one, in s and in parts of it; others hold a slow step."""
 
 
 def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> float:
@@ -19,15 +19,20 @@ def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> fl
     beyond chance, that the median is rounded.
     """
     spans = times * intervals
+    usual = _near(spans, intervals)
+    spans, steps = spans[usual], intervals[usual]
     blocks = np.array_split(np.arange(len(spans)), min(max(int(spans.sum() / JOINED_S), 1), len(spans)))
-    joined = np.array([spans[block].sum() for block in blocks])
-    steps = np.array([intervals[block].sum() for block in blocks])
-    each = joined / steps
-    median = spread(each, steps).median
-    near = np.abs(joined - median * steps) <= NEAR_S + NEAR * median * steps
-    if not near.any():
-        return median
-    mean = float(joined[near].sum() / steps[near].sum())
-    rounded = np.ptp(joined[near]) <= 1 and np.ptp(steps[near]) == 0
-    error = NORMAL_95 * float(np.std(each[near])) / float(np.sqrt(near.sum()))
+    spans, steps = (np.array([values[block].sum() for block in blocks]) for values in (spans, steps))
+    usual = _near(spans, steps)
+    spans, steps = spans[usual], steps[usual]
+    median, mean = spread(spans / steps, steps).median, float(spans.sum() / steps.sum())
+    rounded = np.ptp(spans) <= 1 and np.ptp(steps) == 0
+    error = NORMAL_95 * float(np.std(spans / steps)) / float(np.sqrt(len(spans)))
     return mean if coarse or rounded or abs(mean - median) > error else median
+
+
+def _near(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Flags of the spans, in s over so many ``steps``, that are near to the median; all where none is."""
+    median = spread(spans / steps, steps).median * steps
+    near: NDArray[np.bool_] = np.abs(spans - median) <= NEAR_S + NEAR * median
+    return near if near.any() else ~near

@@ -48,11 +48,6 @@ class Kind:
         """What makes up for it: values of ``Problem.then``; None where it is never fatal to a log."""
         return None if self.fatal in ("", "verdict") else MADE_UP_BY[self.fatal]
 
-    @property
-    def ends_a_process(self) -> bool:
-        """Whether it explains, or follows from, the end of a process."""
-        return self.fatal in ("steps", "restart") or self.role == "hardware"
-
 
 NOTE = Kind()
 KINDS = {

@@ -14,6 +14,8 @@ from benchrun.paths import table
 
 MOST = 50
 """The most problems of one kind that are recorded, the first and the last: a thousand ranks die of one cause."""
+LONGEST_DETAIL = 240
+"""Characters of a line that a problem repeats."""
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
 """Words before a traceback that ends nothing: Python's, of a destructor at interpreter shutdown; vLLM's, after the
 signal that ends its server (release 0.26 reports the end of its engine as an error)."""
@@ -22,8 +24,8 @@ HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 PLAIN_EXCEPTIONS = ("Error: ", "Exception: ")
 """What a line holds that is an exception's last one, where the log has no traceback before it."""
 _LABELS = (
-    r"^\s*(?:(?:\d{1,7}:|\[[^\]]{1,80}\]:?|\([^)]{1,80}\)"
-    r"|(?![\w.-]{0,80}(?i:warn|info|debug|hint|note))[\w.-]{1,80}:)\s*){0,4}"
+    r"^\s*(?:(?![\[(\w.-]{0,80}(?i:warn|info|debug|hint|note)|\[W\d)"
+    r"(?:\d{1,7}:|\[[^\]]{1,80}\]:?|\([^)]{1,80}\)|[\w.-]{1,80}:)\s*){0,4}"
 )
 _EXCEPTION = re.compile(_LABELS + r"(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99}(?:Error|Exception): ")
 
@@ -84,7 +86,8 @@ def recognise(text: str, line: int) -> Problem | None:
     if sign is None:
         return described(GENERIC, text, line, text, "said") if in_exception else None
     weak = in_exception and sign.role == "failure" and sign.kind not in RESOURCES
-    return described(sign.kind, text, line, text, "said" if weak else sign.role)
+    before = max(text.find(sign.words) - LONGEST_DETAIL // 2, 0) if len(text) > LONGEST_DETAIL else 0
+    return described(sign.kind, text, line, text[before:], "said" if weak else sign.role)
 
 
 def described(kind: str | None, text: str, line: int, detail: str, role: str) -> Problem:
@@ -97,12 +100,13 @@ def described(kind: str | None, text: str, line: int, detail: str, role: str) ->
         kind, role = (sign.kind, sign.role) if sign else (GENERIC, role)
     match = _HOST.search(text)
     host = match[match.lastgroup or 0] if match else None
-    return Problem(kind, line, " ".join(detail.split())[:240], host=host, rank=rank_of(text), role=role)
+    return Problem(kind, line, " ".join(detail.split())[:LONGEST_DETAIL], host=host, rank=rank_of(text), role=role)
 
 
 def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """The problems without those that follow from the one that ended the job: a run has one cause."""
-    ends = [each for each in problems if not each.then and kind_of(each.kind).ends_a_process]
+    # What rows show, and what a file is, has no role.
+    ends = [each for each in problems if each.role and not each.then and kind_of(each.kind).made_up_by is not None]
     if not ends:
         return tuple(problems)
     cause = strongest(ends)

@@ -6,16 +6,17 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from benchrun.comparison.verdict import RunResult
 from benchrun.report.table import visible
-
-NOT_WELL = {"slow": "failure", "invalid_run": "error"}
-"""Verdict -> element of a test case that did not pass; what is neither this nor a pass was skipped."""
+from benchrun.vocabulary import Exit
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML document may contain, not even escaped."""
 
 
 def junit(results: Sequence[RunResult]) -> str:
-    """A failure is a slow run, an error one that is invalid or was not judged after it failed; others are skipped."""
+    """A failure is a slow run, an error one that is invalid or was not judged after it failed.
+
+    What passed or was as expected is well; any other run was skipped.
+    """
     kinds = [_kind(result) for result in results]
     suite = Element("testsuite", name="benchrun", tests=str(len(results)))
     for name, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -40,9 +41,8 @@ def _xml(text: str) -> str:
 
 
 def _kind(result: RunResult) -> str | None:
-    judgement = result.judgement
-    if judgement == "pass":
-        return None
-    if result.verdict is None and judgement != "not judged":
+    if result.verdict is None:
+        return "skipped" if result.judgement == "not judged" else "error"
+    if result.verdict.verdict == "invalid_run":
         return "error"
-    return NOT_WELL.get(judgement, "skipped")
+    return {Exit.OK: None, Exit.SLOW: "failure"}.get(result.verdict.exit_code, "skipped")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .bulk import Tally, check, dumped, loaded, run, smallest
 from .forms import ALL
+from .served import served_log
 from .write import log
 
 LEAST = 200
@@ -47,6 +48,11 @@ def _coverage(tally: Tally) -> None:
 def _write(tally: Tally, folder: Path) -> None:
     """The smallest failing log of each kind, with its truth and how to replay it."""
     folder.mkdir(parents=True, exist_ok=True)
+    for kind, failed in tally.servers.items():
+        served, finding = failed[0]
+        place = folder / f"{served.form}-{served.seed}.log"
+        place.write_bytes(served_log(served))
+        _say(f"{len(failed):5d} x {kind}: truth {finding.truth}, benchrun says {finding.said[:160]}; {place}")
     ranked = sorted(tally.failures.items(), key=lambda item: -len(item[1]))
     for number, ((family, kind), cases) in enumerate(ranked):
         with tempfile.TemporaryDirectory() as name:
@@ -70,7 +76,7 @@ def main() -> int:
     _say(f"{tally.logs} logs in {seconds:.0f} s, {1000 * seconds / tally.logs:.1f} ms a log")
     _coverage(tally)
     _write(tally, given.output)
-    return 1 if tally.failures else 0
+    return 1 if tally.failures or tally.servers else 0
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ from random import Random
 from . import product
 from .draw import draw
 from .forms import ALL
-from .judge import Finding, judge
-from .truth import PRECISIONS, Latent, Model, Truth
+from .judge import Finding, judge, judge_verdict
+from .served import FORMS as SERVERS
+from .served import Served, draw_served, judge_served, served_log
+from .truth import PRECISIONS, Given, Latent, Model, Truth
 from .wrap import WRAPPERS
 from .write import log
 
@@ -23,8 +25,8 @@ class Tally:
 
     occurred: dict[str, Counter[str]] = field(default_factory=dict)
     failures: dict[tuple[str, str], list[tuple[Truth, Finding]]] = field(default_factory=dict)
+    servers: dict[str, list[tuple[Served, Finding]]] = field(default_factory=dict)
     logs: int = 0
-    sound: int = 0
 
     def count(self, truth: Truth) -> None:
         kinds = {"dialect": truth.form, "wrapper": truth.wrapper, "precision": truth.precision}
@@ -32,12 +34,48 @@ class Tally:
             self.occurred.setdefault(kind, Counter())[value] += 1
         self.logs += 1
 
+    def served(self, truth: Served, found: list[Finding]) -> None:
+        """Count the benchmark of a server, and keep what failed."""
+        self.occurred.setdefault("server", Counter())[truth.form] += 1
+        self.logs += 1
+        for finding in found:
+            self.servers.setdefault(f"{truth.form}: {finding.kind}", []).append((truth, finding))
+
+
+def check_served(truth: Served, folder: Path) -> list[Finding]:
+    """Write the log of a server's benchmark, parse it, judge the answer."""
+    path = folder / ("job.json" if truth.form.endswith("json") else "job.log")
+    path.write_bytes(served_log(truth))
+    found = judge_served(truth, product.parse(path, Given()))
+    path.unlink()
+    return found
+
+
+def servers(count: int, seed: int) -> Iterator[Served]:
+    """Truths of servers in a fixed order."""
+    names, wrappers = list(SERVERS), list(WRAPPERS)
+    for index in range(count):
+        random = Random(f"{seed}:server:{index}")
+        yield draw_served(random, names[index % len(names)], wrappers[index // len(names) % len(wrappers)])
+
 
 def check(truth: Truth, folder: Path) -> list[Finding]:
-    """Write the log of one truth, parse it, judge the answer."""
+    """Write the log of one truth, parse it, judge the answer; one of 40 is compared too."""
     path = folder / "job.log"
     path.write_bytes(log(truth))
-    return judge(truth, product.parse(path, truth.given))
+    before = _state(folder)
+    found = judge(truth, product.parse(path, truth.given))
+    if truth.seed % 40 == 0 and truth.given.recipe:
+        found += judge_verdict(truth, product.compare(path, truth.given))
+    if _state(folder) != before:
+        found.append(Finding("a query wrote", str(before), str(_state(folder))))
+    return found
+
+
+def _state(folder: Path) -> list[tuple[str, int, int]]:
+    """Name, size and time of each file of a folder."""
+    files = sorted(folder.rglob("*"))
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
 def truths(count: int, seed: int, form: str | None = None) -> Iterator[Truth]:
@@ -55,6 +93,8 @@ def run(count: int, seed: int, form: str | None = None) -> Tally:
     """Check ``count`` truths."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as name:
+        for served in servers(count // 20, seed) if form is None else ():
+            tally.served(served, check_served(served, Path(name)))
         for truth in truths(count, seed, form):
             tally.count(truth)
             found = check(truth, Path(name))

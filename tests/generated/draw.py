@@ -42,8 +42,10 @@ SCENARIOS = {
 """What may be wrong with a log, and how often in a hundred."""
 
 
-def _model(random: Random, form: Form) -> Model:
-    """A model that the form can state."""
+def _model(random: Random, form: Form, precision: str) -> Model:
+    """A model that the form can state; in FP32 a small one."""
+    if precision == "fp32":
+        return random.choice([model for model in MODELS if model.hidden <= 4096])
     parts = sorted(form.features & {"moe", "shared", "mla", "window", "mtp"})
     part = random.choice(parts) if parts and random.random() < 0.45 else None
     if part == "moe":
@@ -84,12 +86,16 @@ def _speed(random: Random, truth: Truth) -> float:
 
 
 def _timed(random: Random, truth: Truth) -> Truth:
-    """The truth with a step of 0.3 to 150 s: a batch of fewer or more micro-batches."""
+    """The truth with a step of 0.3 to 150 s: a batch of fewer or more micro-batches.
+
+    Where the clock has whole seconds the job takes a minute at least.
+    """
     seconds = _speed(random, truth)
+    least = 60 / (truth.rows * truth.interval) if ALL[truth.form].bars else 0.3
     while seconds > 150 and truth.accumulation > 1:
         truth = replace(truth, accumulation=truth.accumulation // 2)
         seconds /= 2
-    while seconds < 0.3:
+    while seconds < max(least, 0.3):
         truth = replace(truth, accumulation=truth.accumulation * 2)
         seconds *= 2
     return replace(truth, step_s=round(seconds, 4))
@@ -98,7 +104,7 @@ def _timed(random: Random, truth: Truth) -> Truth:
 def _events(random: Random, form: Form, rows: int) -> dict[str, object]:
     """Pauses, a restart, a ramp, stalls: all of them are part of sound jobs."""
     found: dict[str, object] = {}
-    kind = random.choice(("none", "none", "evaluation", "checkpoint", "restart", "ramp", "stall"))
+    kind = random.choice(("none", "evaluation", "checkpoint", "restart", "ramp", "stall", "other"))
     if kind == "evaluation" and kind in form.features:
         found["evaluations"] = tuple(range(rows // 4, rows, rows // 4))
     if kind == "checkpoint" and kind in form.features:
@@ -107,6 +113,10 @@ def _events(random: Random, form: Form, rows: int) -> dict[str, object]:
         found["restart"] = (rows // 2, rows // 2 - random.randint(1, 3))
     if kind == "ramp" and kind in form.features:
         found["ramp"] = 3
+    if kind == "other":
+        found["backlog"] = "backlog" in form.features and random.random() < 0.5
+        found["inflated"] = "inflated" in form.features
+        found["copies"] = 2 if "copies" in form.features else 1
     if kind == "stall":
         found["stalls"] = (rows - 4,)
     return found
@@ -162,17 +172,23 @@ def _contradicted(truth: Truth, scenario: str, random: Random) -> Truth:
     return truth
 
 
-def draw(random: Random, form: str | None = None, wrapper: str | None = None, precision: str | None = None) -> Truth:
+def draw(
+    random: Random,
+    form: str | None = None,
+    wrapper: str | None = None,
+    precision: str | None = None,
+    scenario: str | None = None,
+) -> Truth:
     """One truth; what is not stated is drawn."""
     chosen = ALL[form or random.choice(list(ALL))]
-    scenario = _scenario(random)
+    scenario = scenario or _scenario(random)
     bits = precision if precision in chosen.precisions else None
     bits = bits or random.choice([p for p in PRECISIONS if p in chosen.precisions])
     gpus = [gpu for gpu, peaks in PEAKS.items() if bits in peaks or bits == "fp32"]
     rows = random.randint(14, 40)
     truth = Truth(
         form=chosen.name,
-        model=_model(random, chosen),
+        model=_model(random, chosen, bits),
         gpu=random.choice(gpus),
         precision=bits,
         seq_length=random.choice((2048, 4096, 8192)),

@@ -55,6 +55,12 @@ def visible(truth: Truth) -> bool:
     return rated and "model" in have and not (truth.lora or truth.exotic or _unusual(truth))
 
 
+def apart(truth: Truth) -> bool:
+    """Whether the lines of two jobs differ in anything but their times."""
+    form = ALL[truth.form]
+    return form.numbered or form.loss_digits > 0
+
+
 def codes(truth: Truth) -> frozenset[int]:
     """Exit codes that are right."""
     states = ALL[truth.form].states(truth)
@@ -62,6 +68,10 @@ def codes(truth: Truth) -> frozenset[int]:
         return frozenset({2, 4})
     if contradicted(truth):
         return frozenset({4} if visible(truth) else {0, 4})
+    if truth.loss == "constant" and truth.pp > 1 and truth.ending == "complete":
+        return frozenset({0, 4})  # a stage that does not compute the loss may print a placeholder
+    if truth.second_job and not apart(truth):
+        return frozenset({0, 4})
     if truth.second_job or truth.ending in CRASHES or silent_loss(truth):
         return frozenset({4})
     if truth.ending == "complete":
@@ -259,6 +269,18 @@ def judge(truth: Truth, answer: Answer) -> list[Finding]:
     if truth.ending in CRASHES:
         found += _cause(truth, document)
     return found
+
+
+def judge_verdict(truth: Truth, answer: Answer) -> list[Finding]:
+    """What is wrong with a verdict: a log without a right number, or of other work, has none."""
+    if answer.code == 3:
+        return [Finding("compare ends with 3", "no traceback", answer.stderr.strip()[-300:])]
+    other = truth.lora or truth.exotic or _unusual(truth) or truth.model.recipe is None
+    if (other or not codes(truth) & {0}) and answer.code not in (2, 4):
+        found = [document.get("verdict") for document in answer.documents]
+        why = "other work" if other else _why(truth)
+        return [Finding(f"verdict with {why}", "2 or 4", f"{answer.code} {found}")]
+    return []
 
 
 def _why(truth: Truth) -> str:

@@ -39,13 +39,22 @@ def options(given: Given) -> list[str]:
 
 def parse(path: Path, given: Given) -> Answer:
     """`benchrun parse PATH --json` with the options of ``given``."""
+    return _run("parse", path, given)
+
+
+def compare(path: Path, given: Given) -> Answer:
+    """`benchrun compare PATH --json` with the options of ``given``, a recipe among them."""
+    return _run("compare", path, given)
+
+
+def _run(verb: str, path: Path, given: Given) -> Answer:
     from benchrun.cli import main
 
     out, err = io.StringIO(), io.StringIO()
     code = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = main(["parse", str(path), "--json", *options(given)])
+            code = main([verb, str(path), "--json", *options(given)])
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 1
     return Answer(int(code or 0), _documents(out.getvalue()), err.getvalue())

@@ -82,6 +82,8 @@ def _seconds(truth: Truth, index: int, random: Random) -> float:
     seconds = truth.step_s * (1 + random.gauss(0, truth.noise))
     if index < truth.ramp:
         seconds *= 0.55
+    if truth.backlog and index in (1, 2, 3):
+        return truth.step_s * (3.2 if index == 3 else 0.01)
     if index < truth.warmup:
         seconds *= 1.6 + 2.5 * random.random()
     if index in truth.stalls:

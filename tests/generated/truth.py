@@ -141,6 +141,12 @@ class Truth:
     """Which of the class's wordings."""
     second_job: bool = False
     """Another job, half as fast, writes into the same file."""
+    copies: int = 1
+    """Processes that print every step, with clocks of their own."""
+    backlog: bool = False
+    """The first steps are only queued: they seem to take no time, and a later one all of it (JAX)."""
+    inflated: bool = False
+    """The total batch that the log states counts tensor-parallel ranks too (older transformers)."""
     rate_factor: float = 1.0
     """Printed tokens/s and samples/s over the true ones."""
     tflops_factor: float = 1.0

@@ -74,3 +74,10 @@ def test_a_dry_run_names_the_secrets_that_the_launch_will_need() -> None:
     assert "HF_TOKEN" in without.stderr
     assert "HF_TOKEN" not in given.stderr
     assert without.stdout == given.stdout
+
+
+def test_an_option_of_sbatch_in_the_shell_is_not_dropped_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_ACCOUNT", "physics")
+    (text,) = app.warnings(spec())
+    assert "SBATCH_ACCOUNT" in text and "cluster.account" in text
+    assert app.warnings(spec(cluster="local")) == []

@@ -10,10 +10,9 @@ import yaml
 
 from benchrun.app.site import write_site
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
-from benchrun.launch import node_job, node_probe, survey
+from benchrun.launch import node_job, node_probe, sitefile, survey
 from benchrun.launch.site_checks import gpu_check, queue_checks
 from benchrun.launch.site_nodes import is_host_list, memory_mib, satisfies
-from benchrun.launch.sitefile import site_text
 from benchrun.launch.survey import Association, Reservation, Survey, seconds
 from benchrun.recipe.catalogue import checked
 from benchrun.recipe.yamlfile import parse
@@ -189,9 +188,13 @@ class TestScript:
             assert self.found({"container": image}, tmp_path, monkeypatch) == []
 
 
+def written_text(of: Survey, runtime: str | None = None, partition: str | None = None, gpu: str | None = None) -> str:
+    return sitefile.site_text(of, runtime, sitefile.chosen(of, partition), gpu)
+
+
 class TestInit:
     def test_writes_every_key_with_its_explanation_and_what_slurm_answers(self) -> None:
-        text = site_text(slurm(), None)
+        text = written_text(slurm())
         for name in set(Cluster.model_fields) - {"name"}:
             assert f"\n{name}:" in text or f"\n# {name}:" in text, name
             assert field_docs(Cluster)[name].replace("``", "").split()[0] in text
@@ -202,15 +205,25 @@ class TestInit:
         assert [check for check in queue_checks(site, slurm()) if check.status != "ok"] == []
 
     def test_of_a_partition_without_gpus(self) -> None:
-        written = yaml.safe_load(site_text(slurm(pyxis=False), "apptainer", "cpu"))
+        written = yaml.safe_load(written_text(slurm(pyxis=False), "apptainer", "cpu"))
         assert (written["gpu"], written["container"]["runtime"]) == ("CPU", "apptainer")
         assert "gres" not in written
 
     def test_what_slurm_does_not_name_is_left_to_the_user(self) -> None:
-        text = site_text(slurm(gres="gpu:8"), None)
-        assert yaml.safe_load(text)["gpu"] is None
-        with pytest.raises(UserError, match="'gpu' has no value"):
-            checked(Cluster, parse(text + "name: x\n", "mysite.yaml"))
+        text = written_text(slurm(gres="gpu:8"))
+        assert "WRITE IT" in text
+        site = checked(Cluster, parse(text + "name: x\n", "mysite.yaml"))
+        assert (site.gpu, site.gres, site.gpus_per_node) == ("CPU", "gpu", 8)
+        assert [check.what for check in queue_checks(site, slurm(gres="gpu:8")) if check.status != "ok"] == ["gpu"]
+
+    def test_what_the_user_or_a_node_names_is_written(self) -> None:
+        text = written_text(slurm(gres="gpu:8"), gpu="H200")
+        assert (yaml.safe_load(text)["gpu"], "WRITE IT" in text) == ("H200", False)
+        assert yaml.safe_load(written_text(slurm(), gpu="H200"))["gpu"] == "H100"
+
+    def test_a_gpu_that_no_table_has_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError):
+            write_site(tmp_path / "mysite.yaml", gpu="H1000")
 
 
 class TestNode:

@@ -106,6 +106,11 @@ LAST_LINES: dict[str, list[st.SearchStrategy[str]]] = {
         NAMES.map(lambda name: f"OSError: {name} does not appear to have a file named config.json"),
     ],
     "port_taken": [st.just("OSError: [Errno 98] Address already in use")],
+    "nan_loss": [
+        PIDS.map(lambda n: f"FloatingPointError: Loss became infinite or NaN at iteration={n}!"),
+        st.just("FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding."),
+        st.just("AssertionError: Rank 3: found NaN in local forward loss calculation. Device: 3"),
+    ],
     "rank_crash": [
         PIDS.map(lambda n: f"ValueError: the number of heads ({n}) is not divisible by the tensor parallel size (4)"),
         st.just("AssertionError"),
@@ -329,6 +334,9 @@ def test_a_cut_log_never_gives_the_header_as_cause(
           "=7)", "srun: error: n1: task 3: Aborted (core dumped)"], "nccl_timeout"),
         (["/opt/pytorch/Loss.cu:240: nll_loss: block: [0,0,0], thread: [17,0,0] Assertion `t >= 0` failed."],
          "cuda_error"),
+        (["  State:          Terminated", "    Reason:       OOMKilled", "    Exit Code:    137"], "host_oom"),
+        (["submitit WARNING (2026-01-05) - Caught signal SIGUSR2 on n1: this job is preempted."], "preempted"),
+        (["Memory access fault by GPU node-2 (Agent handle: 0x5581f2) on address 0x7f."], "cuda_error"),
         (["/usr/bin/python3: can't open file '/work/x.py': [Errno 2] No such file or directory"], "missing_file"),
         (["[2026-01-05] [ERROR] [launch.py:321:sigkill_handler] ['python'] exits with return code = -9"], "rank_crash"),
     ],

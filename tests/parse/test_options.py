@@ -1,5 +1,6 @@
 """Options of frameworks: what changes the work of a step and is not understood takes the FLOPs away."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -248,3 +249,42 @@ def test_a_precision_without_a_peak_has_no_mfu_and_a_limit(tmp_path: Path) -> No
     assert measured.tflops_per_gpu is not None
     fast = summary(tmp_path, [line.replace("12200.0", "122.0") for line in megatron({"fp4": "mxfp4"})])
     assert "impossible_rate" in [problem.kind for problem in fast.problems]
+
+
+def neox(stated: dict[str, str]) -> list[str]:
+    base = {
+        **{"hidden_size": "4096", "num_layers": "32", "num_attention_heads": "32", "num_kv_heads": "8"},
+        **{"intermediate_size": "14336", "activation": "swiglu", "padded_vocab_size": "128256"},
+        **{"seq_length": "8192", "train_batch_size": "128", "global_num_gpus": "8", "pack_impl": "packed"},
+        "fp16": "{'enabled': True, 'type': 'bfloat16', 'loss_scale': 0}",
+    }
+    dump = [f"  {name} {'.' * (32 - len(name))} {value}" for name, value in (base | stated).items()]
+    return [*(f"{line:.<64}updated" for line in dump), *megatron({})[-20:]]
+
+
+@pytest.mark.parametrize(
+    ("stated", "known"),
+    [
+        ({"attention_config": str(["flash"] * 32)}, True),
+        ({"attention_config": "[[['global'], 32]]"}, True),
+        ({"attention_config": str(["flash"] * 31 + ["sparse_fixed"])}, False),
+        ({"train_impl": "dpo"}, False),
+    ],
+)
+def test_gpt_neox_states_its_model(tmp_path: Path, stated: dict[str, str], known: bool) -> None:
+    measured = summary(tmp_path, neox(stated))
+    assert measured.precision == "bf16"
+    assert (measured.tflops_per_gpu is not None) == known
+    if not known:
+        assert [option.split()[0] for option in measured.unknown_options] == [*stated]
+
+
+@pytest.mark.parametrize(("rank", "task"), [(16, "lora"), (0, None)])
+def test_mlperf_states_adapters(tmp_path: Path, rank: int, task: str | None) -> None:
+    def line(key: str, value: object, **metadata: object) -> str:
+        event = {"namespace": "", "time_ms": 1, "key": key, "value": value, "metadata": metadata}
+        return f":::MLLOG {json.dumps(event)}"
+
+    steps = [line("tracked_stats", {"train_step_timing": 1.5}, step=8 * step) for step in range(1, 9)]
+    (tmp_path / "x.log").write_text("\n".join([line("global_batch_size", 8), line("lora_rank", rank), *steps]) + "\n")
+    assert read_logs([tmp_path / "x.log"])[0][0].facts.task == task

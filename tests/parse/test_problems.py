@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 
 from benchrun.frameworks.logs import parse_log
+from benchrun.launch.endings import AGAIN, Ending
+from benchrun.parse import problems as problems_module
+from benchrun.parse.kinds import KINDS, ROLES
+from benchrun.paths import table
 
 SIGNS = [
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "cuda_oom"),
@@ -108,6 +112,14 @@ def test_what_went_wrong_is_recognised(tmp_path: Path, text: str, kind: str) -> 
         "Killed a stale lock of the cache",
         "Import of cast_to_fp8 from transformer_engine.pytorch failed with: Traceback (most recent call last):",
         "mount source /data, target /data: bound",
+        "[WARNING] ValueError: the first batch was skipped",
+        "WARNING:root:RuntimeError: no compiled kernel, the slow one is used",
+        "2026-01-05 10:00:00,1 - x - WARNING - OSError: [Errno 28] was handled",
+        "[W1126 10:00:00.1 socket.cpp:755] [c10d] The client socket has failed to connect to [n1]:29500",
+        "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an environment",
+        "NCCL INFO ProcessGroupNCCL initialization options: TIMEOUT(ms): 600000",
+        "W0000 cuda_blas.cc:183] failed to run cuBLAS routine: CUBLAS_STATUS_NOT_SUPPORTED, trying another one",
+        "n1:7:8 [0] NCCL INFO alloc.h:178 Cuda failure 'out of memory'",
         "error mounting of optional folders is ignored",
     ],
 )
@@ -143,6 +155,12 @@ STOPPED = "(APIServer pid=7) INFO 11-24 13:53:27 [launcher.py:100] [shutdown] AP
 TRACEBACK = "(APIServer pid=7) ERROR 11-24 13:53:27 [async_llm.py:704] Traceback (most recent call last):"
 
 
+def test_of_a_long_line_the_words_that_count_are_repeated(tmp_path: Path) -> None:
+    text = 3 * "x" * 200 + " RuntimeError: CUDA error: misaligned address " + 300 * "y"
+    (problem,) = problems(tmp_path, text)
+    assert "misaligned address" in problem.detail
+
+
 def test_a_server_that_a_signal_ended_did_not_crash(tmp_path: Path) -> None:
     assert problems(tmp_path, f"{STOPPED}\n{TRACEBACK}") == ()
     assert [each.kind for each in problems(tmp_path, f"{TRACEBACK}\n{STOPPED}")] == ["rank_crash"]
@@ -176,3 +194,15 @@ def test_rows_that_say_what_went_wrong(tmp_path: Path) -> None:
     assert rows(tmp_path, 9, skipped=1) == [("skipped_steps", 10)]
     assert rows(tmp_path, 9, loss="") == [("missing_loss", 10)]
     assert rows(tmp_path, 9, loss="", skipped=1) == [("skipped_steps", 10)]  # a skipped step has none
+
+
+NOTES = {"nan_grad", "skipped_steps"}
+"""Kinds that a log may have without being wrong."""
+
+
+def test_every_kind_that_words_mean_has_its_facts() -> None:
+    rows = table(problems_module.__file__)
+    assert {row["problem"] for row in rows} <= set(KINDS) | NOTES
+    assert {row["role"] for row in rows} | {kind.role for kind in KINDS.values()} <= set(ROLES)
+    assert {kind.ending for kind in KINDS.values() if kind.ending} <= {ending.value for ending in Ending}
+    assert set(AGAIN) == set(Ending)

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import parse_log
+from benchrun.metrics.setting import shape
+from benchrun.parse.records import Facts
 
 
 @pytest.mark.parametrize("words", ["gradient accumulation steps 1", "gradient_accumulation_steps: 1"])
@@ -96,3 +98,62 @@ def test_forks_add_a_time_and_leave_out_the_loss(
     (tmp_path / "x.log").write_text(f"[rank0]:{line}\n")
     (row,) = parse_log(tmp_path / "x.log").steps
     assert (row.step, row.tokens_per_s_per_gpu, row.step_time_s, row.loss) == (2, 5801.0, time_s, loss)
+
+
+@pytest.mark.parametrize(
+    ("line", "precision", "task"),
+    [
+        ("Float8 training active with recipe rowwise", "fp8", None),
+        ("Float8 training active with recipe mxfp4_cublas", "mxfp4", None),
+        ("Swapped to MXLinear layers", "fp8", None),
+        ("Converted Linear layers to MXFP8Linear", "fp8", None),
+        ("Converted Linear layers to NVFP4Linear", "nvfp4", None),
+        ("LoRA training active with rank=8, alpha=16 (all Linear layers)", None, "lora"),
+    ],
+)
+def test_torchtitan_s_precision_and_adapters(tmp_path: Path, line: str, precision: str | None, task: str) -> None:
+    head = "[rank0]:[titan] 2026-05-05 11:07:15,162 - root - INFO - "
+    step = "step:  2  loss: 17.6339  grad_norm: 65.6288  memory: 14.95GiB(7.79%)  tps: 48,465  tflops: 425.98  mfu: 32%"
+    (tmp_path / "x.log").write_text("".join(f"{head}{each}\n" for each in (line, step)))
+    facts = parse_log(tmp_path / "x.log").facts
+    assert (facts.precision, facts.task) == (precision, task)
+
+
+LLAMA = (
+    "Building llama3 8B with TransformerModelArgs(_enforced='x', dim=4096, n_layers=32, n_heads=32, n_kv_heads=8, "
+    "vocab_size=128256, multiple_of=1024, ffn_dim_multiplier=1.3, norm_eps=1e-05, rope_theta=500000, max_seq_len=8192, "
+    "depth_init=True, use_flex_attn=False, attn_mask_type='causal', eos_id=0)"
+)
+DEEPSEEK = (
+    "Building deepseek_v3 16B with DeepSeekV3ModelArgs(max_batch_size=8, max_seq_len=4096, vocab_size=102400, "
+    "dim=2048, inter_dim=10944, moe_inter_dim=1408, n_layers=27, n_dense_layers=1, n_heads=16, "
+    "moe_args=MoEArgs(num_experts=64, num_shared_experts=2, score_func='softmax', top_k=6), "
+    "q_lora_rank=0, kv_lora_rank=512, qk_nope_head_dim=128, "
+    "qk_rope_head_dim=64, v_head_dim=128, original_seq_len=4096)"
+)
+
+
+def titan(tmp_path: Path, line: str) -> Facts:
+    head = "[rank0]:[titan] 2025-11-05 11:07:15,162 - root - INFO - "
+    step = "step:  2  loss: 17.6339  grad_norm: 65.6288  memory: 14.95GiB(7.79%)  tps: 8,465  tflops: 425.98  mfu: 32%"
+    (tmp_path / "x.log").write_text("".join(f"{head}{each}\n" for each in (line, step)))
+    return parse_log(tmp_path / "x.log").facts
+
+
+def test_torchtitan_states_a_dense_model(tmp_path: Path) -> None:
+    model = shape(titan(tmp_path, LLAMA))
+    assert model is not None
+    assert (model.ffn_hidden_size, model.num_query_groups, model.params_total) == (14336, 8, 8030261248)
+
+
+def test_torchtitan_states_experts_and_latent_attention(tmp_path: Path) -> None:
+    model = shape(titan(tmp_path, DEEPSEEK))
+    assert model is not None and model.moe is not None and model.mla is not None
+    assert (model.moe.shared_ffn_hidden_size, model.moe.leading_dense_layers, model.mla.q_lora_rank) == (2816, 1, None)
+    assert model.params_total == pytest.approx(15.7e9, rel=0.01)
+
+
+def test_masks_of_documents_are_unknown_work(tmp_path: Path) -> None:
+    facts = titan(tmp_path, LLAMA.replace("'causal'", "'block_causal'"))
+    assert facts.options == {"attn_mask_type": "block_causal"}
+    assert shape(facts) is None

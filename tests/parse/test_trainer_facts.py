@@ -78,6 +78,18 @@ def test_the_display_of_autotp_before_its_mend(tmp_path: Path) -> None:
     assert (own.gbs, own.num_gpus) == (64, 2)
 
 
+def test_a_summary_gives_the_batch_that_no_line_states(tmp_path: Path) -> None:
+    summary = (
+        "{'train_runtime': 768.6, 'train_samples_per_second': 6.661, 'train_steps_per_second': 0.052, 'epoch': 1.0}\n"
+    )
+    path = tmp_path / "x.log"
+    path.write_text("  Total optimization steps = 40\n" + STEPS + summary)
+    log = parse_log(path)
+    assert (setting_of_log(log, Setting()).gbs, setting_of_log(log, Setting(gbs=64)).gbs) == (128, 64)
+    path.write_text("  Total optimization steps = 40\n" + STEPS + summary.replace("6.661", "6.5"))
+    assert setting_of_log(parse_log(path), Setting()).gbs is None
+
+
 def test_pairs_of_answers_are_no_pretraining(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text(STEPS.replace("'epoch'", "'rewards/chosen': -0.06, 'rewards/rejected': -1.6, 'epoch'"))
@@ -95,6 +107,14 @@ def test_examples_of_an_evaluation_are_not_those_of_the_training(tmp_path: Path)
     evaluation = "***** Running Evaluation *****\n  Num examples = 80\n  Batch size = 8\n"
     log = parse(tmp_path, evaluation + head(5120, 1, 40, 1, 16, 128) + evaluation)
     assert (log.facts.num_examples, setting_of_log(log, Setting()).gbs) == (5120, 128)
+
+
+def test_a_limit_of_the_length_is_a_guess(tmp_path: Path) -> None:
+    log = parse(tmp_path, "[INFO:swift] max_length: 16384\n")
+    own = setting_of_log(log, Setting())
+    assert (own.seq_length, own.fixed_length, {*own.derived}) == (16384, False, {"seq_length"})
+    assert setting_of_log(log, Setting(seq_length=4096)).seq_length == 4096
+    assert len([*check_options(log, {"seq_length": 4096})]) == 1
 
 
 @pytest.mark.parametrize(

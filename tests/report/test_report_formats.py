@@ -225,14 +225,16 @@ def test_junit_has_a_case_a_run(report: ReportModel) -> None:
     cases = suite.findall("testcase")
     assert int(suite.get("tests")) == len(cases) == len(report.runs)
     verdicts = [run.judgement for run in report.runs]
-    assert int(suite.get("failures")) == verdicts.count("slow")
+    slow = ("slow", "slower_than_expected")
+    assert int(suite.get("failures")) == sum(verdict in slow for verdict in verdicts)
     passed = [case for case in cases if not {child.tag for child in case} & {"failure", "error", "skipped"}]
-    assert len(passed) == verdicts.count("pass")
+    assert len(passed) == sum(verdict in ("pass", "as_expected") for verdict in verdicts)
 
 
 @pytest.mark.parametrize(
     ("verdict", "ending", "element"),
     [("pass", None, None), ("slow", None, "failure"), ("invalid_run", None, "error"), ("inconclusive", None, "skipped"),
+     ("as_expected", None, None), ("slower_than_expected", None, "failure"),
      (None, "out_of_memory", "error"), (None, "completed", "skipped")],
 )  # fmt: skip
 def test_a_verdict_in_junit(report: ReportModel, verdict: str | None, ending: str | None, element: str | None) -> None:

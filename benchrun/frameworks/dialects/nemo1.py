@@ -44,6 +44,7 @@ class Nemo1(Dialect):
     )
     fact_needles = (
         *(b'"key": "init_start"', b'"key": "global_batch_size"', b'"key": "max_sequence_length"'),
+        b'"key": "lora_rank"',
         *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, *lightning.WORK_NEEDLES, *NEEDLES),
     )
     fact_groups = lightning.FACTS
@@ -113,7 +114,8 @@ class Nemo1(Dialect):
         if epoch == 0 and steps_per_epoch:
             self.facts.planned_steps = steps_per_epoch
         before = epoch * steps_per_epoch if steps_per_epoch else self._before
-        self.rows.add(Step(before + step, time_s, line, loss=_first(values, _LOSSES, "loss")))
+        row = Step(before + step, time_s, line, loss=_first(values, _LOSSES, "loss"))
+        self.rows.add(row, end=self.last_planned)
         made = _first(values, ("global_step",), "step")
         if made is not None and made < micro_batches.EXACT:
             self._optimizer_steps[before + step] = made
@@ -126,6 +128,8 @@ class Nemo1(Dialect):
             self.facts.gbs = value
         elif event.get("key") == "max_sequence_length" and type(value) is int and 0 < value < MOST_SAMPLES:
             self.facts.seq_length = value
+        elif event.get("key") == "lora_rank" and value:
+            self.facts.task = "lora"
         elif event.get("key") == "run_stop":
             self.ended |= isinstance(metadata, dict) and metadata.get("status") == "success"
         elif event.get("key") in ("block_start", "eval_start"):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from math import prod
 
+from benchrun.frameworks.dialects.torchtitan_model import NEEDLES, read_model
 from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Value, columns, fact_of, groups, number
 
 # A fork's ranks without the last stage print no loss.
@@ -23,7 +24,12 @@ _END = "Training completed"
 _CLOCK = re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b")
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
 _TOKENS = re.compile(r"(\d{1,15}) tokens per train step, .{0,80}\bmaximum context length (\d{1,9})\b")
-_FLOAT8 = re.compile(r"\bFloat8 (?:[\w ]{1,40} )?training active\b")
+_LOW = re.compile(
+    r"\bFloat8 (?:[\w ]{1,40} )?training active\b(?: with recipe (?P<recipe>\w{1,40}))?"
+    r"|\b(?:Converted Linear layers|Swapped) to (?P<layers>Float8|MX|MXFP8|NVFP4)Linear\b"
+)
+"""Products below 16 bits; until 2025 MX formats were announced as Float8 as well."""
+_LORA = "LoRA training active"
 _DIMENSIONS = re.compile(r"-D device mesh with \[([\w', ]{1,200})\], \[(\d{1,9}(?:, \d{1,9}){0,9})\]")
 
 
@@ -52,7 +58,8 @@ class Torchtitan(Dialect):
         b" tokens per train step, ",
         b"with parallelism: ",
         b"-D device mesh with [",
-        b"Float8 ",
+        *NEEDLES,
+        *(b"Float8 ", b"Converted Linear layers to ", b"Swapped to MXLinear", b"LoRA training active"),
         b"pipeline schedule ",
         b" capacity: ",
         b"torchtitan version: ",
@@ -101,6 +108,7 @@ class Torchtitan(Dialect):
         """What it prints of the run before the first step."""
         super().read_facts(text)
         facts = self.facts
+        read_model(text, facts)
         if _END in text:
             self._completed = text
         if (start := _START.search(text)) is not None and int(start[1]) == self.first_number:
@@ -113,8 +121,11 @@ class Torchtitan(Dialect):
             facts.num_gpus = gpus if 0 < gpus < 10**7 else None
         elif mesh := _DIMENSIONS.search(text):
             self._active_dimensions(re.findall(r"\w+", mesh[1]), [int(size) for size in mesh[2].split(", ")])
-        elif _FLOAT8.search(text):
-            facts.precision = "fp8"
+        elif _LORA in text:
+            facts.task = "lora"
+        elif low := _LOW.search(text):
+            kind = f"{low['recipe']} {low['layers']}".lower()
+            facts.switch("fp4" if "fp4" in kind else "fp8", kind)
         elif batch := _TOKENS.search(text):  # since August 2026
             tokens, length = map(int, batch.groups())
             facts.seq_length = fact_of("seq_length", length)

@@ -1,7 +1,7 @@
 """A form: how one framework of one time writes a truth, and what its log states of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from ..series import Checkpoint, Evaluation, Restart, Row, events
@@ -77,13 +77,20 @@ class Form:
         """Last words of a job that reached its planned end."""
         return iter(())
 
+    def _copies(self, truth: Truth, row: Row) -> Iterator[Line]:
+        """The lines of a step from every process that prints it."""
+        for copy in range(truth.copies):
+            own = replace(row, seconds=row.seconds * (1 + 0.0004 * copy))
+            for line in self.row(truth, own):
+                yield replace(line, rank=line.rank + 8 * copy)
+
     def write(self, truth: Truth) -> list[Line]:
         """All lines of one job, without the way it ended where that is a crash."""
         random = Random(truth.seed + 1)
         lines = list(self.head(truth, random))
         for event in events(truth):
             if isinstance(event, Row):
-                lines += self.row(truth, event)
+                lines += self._copies(truth, event)
             elif isinstance(event, Evaluation):
                 lines += self.evaluation(truth, event)
             elif isinstance(event, Checkpoint):

@@ -145,7 +145,7 @@ class MaxText(Form):
 
 NAME = frozenset({"maxtext"})
 BITS = frozenset({"bf16", "fp32", "fp8"})
-PARTS = frozenset({"moe"})
+PARTS = frozenset({"moe", "copies", "backlog"})
 FORMS = (
     MaxText("maxtext-2024", NAME, BITS, (1,), PARTS, convention="full", tokens=False, moe_width=None),
     MaxText("maxtext-2025", NAME, BITS, (1,), PARTS, convention="full", moe_width=7168),

@@ -274,7 +274,7 @@ FORMS = (
     Automodel("automodel-jsonl", frozenset({"nemo-automodel"}), BITS, (1,), as_json=True, loss_digits=16),
     VerlSft("verl-sft", frozenset({"verl-sft"}), BITS, (1,), BOTH),
     Aligner("nemo-aligner-sft", frozenset({"nemo-aligner-sft"}), frozenset({"bf16"}), (1,)),
-    Paxml("paxml", frozenset({"paxml"}), frozenset({"bf16", "fp8", "fp32"}), (10,)),
+    Paxml("paxml", frozenset({"paxml"}), frozenset({"bf16", "fp8", "fp32"}), (10,), frozenset({"copies"})),
     Nanotron("nanotron", frozenset({"nanotron"}), frozenset({"bf16", "fp32"}), (1, 10)),
     DeepSpeed("deepspeed", frozenset({"deepspeed"}), BITS, (1, 10), frozenset({"checkpoint"})),
 )

@@ -108,7 +108,7 @@ class Titan(Form):
 
 
 NAME = frozenset({"torchtitan"})
-PARTS = frozenset({"evaluation"})
+PARTS = frozenset({"evaluation", "copies"})
 FORMS = (
     Titan("torchtitan-2024", NAME, frozenset({"bf16", "fp32"}), (1, 10), release="2024", gradient=False),
     Titan("torchtitan-0.1", NAME, frozenset({"bf16", "fp8", "fp32"}), (1, 10), PARTS, release="0.1"),

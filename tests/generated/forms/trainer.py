@@ -55,12 +55,16 @@ class Trainer(Form):
         yield self._say(f"  Instantaneous batch size per device = {truth.mbs:,}", "head")
         if truth.states_setting:
             total = "  Total train batch size (w. parallel, distributed & accumulation)"
-            yield self._say(f"{total} = {truth.gbs:,}", "head")
+            yield self._say(f"{total} = {self.total(truth):,}", "head")
             yield self._say(f"  Gradient Accumulation steps = {truth.accumulation}", "head")
         yield self._say(f"  Total optimization steps = {truth.planned:,}", "head")
         if self.trainable:
             number = "20,971,520" if truth.lora else "8,030,261,248"
             yield self._say(f"  Number of trainable parameters = {number}", "head")
+
+    def total(self, truth: Truth) -> int:
+        """The total batch that the log states."""
+        return truth.gbs * truth.tp if truth.inflated else truth.gbs
 
     def values(self, truth: Truth, row: Row) -> dict[str, Any]:
         """The dictionary of a logging step."""
@@ -154,7 +158,7 @@ def _quoted(value: Any) -> str:
 
 
 HF = frozenset({"hf"})
-PARTS = frozenset({"evaluation", "checkpoint", "lora"})
+PARTS = frozenset({"evaluation", "checkpoint", "lora", "inflated"})
 BITS = frozenset({"fp32", "fp16", "bf16", "fp8"})
 FORMS = (
     Trainer("hf", HF, BITS, (1, 5), PARTS),

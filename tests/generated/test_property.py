@@ -1,0 +1,66 @@
+"""benchrun says the truth of a generated log, or nothing, or ends with 4: a few hundred logs in CI.
+
+`python -m tests.generated --logs 50000 --seed 1` checks more, and keeps what fails.
+"""
+
+import tempfile
+from pathlib import Path
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .bulk import check, check_served, dumped, servers
+from .draw import draw
+from .forms import ALL
+from .wrap import WRAPPERS
+
+OPEN: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("Titan", "missing complete"),
+        ("Titan", "exit code 0, ending cut"),
+        ("Titan", "exit code 0, ending truncated"),
+        ("Aligner", "exit code 0, two jobs"),
+        ("DeepSpeed", "exit code 0, two jobs"),
+        ("Mllog", "exit code 0, loss constant"),
+        ("VerlSft", "exit code 0, loss constant"),
+        ("Bridge", "missing mfu"),
+        ("Bridge", "missing tflops"),
+        ("Bridge", "missing tokens_per_s_per_gpu"),
+        ("Factory", "exit code 0, wrong precision"),
+        ("FactoryJson", "wrong step_time_s"),
+        ("Unsloth", "wrong tflops.full"),
+        ("Axolotl", "exit code 4, sound"),
+        ("Axolotl", "exit code 4, loss repeated"),
+        ("Axolotl", "wrong tokens_per_s_per_gpu"),
+    }
+)
+"""Family of forms and kind of what benchrun still says wrongly."""
+QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@given(
+    st.sampled_from(sorted(ALL)),
+    st.sampled_from(sorted(WRAPPERS)),
+    st.randoms(use_true_random=False),
+)
+def test_benchrun_says_the_truth_or_nothing(form: str, wrapper: str, random: Random) -> None:
+    truth = draw(random, form, wrapper)
+    with tempfile.TemporaryDirectory() as name:
+        found = check(truth, Path(name))
+    family = type(ALL[form]).__name__
+    wrong = [finding for finding in found if (family, finding.kind) not in OPEN]
+    assert not wrong, dumped(truth)
+
+
+def test_servers_have_their_rates_or_none() -> None:
+    """Clients of servers, without the wrappers that benchrun does not read around them."""
+    with tempfile.TemporaryDirectory() as name:
+        for truth in servers(60, 1):
+            if truth.wrapper not in UNREAD:
+                assert not check_served(truth, Path(name)), truth
+
+
+UNREAD = ("stamp", "relative")
+"""Clocks that a launcher writes before each line of a client."""

@@ -1,0 +1,76 @@
+"""Each rule is needed: taken away, the generator finds a log of which benchrun says something untrue."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from .bulk import check
+from .draw import draw
+from .truth import Truth
+
+LOGS = 40
+"""How many logs one of which must fail."""
+
+
+def nothing(*args: Any, **kwargs: Any) -> tuple[()]:
+    return ()
+
+
+def no_options(*args: Any, **kwargs: Any) -> dict[str, str]:
+    return {}
+
+
+def the_last(problems: Any) -> Any:
+    """The last problem of a log in place of the one with the strongest evidence."""
+    return problems[-1]
+
+
+def writing(summarise: Callable[..., Any]) -> Callable[..., Any]:
+    """A query that leaves a file beside the log."""
+
+    def wrapped(log: Any, *args: Any, **kwargs: Any) -> Any:
+        Path(log.file).with_suffix(".cache").write_text("")
+        return summarise(log, *args, **kwargs)
+
+    return wrapped
+
+
+def drawn(form: str, scenario: str) -> Iterator[Truth]:
+    """`LOGS` truths of one dialect in which one thing is wrong."""
+    yield from (draw(Random(seed), form, "plain", scenario=scenario) for seed in range(LOGS))
+
+
+RULES = {
+    "printed against computed": ("benchrun.metrics.summary.contradictory_rates", nothing, "rate"),
+    "stated against typed": ("benchrun.app.settings.check_options", nothing, "option"),
+    "unknown options": ("benchrun.metrics.setting.unknown_options", no_options, "exotic"),
+    "cause of a crash": ("benchrun.metrics.problems.strongest", the_last, "crash"),
+    "no training": ("benchrun.metrics.summary.no_training", nothing, "loss"),
+}
+"""Rule -> function that holds it, what replaces it, scenario in which the lack shows."""
+FORMS = {"rate": "maxtext-2025"}
+"""Dialects of the scenarios; else Megatron-LM's."""
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_taken_away_makes_a_log_fail(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, replacement, scenario = RULES[rule]
+    truths = list(drawn(FORMS.get(scenario, "megatron-0.14"), scenario))
+    with tempfile.TemporaryDirectory() as name:
+        monkeypatch.setattr(place, replacement)
+        without = [truth for truth in truths if check(truth, Path(name))]
+        monkeypatch.undo()
+        assert any(not check(truth, Path(name)) for truth in without)
+
+
+def test_a_query_that_writes_makes_a_log_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchrun import app
+
+    monkeypatch.setattr("benchrun.app.summarise_log", writing(app.summarise_log))
+    with tempfile.TemporaryDirectory() as name:
+        truth = draw(Random(1), "verl-sft", "plain", scenario="sound")
+        assert [finding.kind for finding in check(truth, Path(name))] == ["a query wrote"]
