@@ -20,7 +20,6 @@ OPEN: frozenset[tuple[str, str]] = frozenset(
         ("Titan", "missing complete"),
         ("Titan", "exit code 0, ending cut"),
         ("Titan", "exit code 0, ending truncated"),
-        ("Nemo1", "exit code 0, two jobs"),
         ("Aligner", "exit code 0, two jobs"),
         ("DeepSpeed", "exit code 0, two jobs"),
         ("Mllog", "exit code 0, loss constant"),

@@ -114,7 +114,8 @@ class Nemo1(Dialect):
         if epoch == 0 and steps_per_epoch:
             self.facts.planned_steps = steps_per_epoch
         before = epoch * steps_per_epoch if steps_per_epoch else self._before
-        self.rows.add(Step(before + step, time_s, line, loss=_first(values, _LOSSES, "loss")))
+        row = Step(before + step, time_s, line, loss=_first(values, _LOSSES, "loss"))
+        self.rows.add(row, end=self.last_planned)
         made = _first(values, ("global_step",), "step")
         if made is not None and made < micro_batches.EXACT:
             self._optimizer_steps[before + step] = made
