@@ -167,8 +167,8 @@ def classified_again(
 def _stopped(job: Job, *, asked: bool, began: bool) -> Ending | None:
     """The ending of a job that was stopped before its script could say why; None for any other.
 
-    Accounting names who cancelled a job. After a failed prolog Slurm does so itself, as does a person: the difference
-    is that a job with nodes has no file. A controller that lost its state cancels what was open, and names nobody.
+    Accounting names who cancelled a job. After a failed prolog that is Slurm's own user, who may be a person's: but the
+    script of a job that has nodes left no file. After a controller lost its state it is nobody.
     """
     if job.phase is Phase.GONE:
         return Ending.CANCELLED if asked else None

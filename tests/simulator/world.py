@@ -155,6 +155,8 @@ class World:
         if job.fate.kind is KINDS["prolog"]:
             job.by = 0
             self._bad_nodes.add(job.nodes)
+            if job.folder:
+                self._append(job, "stderr.log", "Error running slurm prolog: 1\n")
             self._end(job, job.fate.kind)
             return
         job.state = "RUNNING"
