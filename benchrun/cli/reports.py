@@ -83,6 +83,8 @@ def report(
     """
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
+    if plot is not None:
+        check_new(plot)
     form = _form_of(output, form, as_json)
     _check_history(history, by, form)
     chosen, code = _reported(runs)
