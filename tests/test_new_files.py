@@ -20,7 +20,7 @@ def test_a_new_file_is_written_and_an_old_one_is_not(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UserError, match="exists"):
         write_new(tmp_path / "dangling", b"2\n")
-    assert sorted(os.listdir(tmp_path)) == ["dangling", "rows.csv"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["dangling", "rows.csv"]
     assert path.read_bytes() == b"1\n"
 
 
@@ -31,4 +31,4 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Path, "rename", full)
     with pytest.raises(UserError, match="No space"):
         write_new(tmp_path / "rows.csv", "1\n")
-    assert os.listdir(tmp_path) == []
+    assert not [*tmp_path.iterdir()]
