@@ -5,6 +5,7 @@ import os
 import sys
 import traceback
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -44,6 +45,17 @@ class Verbs(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in self._verbs.items()])
 
 
+def _where(error: OSError) -> str:
+    """The file of an error, as the begin of its message; a removed current directory is a file without a name."""
+    if error.filename:
+        return f"{error.filename}: "
+    try:
+        Path.cwd()
+    except OSError:
+        return "the current directory: "
+    return ""
+
+
 def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     """Run ``group`` with ``argv``, or the arguments of the process, and exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -64,8 +76,7 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:  # a full or read-only disk, or missing permission
-        where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"error: {where}{error.strerror or error}", err=True)
+        click.echo(f"error: {_where(error)}{error.strerror or error}", err=True)
         sys.exit(exit_code_of(error))
     except Exception:  # a defect of this program: Python's own exit code 1 would mean "slow"
         traceback.print_exc()

@@ -12,6 +12,7 @@ from benchrun.launch import clock
 from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.launcher import Observation, asked_to_cancel, backoff, described, done_of, observe
 from benchrun.launch.rundir import RunDir
+from benchrun.launch.scheduler import Job
 from benchrun.spec.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
 
 if TYPE_CHECKING:
@@ -167,13 +168,19 @@ def end_of(observation: Observation) -> End:
         steps_planned=run.spec.planned_steps or 0,
         quiet_s=observation.quiet_s,
         asked=asked_to_cancel(run, job),
-        began=not (job.nodes and run.spec.cluster.scheduler == "slurm") or done is not None or bool(run.logs),
+        began=done is not None or _began(run, job),
     )
     # Steps of a completed job's log cannot vanish again; any other ending may still change with it.
     final = end.final and ((end.ending is Ending.COMPLETED and described(run)) or observation.settled)
     time_s = recent_time(log.steps, run.spec.planned_steps) if log and end.ending is Ending.COMPLETED else None
     update = {"last_step": log.steps.last_step if log else None, "step_time_s": time_s, "final": final}
     return end.model_copy(update=update)
+
+
+def _began(run: RunDir, job: Job) -> bool:
+    """Whether the script of an ended job began, or may have: a node that fails before writes into stderr.log alone."""
+    has_nodes = bool(job.nodes) and run.spec.cluster.scheduler == "slurm"
+    return not has_nodes or (run.path / STDOUT).exists()
 
 
 def record_end(observation: Observation) -> End:

@@ -13,6 +13,7 @@ from benchrun.app.served import result_conditions
 from benchrun.app.settings import completed_setting
 from benchrun.comparison.choice import references_for
 from benchrun.comparison.conditions import Conditions, conditions, conditions_of_log, with_machine
+from benchrun.comparison.copies import times_of, without_copies
 from benchrun.comparison.expected import UNJUDGED, against
 from benchrun.comparison.measured import by_point, copies, load_measured, measured_references
 from benchrun.comparison.verdict import Verdict, judge
@@ -72,13 +73,17 @@ def judge_runs(
         raise UserError(f"{going[0]} has not ended", hint=f"benchrun status {going[0]}")
     endings = ((observation.run.run_id, end_of(observation).ending) for observation in observations)
     broken, ending = next((each for each in endings if each[1] is not Ending.COMPLETED), ("", Ending.COMPLETED))
-    measurements = tuple(measurement for run in runs if (measurement := measure_run(run, warmup)) is not None)
+    measured = [measurement for run in runs if (measurement := measure_run(run, warmup)) is not None]
+    measurements = without_copies(measured, [times_of(measurement.log) for measurement in measured])
     names = [run.run_id for run in (*runs, *(others if reference is None else ()))]
     environment = runs[0].read_json(ENV) or {}
     verdict = verdict_together(runs[0].spec, measurements, ending.value, reference, names, environment)
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
-    return Judgement(verdict, observations, measurements)
+    if copied := len(measured) - len(measurements):
+        reason = f"{verdict.reason}; {copied} of {len(measured)} runs {'is a copy' if copied == 1 else 'are copies'}"
+        verdict = verdict.model_copy(update={"reason": reason})
+    return Judgement(verdict, observations, tuple(measured))
 
 
 def verdict_together(
@@ -101,13 +106,21 @@ def verdict_together(
     return verdict
 
 
-def store_judgement(judgement: Judgement) -> None:
-    """Write endings, measurements and the verdict into the runs, where that is allowed."""
+def store_judgement(judgement: Judgement, *, what_if: bool = False) -> None:
+    """Write endings, measurements and the verdict into the runs, where that is allowed.
+
+    ``what_if``: the question had another warm-up or reference than usual; its answer replaces no stored one.
+    """
+
+    def is_stored(run: RunDir) -> bool:
+        return what_if and run.read_json(VERDICT) is not None
+
     for measurement in judgement.measurements:
-        store_measurement(measurement)
+        if not is_stored(measurement.run):
+            store_measurement(measurement)
     for observation in judgement.observations:
         record_end(observation)
-        if observation.run.writable:
+        if observation.run.writable and not is_stored(observation.run):
             observation.run.write_json(VERDICT, judgement.verdict.model_dump(mode="json"))
 
 

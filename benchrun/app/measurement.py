@@ -16,6 +16,7 @@ from benchrun.launch.endings import recorded_name
 from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import bound
+from benchrun.metrics.machine import other_gpus
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.ranks import RankSpread, rank_spread
 from benchrun.metrics.rows import CompletedRows, completed_rows
@@ -54,7 +55,11 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
         "telemetry": samples.over_all if samples else None,
         "bound": bound(run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s),
         "breakdown": run.document(artifacts.BREAKDOWN, artifacts.Breakdown),
-        "problems": (*metrics.problems, *_missing_trace(run)),
+        "problems": (
+            *metrics.problems,
+            *_missing_trace(run),
+            *other_gpus(run.read_json(artifacts.ENV) or {}, run.spec.gpu),
+        ),
         "ranks": ranks_of(run, metrics),
     }
     return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)

@@ -70,6 +70,8 @@ def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
     A stated value that the log refutes is a guess as well.
     """
     own, guesses = stated_setting(log, NOTHING), log.facts.derived
+    if precision := options.get("precision"):
+        check_precision(replace(own, precision=precision, peak=options.get("peak")))
     for name, given in options.items():
         option = f"--{name.replace('_', '-')} {given}"
         stated = log.facts.num_layers if name == "num_layers" else getattr(own, name)

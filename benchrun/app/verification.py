@@ -11,7 +11,9 @@ from typing import Any
 from benchrun import __version__
 from benchrun.app import run_evidence
 from benchrun.app.packs import DERIVED, Derived, derived, plan_in, portable, read_plan_in, report_page
+from benchrun.comparison.copies import is_copy, times_of
 from benchrun.errors import BenchrunError, UserError
+from benchrun.frameworks.logs import parse_log
 from benchrun.frameworks.registry import framework
 from benchrun.launch.launcher import commit
 from benchrun.launch.rundir import RunDir
@@ -221,11 +223,13 @@ def _other_runs(content: Content, plan: ResolvedPlan) -> Iterator[Reason]:
         if wanted is not None and _work(spec) != _work(wanted):
             detail = f"its specification is not that of point {number} of the plan"
             yield Reason(kind="run", file=f"{pack.RUNS}/{run}/{artifacts.SPEC}", detail=detail)
-    steps = {name: digest for name, digest in content.manifest.files.items() if name.endswith(f"/{STEPS}")}
-    empty = {name for name in steps if not (content.root / name).stat().st_size}
-    for one, other in combinations(sorted(steps.keys() - empty), 2):
-        if steps[one] == steps[other]:
-            yield Reason(kind="run", file=other, detail=f"the same steps as {one}: a run was copied")
+    steps = {run: content.manifest.files.get(f"{pack.RUNS}/{run}/{STEPS}") for run in sorted(content.manifest.runs)}
+    logs = {run: RunDir(content.root / pack.RUNS / run, read_only=True).logs for run in steps}
+    times = {run: times_of(parse_log(*files)) for run, files in logs.items() if files}
+    for one, other in combinations(filter(times.get, times), 2):
+        if steps[one] == steps[other] or is_copy(times[one], times[other]):
+            detail = f"the same steps as {one}: a run was copied"
+            yield Reason(kind="run", file=f"{pack.RUNS}/{other}/{STEPS}", detail=detail)
 
 
 def _work(spec: RunSpec) -> tuple[str, ...]:

@@ -104,7 +104,10 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
 
     chosen, code = opened(runs)
     if every:
+        others = [run for run in chosen if run.read_only]
+        if others:
+            say(f"left alone, of other users: {', '.join(map(run_id, others))}")
         chosen = [each.run for each in app.observe([run for run in chosen if not run.read_only]) if not each.over]
         if not chosen:
-            say(f"no run in {paths.runs_dir().absolute()} is going on")
+            say(f"no run of yours in {paths.runs_dir().absolute()} is going on")
     return worst((code, each(chosen, stop, run_id)[1]))

@@ -167,8 +167,8 @@ def classified_again(
 def _stopped(job: Job, *, asked: bool, began: bool) -> Ending | None:
     """The ending of a job that was stopped before its script could say why; None for any other.
 
-    Accounting names who cancelled a job. After a failed prolog Slurm does so itself, as does a person: the difference
-    is that a job with nodes has no file. A controller that lost its state cancels what was open, and names nobody.
+    Accounting names who cancelled a job. After a failed prolog that is Slurm's own user, who may be a person's: but the
+    script of a job that has nodes left no file. After a controller lost its state it is nobody.
     """
     if job.phase is Phase.GONE:
         return Ending.CANCELLED if asked else None
@@ -198,8 +198,8 @@ def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_st
     signalled = job.phase is Phase.GONE and done and done.signal
     if signalled or job.state not in ("COMPLETED", "UNKNOWN") or (done and done.exit_code):
         shown = "signal" if signalled else "failure"
-        told = (kind.ending for name, kind in KINDS.items() if kind.told_by == shown and name in symptoms)
-        return Ending(next(told, Ending.FAILED))
+        endings = (kind.ending for name, kind in KINDS.items() if kind.told_by == shown and name in symptoms)
+        return Ending(next(endings, Ending.FAILED))
     return Ending.COMPLETED if has_all_steps else Ending.INCOMPLETE
 
 

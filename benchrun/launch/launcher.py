@@ -16,7 +16,7 @@ from benchrun.launch.commands import output, require
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.local import Local
 from benchrun.launch.rundir import RunDir, as_object, create, read_text
-from benchrun.launch.scheduler import Job, Phase, Scheduler
+from benchrun.launch.scheduler import COMPLETING, Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
 from benchrun.render import render, unmountable
 from benchrun.spec.artifacts import DONE, ENV, PROBE, PROGRESS, Done, Environment, Progress
@@ -140,7 +140,8 @@ def cancel(run: RunDir) -> bool:
         hint = f"if the job still runs: scancel {job.id}" if job.id.isdigit() else None
         raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
     scheduler.cancel(job.id)
-    _append(run, "cancel_asked", job=job.id)
+    if job.state != COMPLETING:  # that one has ended already, by another cause
+        _append(run, "cancel_asked", job=job.id)
     return True
 
 

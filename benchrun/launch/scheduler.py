@@ -7,6 +7,9 @@ from typing import Protocol
 
 from benchrun.launch.rundir import RunDir
 
+COMPLETING = "COMPLETING"
+"""Slurm's state of a job that has ended while its epilog runs, or that will be requeued after it."""
+
 
 class Phase(str, enum.Enum):
     """The phase of a job, as its scheduler reports it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchrun.errors import MachineError, SchedulerUnavailable, SubmitLimit
 from benchrun.launch.commands import call
 from benchrun.launch.rundir import RunDir
-from benchrun.launch.scheduler import Job, Phase
+from benchrun.launch.scheduler import COMPLETING, Job, Phase
 from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, limited, refused, submitted
 from benchrun.spec.artifacts import JOB
 
@@ -129,7 +129,7 @@ def _own(runs: Iterable[RunDir], rows: Iterable[Job]) -> dict[RunDir, Job]:
 
 def _may_have_ended(job: Job) -> bool:
     """Whether accounting may know the end of a job that the queue lists."""
-    return job.phase is Phase.ENDED or job.state == "COMPLETING"
+    return job.phase is Phase.ENDED or job.state == COMPLETING
 
 
 def _has_ended(run: RunDir, queued: Job | None, remembered: Job) -> bool:

@@ -29,9 +29,12 @@ def _megatron_deepspeed(model: ModelShape, seq_length: float) -> float:
 
 
 def _causal_ungated(model: ModelShape, seq_length: float) -> float:
-    """``causal`` with a gate of GELU left out: Megatron-LM and Bridge count the third product of SwiGLU alone."""
-    gelu = model.activation in GATED - {"swiglu"}
-    return flops_per_token(model.model_copy(update={"activation": "gelu"}) if gelu else model, seq_length).causal
+    """Count ``causal`` without the gate: Megatron-LM and Bridge count the third product of SwiGLU alone.
+
+    A log says that there is a gate, and not of which function, so that every gated model may be counted so.
+    """
+    gated = model.activation in GATED
+    return flops_per_token(model.model_copy(update={"activation": "gelu"}) if gated else model, seq_length).causal
 
 
 CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {

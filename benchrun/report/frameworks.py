@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.measured import grouped
+from benchrun.comparison.ratio import ratio
 from benchrun.comparison.verdict import RunResult
 from benchrun.frameworks.registry import framework
 from benchrun.metrics.model import Metrics
@@ -23,6 +24,8 @@ TITLES = (
     *(
         "step_time_s",
         "speed",
+        "speed_low",
+        "speed_high",
         "tokens_per_s_per_gpu",
         "tflops_per_gpu_causal",
         "memory_gib",
@@ -36,7 +39,9 @@ TITLES = (
 ``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, but for defaults and those
 that all frameworks of the point have.
 
-``speed`` is relative to the fastest framework of the point; ``memory_gib`` is the most that a GPU had in use.
+``speed`` is relative to the fastest framework of the point, with its 95 % interval ``speed_low`` to ``speed_high``:
+that of repeats, which may be from several machines, or, of single runs, that of their steps.
+``memory_gib`` is the most that a GPU had in use.
 
 ``profiled_step`` has the seconds of each part of a profiled step, and ``longer_than_the_fastest`` those parts that take
 longer than in the fastest framework that has them, the longest first.
@@ -101,7 +106,7 @@ def side_by_side(runs: Sequence[ValidRun]) -> Table:
             for repeats, why in zip(ordered, _reasons(parts), strict=True):
                 names = [run[0].spec.framework for run in ordered]
                 release = repeats[0].release if names.count(repeats[0].spec.framework) > 1 else None
-                rows.append([*point, *_row(repeats, _time(ordered[0]), shared, release), *why])
+                rows.append([*point, *_row(repeats, ordered[0], shared, release), *why])
     return Table(TITLES, rows)
 
 
@@ -173,15 +178,17 @@ def _point(spec: TrainingSpec) -> tuple[Any, ...]:
     return (proxy(spec), spec.gpu, spec.precision, spec.num_gpus, spec.seq_length, spec.gbs, short_layout(spec))
 
 
-def _row(repeats: Sequence[ValidRun], fastest: float, shared: Set[str], release: str | None) -> list[Any]:
-    """From the framework to the losses; ``fastest``: the shortest step of the point, in seconds."""
+def _row(repeats: Sequence[ValidRun], fastest: Sequence[ValidRun], shared: Set[str], release: str | None) -> list[Any]:
+    """From the framework to the losses; ``fastest``: the repeats with the shortest step of the point."""
     name = " ".join(filter(None, (repeats[0].spec.framework, release)))
     time, metrics = _time(repeats), [run.metrics for run in repeats]
+    speed = ratio(metrics, [run.metrics for run in fastest])
     options = ", ".join(option for option in _options(repeats) if option not in shared)
     memory = [run.telemetry.memory_gib for run in metrics if run.telemetry and run.telemetry.memory_gib]
     first, last = metrics[0].first_loss, metrics[0].final_loss
     return [
-        *(name, options or None, len(repeats), time, fastest / time),
+        *(name, options or None, len(repeats), time, _time(fastest) / time),
+        *((speed.low, speed.high) if speed and repeats is not fastest else (None, None)),
         *(median_of(name, metrics) for name in ("tokens_per_s_per_gpu", "tflops_per_gpu_causal")),
         *(max(memory, default=None), median_of("tokens_per_joule", metrics)),
         None if first is None or last is None else f"{first:.4g} -> {last:.4g}",

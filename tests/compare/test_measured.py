@@ -80,7 +80,7 @@ def finished(
         for gpu in range(spec.num_gpus)
     ]
     (run.path / "telemetry" / f"{HOST}.csv").write_text("\n".join([f"time,gpu,{','.join(COLUMNS)},reasons", *samples]))
-    gpus = [{"name": "NVIDIA H200", "uuid": f"GPU-{n}"} for n in range(spec.num_gpus)]
+    gpus = [{"name": f"NVIDIA {spec.gpu}", "uuid": f"GPU-{n}"} for n in range(spec.num_gpus)]
     nodes = [{"host": HOST, "driver": "570.1", "gpus": gpus}]
     env = {"schema_version": 1, "submit_host": "desk", "worker": {"megatron-core": "0.19.2"}, "nodes": nodes}
     run.write_json("env.json", env)
@@ -202,7 +202,7 @@ def test_a_measured_run_judges_where_nothing_published_does(
 ) -> None:
     runs = load_measured(kept[0][0].path.parent)
     monkeypatch.setattr(judgement, "load_measured", lambda: runs)
-    assert kept[2].verdict == "as_expected"
+    assert kept[2].verdict == "faster_than_expected"
     slower = judged([finished(tmp_path, spec_of(), 11.0)]).verdict
     assert slower.verdict == "slow"
     assert slower.checks[0].reference.flags == ("measured",)
@@ -231,7 +231,7 @@ def test_a_run_under_other_conditions_than_it_was_to_have_is_invalid(
 
 def test_of_repeats_the_one_that_failed_is_named(tmp_path: Path) -> None:
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
-    good, bad = finished(tmp_path, spec, 13.0), finished(tmp_path, spec, 13.0)
+    good, bad = finished(tmp_path, spec, 13.0), finished(tmp_path, spec, 13.1)
     bad.write_json("ending.json", {"ending": "timeout", "evidence": [], "exit_code": None})
     assert judged([good, bad]).verdict.reason == f"the ending of the job is timeout ({bad.run_id})"
 

@@ -31,6 +31,15 @@ def test_every_point_has_several_frameworks_and_the_fastest_comes_first() -> Non
         assert all(abs(share * seconds - rows[0][1]) < 1e-9 for share, seconds in rows)
 
 
+def test_the_speed_of_all_but_the_fastest_has_an_interval() -> None:
+    columns = [TITLES.index(title) for title in ("speed", "speed_low", "speed_high")]
+    speeds = [[row[at] for at in columns] for row in side_by_side(KEPT).rows]
+    others = [each for each in speeds if each[0] != 1]
+    assert all(low < speed < high for speed, low, high in others if low is not None)
+    assert sum(low is not None for _, low, _ in others) > 20
+    assert all(each[1:] == [None, None] for each in speeds if each[0] == 1)
+
+
 def test_a_point_of_one_framework_has_no_row() -> None:
     assert not side_by_side([run for run in KEPT if run.spec.framework == "megatron-core"]).rows
 

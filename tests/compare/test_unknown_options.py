@@ -8,7 +8,7 @@ import pytest
 from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log
 from benchrun.app.measurement import read_log, summarise_log
-from benchrun.app.settings import completed_setting
+from benchrun.app.settings import check_options, completed_setting
 from benchrun.comparison.conditions import MACHINE, conditions, differences, with_machine
 from benchrun.comparison.measured import load_measured, measured_references
 from benchrun.errors import UserError
@@ -77,6 +77,17 @@ def test_a_precision_that_the_gpu_lacks_is_the_users_error() -> None:
         completed_setting(None, Setting(gpu="A100", precision="fp8"))
     assert completed_setting(None, Setting(gpu="B200", precision="nvfp4")).precision == "nvfp4"
     assert completed_setting(None, Setting(gpu="H100", precision="nvfp4", peak=2000.0)).peak == 2000
+
+
+def test_a_precision_that_the_logs_gpu_lacks_is_the_users_error(tmp_path: Path) -> None:
+    titan = "[rank0]:[titan] 2026-04-18 21:13:34,872 - root - INFO - "
+    capacity = "CUDA capacity: NVIDIA H100 80GB HBM3 with 79.11GiB memory"
+    step = "step:  2  loss: 17.6339  grad_norm: 65.6288  memory: 14.95GiB(7.79%)  tps: 8,465  tflops: 425.98  mfu: 32%"
+    (tmp_path / "x.log").write_text("".join(f"{titan}{line}\n" for line in (capacity, step)))
+    log = read_log(tmp_path / "x.log")
+    assert [*check_options(log, {"precision": "fp8"})] == []
+    with pytest.raises(UserError):
+        [*check_options(log, {"precision": "nvfp4"})]
 
 
 def test_nvfp4_above_its_peak_is_impossible(tmp_path: Path) -> None:

@@ -93,6 +93,64 @@ def test_cancel_asks_the_scheduler_and_not_the_ending(slurm: FakeSlurm, make: Ca
     assert cancel(run)
 
 
+def test_a_pending_job_that_cancel_stopped_is_cancelled_where_nobody_remembers_it(
+    slurm: FakeSlurm, make: Callable[..., Any]
+) -> None:
+    run = make()
+    slurm.queue(run, state="PENDING", nodes="")
+    assert cancel(run)
+    slurm.answer("squeue", out="")
+    slurm.answer("sacct", err="Slurm accounting storage is disabled", code=1)
+    assert (end(run).ending, end(run).final) == (Ending.CANCELLED, True)
+    assert [event["event"] for event in run.events()].count("ended") == 1
+
+
+def test_the_job_of_a_folder_that_was_moved_is_the_runs(
+    slurm: FakeSlurm, make: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = make()
+    slurm.queue(run, dir=str(tmp_path / "before" / run.run_id))
+    assert observe([run])[0].job.state == "RUNNING"
+    assert cancel(run)
+    (tmp_path / "before" / run.run_id).mkdir(parents=True)  # a copy: the job is that of the other folder
+    slurm.account(run, dir=str(tmp_path / "before" / run.run_id), state="COMPLETED")
+    assert observe([run])[0].job.state == "UNKNOWN"
+
+
+@pytest.mark.parametrize(("state", "over"), [("COMPLETED", True), ("FAILED", True), ("PREEMPTED", False)])
+def test_a_job_that_completes_has_ended_where_accounting_and_its_own_file_say_so(
+    slurm: FakeSlurm, make: Callable[..., Any], state: str, over: bool
+) -> None:
+    """PREEMPTED: it may be requeued."""
+    run = make()
+    slurm.queue(run, state="COMPLETING")
+    slurm.account(run, state=state)
+    assert not observe([run])[0].over
+    run.write_json("done.json", DONE)
+    assert observe([run])[0].over is over
+
+
+@pytest.mark.parametrize(
+    ("state", "nodes", "log", "ending"),
+    [
+        ("CANCELLED by 0", "n1", "stdout.log", Ending.CANCELLED),
+        ("CANCELLED by 0", "None assigned", None, Ending.CANCELLED),
+        ("CANCELLED by 0", "n1", "stderr.log", Ending.NODE_FAILURE),  # where a failed prolog is told
+        ("CANCELLED", "n1", "stdout.log", Ending.SCHEDULER_FAILURE),
+        ("CANCELLED", "None assigned", None, Ending.SCHEDULER_FAILURE),
+    ],
+)
+def test_only_a_person_cancels(
+    slurm: FakeSlurm, make: Callable[..., Any], state: str, nodes: str, log: str | None, ending: Ending
+) -> None:
+    run = make()
+    slurm.account(run, state=state, nodes=nodes)
+    if log:
+        (run.path / log).write_text("a line\n", encoding="utf-8")
+    assert end(run).ending is ending
+    assert app.status_of(observe([run])[0])["nodes"] == nodes.replace("None assigned", "")
+
+
 def test_cancel_does_not_claim_that_a_job_is_gone_which_nobody_knows(
     slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

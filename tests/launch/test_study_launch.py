@@ -188,6 +188,45 @@ def test_a_refusal_ends_the_study_and_the_same_command_goes_on(site: Site) -> No
     assert app.study_result(planned).complete
 
 
+LIMIT = (
+    "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates "
+    "accounting/QOS policy (job submit limit, user's size and/or time limits)\n"
+)
+
+
+def test_a_refused_run_stays_waiting_although_somebody_asks_for_its_status(site: Site) -> None:
+    planned = site.plan(matrix={"mbs": [1]})
+    site.slurm.answer("sbatch", instead=True, code=1, err="sbatch: error: Batch job submission failed: No such job\n")
+    with pytest.raises(MachineError):
+        app.run_study(planned, concurrency=1)
+    (refused,) = find_runs()
+    row = app.status_of(app.observe([refused])[0])
+    assert (row["state"], row["ended"]) == ("launch_failed", True)
+    assert not (refused.path / "ending.json").exists()
+    # Earlier versions stored one.
+    refused.write_json("ending.json", {"schema_version": 1, "ending": "launch_failed", "evidence": []})
+    site.slurm.answer("sbatch")
+    app.run_study(planned, concurrency=1)
+    assert [point.state.value for point in app.study_result(planned).points] == ["completed"]
+
+
+def test_a_limit_on_jobs_is_waited_for_with_the_same_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned, looks = site.plan(), []
+    pause = studies._pause
+
+    def room_at_the_third(*args: Any) -> None:
+        looks.append(args)
+        if len(looks) == 3:
+            site.slurm.answer("sbatch")
+        pause(*args)
+
+    site.slurm.answer("sbatch", instead=True, code=1, err=LIMIT)
+    monkeypatch.setattr(studies, "_pause", room_at_the_third)
+    app.run_study(planned, concurrency=2)
+    assert app.study_result(planned).complete
+    assert len(site.jobs()) == len(find_runs()) == 3
+
+
 def test_an_outage_while_submitting_is_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     planned, lines = site.plan(), []
     site.slurm.answer(

@@ -251,6 +251,34 @@ def test_a_precision_without_a_peak_has_no_mfu_and_a_limit(tmp_path: Path) -> No
     assert "impossible_rate" in [problem.kind for problem in fast.problems]
 
 
+def neox(stated: dict[str, str]) -> list[str]:
+    base = {
+        **{"hidden_size": "4096", "num_layers": "32", "num_attention_heads": "32", "num_kv_heads": "8"},
+        **{"intermediate_size": "14336", "activation": "swiglu", "padded_vocab_size": "128256"},
+        **{"seq_length": "8192", "train_batch_size": "128", "global_num_gpus": "8", "pack_impl": "packed"},
+        "fp16": "{'enabled': True, 'type': 'bfloat16', 'loss_scale': 0}",
+    }
+    dump = [f"  {name} {'.' * (32 - len(name))} {value}" for name, value in (base | stated).items()]
+    return [*(f"{line:.<64}updated" for line in dump), *megatron({})[-20:]]
+
+
+@pytest.mark.parametrize(
+    ("stated", "known"),
+    [
+        ({"attention_config": str(["flash"] * 32)}, True),
+        ({"attention_config": "[[['global'], 32]]"}, True),
+        ({"attention_config": str(["flash"] * 31 + ["sparse_fixed"])}, False),
+        ({"train_impl": "dpo"}, False),
+    ],
+)
+def test_gpt_neox_states_its_model(tmp_path: Path, stated: dict[str, str], known: bool) -> None:
+    measured = summary(tmp_path, neox(stated))
+    assert measured.precision == "bf16"
+    assert (measured.tflops_per_gpu is not None) == known
+    if not known:
+        assert [option.split()[0] for option in measured.unknown_options] == [*stated]
+
+
 @pytest.mark.parametrize(("rank", "task"), [(16, "lora"), (0, None)])
 def test_mlperf_states_adapters(tmp_path: Path, rank: int, task: str | None) -> None:
     def line(key: str, value: object, **metadata: object) -> str:

@@ -78,6 +78,18 @@ def test_the_display_of_autotp_before_its_mend(tmp_path: Path) -> None:
     assert (own.gbs, own.num_gpus) == (64, 2)
 
 
+def test_a_summary_gives_the_batch_that_no_line_states(tmp_path: Path) -> None:
+    summary = (
+        "{'train_runtime': 768.6, 'train_samples_per_second': 6.661, 'train_steps_per_second': 0.052, 'epoch': 1.0}\n"
+    )
+    path = tmp_path / "x.log"
+    path.write_text("  Total optimization steps = 40\n" + STEPS + summary)
+    log = parse_log(path)
+    assert (setting_of_log(log, Setting()).gbs, setting_of_log(log, Setting(gbs=64)).gbs) == (128, 64)
+    path.write_text("  Total optimization steps = 40\n" + STEPS + summary.replace("6.661", "6.5"))
+    assert setting_of_log(parse_log(path), Setting()).gbs is None
+
+
 def test_pairs_of_answers_are_no_pretraining(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text(STEPS.replace("'epoch'", "'rewards/chosen': -0.06, 'rewards/rejected': -1.6, 'epoch'"))

@@ -7,6 +7,7 @@ from benchrun.comparison.measured import load_measured
 from benchrun.report.data import RunData
 from benchrun.report.model import ReportModel
 from benchrun.report.study_html import study_html
+from benchrun.spec.runspec import TrainingSpec
 from docs.pages.studies import kept_study
 
 
@@ -36,11 +37,11 @@ def two(kept: list[RunData]) -> ReportModel:
 
 @pytest.fixture(scope="session")
 def scaling_study(kept: list[RunData]) -> ReportModel:
-    """On the runs of one model on 1, 2 and 4 GPUs: a weak and a strong curve."""
-    wanted = ("llama3.1-8b", "H200", "fp8", 1)
-    specs = [(run, run.result.spec) for run in kept]
+    """On the runs of one whole model on 1, 2 and 4 GPUs: a weak and a strong curve."""
+    wanted = ("llama3.1-8b", "H200", "fp8", 32)
+    specs = [(run, run.result.spec) for run in kept if isinstance(run.result.spec, TrainingSpec)]
     return app.report_on(
-        [run for run, spec in specs if (spec.recipe, spec.gpu, spec.precision, getattr(spec, "mbs", None)) == wanted]
+        [run for run, spec in specs if (spec.recipe, spec.gpu, spec.precision, spec.model.num_layers) == wanted]
     )
 
 

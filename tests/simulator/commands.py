@@ -39,6 +39,8 @@ class Commands:
 
     def __init__(self, world: World, trouble: Trouble, rng: random.Random, uid: int) -> None:
         self.world, self.trouble, self.rng, self.uid = world, trouble, rng, uid
+        self.aside = random.Random(rng.random())
+        """Draws the troubles of other shells, so that they change nothing for the launcher in front."""
         self.down_until = 0.0
         """Until then no command is answered."""
         self.stopped: set[int] = set()

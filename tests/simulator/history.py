@@ -8,8 +8,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,7 +30,6 @@ from benchrun.study.state import StudyDir
 
 MEMORY = Path("/dev/shm")
 HOUR_S = 3600.0
-DAY_S = 86400.0
 NOBODY = 65533
 """The user id of the other person."""
 
@@ -44,7 +42,7 @@ class Course:
     """What must not be."""
     story: list[str] = field(default_factory=list)
     """What happened, a line each."""
-    outcome: dict[str, Any] = field(default_factory=dict)
+    outcome: list[tuple[Any, ...]] = field(default_factory=list)
     """What another number of looks must not change."""
 
 
@@ -65,37 +63,43 @@ def _study(folder: Path, points: int, repeats: int) -> ResolvedStudy:
 
 
 class History:
-    """One history. ``looks``: how often other shells ask for the status; None: as the seed has it."""
+    """One history. ``looks``: how often other shells ask for the status; None: as the seed has it.
 
-    def __init__(self, seed: int, looks: int | None = None) -> None:
+    ``calm``: jobs have their fates, but all commands are answered, nobody interferes, and runs come one by one.
+    """
+
+    def __init__(self, seed: int, looks: int | None = None, *, calm: bool = False) -> None:
         self.rng = random.Random(seed)
         self.course = Course()
         self.uid = os.geteuid()
         site = Site(
-            accounting=self.rng.random() < 0.7,
+            accounting=calm or self.rng.random() < 0.7,
             accounting_late_s=self.rng.choice([0.0, 0.0, 5.0, 50.0]),
             remembered_s=self.rng.choice([2.0, 300.0, 300.0]),
-            most_jobs=self.rng.choice([None, None, 1, 2]),
+            most_jobs=None if calm else self.rng.choice([None, None, 1, 2]),
             hanging_epilog=self.rng.random() < 0.15,
         )
-        often = self.rng.choice([0.0, 0.0, 0.02, 0.1])
+        self.calm = calm
+        often = 0.0 if calm else self.rng.choice([0.0, 0.0, 0.02, 0.1])
         trouble = Trouble(often, often / 2, often * 2, often / 2, often * 2)
         self.world = World(random.Random(seed + 1), site)
         self.commands = Commands(self.world, trouble, random.Random(seed + 2), self.uid)
         self.shells = Shells(self.world, self.commands)
-        self.looks = self.rng.choice([0, 1, 3, 8]) if looks is None else looks
+        drawn = self.rng.choice([0, 1, 3, 8])
+        self.looks = drawn if looks is None else looks
         self.folder = Path()
         self.asked: set[str] = set()
         """Names of the runs that somebody asked to cancel."""
-        self.state_lost = self.outage = self.moved = False
 
     def run(self) -> Course:
         """Let it happen."""
         self.folder = Path(tempfile.mkdtemp(prefix="history", dir=MEMORY if MEMORY.is_dir() else None))
         try:
             with replaced(self.shells, self.folder, random.Random(self.rng.random())):
-                self._plan_troubles()
-                self._plan_people()
+                self._plan_looks()
+                if not self.calm:
+                    self._plan_troubles()
+                    self._plan_people()
                 try:
                     self._front()
                     self._wait_for_all()
@@ -118,7 +122,6 @@ class History:
         rng, world = self.rng, self.world
         if rng.random() < 0.1:
             start, length = self._moment(), rng.choice([30.0, 600.0, 5000.0])
-            self.outage = True
             world.at(start, lambda: setattr(self.commands, "down_until", start + length))
         if rng.random() < 0.1:
             world.at(self._moment(), self._lose_state)
@@ -129,7 +132,6 @@ class History:
 
     def _lose_state(self) -> None:
         self._say("slurmctld loses its state")
-        self.state_lost = True
         self.world.lose_state()
 
     def _submit_as_another(self) -> None:
@@ -139,16 +141,19 @@ class History:
             name = self.rng.choice(runs).run_id
             self.world.submit(name, f"/home/other/results/runs/{name}", NOBODY, None)
 
-    def _plan_people(self) -> None:
-        looking, rng = random.Random(self.rng.random()), self.rng
+    def _plan_looks(self) -> None:
+        looking = random.Random(self.rng.random())
         for _ in range(self.looks):
             self.world.at(BEGIN + looking.choice([20.0, 500.0, 5000.0, 50000.0]) * looking.random(), self._look)
+        if self.looks and looking.random() < 0.3:
+            self.shells.other_writes = lambda: self._look() if looking.random() < 0.2 else None
+
+    def _plan_people(self) -> None:
+        rng = self.rng
         if rng.random() < 0.2:
             self.world.at(self._moment(), self._cancel)
         if rng.random() < 0.3:
             self.world.at(self._moment(), lambda: setattr(self.shells, "kill", True))
-        if self.looks and rng.random() < 0.3:
-            self.shells.other_writes = lambda: self._look() if looking.random() < 0.2 else None
 
     def _runs(self) -> list[RunDir]:
         return find_runs()
@@ -156,7 +161,11 @@ class History:
     def _look(self) -> list[dict[str, Any]]:
         """``benchrun status`` in another shell."""
         with self.shells.aside():
-            return [app.status_of(each) for each in app.observe(self._runs())]
+            rows = [app.status_of(each) for each in app.observe(self._runs())]
+        for job in self.world.going():
+            if job.folder and (job.folder / ENDING).exists():
+                self._find("an ending of a job that runs", job.name)
+        return rows
 
     def _cancel(self) -> None:
         """``benchrun cancel`` in another shell."""
@@ -173,7 +182,7 @@ class History:
 
     def _front(self) -> None:
         planned = self.rng.choice(plans())
-        concurrency, retries = self.rng.choice([1, 2, 4]), self.rng.choice([0, 0, 1, 2])
+        concurrency, retries = 1 if self.calm else self.rng.choice([1, 2, 4]), self.rng.choice([0, 0, 1, 2])
         kinds: list[Callable[[], None]] = [
             lambda: self._study(planned, concurrency, retries),
             lambda: self._launch(planned),
@@ -199,6 +208,9 @@ class History:
         self._say(f"study of {len(planned.slots)} runs, {concurrency} at a time, {retries} retries")
         self._again(lambda: app.run_study(planned, concurrency, retries, tell=self._say))
         self._check_study(planned, retries)
+        last = max(job.ended_at or 0.0 for job in self.world.jobs)
+        if self.calm and self.world.now > last + HOUR_S:
+            self._find("it waits long after the end", f"{self.world.now - last:.0f} s")
 
     def _launch(self, planned: ResolvedStudy) -> None:
         specs = [each.spec for each in planned.legal if each.spec]
@@ -206,12 +218,25 @@ class History:
         runs: list[RunDir] = []
         try:
             app.launch_all(specs, runs.append, self._say)
-            if self.rng.random() < 0.7:
+            if self.rng.random() < 0.6:
                 app.wait_for(runs)
+            elif all(run.job_id for run in runs):
+                self._move()
         except Killed:
             self._say("the launcher is killed")
         except MachineError as error:
             self._say(f"the launcher ends: {error.message}")
+
+    def _move(self) -> None:
+        """The results folder is renamed while its jobs run."""
+        self._say("the results folder is moved")
+        moved = self.folder.with_name(f"{self.folder.name}.moved")
+        self.folder.rename(moved)
+        self.folder = moved
+        os.environ["BENCHRUN_RESULTS"] = str(moved)
+        for job in self.world.jobs:
+            if job.folder:
+                job.folder = moved / "runs" / job.name
 
     def _wait_for_all(self) -> None:
         """Somebody asks for the status until nothing goes on; the answers are good again."""
@@ -244,9 +269,20 @@ class History:
         for name in runs.keys() - by_run.keys():
             if (runs[name].path / ENDING).exists():
                 self._find("an ending without a job", name)
+        self.course.outcome = [self._outcome(runs[name], jobs[-1]) for name, jobs in by_run.items()]
         asked = {job.id for job in self.world.jobs if job.name in self.asked and job.folder}
         if extra := self.commands.stopped - asked:
             self._find("scancel of another's job", str(extra))
+
+    @staticmethod
+    def _outcome(run: RunDir, job: Job) -> tuple[Any, ...]:
+        """What must not depend on who looked: the files, the ending, and the events but for the states seen."""
+        end = recorded(run)
+        # Two shells may note at the same moment which job is the run's.
+        facts = {(event["event"], event.get("job")): None for event in run.events() if event["event"] != "state"}
+        kinds = [event for event, _ in facts]
+        files = sorted(file.name for file in run.path.iterdir())
+        return (end and (end.ending, end.exit_code, end.last_step), kinds, files)
 
     def _check_run(self, run: RunDir, job: Job) -> None:
         end = recorded(run)
@@ -262,7 +298,8 @@ class History:
         self._say(f"{run.run_id}: {'/'.join(sorted(job.truth))}, recorded {end.ending.value if end else None}")
         if end is not None and end.ending.value not in self._true(job):
             self._find(f"{end.ending.value} in place of {'/'.join(sorted(job.truth))}", str(list(end.evidence)))
-        if end is None and self.world.site.accounting:
+        knows = self.world.site.accounting or run.last_event("cancel_asked")
+        if end is None and knows:
             self._find("no ending", f"{job.truth} of {run.run_id}")
 
     def _true(self, job: Job) -> frozenset[str]:
@@ -280,24 +317,8 @@ class History:
                 self._find("a point was never launched", str(slot))
             if any(job.ended_at is None for job in jobs):
                 self._find("the study ends before its jobs", str(slot))
+            if self.calm and len(jobs) > retries + 1:
+                self._find("more tries than allowed", str(slot))
             well = [job for job in jobs if job.truth == {"completed"}]
             if len(well) > 1:
                 self._find("launched again although it went well", str(slot))
-
-
-def findings_of(seeds: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Seed and kind of each finding."""
-    for seed in seeds:
-        for finding in History(seed).run().findings:
-            yield seed, finding
-
-
-def counted(seeds: Sequence[int]) -> tuple[Counter[str], dict[str, int]]:
-    """How often each kind of finding occurs, and the first seed of each."""
-    count: Counter[str] = Counter()
-    first: dict[str, int] = {}
-    for seed, finding in findings_of(seeds):
-        kind = finding.partition(": ")[0]
-        count[kind] += 1
-        first.setdefault(kind, seed)
-    return count, first

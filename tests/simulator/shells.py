@@ -14,6 +14,7 @@ from typing import Any
 from commands import Commands
 from world import BEGIN, World
 
+from benchrun import paths
 from benchrun.frameworks import logs
 from benchrun.launch import clock, launcher, rundir
 from benchrun.launch import commands as programs
@@ -37,7 +38,7 @@ class Shells:
         self.world, self.commands = world, commands
         self.kill = False
         """End the launcher in front at its next step."""
-        self.other_writes: Callable[[], None] = lambda: None
+        self.other_writes: Callable[[], object] = lambda: None
         """What another shell does just before the launcher in front writes a file."""
         self._aside = False
         self._idle = 0
@@ -45,11 +46,14 @@ class Shells:
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Another shell is at work: the time stands, and nothing is killed."""
-        before, self._aside = self._aside, True
+        if self._aside:
+            yield
+            return
+        front, self.commands.rng, self._aside = self.commands.rng, self.commands.aside, True
         try:
             yield
         finally:
-            self._aside = before
+            self.commands.rng, self._aside = front, False
 
     def sleep(self, seconds: float) -> None:
         """Let the time pass for the launcher in front."""
@@ -57,7 +61,7 @@ class Shells:
         # Where nothing happens, looks become rarer: the launcher would see the same again and again.
         self._idle = 0 if self.world.happened else self._idle + 1
         self.world.happened = False
-        long_s = max(seconds, 1.5**self._idle)
+        long_s = 3.0**self._idle
         self.world.advance(max(seconds, min(long_s, self.world.quiet_s)))
         if self.world.now > BEGIN + MONTH_S:
             raise Stuck("it waits for ever")
@@ -119,6 +123,8 @@ def replaced(shells: Shells, results: Path, rng: random.Random) -> Iterator[None
         put(clock, "sleep", shells.sleep)
         put(clock, "touched", touched)
         put(programs, "RUN", shells.run)
+        put(programs, "os", SimpleNamespace(environ={}))
+        put(paths, "given", _given)
         put(launcher, "require", lambda _: None)
         put(rundir, "secrets", SimpleNamespace(token_hex=lambda count: f"{rng.getrandbits(8 * count):0{2 * count}x}"))
         put(rundir, "shutil", SimpleNamespace(**{**vars(shutil), "copytree": lambda *_, **__: None}))
@@ -126,7 +132,7 @@ def replaced(shells: Shells, results: Path, rng: random.Random) -> Iterator[None
         put(rundir.RunDir, "append_event", append_event)
         put(RunSpec, "read", staticmethod(_by_text(_SPECS, RunSpec.read)))
         put(RunSpec, "identity", _identity)
-        put(rundir, "as_event", _EVENTS)
+        put(rundir.RunDir, "events", _events({}))
         put(logs, "parse_log", _by_text(_LOGS, logs.parse_log))
         put(logs, "last_rows", _last_rows)
         before = os.environ.get("BENCHRUN_RESULTS")
@@ -155,12 +161,31 @@ def _by_text(known: dict[Any, Any], read: Callable[..., Any]) -> Callable[..., A
 _SPECS: dict[Any, RunSpec] = {}
 _LOGS: dict[Any, Any] = {}
 _ROWS: dict[Any, Any] = {}
-_EVENTS = cache(rundir.as_event)
 _read_rows, _digest = logs.last_rows, RunSpec.identity
+
+
+_given = cache(paths.given)
 
 
 def _last_rows(path: Path, near: int = 0) -> Any:
     return _by_text(_ROWS, lambda path: _read_rows(path, near))(path)
+
+
+def _events(known: dict[tuple[str, int], list[dict[str, Any]]]) -> Callable[[rundir.RunDir], list[dict[str, Any]]]:
+    """The events of a run, read once for each length of its file, which only grows."""
+    read = rundir.RunDir.events
+
+    def events(run: rundir.RunDir) -> list[dict[str, Any]]:
+        file = f"{run.path}/events.jsonl"
+        try:
+            key = (file, os.path.getsize(file))  # noqa: PTH202
+        except OSError:
+            return []
+        if key not in known:
+            known[key] = read(run)
+        return known[key]
+
+    return events
 
 
 _IDENTITIES: dict[int, tuple[RunSpec, str]] = {}

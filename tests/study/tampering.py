@@ -19,14 +19,15 @@ if os.environ.get("RANK", "0") == "0":
     for n in range(1, 21):
         ms = 100 + n % 3 + time.time_ns() % 997 / 1000
         print(f" iteration {n:8d}/      20 | consumed samples: 1 | elapsed time per iteration (ms): {ms:.3f} |"
-              f" global batch size:     8 | lm loss: LOSS | number of nan iterations:   0 |", flush=True)
+              f" global batch size:     8 | lm loss: {LOSS + (20 - n) / 1e4:.6E} |"
+              f" number of nan iterations:   0 |", flush=True)
 """
 CRITERIA = {"at_least": {"tokens_per_s_per_gpu": 100}, "max_spread_percent": 50}
 
 
 def program(folder: Path, loss: float) -> Path:
     """A program in place of the ranks' Python that prints twenty steps."""
-    (folder / "steps.py").write_text(PRINTS.replace("LOSS", f"{loss:.6E}"))
+    (folder / "steps.py").write_text(PRINTS.replace("LOSS", repr(loss)))
     path = folder / "program.sh"
     path.write_text(f"#!/bin/bash\nexec {sys.executable} {folder / 'steps.py'}\n")
     path.chmod(0o755)

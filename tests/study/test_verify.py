@@ -1,6 +1,7 @@
 """Evidence packs: what is in one, and that a pack which was tampered with is refused for the right reason."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -145,10 +146,14 @@ def test_files_that_are_not_those_of_the_manifest(root: Path, change: Change, re
     assert kinds(app.verify_pack(root)) == {reason}
 
 
-def test_a_run_that_stands_twice(root: Path) -> None:
+@pytest.mark.parametrize("with_a_changed_digit", [False, True])
+def test_a_run_that_stands_twice(root: Path, with_a_changed_digit: bool) -> None:
     first, second = runs(root)
     for file in first.iterdir():
         shutil.copy(file, second / file.name)
+    if with_a_changed_digit:
+        for name in ("stdout.log.xz", "steps.jsonl"):
+            edit(second / name, lambda text: re.sub(r"(0\.1\d*|1\d\d\.\d\d)\d", r"\g<1>9", text, count=1))
     fix_manifest(root)
     found = app.verify_pack(root)
     assert ("run", "steps.jsonl") in kinds(found)

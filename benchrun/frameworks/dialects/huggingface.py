@@ -88,8 +88,8 @@ class HuggingFace(Dialect):
         self._pauses = Columns(PAUSE_TYPES)
         self._drawn_planned = False
         """Whether a bar of the stated number of steps was drawn."""
-        self._summaries: list[tuple[float, float | None]] = []
-        """Run time in s, and steps per second."""
+        self._summaries: list[tuple[float, float | None, float | None]] = []
+        """Run time in s, steps and samples per second."""
         self._last: dict[str, str] = {}
         """Texts of the last dictionary."""
         self._closed: int | None = None
@@ -148,7 +148,8 @@ class HuggingFace(Dialect):
             if not same_record(before, texts):
                 self.add(record_of(pairs), line)
         elif (run_time := positive(texts.get("train_runtime"))) is not None:
-            self._summaries.append((run_time, positive(texts.get("train_steps_per_second"))))
+            steps, samples = (positive(texts.get(f"train_{name}_per_second")) for name in ("steps", "samples"))
+            self._summaries.append((run_time, steps, samples))
         else:
             spent = [positive(text) for name, text in texts.items() if EVALUATED.fullmatch(name)]
             self._pause(EVALUATION, sum(filter(None, spent)))
@@ -211,7 +212,7 @@ class HuggingFace(Dialect):
     def finish(self) -> Rows:
         """Rows of the bars where these are many more, of the dictionaries, or of the summary."""
         facts, printed = self.facts, len(self._dictionaries)
-        times = [time for time, _ in self._summaries]
+        times = [time for time, _, _ in self._summaries]
         if times and max(times) <= min(times) * (1 + AGREE):
             facts.run_time_s = median(times)
         drawn = self._training_bars()
@@ -230,6 +231,9 @@ class HuggingFace(Dialect):
             self.rows = Rows(Step(step, average_s, 0) for step in range(self._resumed + 1, self._made + 1))
             self.only_average = len(self.rows) > 1
         trainer_facts.derive(facts, counts_prompts=self.post_training)
+        if self._summaries and self._made and not self._resumed and not self.post_training:
+            run_time, _, samples = self._summaries[-1]
+            trainer_facts.derive_batch(facts, samples or 0.0, run_time / self._made)
         if printed or len(rows):
             self.other_work = pauses.work(self.rows, step)
         self.reached = int(drawn.step.max()) if len(drawn.step) else self._closed
@@ -321,7 +325,7 @@ class HuggingFace(Dialect):
 
     def _steps_of_summary(self) -> int | None:
         """Steps by a summary: run time times rate, if only one whole number fits the three decimals."""
-        for time, rate in self._summaries:
+        for time, rate, _ in self._summaries:
             if rate is not None and time * rate < MOST_SUMMARISED:
                 low, high = ceil(time * (rate - 0.0005)), floor(time * (rate + 0.0005))
                 if low == high and low > 0:

@@ -40,7 +40,7 @@ _EXPONENT = Reading(pattern=r"\d\.\d{1,15}E[-+]\d\d")
 _WHOLE = re.compile(rf"\|[\w ]{{1,40}}: *({_EXPONENT.pattern})\s*$")
 """The last value of a line without the bar that closes it: it may be cut, unless it has a whole exponent."""
 _ARGUMENT = re.compile(
-    r"(?<!\w)(\w{1,80}) (\.{4,80}) (\S.{0,600}?)(?:\.{2,80}(?:updated|default))?"
+    r"(?<!\w)(\w{1,80}) (\.{4,80}) (\S.{0,600}?)(?:(?:\.{2,80}|(?<=[\])}'\"]))(?:updated|default))?"
     r"(?=\s*$|\s+\w{1,80} \.{4,80} )"
 )
 _WIDTHS = (29, 32)

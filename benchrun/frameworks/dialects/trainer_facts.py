@@ -58,6 +58,8 @@ _ADAPTERS = frozenset({"lora", "qlora", "dora", "rslora", "oft", "adalora", "lon
 _FROZEN = frozenset({"freeze", "lisa"})
 NEARLY_ALL = 0.9
 """Above this share of its parameters a model is trained as a whole: an encoder of images may be frozen."""
+LAST_DIGIT, MOST_UNSURE = 0.001, 0.25
+"""Of the summary's rates, per s; samples by which a batch may be wrong and still be one whole number."""
 DATA_PARALLEL = "total batch / (micro-batch x accumulation): data-parallel ranks, which tp, pp, cp or sp multiply"
 
 
@@ -108,6 +110,13 @@ def derive(facts: Facts, *, counts_prompts: bool = False) -> None:
     reason = f"{given} refute the printed total batch of {facts.gbs:,}: it counts ranks that share their samples"
     facts.derive("gbs", facts.gbs // share if share else None, reason, refuted=True)
     facts.derive("num_gpus", ranks, "total batch / (micro-batch x accumulation): all ranks, with those of tp or sp")
+
+
+def derive_batch(facts: Facts, samples_per_s: float, step_s: float) -> None:
+    """Guess the batch where no line states it, by the rates of the summary, if one whole number fits their digits."""
+    samples, error = samples_per_s * step_s, LAST_DIGIT / 2 * step_s
+    if facts.gbs is None and round(samples) and abs(samples - round(samples)) <= error < MOST_UNSURE:
+        facts.derive("gbs", round(samples), "train_samples_per_second x train_runtime / steps")
 
 
 def _refuted(facts: Facts) -> bool:
