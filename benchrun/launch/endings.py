@@ -198,8 +198,8 @@ def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_st
     signalled = job.phase is Phase.GONE and done and done.signal
     if signalled or job.state not in ("COMPLETED", "UNKNOWN") or (done and done.exit_code):
         shown = "signal" if signalled else "failure"
-        told = (kind.ending for name, kind in KINDS.items() if kind.told_by == shown and name in symptoms)
-        return Ending(next(told, Ending.FAILED))
+        endings = (kind.ending for name, kind in KINDS.items() if kind.told_by == shown and name in symptoms)
+        return Ending(next(endings, Ending.FAILED))
     return Ending.COMPLETED if has_all_steps else Ending.INCOMPLETE
 
 

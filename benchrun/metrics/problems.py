@@ -21,10 +21,10 @@ def fatal_problem(
     Of several the one with the strongest evidence, and of these the first.
     """
     done = log.done(planned_steps)
-    found = [each for each in problems if _is_fatal(each, done)]
-    if found:
-        cause = strongest(found)
-        effects = (each for each in found if each.kind in EFFECTS)
+    fatal = [each for each in problems if _is_fatal(each, done)]
+    if fatal:
+        cause = strongest(fatal)
+        effects = (each for each in fatal if each.kind in EFFECTS)
         return next(effects, cause) if cause.kind == GENERIC else cause
     if skipped_share > MOST_LOST:
         return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")

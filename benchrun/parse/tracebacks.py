@@ -135,8 +135,8 @@ def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | Non
     before = block.problem
     if before is None:
         return Taken()
-    found = described(None, text, line, content, "failure")
-    block.problem = _better(before, found)
+    exception = described(None, text, line, content, "failure")
+    block.problem = _better(before, exception)
     return Taken(block.problem, before) if block.problem is not before else Taken()
 
 
@@ -148,18 +148,18 @@ def _in_message(block: _Block, content: str, text: str, line: int) -> Taken | No
     if block.after is not None and block.after >= 0:
         block.after += 1
     before = block.problem
-    found = recognise(text, line) if before is not None and before.kind not in RESOURCES else None
-    if found is None or found.kind not in RESOURCES or found.role not in ("resource", "hardware"):
+    problem = recognise(text, line) if before is not None and before.kind not in RESOURCES else None
+    if problem is None or problem.kind not in RESOURCES or problem.role not in ("resource", "hardware"):
         return None
-    block.problem = found
-    return Taken(found, before)
+    block.problem = problem
+    return Taken(problem, before)
 
 
-def _better(before: Problem, found: Problem) -> Problem:
+def _better(before: Problem, last: Problem) -> Problem:
     """Of two exceptions of a chain the one that names a resource, else the one that has a name, else the last."""
-    if before.kind in RESOURCES or (before.kind != GENERIC and found.kind == GENERIC):
+    if before.kind in RESOURCES or (before.kind != GENERIC and last.kind == GENERIC):
         return before
-    return found
+    return last
 
 
 def _is_exception(content: str) -> bool:
@@ -167,5 +167,6 @@ def _is_exception(content: str) -> bool:
     if match is None:
         return False
     module, _, name = match["name"].rpartition(".")
-    known = isinstance(getattr(builtins, name, None), type) and issubclass(getattr(builtins, name), BaseException)
-    return known or name.endswith(_SUFFIXES) or bool(module and name[0].isupper())
+    builtin = getattr(builtins, name, None)
+    is_builtin = isinstance(builtin, type) and issubclass(builtin, BaseException)
+    return is_builtin or name.endswith(_SUFFIXES) or bool(module and name[0].isupper())

@@ -1,12 +1,13 @@
 """`python -m tests.generated --logs 50000 --seed 1`: check many generated logs, print what occurred."""
 
 import argparse
+import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from .bulk import Tally, check, dumped, loaded, run, smallest
+from .bulk import Tally, check, dumped, loaded, run_apart, smallest
 from .forms import ALL
 from .served import served_log
 from .write import log
@@ -23,6 +24,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.generated", description=__doc__)
     parser.add_argument("--logs", type=int, default=1000, help="how many logs")
     parser.add_argument("--seed", type=int, default=1, help="which logs")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--form", choices=sorted(ALL), help="one dialect alone")
     parser.add_argument("--output", type=Path, default=Path("build/generated"), help="failing logs")
     parser.add_argument("--replay", type=Path, help="a truth (.json) that failed")
@@ -71,7 +73,7 @@ def main() -> int:
     if given.replay:
         return _replay(given.replay)
     start = time.perf_counter()
-    tally = run(given.logs, given.seed, given.form)
+    tally = run_apart(given.logs, given.seed, given.form, given.processes)
     seconds = time.perf_counter() - start
     _say(f"{tally.logs} logs in {seconds:.0f} s, {1000 * seconds / tally.logs:.1f} ms a log")
     _coverage(tally)

@@ -4,7 +4,9 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -28,11 +30,25 @@ class Tally:
     servers: dict[str, list[tuple[Served, Finding]]] = field(default_factory=dict)
     logs: int = 0
 
-    def count(self, truth: Truth) -> None:
+    def count(self, truth: Truth, found: list[Finding]) -> None:
+        """Count a log, and keep what failed."""
         kinds = {"dialect": truth.form, "wrapper": truth.wrapper, "precision": truth.precision}
         for kind, value in kinds.items():
             self.occurred.setdefault(kind, Counter())[value] += 1
         self.logs += 1
+        family = type(ALL[truth.form]).__name__
+        for finding in found:
+            self.failures.setdefault((family, finding.kind), []).append((truth, finding))
+
+    def add(self, other: "Tally") -> None:
+        """Add what another process counted."""
+        self.logs += other.logs
+        for kind, counter in other.occurred.items():
+            self.occurred.setdefault(kind, Counter()).update(counter)
+        for key, cases in other.failures.items():
+            self.failures.setdefault(key, []).extend(cases)
+        for key, benchmarks in other.servers.items():
+            self.servers.setdefault(key, []).extend(benchmarks)
 
     def served(self, truth: Served, found: list[Finding]) -> None:
         """Count the benchmark of a server, and keep what failed."""
@@ -89,19 +105,26 @@ def truths(count: int, seed: int, form: str | None = None) -> Iterator[Truth]:
         yield draw(random, chosen, wrappers[turn % len(wrappers)], precision)
 
 
-def run(count: int, seed: int, form: str | None = None) -> Tally:
-    """Check ``count`` truths."""
+def run(count: int, seed: int, form: str | None = None, part: int = 0, parts: int = 1) -> Tally:
+    """Check one of ``parts`` equal parts of ``count`` truths."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as name:
-        for served in servers(count // 20, seed) if form is None else ():
-            tally.served(served, check_served(served, Path(name)))
-        for truth in truths(count, seed, form):
-            tally.count(truth)
-            found = check(truth, Path(name))
-            for finding in found:
-                family = type(ALL[truth.form]).__name__
-                tally.failures.setdefault((family, finding.kind), []).append((truth, finding))
+        folder = Path(name)
+        for served in islice(servers(count // 20, seed), part, None, parts) if form is None else ():
+            tally.served(served, check_served(served, folder))
+        for truth in islice(truths(count, seed, form), part, None, parts):
+            tally.count(truth, check(truth, folder))
     return tally
+
+
+def run_apart(count: int, seed: int, form: str | None, processes: int) -> Tally:
+    """Check ``count`` truths in several processes."""
+    total = Tally()
+    with ProcessPoolExecutor(processes) as pool:
+        waiting = [pool.submit(run, count, seed, form, part, processes) for part in range(processes)]
+        for each in waiting:
+            total.add(each.result())
+    return total
 
 
 def smallest(truth: Truth, kind: str, folder: Path) -> Truth:

@@ -102,8 +102,15 @@ CRASHES: dict[str, tuple[Crash, ...]] = {
 ALIASES = {"timeout": {"timeout", "time_limit"}, "xid": {"xid"}}
 """Names of a class besides its own."""
 
+PEER = (
+    "torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/"
+    "ProcessGroupNCCL.cpp:1970, remote process exited or there was a network error, "
+    "NCCL version 2.21.5"
+)
+"""What the other ranks raise when one has failed."""
 AFTER = (
     (),
+    tuple(f"[rank0]: {text}" for text in (*TRACE, PEER)),
     (
         "srun: error: node1: task 3: Exited with exit code 1",
         "srun: Terminating StepId=4711.0",
@@ -133,5 +140,6 @@ def crash_lines(kind: str, number: int, seed: int, ranks: int) -> list[Line]:
         texts = [f"[rank{rank}]: {text}" for text in texts]
     lines = [Line(text, rank, "crash") for text in texts]
     if kind not in SYSTEM:
-        lines += [Line(text, 0, "crash") for text in random.choice(AFTER)]
+        after = AFTER if crash.traceback else (*AFTER[:1], *AFTER[2:])
+        lines += [Line(text, 0, "crash") for text in random.choice(after)]
     return lines

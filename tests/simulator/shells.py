@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from commands import Commands
 from world import BEGIN, World
 
+from benchrun import paths
 from benchrun.frameworks import logs
 from benchrun.launch import clock, launcher, rundir
 from benchrun.launch import commands as programs
@@ -36,7 +38,7 @@ class Shells:
         self.world, self.commands = world, commands
         self.kill = False
         """End the launcher in front at its next step."""
-        self.other_writes: Callable[[], None] = lambda: None
+        self.other_writes: Callable[[], object] = lambda: None
         """What another shell does just before the launcher in front writes a file."""
         self._aside = False
         self._idle = 0
@@ -121,6 +123,8 @@ def replaced(shells: Shells, results: Path, rng: random.Random) -> Iterator[None
         put(clock, "sleep", shells.sleep)
         put(clock, "touched", touched)
         put(programs, "RUN", shells.run)
+        put(programs, "os", SimpleNamespace(environ={}))
+        put(paths, "given", _given)
         put(launcher, "require", lambda _: None)
         put(rundir, "secrets", SimpleNamespace(token_hex=lambda count: f"{rng.getrandbits(8 * count):0{2 * count}x}"))
         put(rundir, "shutil", SimpleNamespace(**{**vars(shutil), "copytree": lambda *_, **__: None}))
@@ -158,6 +162,9 @@ _SPECS: dict[Any, RunSpec] = {}
 _LOGS: dict[Any, Any] = {}
 _ROWS: dict[Any, Any] = {}
 _read_rows, _digest = logs.last_rows, RunSpec.identity
+
+
+_given = cache(paths.given)
 
 
 def _last_rows(path: Path, near: int = 0) -> Any:

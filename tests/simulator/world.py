@@ -76,14 +76,14 @@ class World:
         self.others_until = 0.0
         """Until then other jobs of the account take all that it may have."""
         self.happened = False
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._count = itertools.count()
         self._next_id = 100
         self._bad_nodes: set[str] = set()
 
     # -- the clock
 
-    def at(self, when: float, what: Callable[[], None]) -> None:
+    def at(self, when: float, what: Callable[[], object]) -> None:
         """Let ``what`` happen at a time."""
         heapq.heappush(self._due, (when, next(self._count), what))
 

@@ -13,6 +13,8 @@ WORK = ("an evaluation", "a checkpoint")
 """The names of the two kinds, as in `Traits.other_work`."""
 PAUSE_TYPES = {"bars": "q", "dictionaries": "q", "seconds": "d", "kind": "i"}
 """Columns of the pauses. ``bars`` and ``dictionaries``: how many came before. ``seconds``: 0 where none are printed."""
+ENOUGH = 50
+"""So many bars without a pause say more than all of them, whose clock is cut off at each pause."""
 CLOCK_S = 1.0
 """Resolution of the bar's clock."""
 
@@ -43,11 +45,11 @@ class Pauses(NamedTuple):
     def work(self, rows: Rows, step: Column) -> dict[int, str]:
         """Number of the row that holds a pause -> its kind. ``step``: the number at each row of the clock."""
         numbers = np.unique(rows.column("step"))
-        found: dict[int, str] = {}
+        by_step: dict[int, str] = {}
         for kind, after in zip(WORK, self.kinds, strict=True):
             at = np.searchsorted(numbers, step[after])
-            found |= dict.fromkeys(numbers[at[at < len(numbers)]].tolist(), kind)
-        return found
+            by_step |= dict.fromkeys(numbers[at[at < len(numbers)]].tolist(), kind)
+        return by_step
 
 
 def before_bars(printed: Columns, bars: Columns, drawn: Drawn) -> Pauses:
@@ -62,8 +64,11 @@ def before_bars(printed: Columns, bars: Columns, drawn: Drawn) -> Pauses:
     stated = _sums(row, np.where(inside & (kind == EVALUATION), seconds, 0.0), count)
     room = np.diff(drawn.clock_s, prepend=0.0) + CLOCK_S
     shown = _drawn_evaluations(bars, drawn)
-    lost = np.where((stated > 0) & (stated < room), stated, shown)
+    timed = (stated > 0) & (stated < room)
+    lost = np.where(timed, stated, shown)
     evaluated = np.union1d(np.flatnonzero(lost), row[inside & (kind == EVALUATION) & (seconds == 0)])
+    if count - len(evaluated) < ENOUGH:
+        evaluated = evaluated[~timed[evaluated]]
     return Pauses(lost, (evaluated, np.unique(row[inside & (kind == CHECKPOINT)])))
 
 

@@ -153,7 +153,8 @@ class Megatron(Form):
         found = {"planned", "step_s"} | (SETTING if truth.states_setting else set())
         if self.consumed:
             found.add("gbs")
-        if self.convention and truth.prints_tflops:
+        beside = truth.prints_rates or self.fork != "deepspeed"  # it prints all rates or none
+        if self.convention and truth.prints_tflops and beside:
             found.add("tflops")
         if self.fork and truth.prints_rates:
             found.add("rates")
