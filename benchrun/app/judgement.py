@@ -106,13 +106,21 @@ def verdict_together(
     return verdict
 
 
-def store_judgement(judgement: Judgement) -> None:
-    """Write endings, measurements and the verdict into the runs, where that is allowed."""
+def store_judgement(judgement: Judgement, *, what_if: bool = False) -> None:
+    """Write endings, measurements and the verdict into the runs, where that is allowed.
+
+    ``what_if``: the question had another warm-up or reference than usual; its answer replaces no stored one.
+    """
+
+    def is_stored(run: RunDir) -> bool:
+        return what_if and run.read_json(VERDICT) is not None
+
     for measurement in judgement.measurements:
-        store_measurement(measurement)
+        if not is_stored(measurement.run):
+            store_measurement(measurement)
     for observation in judgement.observations:
         record_end(observation)
-        if observation.run.writable:
+        if observation.run.writable and not is_stored(observation.run):
             observation.run.write_json(VERDICT, judgement.verdict.model_dump(mode="json"))
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from benchrun.app.jobs import end_of
 from benchrun.app.nodes import without_nodes
+from benchrun.app.submission import start_in_time
 from benchrun.errors import MachineError
 from benchrun.frameworks.logs import parse_log
 from benchrun.launch.endings import AGAIN, Ending
-from benchrun.launch.launcher import observe, start
+from benchrun.launch.launcher import observe
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.slurm_nodes import expanded, unusable_nodes
 from benchrun.parse.kinds import kind_of
@@ -56,14 +57,14 @@ def _failed_nodes(run: RunDir, named: Collection[str]) -> tuple[str, ...]:
 def attempts(run: RunDir, retries: int) -> Iterator[tuple[RunDir, str]]:
     """``run``, then up to ``retries`` launches of the same in its place, each with the reason for it.
 
-    The caller waits for the end of each before it asks for the next.
+    The caller waits for the end of each before it asks for the next. MachineError where one is refused.
     """
     yield run, ""
     for _ in range(retries):
         cause = retry_cause(run)
         if cause is None:
             return
-        again = start(without_nodes(run.spec, ",".join(cause.nodes) or None), run.path.parent)
+        again = start_in_time(without_nodes(run.spec, ",".join(cause.nodes) or None), run.path.parent)
         run.append_event("retried", run=again.run_id, reason=cause.reason, excluded=list(cause.nodes))
         run = again
         yield run, cause.reason

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import count
+from pathlib import Path
 
 from benchrun import paths
 from benchrun.app.jobs import has_ended, pause, record_end
@@ -27,7 +28,7 @@ def launch_all(
     errors: list[MachineError] = []
     for spec in specs:
         try:
-            run = _started(spec, runs, tell, start)
+            run = start_in_time(spec, paths.runs_dir(), runs, tell, start)
         except MachineError as error:
             errors.append(error)
         else:
@@ -38,23 +39,32 @@ def launch_all(
     return errors
 
 
-def _started(spec: RunSpec, going: Sequence[RunDir], tell: Tell, start: Callable[[RunSpec], RunDir]) -> RunDir:
-    """A run of ``spec`` that has a job, or may have one. MachineError where the job is refused."""
+def start_in_time(
+    spec: RunSpec,
+    root: Path,
+    going: Sequence[RunDir] = (),
+    tell: Tell = lambda _: None,
+    start: Callable[[RunSpec], RunDir] | None = None,
+) -> RunDir:
+    """A run of ``spec`` in the folder ``root`` that has a job, or may have one. MachineError where the job is refused.
+
+    ``going``: runs whose ends make room where the account may have no more jobs. ``start`` launches into ``root``.
+    """
     try:
-        return start(spec)
+        return start(spec) if start else start_run(spec, root)
     except SubmitLimit as error:
         tell(f"{error}; waiting until the account may have one more job")
-        run = _named(error)
+        run = _named(error, root)
         _submit_in_time(run, going)
         return run
     except SchedulerUnavailable as error:
         tell(f"{error}; it is looked for in the queue")
-        return _named(error)
+        return _named(error, root)
 
 
-def _named(error: MachineError) -> RunDir:
+def _named(error: MachineError, root: Path) -> RunDir:
     """The run whose submission failed."""
-    return RunDir((paths.runs_dir() / str(error.where)).resolve())
+    return RunDir(paths.given(root / str(error.where)))
 
 
 def _submit_in_time(run: RunDir, going: Sequence[RunDir]) -> None:

@@ -22,7 +22,8 @@ from benchrun.cli.options import (
     read_logs,
     say,
 )
-from benchrun.errors import UserError, writing
+from benchrun.errors import UserError
+from benchrun.files import check_new, write_new
 from benchrun.spec.artifacts import SPEC, STDOUT
 from benchrun.vocabulary import MOST_LAYERS, Exit, worst
 
@@ -68,6 +69,9 @@ def parse(
     --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, a fatal problem, or a
     rate above the GPU's peak.
     """
+    for file in (plot, Path(steps) if steps and Path(steps).suffix else None):
+        if file is not None:
+            check_new(file)
     setting = app.completed_setting(recipe, app.Setting(**given))
     form = _steps_format(steps) if steps else None
     if form and steps == form and as_json:
@@ -128,8 +132,11 @@ def _write_steps(rows: "Rows", form: str, target: str) -> None:
     """Write the rows to a file, or to stdout where ``target`` is the format alone."""
     from benchrun.report.table import step_lines
 
-    with writing(target), click.open_file("-" if target == form else target, "w") as file:
-        file.writelines(f"{line}\n" for line in step_lines(rows, form))
+    text = "".join(f"{line}\n" for line in step_lines(rows, form))
+    if target == form:
+        click.echo(text, nl=False)
+    else:
+        write_new(Path(target), text)
 
 
 def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
@@ -217,7 +224,7 @@ def print_verdicts(
 
     def judge(group: "Sequence[RunDir]") -> "Result":
         judgement = app.judge_runs(group, warmup, reference, others=runs)
-        app.store_judgement(judgement)
+        app.store_judgement(judgement, what_if=warmup is not None or reference is not None)
         return judgement.verdict, judgement.metrics, None
 
     groups = app.repeats(runs)

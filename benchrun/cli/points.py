@@ -11,6 +11,7 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.options import PROFILERS, all_of, point_options, say
+from benchrun.errors import MachineError
 from benchrun.vocabulary import MOST_REPEATS, Exit, worst
 
 if TYPE_CHECKING:
@@ -158,7 +159,12 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
             return _left(left)
         following = []
         for index, attempts in enumerate(tries):
-            if again := next(attempts, None):
+            try:
+                again = next(attempts, None)
+            except MachineError as error:  # of a launch: the others are still followed and judged
+                say(f"error: {error}")
+                again = None
+            if again:
                 waiting[index], reason = again
                 following.append(waiting[index])
                 say(f"{reason}; launched again as {waiting[index].run_id}")

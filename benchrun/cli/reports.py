@@ -1,6 +1,5 @@
 """The verb report."""
 
-import contextlib
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,8 @@ from benchrun import app
 from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import baseline_option, each, json_option, json_text, opened, run_id, say
 from benchrun.cli.runs import no_runs
-from benchrun.errors import NoNumberError, UserError, writing
+from benchrun.errors import NoNumberError, UserError
+from benchrun.files import check_new, write_new
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ def report(
     """
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
+    if plot is not None:
+        check_new(plot)
     form = _form_of(output, form, as_json)
     _check_history(history, by, form)
     chosen, code = _reported(runs)
@@ -142,9 +144,11 @@ def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: boo
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write ``text`` into the file ``output``, or to stdout without one."""
-    with contextlib.nullcontext() if output is None else writing(output):
-        click.echo(text, nl=False) if output is None else output.write_text(text, encoding="utf-8")
+    """Write ``text`` into the new file ``output``, or to stdout without one."""
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_new(output, text)
 
 
 def _check_history(history: bool, by: str, form: str) -> None:
@@ -201,8 +205,8 @@ def _form_of(output: Path | None, form: str | None, as_json: bool) -> str:
 
     UserError where file, --format and --json contradict each other, where none names one, and where the file exists.
     """
-    if output is not None and output.exists():
-        raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
+    if output is not None:
+        check_new(output)
     if as_json and form not in (None, "json"):
         raise UserError(f"--json and --format {form} contradict each other", hint="leave one out")
     form = "json" if as_json else form

@@ -114,6 +114,7 @@ def test_the_table_of_all_runs_has_no_checks(tmp_path: Path) -> None:
     [
         (Ending.NODE_FAILURE, "srun: error: Node failure on n2", True),
         (Ending.PREEMPTED, "", True),
+        (Ending.SCHEDULER_FAILURE, "", True),
         (Ending.FAILED, "[11.2] NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.", True),
         (Ending.FAILED, "RuntimeError: CUDA error: uncorrectable ECC error encountered", True),
         (Ending.FAILED, "KeyError: 'num_layers'", False),

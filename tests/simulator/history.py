@@ -8,8 +8,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -323,21 +322,3 @@ class History:
             well = [job for job in jobs if job.truth == {"completed"}]
             if len(well) > 1:
                 self._find("launched again although it went well", str(slot))
-
-
-def findings_of(seeds: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Seed and kind of each finding."""
-    for seed in seeds:
-        for finding in History(seed).run().findings:
-            yield seed, finding
-
-
-def counted(seeds: Sequence[int]) -> tuple[Counter[str], dict[str, int]]:
-    """How often each kind of finding occurs, and the first seed of each."""
-    count: Counter[str] = Counter()
-    first: dict[str, int] = {}
-    for seed, finding in findings_of(seeds):
-        kind = finding.partition(": ")[0]
-        count[kind] += 1
-        first.setdefault(kind, seed)
-    return count, first

@@ -3,18 +3,18 @@
 import argparse
 import sys
 import time
+from collections import Counter
 
-from history import History, counted
+from history import History
 
-
-def _say(*lines: str) -> None:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+EVERY = 1000
+"""Histories between two reports."""
 
 
 def main() -> int:
     """Run them, print what was found; 1 where anything was."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=1000, help="how many histories")
+    parser.add_argument("count", type=int, nargs="?", default=EVERY, help="how many histories")
     parser.add_argument("--first", type=int, default=0, help="their first seed")
     parser.add_argument("--seed", type=int, help="replay this one and print its story")
     how = parser.parse_args()
@@ -22,13 +22,23 @@ def main() -> int:
         course = History(how.seed).run()
         _say(*course.story, *(f"FOUND {finding}" for finding in course.findings))
         return bool(course.findings)
-    began = time.monotonic()
-    count, first = counted(range(how.first, how.first + how.count))
-    for kind, number in count.most_common():
-        _say(f"{number:6d} {kind}, first --seed {first[kind]}")
-    seconds = time.monotonic() - began
-    _say(f"{how.count} histories in {seconds:.0f} s, {sum(count.values())} findings")
+    began, count = time.monotonic(), Counter[str]()
+    for done in range(1, how.count + 1):
+        seed = how.first + done - 1
+        for finding in History(seed).run().findings:
+            kind = finding.partition(": ")[0]
+            count[kind] += 1
+            if count[kind] == 1:
+                _say(f"--seed {seed}: {finding}")
+        if done % EVERY == 0 or done == how.count:
+            _say(f"{done} histories in {time.monotonic() - began:.0f} s, {sum(count.values())} findings")
+    _say(*(f"{number:6d} {kind}" for kind, number in count.most_common()))
     return bool(count)
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,149 @@
+"""A question changes no file: every verb that answers one, with every option, over copies of runs and logs.
+
+The verbs and options come from the command line itself, so that a new one is tried, or fails here until it has a value.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from benchrun.cli import group, main
+
+ROOT = Path(__file__).parents[2]
+KEPT = ("llama3.1-8b-a2638520-20261122T173416Z-0a93", "llama3.1-8b-b974eae2-20261124T204201Z-ddf2")
+LOG = "07-megatron-core-2026-15it-seq8192.log.xz"
+WRITERS = {"launch", "profile", "study", "plan", "cancel", "nodes", "doctor", "site init"}
+"""Verbs that start jobs or write files of their own; `status` looks at jobs and records their endings."""
+OUTPUTS = {"--output", "--plot", "--keep"}
+"""Options that name a new file or folder."""
+POINT = ["--gpu", "H100", "--precision", "bf16", "--num-gpus", "8"]
+ARGUMENTS: dict[str, list[str]] = {
+    "list": [],
+    "show": ["llama3.1-8b", *POINT],
+    "render": ["llama3.1-8b", *POINT],
+    "predict": ["llama3.1-8b", *POINT],
+    "verify": ["RUNS"],
+    "status": [],
+    "parse": ["LOG"],
+    "compare": ["RUN"],
+    "report": ["RUN"],
+    "fingerprint": ["RUN"],
+    "explain": ["RUN"],
+    "diff": ["RUN", "OTHER"],
+    "images": [],
+    "completion": ["bash"],
+}
+"""Verb -> what it is called with, besides one option."""
+VALUES: dict[str, list[str]] = {
+    "--gpu": ["H100"],
+    "--precision": ["bf16"],
+    "--num-gpus": ["8"],
+    "--framework": ["megatron-lm"],
+    "--cluster": ["local"],
+    "--set": ["training.steps=20"],
+    "--recipe": ["llama3.1-8b"],
+    "--seq-length": ["8192"],
+    "--gbs": ["128"],
+    "--peak-tflops": ["989"],
+    "--warmup": ["0", "3"],
+    "--steps": ["csv", "NEW.csv", "LOG"],
+    "--metric": ["step_time_s"],
+    "--num-layers": ["4"],
+    "--baseline": ["OTHER", "RUNS"],
+    "--format": ["json", "html", "junit", "csv", "markdown"],
+    "--by": ["framework"],
+    "--output": ["NEW.json", "NEW", "LOG"],
+    "--plot": ["NEW.svg", "LOG"],
+    "--keep": ["NEW"],
+    "--trace": ["RUN"],
+    "--window": ["device", "steps"],
+    "--scaling": ["weak"],
+    "--calibrate": ["RUN"],
+    "--csv": ["LOG"],
+    "--plan": ["LOG"],
+    "--last": ["2"],
+    "--state": ["completed"],
+    "--exclude": ["node1"],
+}
+"""Option -> values that are tried; a flag needs none."""
+SLOW = {"--follow", "--watch"}
+"""Flags that wait for more to come."""
+
+
+def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from verbs(found, (*path, name))
+
+
+def calls() -> Iterator[list[str]]:
+    """Each verb alone, and with each of its options."""
+    for verb, command in verbs(group):
+        if verb in WRITERS:
+            continue
+        words = [*verb.split(), *ARGUMENTS[verb]]
+        yield words
+        options = [each for each in command.params if isinstance(each, click.Option)]
+        for option in options:
+            name = next(each for each in option.opts if each.startswith("--"))
+            if name not in SLOW and not (option.is_flag or option.count):
+                yield from ([*words, name, value] for value in VALUES[name])
+            elif name not in SLOW:
+                yield [*words, name]
+
+
+def tree(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def exit_code(words: list[str]) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two judged runs and a log."""
+    folder = tmp_path_factory.mktemp("queries")
+    for name in KEPT:
+        shutil.copytree(ROOT / "results/measured" / name, folder / "runs" / name)
+    shutil.copy(ROOT / "tests/logs" / LOG, folder / "runs" / LOG)
+    return folder
+
+
+CALLS = list(calls())
+
+
+@pytest.mark.parametrize("words", CALLS, ids=" ".join)
+def test_no_file_changes(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    runs = here / "runs"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path / "results"))
+    names = {"RUN": runs / KEPT[0], "OTHER": runs / KEPT[1], "RUNS": runs, "LOG": runs / LOG}
+    filled = [str(names.get(word, word.replace("NEW", str(tmp_path / "new")))) for word in words]
+    before = tree(runs)
+    code = exit_code(filled)
+    assert tree(runs) == before
+    if words[-2:-1] and words[-2] in {*OUTPUTS, "--steps"} and words[-1] == "LOG":
+        assert code == 2
+
+
+def test_a_what_if_leaves_the_stored_verdict(here: Path, tmp_path: Path) -> None:
+    run = tmp_path / KEPT[0]
+    shutil.copytree(here / "runs" / KEPT[0], run)
+    exit_code(["compare", str(run)])
+    before = tree(run)
+    for what_if in (["--warmup", "0"], ["--baseline", str(here / "runs" / KEPT[1])]):
+        exit_code(["compare", str(run), *what_if])
+        assert tree(run) == before
