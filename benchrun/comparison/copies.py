@@ -37,8 +37,8 @@ def is_copy(one: Mapping[int, float], other: Mapping[int, float]) -> bool:
 
 def without_copies(runs: Sequence[T], times: Sequence[Mapping[int, float]]) -> list[T]:
     """The runs, of which each copy is left out, in their order; ``times``: those of each run."""
-    kept: list[int] = []
+    firsts: list[int] = []
     for number, own in enumerate(times):
-        if not any(is_copy(times[earlier], own) for earlier in kept):
-            kept.append(number)
-    return [runs[number] for number in kept]
+        if not any(is_copy(times[earlier], own) for earlier in firsts):
+            firsts.append(number)
+    return [runs[number] for number in firsts]

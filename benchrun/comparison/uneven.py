@@ -35,12 +35,13 @@ def slow_steps(runs: Sequence[Metrics]) -> Label | None:
     worst = max(runs, key=share, default=None)
     if worst is None or worst.step_time_s is None or share(worst) < NAMED:
         return None
-    kind, found = "uneven_steps", _pattern(worst.steadiness)
-    if found is not None:
-        kind, text = found
+    pattern = _pattern(worst.steadiness)
+    if pattern is not None:
+        code, text = pattern
     else:
+        code = "uneven_steps"
         text = f"mean step {worst.step_time_s.mean:.4g} s, median {worst.step_time_s.median:.4g} s"
-    return Label(code=kind, text=f"{text}: {100 * share(worst):.0f} % of the time")
+    return Label(code=code, text=f"{text}: {100 * share(worst):.0f} % of the time")
 
 
 def _pattern(found: Steadiness | None) -> tuple[str, str] | None:

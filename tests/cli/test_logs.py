@@ -34,11 +34,11 @@ def megatron(n: int, time_s: float) -> str:
 
 
 def torchtitan(n: int, time_s: float) -> str:
-    return f"[titan] - root - INFO - step: {n:2d}  loss:  2.0  memory: 9GiB(9%)  tps: {_tokens(time_s):,.0f}  mfu: 1.0%"
+    return f"[titan] - root - INFO - step: {n:2d}  loss:  2.0  memory: 9GiB(9%)  tps: {_tokens(time_s):,.0f}  mfu: N/A"
 
 
 def maxtext(n: Any, time_s: Any) -> Any:
-    return f"completed step: {n - 1}, seconds: {time_s:.3f}, TFLOP/s/device: 305.1, total_weights: 12, loss: 2.000"
+    return f"completed step: {n - 1}, seconds: {time_s:.3f}, total_weights: 12, loss: 2.000"
 
 
 def nemo2(n: Any, time_s: Any) -> Any:
@@ -53,7 +53,7 @@ def nemo1(n: Any, time_s: Any) -> Any:
 
 
 def bridge(n: Any, time_s: Any) -> Any:
-    return f"Step Time : {time_s:.2f}s GPU utilization: 477.0MODEL_TFLOP/s/GPU"
+    return f"Step Time : {time_s:.2f}s GPU utilization: {6747 / time_s:.1f}MODEL_TFLOP/s/GPU"
 
 
 def huggingface(n: Any, time_s: Any) -> Any:
