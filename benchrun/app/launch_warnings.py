@@ -17,10 +17,10 @@ def warnings(spec: RunSpec) -> list[str]:
     that the load or the steps exceed, a folder that the container does not have; empty where nothing is known to.
     """
     if isinstance(spec, TrainingSpec):
-        texts = (warning(spec), slow_links(spec), _empty_trace(spec), _too_long(spec), _ignored(spec))
+        texts = [warning(spec), slow_links(spec), _empty_trace(spec), _too_long(spec)]
     else:
-        texts = (_loading(spec), _unmounted(spec), _ignored(spec))
-    return [text for text in texts if text]
+        texts = [_loading(spec), _unmounted(spec)]
+    return [text for text in (*texts, _ignored(spec)) if text]
 
 
 def _ignored(spec: RunSpec) -> str | None:

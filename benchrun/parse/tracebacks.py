@@ -168,5 +168,5 @@ def _is_exception(content: str) -> bool:
         return False
     module, _, name = match["name"].rpartition(".")
     builtin = getattr(builtins, name, None)
-    is_builtin = isinstance(builtin, type) and issubclass(builtin, BaseException)
+    is_builtin = isinstance(builtin, type) and issubclass(builtin, BaseException) and not issubclass(builtin, Warning)
     return is_builtin or name.endswith(_SUFFIXES) or bool(module and name[0].isupper())

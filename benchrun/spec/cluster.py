@@ -184,7 +184,7 @@ class Cluster(Frozen):
     """Shell lines that the job runs once before srun (``module load ...``), unquoted."""
     env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks, e.g. the network interface NCCL must use."""
-    secrets: Listed[EnvName] = ()
+    secrets: Listed[OwnName] = ()
     """Names of variables that the job takes from the submitting shell; no file holds their values."""
     frameworks: dict[Line, Installation] = Field(default_factory=dict)
     """Installations of frameworks outside their images: source checkouts or virtual environments."""

@@ -208,6 +208,8 @@ def draw(
     )
     truth = _timed(random, truth)
     truth = replace(truth, typed=typed_rightly(truth, random, random.random() < 0.7))
+    if chosen.name == "unsloth" and not truth.states_setting:
+        truth = replace(truth, lora=False)  # its banner alone states adapters
     if chosen.bars and truth.interval > 1:
         truth = replace(truth, warmup=min(truth.warmup, 1))  # five steps are the warm-up
     return _with(truth, scenario, random, chosen)

@@ -27,6 +27,7 @@ OPEN: frozenset[tuple[str, str]] = frozenset(
         ("VerlSft", "exit code 0, loss constant"),
         ("Bridge", "missing mfu"),
         ("Bridge", "missing tflops"),
+        ("Bridge", "exit code 0, printed TFLOPS contradict"),
         ("Factory", "exit code 0, wrong precision"),
         ("Axolotl", "exit code 4, sound"),
         ("Axolotl", "exit code 4, loss repeated"),

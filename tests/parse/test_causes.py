@@ -238,6 +238,12 @@ def test_ranks_that_print_between_each_other_are_told_apart(
     assert_cause(summary(tmp_path, [*STEPS, *lines]), kind, last)
 
 
+@pytest.mark.parametrize("noise", ["UserWarning: The given buffer is not writable", "Epoch 3: 10 of 50", "  warn(x)"])
+def test_what_others_print_within_a_traceback_is_not_its_last_line(tmp_path: Path, noise: str) -> None:
+    header, *calls = frames(2)
+    assert_cause(summary(tmp_path, [header, noise, *calls, noise, "KeyError: 'x'"]), "rank_crash", "KeyError: 'x'")
+
+
 RESOURCES = ["cuda_oom", "host_oom", "shm_full", "disk_full", "ecc"]
 CHAINED = [
     "During handling of the above exception, another exception occurred:",

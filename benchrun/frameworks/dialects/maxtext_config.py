@@ -56,8 +56,8 @@ def take_parameter(config: dict[str, str], name: str, value: str, facts: Facts) 
     elif name not in _RELATED:
         take_option(FAMILY, name, value, facts)
     if name in _RELATED:
-        kept = {each: text for each, text in (facts.options or {}).items() if each not in _REPLACED}
-        facts.options = kept
+        others = {each: text for each, text in (facts.options or {}).items() if each not in _REPLACED}
+        facts.options = others
         _experts(config, facts)
         _attention(config, facts)
 
@@ -85,7 +85,7 @@ def _experts(config: Mapping[str, str], facts: Facts) -> None:
 
 def _attention(config: Mapping[str, str], facts: Facts) -> None:
     kind = config.get("attention_type", "global")
-    stated = {name: config[theirs] for theirs, name in _LATENT.items() if theirs in config and kind == "mla"}
+    stated = {name: config[printed] for printed, name in _LATENT.items() if printed in config and kind == "mla"}
     if "attention_type" in config:
         stated["multi_latent_attention"] = str(kind == "mla")
     if kind == "local_sliding" and (size := count(config.get("sliding_window_size"))):

@@ -106,7 +106,8 @@ class Nemo1(Dialect):
             self._before = self._before + self._place[1] if epoch > self._place[0] else 0
         elapsed = seconds(clock)
         # A bar never runs backwards: another run begins, even if its steps seem to go on.
-        if epoch == 0 and (elapsed < self._elapsed or total != self._total):
+        begins = epoch == 0 and (elapsed < self._elapsed or total != self._total)
+        if begins:
             self.rows.new_segment()
             self._optimizer_steps.clear()
         self._line, self._place, self._total, self._elapsed = line, place, total, elapsed
@@ -115,7 +116,8 @@ class Nemo1(Dialect):
             self.facts.planned_steps = steps_per_epoch
         before = epoch * steps_per_epoch if steps_per_epoch else self._before
         row = Step(before + step, time_s, line, loss=_first(values, _LOSSES, "loss"))
-        self.rows.add(row, end=self.last_planned)
+        # A last bar alone, of which a file may have those of many runs, shows no training that another could follow.
+        self.rows.add(row, end=None if begins and step == steps_per_epoch else self.last_planned)
         made = _first(values, ("global_step",), "step")
         if made is not None and made < micro_batches.EXACT:
             self._optimizer_steps[before + step] = made

@@ -45,11 +45,11 @@ class Pauses(NamedTuple):
     def work(self, rows: Rows, step: Column) -> dict[int, str]:
         """Number of the row that holds a pause -> its kind. ``step``: the number at each row of the clock."""
         numbers = np.unique(rows.column("step"))
-        found: dict[int, str] = {}
+        by_step: dict[int, str] = {}
         for kind, after in zip(WORK, self.kinds, strict=True):
             at = np.searchsorted(numbers, step[after])
-            found |= dict.fromkeys(numbers[at[at < len(numbers)]].tolist(), kind)
-        return found
+            by_step |= dict.fromkeys(numbers[at[at < len(numbers)]].tolist(), kind)
+        return by_step
 
 
 def before_bars(printed: Columns, bars: Columns, drawn: Drawn) -> Pauses:

@@ -227,10 +227,10 @@ def with_losses(rows: Rows, printed: Rows) -> Rows:
     step, stated = rows.column("step"), printed.column("step")
     order = np.argsort(stated, kind="stable")
     at = np.searchsorted(stated[order], step, side="right") - 1
-    found = (at >= 0) & (stated[order][at] == step)
+    stated_here = (at >= 0) & (stated[order][at] == step)
     changed = {}
     for name in ("loss", "grad_norm"):
-        changed[name] = np.where(found, printed.column(name)[order][at], NO_VALUE)
+        changed[name] = np.where(stated_here, printed.column(name)[order][at], NO_VALUE)
     rates = printed.column("tokens_per_s_per_gpu")
     by_step = dict(zip(stated.tolist(), rates.tolist(), strict=True))
     spread = spread_over(by_step, rows)

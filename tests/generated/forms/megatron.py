@@ -41,7 +41,6 @@ EXOTIC = {
     "heterogeneous_layers_config_path": "/data/layers.json",
     "experimental_attention_variant": "dsa",
     "linear_attention_type": "gated_delta_net",
-    "moe_latent_size": 1024,
     "retro_add_retriever": True,
 }
 """Options that change the work in a way that the dimensions do not show."""

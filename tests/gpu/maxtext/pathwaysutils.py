@@ -1,6 +1,8 @@
 """MaxText imports a package of this name at its start. Here it lets MaxText of January 2025 run with JAX of 2026.
 
 - Three names of JAX that have been removed since come back, as what replaced them.
+- ``with mesh:`` also sets the mesh as JAX and flax read it now: without, flax drops every sharding that MaxText states,
+  and the step does not compile for several GPUs.
 - Two switches that this XLA no longer has leave XLA_FLAGS: XLA ends a process that states an unknown one.
 - Transformer-engine's attention becomes JAX's call of cuDNN's fused attention: no wheel of the former for JAX is
   published. The synthetic sequences are whole, so the mask is the causal one.
@@ -14,6 +16,7 @@ import types
 
 import jax
 import jax.extend.backend
+from jax.sharding import Mesh
 
 RETIRED = ("--xla_gpu_graph_level=", "--xla_gpu_enable_triton_softmax_fusion=")
 
@@ -23,6 +26,17 @@ jax.lib.xla_bridge = types.SimpleNamespace(get_backend=jax.extend.backend.get_ba
 os.environ["XLA_FLAGS"] = " ".join(
     flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(RETIRED)
 )
+_contexts: list[contextlib.AbstractContextManager[object]] = []
+
+
+def _enter(mesh: Mesh) -> Mesh:
+    _contexts.append(jax.set_mesh(mesh))
+    _contexts[-1].__enter__()
+    return mesh
+
+
+Mesh.__enter__ = _enter
+Mesh.__exit__ = lambda mesh, *error: _contexts.pop().__exit__(*error)
 
 
 class DotProductAttention:
