@@ -66,9 +66,10 @@ def site() -> None:
 @click.option("--output", type=click.Path(path_type=Path), default=Path("mysite.yaml"), show_default=True)
 def init(partition: str | None, gpu: str | None, output: Path) -> None:
     """Write a site file from what Slurm says, with every key and its explanation. An existing file stays as it is."""
-    if not app.write_site(output, partition, gpu):
-        say(f"neither Slurm nor a node names the GPUs: {output} has CPU; write their name, or use --gpu")
+    named = app.write_site(output, partition, gpu)
     say(f"wrote {output}; check it with: benchrun doctor --cluster {output}")
+    if not named:
+        say(f"neither Slurm nor a node names the GPUs: {output} has CPU; write their name, or use --gpu")
 
 
 @click.command("images")

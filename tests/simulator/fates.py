@@ -81,7 +81,7 @@ def draw(rng: random.Random, hanging_epilog: bool) -> Fate:
         name.endswith("again"),
         wait_s=rng.choice([0.0, 2.0, 20.0, 3000.0]),
         run_s=rng.choice([5.0, 60.0, 900.0, 20000.0]),
-        completing_s=10 * 86400.0 if hangs else epilog_s,
+        completing_s=2 * 86400.0 if hangs else epilog_s,
         files_late_s=rng.choice([0.0, 0.0, 1.0, 30.0]),
         suspended_s=rng.choice([0.0] * 9 + [1000.0]),
     )
