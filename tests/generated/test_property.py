@@ -21,17 +21,9 @@ OPEN: frozenset[tuple[str, str]] = frozenset(
         ("Titan", "exit code 0, ending cut"),
         ("Titan", "exit code 0, ending truncated"),
         ("Nemo1", "exit code 0, two jobs"),
-        ("Aligner", "exit code 0, two jobs"),
-        ("DeepSpeed", "exit code 0, two jobs"),
-        ("Mllog", "exit code 0, loss constant"),
-        ("VerlSft", "exit code 0, loss constant"),
         ("Bridge", "missing mfu"),
         ("Bridge", "missing tflops"),
         ("Bridge", "exit code 0, printed TFLOPS contradict"),
-        ("Factory", "exit code 0, wrong precision"),
-        ("Axolotl", "exit code 4, sound"),
-        ("Axolotl", "exit code 4, loss repeated"),
-        ("Axolotl", "wrong tokens_per_s_per_gpu"),
     }
 )
 """Family of forms and kind of what benchrun still says wrongly."""

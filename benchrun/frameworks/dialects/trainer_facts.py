@@ -29,8 +29,12 @@ RANKS = (
 )
 """Lines that state the number of processes, each with a GPU of its own."""
 DEVICE = re.compile(r"\|\s+(?P<device>[A-Z][^|.=]{2,60})\. Num GPUs = ")
-# In TrainingArguments as they are printed: on one line, or each on its own.
-PRECISION = re.compile(r"(?<![-\w.`])(?P<precision>bf16|fp16)=True,")
+PRECISIONS = (
+    re.compile(r"(?<![-\w.`])(?P<name>bf16|fp16)=(?P<value>True),"),
+    re.compile(r"\bcompute (?P<name>dtype): torch\.(?P<value>\w+)"),
+    re.compile(r"\b(?P<name>FP8) (?P<value>configuration) with backend: "),
+)
+"""Switches of TrainingArguments, on one line or each on its own; the type of LLaMA-Factory, and its FP8 beside it."""
 # GPT-2's context, to which its examples cut every sample; newer models are trained far below their limit.
 LENGTHS = (
     re.compile(r"(?<!_)\bmax_length: (?P<seq_length>\d{1,9})\b"),
@@ -40,7 +44,7 @@ NEEDLES = (
     *(name.encode() for name in NAMES),
     *(b"Num examples = ", b"world_size: ", b"world size: ", b"  world_size ....", b"Num processes: ", b"Num GPUs"),
     *(b" max_length: ", b'"n_positions": ', b"16=True,", b"rainable", b"inetuning_type", b"ine-tuning method"),
-    *(b"adapter", b"tuner_type", b"train_type", b"sft_type"),
+    *(b"adapter", b"tuner_type", b"train_type", b"sft_type", b"compute dtype: ", b"FP8 configuration "),
 )
 """Bytes of the lines with any of this."""
 _EXAMPLES = re.compile(r"\bNum examples = ([\d,]{1,19})")
@@ -83,6 +87,12 @@ def take_trained_part(facts: Facts, text: str) -> None:
         own, whole = (number(stated[name].replace(",", "")) or 0.0 for name in ("own", "all"))
         if 0 < own < NEARLY_ALL * whole and FROZEN not in (facts.options or {}):
             facts.task = "lora"
+
+
+def take_precision(facts: Facts, text: str) -> None:
+    """The precision of products, where the line says it."""
+    for stated in (match for pattern in PRECISIONS for match in pattern.finditer(text)):
+        facts.switch(stated["name"].lower(), stated["value"])
 
 
 def take_length(facts: Facts, text: str) -> None:
