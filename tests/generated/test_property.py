@@ -17,17 +17,11 @@ from .wrap import WRAPPERS
 
 OPEN: frozenset[tuple[str, str]] = frozenset(
     {
-        ("Titan", "missing complete"),
-        ("Titan", "exit code 0, ending cut"),
-        ("Titan", "exit code 0, ending truncated"),
         ("Nemo1", "exit code 0, two jobs"),
         ("Aligner", "exit code 0, two jobs"),
         ("DeepSpeed", "exit code 0, two jobs"),
         ("Mllog", "exit code 0, loss constant"),
         ("VerlSft", "exit code 0, loss constant"),
-        ("Bridge", "missing mfu"),
-        ("Bridge", "missing tflops"),
-        ("Bridge", "exit code 0, printed TFLOPS contradict"),
         ("Factory", "exit code 0, wrong precision"),
         ("Axolotl", "exit code 4, sound"),
         ("Axolotl", "exit code 4, loss repeated"),
