@@ -22,7 +22,6 @@ OPEN: frozenset[tuple[str, str]] = frozenset(
         ("DeepSpeed", "exit code 0, two jobs"),
         ("Mllog", "exit code 0, loss constant"),
         ("VerlSft", "exit code 0, loss constant"),
-        ("Factory", "exit code 0, wrong precision"),
         ("Axolotl", "exit code 4, sound"),
         ("Axolotl", "exit code 4, loss repeated"),
         ("Axolotl", "wrong tokens_per_s_per_gpu"),
