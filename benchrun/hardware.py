@@ -98,13 +98,19 @@ def names() -> list[str]:
     return list(_gpus())
 
 
+EQUAL = (
+    *("arch", "peak_bf16_tflops", "peak_fp8_tflops", "peak_fp4_tflops", "gpus_per_node"),
+    *("nvlink_gb_per_s", "nic_gb_per_s", "nvlink_domain"),
+)
+"""What two GPUs share that differ in their memory alone."""
+
+
 def slower_twin(one: Gpu) -> Gpu | None:
     """The GPU that differs from ``one`` in its memory alone, which is slower; of several the fastest; None without."""
-    same = ("arch", "peak_bf16_tflops", "peak_fp8_tflops", "peak_fp4_tflops", "gpus_per_node", "nvlink_gb_per_s")
-    same += ("nic_gb_per_s", "nvlink_domain")
     twins = [
         other
         for other in _gpus().values()
-        if other.memory_gb_per_s < one.memory_gb_per_s and all(getattr(other, n) == getattr(one, n) for n in same)
+        if other.memory_gb_per_s < one.memory_gb_per_s
+        and all(getattr(other, name) == getattr(one, name) for name in EQUAL)
     ]
     return max(twins, key=lambda twin: twin.memory_gb_per_s, default=None)

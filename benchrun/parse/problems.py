@@ -61,6 +61,8 @@ _HOST = re.compile(
     r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
     r"|(?<![\w.-])(?P<nccl>[\w.-]{1,255}):\d{1,9}:\d{1,9} \[\d{1,4}\] NCCL"
 )
+_UNRAISED = {"failure": "said", "remote": "peer"}
+"""Role of an exception -> its role where it stands in no traceback."""
 _RANK = re.compile(
     r"\[(?:rank|Rank |default)(\d{1,7})\]|\b[Rr]ank[ :=]+(\d{1,7})\b|: tasks? (\d{1,7})[:,-]|^\s*(\d{1,7}): "
 )
@@ -85,9 +87,9 @@ def recognise(text: str, line: int) -> Problem | None:
     sign = _sign_of(text, in_exception=in_exception)
     if sign is None:
         return described(GENERIC, text, line, text, "said") if in_exception else None
-    weak = in_exception and sign.role == "failure" and sign.kind not in RESOURCES
+    weak = in_exception and sign.kind not in RESOURCES
     before = max(text.find(sign.words) - LONGEST_DETAIL // 2, 0) if len(text) > LONGEST_DETAIL else 0
-    return described(sign.kind, text, line, text[before:], "said" if weak else sign.role)
+    return described(sign.kind, text, line, text[before:], _UNRAISED.get(sign.role, sign.role) if weak else sign.role)
 
 
 def described(kind: str | None, text: str, line: int, detail: str, role: str) -> Problem:
@@ -116,7 +118,10 @@ def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
 
 def strongest(problems: Sequence[Problem]) -> Problem:
     """The first of the problems with the strongest evidence."""
-    return min(problems, key=lambda problem: ROLES.index(role_of(problem)))
+    roles = [role_of(problem) for problem in problems]
+    remote = "peer" if "fault" in roles else "failure"
+    strengths = [ROLES.index(remote if role == "remote" else role) for role in roles]
+    return problems[strengths.index(min(strengths))]
 
 
 def role_of(problem: Problem) -> str:

@@ -81,3 +81,13 @@ def test_an_option_of_sbatch_in_the_shell_is_not_dropped_silently(monkeypatch: p
     (text,) = app.warnings(spec())
     assert "SBATCH_ACCOUNT" in text and "cluster.account" in text
     assert app.warnings(spec(cluster="local")) == []
+
+
+def test_a_removed_current_directory_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = 'cd "$1" && rmdir "$1" && exec "$2" -m benchrun status'
+    result = subprocess.run(["sh", "-c", command, "sh", gone, sys.executable], capture_output=True, text=True)
+    assert result.returncode in (2, 3)
+    assert "current directory" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -48,16 +48,23 @@ def test_megatron_bridges_log_gives_the_tflops_that_it_prints() -> None:
     assert summary.tflops_per_gpu.causal == pytest.approx(summary.tflops_per_gpu_reported.median, rel=1e-3)
 
 
-def bridge(tmp_path: Path, *model: str, after: str = "") -> Any:
-    """The facts of a Megatron-Bridge log with these settings of its model."""
+def bridge(tmp_path: Path, *model: str, after: str = "", label: str = "[+ 30.7] ") -> Any:
+    """A Megatron-Bridge log with these settings of its model, each behind the label."""
     sizes = ("hidden_size: 64", "ffn_hidden_size: 128", "num_attention_heads: 4", "num_layers: 8")
-    lines = [f"[+ 30.7]   {line}  (Mcore default: 0)" for line in (*sizes, *model)]
-    lines += [f"[+ 30.7]   {line}" for line in ("global_batch_size: 64", "micro_batch_size: 2", "sequence_length: 128")]
-    lines += ["[+ 30.7]   data_parallel_size: 1", "[+ 30.7]   tensor_model_parallel_size: 1"]
-    lines += ["[+ 30.7]   vocab_size: 512", "setting number of microbatches to constant 4"]
+    lines = [f"{label}  {line}  (Mcore default: 0)" for line in (*sizes, *model)]
+    lines += [f"{label}  {line}" for line in ("global_batch_size: 64", "micro_batch_size: 2", "sequence_length: 128")]
+    lines += [f"{label}  data_parallel_size: 1", f"{label}  tensor_model_parallel_size: 1"]
+    lines += [f"{label}  vocab_size: 512", "setting number of microbatches to constant 4"]
     steps = [line for step in range(1, 10) for line in (STEP, ITERATION.format(step), after)]
     (tmp_path / "x.log").write_text("\n".join([*lines, *steps]) + "\n")
     return parse_log(tmp_path / "x.log")
+
+
+@pytest.mark.parametrize("label", ["0: [default0]:", "  0: [default0]:", "node1: [default0]:", "node-1: "])
+def test_a_key_of_the_summary_is_not_the_label_before_it(label: str, tmp_path: Path) -> None:
+    log = bridge(tmp_path, "num_query_groups: 2", label=label)
+    assert (log.facts.num_query_groups, log.facts.num_layers, log.facts.seq_length) == (2, 8, 128)
+    assert not setting_of_log(log, Setting()).unknown_options
 
 
 def test_the_batch_gives_the_ranks_of_megatron_bridge(tmp_path: Path) -> None:

@@ -30,16 +30,18 @@ _STEP_TIME = re.compile(
     r"Step Time\s*:\s*(?P<step_time_s>\d+\.?\d*)s\s+"
     r"GPU utilization:\s*(?P<tflops_per_gpu>\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
 )
-_SETTING = re.compile(r"(?<!\S)(\w{1,80}): (\S.{0,800}?) +\(Mcore default: ")
+_KEY = r"(?:^|[\s:\]]) {2}([A-Za-z_]\w{0,79}): "
+"""Regex of the summary's keys. Two blanks tell them from labels of launchers: ``0: [default0]:``."""
+_SETTING = re.compile(_KEY + r"(\S.{0,800}?) +\(Mcore default: ")
 """A line of the configuration's summary, which has what is not Megatron-core's default."""
-_SIZE = re.compile(r"(?:^|[\s:\]]) {2}(\w{1,80}): (\d{1,15})\s*$")
+_SIZE = re.compile(_KEY + r"(\d{1,15})\s*$")
 _SIZES = {
     **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
     "sequence_length": "seq_length",  # of data whose samples are all that long
 }
 _NAMES = {"num_moe_experts": "num_experts"}
 """Megatron-core's names of Megatron-LM's arguments."""
-_OPTION = re.compile(r"(?:^|[\s:\]]) {2}(\w{1,80}): (\S.{0,600}?)\s*$")
+_OPTION = re.compile(_KEY + r"(\S.{0,600}?)\s*$")
 _OPTIONS = frozenset(names(FAMILY, "part", "work"))
 """Settings of models that the dimensions of a dense or mixed transformer do not describe."""
 _LATENT = "Non-default values (vs Mcore MLATransformerConfig)"

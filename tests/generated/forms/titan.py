@@ -24,7 +24,7 @@ class Titan(Form):
         if truth.states_setting:
             found |= {"num_gpus"}
             if self.release != "2024":
-                found |= {"gbs", "seq_length", "planned"}
+                found |= {"gbs", "seq_length"}  # "total steps" is no promise
         return frozenset(found)
 
     def resolution(self, truth: Truth) -> float:
