@@ -15,11 +15,7 @@ from .draw import draw
 from .forms import ALL
 from .wrap import WRAPPERS
 
-OPEN: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("Nemo1", "exit code 0, two jobs"),
-    }
-)
+OPEN: frozenset[tuple[str, str]] = frozenset()
 """Family of forms and kind of what benchrun still says wrongly."""
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 

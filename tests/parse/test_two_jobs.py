@@ -53,6 +53,10 @@ def bars(step: int, time_s: float, loss: float) -> str:
     )
 
 
+def redrawn(step: int, time_s: float, loss: float) -> str:
+    return bars(step, time_s, loss).replace("\n", "\r")
+
+
 def nanotron(step: int, time_s: float, loss: float) -> str:
     return (
         f"[INFO|DP=0|TP=0|host]: iteration: {step} / {STEPS} | consumed_tokens: {step}M | "
@@ -148,6 +152,12 @@ def test_jobs_that_take_turns_differ_in_their_clocks_alone(form: Form, order: li
     one, other = job(form, 12.2, 11.9), job(form, 24.4, 11.9)
     assert "two_jobs" in kinds(mixed(one, other, (order * STEPS)[: 2 * STEPS]))
     assert "two_jobs" in kinds(mixed(other, one, (order * STEPS)[: 2 * STEPS]))
+
+
+def test_bars_of_two_jobs_on_one_line_are_not_windows_of_it() -> None:
+    one, other = job(redrawn, 12.2, 11.9), job(redrawn, 24.4, 9.4)
+    assert "two_jobs" not in kinds(one)
+    assert "two_jobs" in kinds(mixed(one, other, [False, False, True] * (2 * STEPS // 3)))
 
 
 @pytest.mark.parametrize("times", [(12.2, 12.2), (12.2, 12.7)])

@@ -55,6 +55,8 @@ class Nemo1(Dialect):
         super().__init__()
         self._elapsed = self._line = self._before = 0
         """Of the last bar. ``_before``: steps of the epochs before its own, where bars have no total."""
+        self._bars: list[tuple[str, ...]] = []
+        """Of the last piece of a line."""
         self._place = (0, 0)
         """Epoch and step of the last bar."""
         self._total = ""
@@ -81,8 +83,11 @@ class Nemo1(Dialect):
             event = _json(line.text.partition(DLLOGGER)[2])
             self._timing(event.get("data"), event.get("step"), line.number)
         elif bars := _BAR.findall(line.text):
+            # A line of many bars is read in windows, which overlap.
+            before, self._bars = self._bars if line.number == self._line else [], bars
             for bar in bars:
-                self._bar(bar, line.number)
+                if bar not in before:
+                    self._bar(bar, line.number)
         else:
             self.read_facts(line.text)
             self._spread.read(line.text, self.facts)
@@ -99,8 +104,8 @@ class Nemo1(Dialect):
                 self._drawn, self._clock = drawn, None
             self._loss(values, (int(total) * epoch + step, seconds(clock)), line)
             self.facts.planned_steps = self.facts.planned_steps or int(total)
-        # A line of many bars is read in windows, which overlap.
-        if time_s is None or (line == self._line and place <= self._place and total == self._total):
+        # The first drawing of a number on a line counts.
+        if time_s is None or (line == self._line and place == self._place and total == self._total):
             return
         if epoch != self._place[0]:
             self._before = self._before + self._place[1] if epoch > self._place[0] else 0
