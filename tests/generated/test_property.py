@@ -20,8 +20,6 @@ OPEN: frozenset[tuple[str, str]] = frozenset(
         ("Nemo1", "exit code 0, two jobs"),
         ("Aligner", "exit code 0, two jobs"),
         ("DeepSpeed", "exit code 0, two jobs"),
-        ("Mllog", "exit code 0, loss constant"),
-        ("VerlSft", "exit code 0, loss constant"),
         ("Axolotl", "exit code 4, sound"),
         ("Axolotl", "exit code 4, loss repeated"),
         ("Axolotl", "wrong tokens_per_s_per_gpu"),

@@ -55,6 +55,21 @@ def test_a_loss_that_is_constant_in_five_digits_is_no_training(tmp_path: Path, l
     assert fatal_kind(parse_log(log_of(tmp_path / "b.log", ["1.234E+01", *[loss] * 19]))) == kind
 
 
+@pytest.mark.parametrize("loss", ["10.673", "10.67"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step:{0} - train/loss:{1} - train/lr(1e-3):0.01 - train/time(s):1.5\n",
+        ':::MLLOG {{"key": "tracked_stats", "value": {{"train_step_time": 1.5, "reduced_train_loss": {1}}},'
+        ' "metadata": {{"step": {0}}}}}\n',
+    ],
+)
+def test_a_dialect_need_not_count_the_digits_of_a_loss(tmp_path: Path, line: str, loss: str) -> None:
+    (tmp_path / "x.log").write_text("".join(line.format(step, loss) for step in range(1, 31)))
+    log = parse_log(tmp_path / "x.log")
+    assert (len(log.steps), fatal_kind(log)) == (30, "no_update" if loss == "10.673" else None)
+
+
 def titan(path: Path, mesh: str, losses: list[str]) -> Path:
     words = "[rank0]:[titan] 2026-05-12 09:50:16,023 - root - INFO - "
     lines = [f"Building 1-D device mesh with {mesh}"]
