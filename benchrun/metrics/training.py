@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchrun.parse.columns import NO_VALUE
-from benchrun.parse.dialect import significant
 from benchrun.parse.records import Log, Problem
 
 MOST_LOST = 0.1
@@ -56,9 +55,7 @@ def _constant_loss(log: Log, first_step: int) -> Iterator[Problem]:
     if stated.sum() < CONSTANT_ROWS or not len(inside) or (inside != inside[0]).any():
         return
     placeholder = log.placeholder_loss and ((log.facts.pp or 1) > 1 or inside[0] <= 0)
-    # A number has at least the digits that it needs, whether a dialect counts the printed ones or not.
-    digits = max(log.loss_digits, significant(repr(float(inside[0]))))
-    certain = digits >= ENOUGH_DIGITS and inside[0] != 0 and not placeholder
+    certain = log.loss_digits >= ENOUGH_DIGITS and inside[0] != 0 and not placeholder
     if not certain and (losses[stated] != inside[0]).any():
         return
     detail = f"{inside[0]:g} in all {len(inside)} rows: no update reaches the weights, or the batches are all alike"

@@ -18,11 +18,6 @@ from .wrap import WRAPPERS
 OPEN: frozenset[tuple[str, str]] = frozenset(
     {
         ("Nemo1", "exit code 0, two jobs"),
-        ("Aligner", "exit code 0, two jobs"),
-        ("DeepSpeed", "exit code 0, two jobs"),
-        ("Axolotl", "exit code 4, sound"),
-        ("Axolotl", "exit code 4, loss repeated"),
-        ("Axolotl", "wrong tokens_per_s_per_gpu"),
     }
 )
 """Family of forms and kind of what benchrun still says wrongly."""

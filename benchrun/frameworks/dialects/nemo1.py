@@ -148,7 +148,7 @@ class Nemo1(Dialect):
         if not isinstance(values, dict) or step is None:
             return
         time_s, batch = _first(values, _TIMES, "step_time_s"), self.facts.gbs
-        rate, loss = _first(values, ("throughput",), "samples_per_s"), _first(values, _LOSSES, "loss")
+        rate, loss = _first(values, ("throughput",), "samples_per_s"), self._json_loss(values)
         mean = rate is not None and loss is None
         if mean and time_s is None and batch:
             time_s = batch / rate
@@ -161,8 +161,15 @@ class Nemo1(Dialect):
         before, self._clock = self._clock, clock
         steps, time_s = (clock[0] - before[0], clock[1] - before[1]) if clock and before else (0, 0.0)
         if clock and steps > 0 and (step_time_s := credible("step_time_s", time_s / steps)):
-            loss = _first(values, _LOSSES, "loss")
+            loss = self._json_loss(values)
             self._clocked.add(Step(clock[0], step_time_s, line, interval=steps, loss=loss))
+
+    def _json_loss(self, values: dict[str, Any]) -> float | None:
+        """The loss, whose digits count in JSON: a bar fills them up with zeros."""
+        loss: float | None = _first(values, _LOSSES, "loss")
+        if any(type(values.get(name)) is float for name in _LOSSES):
+            self.loss_of(str(loss))
+        return loss
 
     @property
     def seen(self) -> bool:
