@@ -109,7 +109,10 @@ LAST_LINES: dict[str, list[st.SearchStrategy[str]]] = {
     "nan_loss": [
         PIDS.map(lambda n: f"FloatingPointError: Loss became infinite or NaN at iteration={n}!"),
         st.just("FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding."),
-        st.just("AssertionError: Rank 3: found NaN in local forward loss calculation. Device: 3"),
+        st.just("AssertionError: Rank 3: found NaN in local grad norm in backwards pass. Device: 3"),
+        st.just("RuntimeError: The total norm of order 2.0 for gradients from `parameters` is non-finite"),
+        st.just("RuntimeError: probability tensor contains either `inf`, `nan` or element < 0"),
+        st.just("FloatingPointError: invalid value (nan) encountered in jit(step)"),
     ],
     "rank_crash": [
         PIDS.map(lambda n: f"ValueError: the number of heads ({n}) is not divisible by the tensor parallel size (4)"),
