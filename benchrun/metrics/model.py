@@ -14,6 +14,8 @@ from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen
 from benchrun.spec.artifacts import Breakdown
 
+SAMPLES = "samples_per_second"
+"""The quantity of a step that is its printed rate of samples, of all ranks."""
 ROSE = 1.1
 """A run diverged if its final loss is above this multiple of the first."""
 

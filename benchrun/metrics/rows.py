@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.statistics import Floats
 from benchrun.parse.problems import MOST
-from benchrun.parse.records import SAMPLES, TOKENS_PER_S, Log, Problem
+from benchrun.parse.records import TOKENS_PER_S, Log, Problem
 
 IMPOSSIBLY_FAST = 3.0
 """Times the median speed: the same work cannot be done in a third of the time."""
@@ -90,15 +90,16 @@ class CompletedRows(NamedTuple):
 def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     """Times from rates, and rates from times, where the log gives only one of them."""
     columns = log.distinct
-    names = "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "global_batch_size"
-    time, rate, tflops, mfu, batch = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
+    names = "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "global_batch_size", "samples_per_s"
+    stated = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
+    time, rate, tflops, mfu, batch, samples = stated
     batch[np.isnan(batch)] = setting.gbs or np.nan
     step, line, interval = columns.columns("step", "line", "interval")
     if setting.num_gpus and TOKENS_PER_S in log.quantities:
         # What is printed beside it as a GPU's may be that of some ranks.
         of_all = _quantity(log, TOKENS_PER_S, step) / setting.num_gpus
         rate = np.where(np.isnan(of_all), rate, of_all)
-    samples, printed = _quantity(log, SAMPLES, step), rate
+    printed = rate
     samples, time = np.where(np.isnan(time), np.nan, samples), np.where(np.isnan(time), batch / samples, time)
     if setting.seq_length and setting.num_gpus and setting.fixed_length:
         tokens = setting.seq_length * batch / setting.num_gpus

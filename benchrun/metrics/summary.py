@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from benchrun.metrics import clock
 from benchrun.metrics.convention import identify
 from benchrun.metrics.model import (
+    SAMPLES,
     Conventions,
     MeanMedian,
     Measurement,
@@ -274,9 +275,10 @@ def _rewards(log: Log) -> dict[str, Any]:
 
 def _quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
     """The spread of each quantity over these steps."""
-    inside = {
-        name: [by_step[step] for step in steps.tolist() if step in by_step] for name, by_step in log.quantities.items()
-    }
+    step, samples = log.distinct.columns("step", "samples_per_s")
+    rates = dict(zip(step[samples > 0].tolist(), samples[samples > 0].tolist(), strict=True))
+    stated = {**log.quantities, SAMPLES: rates}
+    inside = {name: [by_step[step] for step in steps.tolist() if step in by_step] for name, by_step in stated.items()}
     return {name: spread(each) for name, each in inside.items() if each}
 
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isfinite, nan
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
 from benchrun.parse.columns import Column
 from benchrun.parse.lines import Line
 from benchrun.parse.records import TEXTS, Facts, Traits
@@ -274,7 +272,7 @@ class Dialect(Traits):
         for column, text, _, (parse, _, _, scale) in record.values:
             value = parse(text)
             if column == "loss":
-                self.loss_digits = max(self.loss_digits, significant(text))
+                self.loss_of(text)
             values[column] = credible(column, value if scale is None or value is None else scale(value))
         self.complete(values)
         if record.needs is not None and values.get(record.needs) is None:
@@ -284,13 +282,14 @@ class Dialect(Traits):
             self.facts.planned_steps = planned
         self.add_row(record.sink, values)
 
+    def loss_of(self, text: str | None) -> float | None:
+        """A loss as printed, whose digits are counted; None if ``text`` is no number."""
+        if (loss := number(text)) is not None:
+            self.loss_digits = max(self.loss_digits, significant(text or ""))
+        return loss
+
     def complete(self, values: dict[str, Any]) -> None:
         """Turn printed values into a row's columns; of one row, or arrays of many."""
-
-    def state(self, name: str, steps: Any, values: Any) -> None:
-        """Keep a quantity of one step, or of many in arrays; what is not positive is none."""
-        by_step = zip(np.atleast_1d(steps).tolist(), np.atleast_1d(values).tolist(), strict=True)
-        self.quantities.setdefault(name, {}).update({step: value for step, value in by_step if value > 0})
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """Add one row."""

@@ -15,13 +15,18 @@ from dataclasses import dataclass
 
 from benchrun.paths import table
 
-ROLES = ("hardware", "resource", "failure", "said", "peer", "exit", "after", "last", "")
+ROLES = (
+    *("hardware", "resource", "failure", "remote", "said"),
+    *("fault", "peer", "exit", "after", "last", ""),
+)
 """From the strongest evidence to the weakest.
 
 ``hardware``: a broken part. ``resource``: what ran out. ``failure``: the last line of an exception, or another reason
-for the end of the process or job. ``said``: an error outside a traceback, which may have been handled. ``peer``: that
-another rank has gone. ``exit``: the exit code that a launcher saw. ``after``: what a launcher did then. ``last``: that
-work is missing. Empty: no evidence of an end.
+for the end of the process or job. ``remote``: an exception that blames another rank or the network: a ``failure``, but
+the word of a ``peer`` where a launcher saw a ``fault``. ``said``: an error outside a traceback, which may have been
+handled. ``fault``: a process that signal 11 ended, as a launcher saw it. ``peer``: that another rank has gone.
+``exit``: the exit code that a launcher saw. ``after``: what a launcher did then. ``last``: that work is missing. Empty:
+no evidence of an end.
 """
 MADE_UP_BY = {"always": (), "verdict": (), "restart": ("restart",), "steps": ("steps", "restart")}
 """What must follow a problem in the log to make up for it, by the column ``fatal``."""

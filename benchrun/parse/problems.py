@@ -65,6 +65,8 @@ _HOST = re.compile(
     r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
     r"|(?<![\w.-])(?P<nccl>[\w.-]{1,255}):\d{1,9}:\d{1,9} \[\d{1,4}\] NCCL"
 )
+_UNRAISED = {"failure": "said", "remote": "peer"}
+"""Role of an exception -> its role where it stands in no traceback."""
 _RANK = re.compile(
     r"\[(?:rank|Rank |default)(\d{1,7})\]|\b[Rr]ank[ :=]+(\d{1,7})\b|: tasks? (\d{1,7})[:,-]|^\s*(\d{1,7}): "
 )
@@ -90,9 +92,10 @@ def recognise(text: str, line: int) -> Problem | None:
     if sign is None:
         return described(GENERIC, text, line, text, "said") if in_exception else None
     # No program goes on after an error of CUDA or NCCL, or without memory: its exception says so wherever it stands.
-    weak = in_exception and sign.role == "failure" and kind_of(sign.kind).fatal == "steps"
+    sure = sign.role == "failure" and kind_of(sign.kind).fatal != "steps"
+    role = sign.role if sure or not in_exception else _UNRAISED.get(sign.role, sign.role)
     before = max(text.find(sign.words) - LONGEST_DETAIL // 2, 0) if len(text) > LONGEST_DETAIL else 0
-    return described(sign.kind, text, line, text[before:], "said" if weak else sign.role)
+    return described(sign.kind, text, line, text[before:], role)
 
 
 def described(kind: str | None, text: str, line: int, detail: str, role: str) -> Problem:
@@ -121,7 +124,10 @@ def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
 
 def strongest(problems: Sequence[Problem]) -> Problem:
     """The first of the problems with the strongest evidence."""
-    return min(problems, key=lambda problem: ROLES.index(role_of(problem)))
+    roles = [role_of(problem) for problem in problems]
+    remote = "peer" if "fault" in roles else "failure"
+    strengths = [ROLES.index(remote if role == "remote" else role) for role in roles]
+    return problems[strengths.index(min(strengths))]
 
 
 def role_of(problem: Problem) -> str:

@@ -135,8 +135,6 @@ _NOT_COMPARED = _OF_EACH_PROCESS | {"options", "switches"}
 
 TOKENS_PER_S = "tokens_per_second"
 """The quantity of a step that is its printed rate of tokens, of all GPUs."""
-SAMPLES = "samples_per_second"
-"""The quantity of a step from which its time follows once its batch is known: samples of all ranks."""
 
 
 @dataclass(eq=False, kw_only=True)

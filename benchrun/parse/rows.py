@@ -41,6 +41,13 @@ class Step(NamedTuple):
     nan: int = 0
     mfu: float | None = None
     """As reported, a fraction."""
+    samples_per_s: float | None = None
+    """As reported, of all ranks: the step's time follows from it where the batch is known."""
+
+    @property
+    def clock(self) -> float | None:
+        """What tells how long the step took, its time or a rate; None without any."""
+        return self.step_time_s or self.tokens_per_s_per_gpu or self.samples_per_s
 
 
 TYPES = {name: "d" if "float" in str(kind) else "i" for name, kind in Step.__annotations__.items()}
@@ -50,7 +57,7 @@ TYPES |= {"step": "q", "line": "I", "skipped": "H", "nan": "H"}
 
 def _apart(earlier: Step, row: Step) -> float | None:
     """How far the times of two rows, or their rates, are apart, relative; None where a row has neither."""
-    new, old = (each.step_time_s or each.tokens_per_s_per_gpu for each in (row, earlier))
+    new, old = row.clock, earlier.clock
     return abs(new / old - 1) if new and old else None
 
 

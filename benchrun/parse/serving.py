@@ -19,11 +19,19 @@ LATENCIES = ("ttft", "tpot", "itl", "e2el")
 """Time to the first token; per output token after it, of a request; between two chunks of a stream; of a request."""
 LARGEST_DOCUMENT = 1 << 28
 """Bytes of the largest result file that is read."""
+_CLOCKS = (
+    r"\d{4}-\d\d-\d\d[T ]\d\d:[\d:.,]{2,24}(?:Z|[+-]\d\d:?\d\d)?",
+    r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?",
+    r"\+? {0,12}\d{1,9}\.\d{1,9}(?: ?s)?",
+)
+"""Regexes of a time of day, and of a time since the start: ``[+ 12.3 s]``."""
 BEFORE = re.compile(
-    r"(?:\d{1,6}: |\[\d{1,6},\d{1,6}\]<\w{1,9}>: ?|\d{4}-\d\d-\d\dT[\d:.]{5,24}(?:Z|[+-]\d\d:\d\d) (?:stdout F )?|"
+    r"(?: {0,7}\d{1,6}: |\[\d{1,6},\d{1,6}\]<\w{1,9}>: ?|\[(?:default|rank)\d{1,7}\]: ?|"
+    rf"\[(?:{'|'.join(_CLOCKS)})\] ?|"
+    r"\d{4}-\d\d-\d\dT[\d:.]{5,24}(?:Z|[+-]\d\d:\d\d) (?:stdout F )?|"
     r"\([\w ]{0,60}pid=\d{1,9}[^()]{0,60}\) |> ){1,4}"
 )
-"""What stands before a line of a client: rank (srun --label, mpirun), time (kubectl logs), process (Ray), a quote."""
+"""Labels before a line of a client: rank (srun, mpirun, torchrun), clock, process (Ray), a quote."""
 
 
 @dataclass

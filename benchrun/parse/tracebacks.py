@@ -20,7 +20,9 @@ MOST_LINES = 5000
 MESSAGE_LINES = 12
 """So many lines after the exception may belong to it: the rest of its message, or the next exception of a chain."""
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-_CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\d\d-\d\d(?= )|\b[EWI]\d{4}\b")
+_CLOCK = re.compile(
+    r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\d\d-\d\d(?= )|\b[EWI]\d{4}\b|(?<=\[)\+? *\d+\.\d+(?= ?s?\])"
+)
 _BOX = "╭╰─╮╯│┃❱┌└ \t|"
 _FRAME = re.compile(r"[\s│┃╰╭❱|]|$|\[Previous line repeated|^During task with name|\.\.\. ")
 _OTHER_RANK = re.compile(r"\s{0,8}\d{1,7}: ")

@@ -113,9 +113,10 @@ def _other_loss(rows: "Rows", earlier: Column, later: Column, *, exact: bool) ->
 
 def _clock_ratios(rows: "Rows", earlier: Column, later: Column) -> Column:
     """How far the times of pairs of rows are apart, relative; without pairs that have no time."""
-    time, rate = rows.columns("step_time_s", "tokens_per_s_per_gpu")
-    with np.errstate(divide="ignore"):
-        time = np.where(time > 0, time, np.where(rate > 0, 1 / np.abs(rate), np.nan))
+    time, *rates = rows.columns("step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
+    time = np.where(time > 0, time, np.nan)
+    for rate in rates:
+        time = np.where(np.isnan(time) & (rate > 0), 1 / np.abs(rate), time)
     one, other = time[earlier], time[later]
     apart: Column = np.maximum(one, other) / np.minimum(one, other) - 1
     return np.append(apart[~np.isnan(apart)], rows.other_clocks)

@@ -10,10 +10,9 @@ from rich.text import Text
 from benchrun import hardware
 from benchrun.comparison.checks import not_understood
 from benchrun.comparison.verdict import RunResult, Verdict
-from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
+from benchrun.metrics.model import SAMPLES, Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
-from benchrun.parse.records import SAMPLES
 from benchrun.report.runs import check_rows, layout, proxy, reference_line
 from benchrun.report.serving import serving_rows
 from benchrun.report.table import Table, aligned, markdown, markdown_text

@@ -140,6 +140,5 @@ def crash_lines(kind: str, number: int, seed: int, ranks: int) -> list[Line]:
         texts = [f"[rank{rank}]: {text}" for text in texts]
     lines = [Line(text, rank, "crash") for text in texts]
     if kind not in SYSTEM:
-        after = AFTER if crash.traceback else (*AFTER[:1], *AFTER[2:])
-        lines += [Line(text, 0, "crash") for text in random.choice(after)]
+        lines += [Line(text, 0, "crash") for text in random.choice(AFTER)]
     return lines

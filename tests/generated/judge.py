@@ -1,13 +1,13 @@
 """The property: benchrun says the truth, says nothing, or ends with 4 (2: the user's contradiction)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from .endings import ALIASES, CRASHES
 from .forms import ALL
 from .product import Answer
-from .truth import OPTION, Truth
+from .truth import OPTION, PEAKS, Truth
 
 SLACK = 0.012
 """Relative difference that the noise of the steps and the window's choice explain."""
@@ -112,8 +112,8 @@ def _unusual(truth: Truth) -> bool:
     return bool(m.latent or m.window or m.mtp or m.shared_ffn or mixed or other)
 
 
-def numbers(truth: Truth) -> dict[str, tuple[float, ...]]:
-    """Right values by the name of the statement; MFU in percent."""
+def numbers(truth: Truth, peak: float | None) -> dict[str, tuple[float, ...]]:
+    """Right values by the name of the statement; MFU in percent of ``peak``, in TFLOPS."""
     found: dict[str, tuple[float, ...]] = {
         "step_time_s": (truth.step_s,),
         "tokens_per_s_per_gpu": (truth.tokens_per_s_per_gpu,),
@@ -122,7 +122,6 @@ def numbers(truth: Truth) -> dict[str, tuple[float, ...]]:
         value = truth.tflops(convention == "causal")
         right = () if truth.exotic else (value,)
         found[f"tflops.{convention}"] = right
-        peak = truth.peak
         found[f"mfu.{convention}"] = tuple(100 * each / peak for each in right) if peak else ()
     return found
 
@@ -150,22 +149,30 @@ def _guessed(truth: Truth, document: dict[str, Any]) -> bool:
     return "num_gpus" in document["derived"] and "num_gpus" not in known(truth)
 
 
-def _judged(truth: Truth, document: dict[str, Any]) -> list[str]:
+def _divisor(truth: Truth, document: dict[str, Any]) -> float | None:
+    """The peak of an MFU: of the stated precision, or of the BF16 that benchrun says it assumes."""
+    if document["precision"]:
+        return truth.peak
+    named = document["mfu"][0]["divisor"] if document["mfu"] else ""
+    return PEAKS[truth.gpu]["bf16"] if named == f"{truth.gpu} bf16 dense" else None
+
+
+def _judged(truth: Truth, document: dict[str, Any], names: Iterable[str]) -> list[str]:
     """Numbers that can be wrong: not those of a labelled guess, nor MFU at a list of peaks."""
     if _guessed(truth, document):
         return ["step_time_s"]
-    names = list(numbers(truth))
     if truth.model.window:  # how much a window leaves of all scores is a matter of definition
         names = [name for name in names if not name.endswith(".full")]
-    if document["precision"] and truth.peak:
-        return names
+    if _divisor(truth, document):
+        return list(names)
     return [name for name in names if not name.startswith("mfu")]
 
 
 def _wrong_numbers(truth: Truth, document: dict[str, Any], values: dict[str, Any]) -> Iterator[Finding]:
     slack = SLACK + 1.2 * ALL[truth.form].resolution(truth)
-    for name in _judged(truth, document):
-        value, right = values[name], numbers(truth)[name]
+    rights = numbers(truth, _divisor(truth, document))
+    for name in _judged(truth, document, rights):
+        value, right = values[name], rights[name]
         if value is None:
             continue
         if not any(_close(value, each, slack) for each in right):
@@ -174,13 +181,13 @@ def _wrong_numbers(truth: Truth, document: dict[str, Any], values: dict[str, Any
 
 
 def _missing(truth: Truth, document: dict[str, Any], values: dict[str, Any]) -> Iterator[Finding]:
-    wanted = required(truth)
+    wanted, rights = required(truth), numbers(truth, truth.peak)
     for name in sorted(wanted - {"tflops", "mfu", "complete"}):
         if values[name] is None:
-            yield Finding(f"missing {name}", str(numbers(truth)[name]), "None")
+            yield Finding(f"missing {name}", str(rights[name]), "None")
     for name in sorted(wanted & {"tflops", "mfu"}):
         if values[f"{name}.causal"] is None and values[f"{name}.full"] is None:
-            yield Finding(f"missing {name}", str(numbers(truth)[f"{name}.causal"]), "None")
+            yield Finding(f"missing {name}", str(rights[f"{name}.causal"]), "None")
 
 
 def _facts(truth: Truth) -> dict[str, tuple[Any, ...]]:

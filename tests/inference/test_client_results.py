@@ -248,6 +248,12 @@ def test_sglangs_block_is_told_from_vllms(tmp_path: Path) -> None:
         "2026-02-14T10:00:00.1Z stdout F ",
         "(Bench pid=7) ",
         "> ",
+        " 0: [default0]:",
+        "[2026-01-05T10:00:00+08:00] ",
+        "[2026-01-05 10:00:00,123] ",
+        "[10:00:00] ",
+        "[+    1.370] ",
+        "[+ 12.3 s] ",
     ],
 )
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A run that does not train has no speed: losses that never change, gradients that are zero or not a number."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,31 @@ def test_real_logs_of_models_that_learn_nothing(name: str) -> None:
     summary = summarise(parse_log(LOGS / f"{name}.log.xz"), given=Setting())
     assert "constant_loss" in [problem.kind for problem in summary.problems]
     assert summary.fatal is None
+
+
+def mllog(path: Path, loss: str) -> Path:
+    values = ", ".join([f'"reduced_train_loss": {loss}', '"train_step_timing": 12.16'])
+    line = ':::MLLOG {{"key": "tracked_stats", "value": {{{0}}}, "metadata": {{"step": {1}}}}}\n'
+    path.write_text("".join(line.format(values, 4194304 * step) for step in range(1, 21)))
+    return path
+
+
+def verl(path: Path, loss: str) -> Path:
+    lines = (f"step:{step} - train/loss:{loss} - train/time(s):14.796027\n" for step in range(1, 21))
+    path.write_text("".join(lines))
+    return path
+
+
+def dllogger(path: Path, loss: str) -> Path:
+    values = ", ".join([f'"reduced_train_loss": {loss}', '"train_step_timing in s": 52.8'])
+    line = 'DLLL {{"type": "LOG", "step": {1}, "data": {{{0}}}}}\n'
+    path.write_text("".join(line.format(values, step) for step in range(1, 21)))
+    return path
+
+
+@pytest.mark.parametrize("form", [mllog, dllogger, verl])
+@pytest.mark.parametrize(("loss", "kind"), [("11.126", "no_update"), ("11.1", None)])
+def test_digits_count_however_a_log_prints_its_losses(
+    tmp_path: Path, form: Callable[[Path, str], Path], loss: str, kind: str | None
+) -> None:
+    assert fatal_kind(parse_log(form(tmp_path / "a.log", loss))) == kind

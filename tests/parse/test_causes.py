@@ -109,10 +109,7 @@ LAST_LINES: dict[str, list[st.SearchStrategy[str]]] = {
     "nan_loss": [
         PIDS.map(lambda n: f"FloatingPointError: Loss became infinite or NaN at iteration={n}!"),
         st.just("FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding."),
-        st.just("AssertionError: Rank 3: found NaN in local grad norm in backwards pass. Device: 3"),
-        st.just("RuntimeError: The total norm of order 2.0 for gradients from `parameters` is non-finite"),
-        st.just("RuntimeError: probability tensor contains either `inf`, `nan` or element < 0"),
-        st.just("FloatingPointError: invalid value (nan) encountered in jit(step)"),
+        st.just("AssertionError: Rank 3: found NaN in local forward loss calculation. Device: 3"),
     ],
     "rank_crash": [
         PIDS.map(lambda n: f"ValueError: the number of heads ({n}) is not divisible by the tensor parallel size (4)"),
@@ -134,6 +131,8 @@ BEFORE = [
     ["node1:123:456 [0] NCCL INFO comm 0x55 init complete", "WARNING: to avoid CUDA out of memory errors set x=1"],
     ["UserWarning: RuntimeError: was raised by an older release", "[W socket.cpp:601] The client socket has failed"],
 ]
+REMOTE = "torch.distributed.DistBackendError: NCCL error in: a.cpp:1970, remote process exited or there was a network"
+SEGFAULT = "srun: error: n1: task 3: Segmentation fault (core dumped)"
 AFTER = [
     [],
     ["srun: error: n1: task 3: Exited with exit code 1", "srun: Job step aborted: Waiting up to 32 seconds"],
@@ -182,6 +181,7 @@ WRAPPERS: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "pdsh": labelled("gpu-3: "),
     "docker": docker,
     "cloud": cloud,
+    "time since the start": lambda lines: [f"[+{n * 1.37:9.3f}] {line}" for n, line in enumerate(lines)],
     "CRLF": lambda lines: [f"{line}\r" for line in lines],
 }
 
@@ -341,6 +341,10 @@ def test_a_cut_log_never_gives_the_header_as_cause(
           "in StepId=7.0."], "host_oom"),
         (["[rank3]:[E ProcessGroupNCCL.cpp:563] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum"
           "=7)", "srun: error: n1: task 3: Aborted (core dumped)"], "nccl_timeout"),
+        ([SEGFAULT, *frames(2), REMOTE, "ncclRemoteError: A call failed possibly due to a network error"], "segfault"),
+        ([*frames(2), REMOTE, SEGFAULT], "segfault"),
+        ([*frames(2), REMOTE, "srun: error: n1: task 3: Exited with exit code 1", *frames(1), "EOFError"],
+         "nccl_error"),
         (["/opt/pytorch/Loss.cu:240: nll_loss: block: [0,0,0], thread: [17,0,0] Assertion `t >= 0` failed."],
          "cuda_error"),
         (["  State:          Terminated", "    Reason:       OOMKilled", "    Exit Code:    137"], "host_oom"),

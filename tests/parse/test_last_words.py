@@ -56,7 +56,14 @@ WORDS = {
         "[rank2]:[E x.cpp:1484] [Rank 2] ProcessGroupNCCL's watchdog got stuck for 480 seconds",
         "[rank2]:[F x.cpp:1557] Terminating the process, due to ProcessGroupNCCL watchdog hang.",
     ],
-    "nan_loss": ["Loss is nan, stopping training", "step 100: train loss nan, val loss nan"],
+    "nan_loss": [
+        "Loss is nan, stopping training",
+        "step 100: train loss nan, val loss nan",
+        "AssertionError: Rank 3: found NaN in local grad norm in backwards pass. Device: 3",
+        "RuntimeError: The total norm of order 2.0 for gradients from `parameters` is non-finite",
+        "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
+        "FloatingPointError: invalid value (nan) encountered in jit(step)",
+    ],
     "shm_full": [
         "n1:7:9 [0] NCCL WARN Error: failed to extend /dev/shm/nccl-a1 to 9 bytes: No space left on device (28)"
     ],

@@ -175,6 +175,9 @@ def test_a_reward_alone_is_no_reinforcement_learning(tmp_path: Path) -> None:
         ("TrainingArguments(\nbf16=True,\nbf16_full_eval=False,\nfp16=False,\n)\n", "bf16"),
         ("[rank0]: TrainingArguments(do_train=True, bf16=False, fp16=True, fp16_backend=auto)\n", "fp16"),
         ("TrainingArguments(\nbf16=False,\nfp16=False,\ntf32=True,\n)\n", None),
+        ("world size: 8, device: cuda:0, distributed training: True, compute dtype: torch.float16\n", "fp16"),
+        ("compute dtype: torch.bfloat16\n>> Creating FP8 configuration with backend: auto\n", "fp8"),
+        ("world size: 8, device: cuda:0, distributed training: True, compute dtype: None\n", None),
         ("torchrun train.py --bf16=True, as `bf16=True,` means\n", None),
     ],
 )

@@ -202,12 +202,34 @@ def rate(log: Log, **given: int) -> float | None:
     return summarise(log, given=Setting(**given)).tokens_per_s_per_gpu.median
 
 
-@pytest.mark.parametrize("name", ["tokens_per_second_per_gpu", "tokens/train_per_sec_per_gpu"])
-def test_a_rate_of_axolotl_is_that_of_a_gpu(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "x.log"
-    line = f"{{{{'loss': {{:.3f}}, 'grad_norm': 1.5, '{name}': '{{:.2f}}', 'epoch': {{:.3f}}}}}}\n"
-    path.write_text("".join(line.format(3 - step / 100, 5000 + step, step / 40) for step in range(1, 41)))
-    assert rate(parse_log(path)) == pytest.approx(5023, rel=1e-3)
+def axolotl(path: Path, name: str, head: str = "") -> Log:
+    lines = [
+        f"{5 * step // 2:3d}%|#  | {step}/40 [{step // 3:02d}:{20 * step % 60:02d}<01:00, 20.00s/it]\n"
+        f"{{'loss': {3 - step / 100:.3f}, 'grad_norm': 1.5, '{name}': '{5000 + step}', 'epoch': {step / 40:.3f}}}\n"
+        for step in range(1, 41)
+    ]
+    path.write_text(head + "".join(lines))
+    return parse_log(path)
+
+
+def test_a_rate_of_axolotl_is_that_of_a_gpu(tmp_path: Path) -> None:
+    assert rate(axolotl(tmp_path / "x.log", "tokens_per_second_per_gpu")) == pytest.approx(5023, rel=1e-3)
+
+
+def test_axolotl_s_rate_of_trained_tokens_is_not_that_of_the_work(tmp_path: Path) -> None:
+    """It is no rate alone, and contradicts none: of 8192 tokens/s/GPU, 5023 have a loss."""
+    log = axolotl(tmp_path / "x.log", "tokens/train_per_sec_per_gpu")
+    assert rate(log) is None
+    found = summarise(log, given=Setting(seq_length=4096, gbs=320, num_gpus=8))
+    assert (found.fatal, found.tokens_per_s_per_gpu.median) == (None, pytest.approx(8192))
+    assert found.quantities["trained_tokens_per_s_per_gpu"].median == pytest.approx(5023, rel=1e-3)
+
+
+def test_a_precision_that_llama_factory_does_not_state_is_refused(tmp_path: Path) -> None:
+    log = parse(tmp_path, "[INFO] llamafactory.hparams.parser:423 >> compute dtype: torch.bfloat16\n")
+    assert not [*check_options(log, {"precision": "bf16"})]
+    with pytest.raises(UserError):
+        [*check_options(log, {"precision": "fp8"})]
 
 
 def test_tokens_of_the_loss_are_not_those_of_the_step(tmp_path: Path) -> None:

@@ -53,6 +53,10 @@ def bars(step: int, time_s: float, loss: float) -> str:
     )
 
 
+def redrawn(step: int, time_s: float, loss: float) -> str:
+    return bars(step, time_s, loss).replace("\n", "\r")
+
+
 def nanotron(step: int, time_s: float, loss: float) -> str:
     return (
         f"[INFO|DP=0|TP=0|host]: iteration: {step} / {STEPS} | consumed_tokens: {step}M | "
@@ -70,7 +74,19 @@ def _clock(seconds: float) -> str:
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
 
 
-FORMS = [megatron, maxtext, torchtitan, nemo2, bars, nanotron, trainer]
+def aligner(step: int, time_s: float, loss: float) -> str:
+    """NeMo-Aligner's bar, which is drawn twice with one postfix."""
+    postfix = f"train_lr=5e-7, train_loss={loss:.3g}, train_consumed_samples={16 * step}, train_step_time={time_s:.4g}"
+    bar = "Training steps: {0}%|###   | {1}/{2} [00:20<01:00, {3:.2f}s/it, {4}]\n"
+    return "".join(bar.format(8 * number, number, STEPS, time_s, postfix) for number in (step - 1, step))
+
+
+def deepspeed(step: int, time_s: float, loss: float) -> str:
+    """DeepSpeed's timer: samples/s, no loss, and no batch."""
+    return f"[timer.py:264:stop] 0/{step}, RunningAvgSamplesPerSec=3.7, CurrSamplesPerSec={128 / time_s}, Mem=1GB\n"
+
+
+FORMS = [megatron, maxtext, torchtitan, nemo2, bars, nanotron, trainer, aligner]
 
 
 def job(form: Form, time_s: float, start: float) -> list[str]:
@@ -128,6 +144,31 @@ def test_lines_of_two_jobs_in_any_order_give_no_number(
 def test_equal_losses_with_another_clock_are_two_jobs(form: Form) -> None:
     pairs = zip(job(form, 12.2, 11.9), job(form, 24.4, 11.9), strict=True)
     assert "two_jobs" in kinds([line for pair in pairs for line in pair])
+
+
+@pytest.mark.parametrize("form", [aligner, deepspeed], ids=lambda form: form.__name__)
+@pytest.mark.parametrize("order", [[False, True], [False, False, True], [False, True, True]])
+def test_jobs_that_take_turns_differ_in_their_clocks_alone(form: Form, order: list[bool]) -> None:
+    one, other = job(form, 12.2, 11.9), job(form, 24.4, 11.9)
+    assert "two_jobs" in kinds(mixed(one, other, (order * STEPS)[: 2 * STEPS]))
+    assert "two_jobs" in kinds(mixed(other, one, (order * STEPS)[: 2 * STEPS]))
+
+
+def test_bars_of_two_jobs_on_one_line_are_not_windows_of_it() -> None:
+    one, other = job(redrawn, 12.2, 11.9), job(redrawn, 24.4, 9.4)
+    assert "two_jobs" not in kinds(one)
+    assert "two_jobs" in kinds(mixed(one, other, [False, False, True] * (2 * STEPS // 3)))
+
+
+@pytest.mark.parametrize("times", [(12.2, 12.2), (12.2, 12.7)])
+def test_samples_per_s_of_two_ranks_are_those_of_one_job(times: tuple[float, float]) -> None:
+    one, other = (job(deepspeed, time_s, 0.0) for time_s in times)
+    assert "two_jobs" not in kinds(mixed(one, other, [False, False, True] * (2 * STEPS // 3)))
+
+
+def test_a_restart_on_slower_machines_is_one_job() -> None:
+    one, other = job(deepspeed, 12.2, 0.0), job(deepspeed, 24.4, 0.0)
+    assert "two_jobs" not in kinds(one[:8] + other[4:])
 
 
 @each_form

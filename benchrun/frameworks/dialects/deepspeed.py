@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchrun.parse.dialect import DECIMAL, Dialect, Record, Table, groups, positive
-from benchrun.parse.records import SAMPLES
 
 _PIPE = re.compile(
     r"\bsteps: (?P<step>\d{1,15}) loss: (?P<loss>\S+) (?:[\w ]{1,40}: \S+ ){0,9}"
@@ -50,12 +49,10 @@ class DeepSpeed(Dialect):
             yield Record(groups(match, samples_per_s=DECIMAL), needs="step")
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Compute the step time from samples per second; these are kept where the log has not stated its batch."""
-        rate, batch = values.pop("samples_per_s", None), self.facts.gbs
-        if rate is not None and batch:
+        """Compute the step time from samples per second where the log has stated its batch."""
+        if (batch := self.facts.gbs) and "samples_per_s" in values:
+            rate = values.pop("samples_per_s")
             values |= {"step_time_s": batch / rate, "global_batch_size": batch}
-        elif rate is not None:
-            self.state(SAMPLES, values["step"], rate)
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Lines of one of the two kinds."""

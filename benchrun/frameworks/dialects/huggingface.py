@@ -73,7 +73,7 @@ class HuggingFace(Dialect):
         *(b"Saving model checkpoint to", b" is about to be saved"),
     )
     fact_needles = (*trainer_facts.NEEDLES, CONFIG)
-    fact_groups = (*trainer_facts.RANKS, trainer_facts.DEVICE, trainer_facts.PRECISION)
+    fact_groups = (*trainer_facts.RANKS, trainer_facts.DEVICE)
     fact_pairs = trainer_facts.PAIRS
     fact_names = trainer_facts.NAMES
     may_skip = True
@@ -204,6 +204,7 @@ class HuggingFace(Dialect):
         self._examples = trainer_facts.take_examples(facts, text, self._examples)
         trainer_facts.take_trained_part(facts, text)
         trainer_facts.take_length(facts, text)
+        trainer_facts.take_precision(facts, text)
 
     def contradicts(self, facts: Facts) -> bool:
         """Planned steps that were guessed contradict nothing."""

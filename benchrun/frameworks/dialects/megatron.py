@@ -32,7 +32,6 @@ from benchrun.parse.dialect import (
 )
 from benchrun.parse.lines import Line
 from benchrun.parse.precision import SWITCHES
-from benchrun.parse.records import SAMPLES
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
@@ -175,9 +174,7 @@ class Megatron(Dialect):
         return values + [piece._replace(column=rate, reading=NUMBER) for rate, piece in rates.items()]
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Keep samples per second; steps with samples of another length than the last one's are other work."""
-        if (rate := values.pop("samples_per_s", None)) is not None and "step" in values:
-            self.state(SAMPLES, values["step"], rate)
+        """Steps with samples of another length than the last one's are other work."""
         if (lengths := values.pop(_LENGTH, None)) is None:
             return
         steps, lengths = np.atleast_1d(values["step"]), np.atleast_1d(lengths)

@@ -55,6 +55,8 @@ class Nemo1(Dialect):
         super().__init__()
         self._elapsed = self._line = self._before = 0
         """Of the last bar. ``_before``: steps of the epochs before its own, where bars have no total."""
+        self._bars: list[tuple[str, ...]] = []
+        """Of the last piece of a line."""
         self._place = (0, 0)
         """Epoch and step of the last bar."""
         self._total = ""
@@ -81,8 +83,11 @@ class Nemo1(Dialect):
             event = _json(line.text.partition(DLLOGGER)[2])
             self._timing(event.get("data"), event.get("step"), line.number)
         elif bars := _BAR.findall(line.text):
+            # A line of many bars is read in windows, which overlap.
+            before, self._bars = self._bars if line.number == self._line else [], bars
             for bar in bars:
-                self._bar(bar, line.number)
+                if bar not in before:
+                    self._bar(bar, line.number)
         else:
             self.read_facts(line.text)
             self._spread.read(line.text, self.facts)
@@ -99,8 +104,8 @@ class Nemo1(Dialect):
                 self._drawn, self._clock = drawn, None
             self._loss(values, (int(total) * epoch + step, seconds(clock)), line)
             self.facts.planned_steps = self.facts.planned_steps or int(total)
-        # A line of many bars is read in windows, which overlap.
-        if time_s is None or (line == self._line and place <= self._place and total == self._total):
+        # The first drawing of a number on a line counts.
+        if time_s is None or (line == self._line and place == self._place and total == self._total):
             return
         if epoch != self._place[0]:
             self._before = self._before + self._place[1] if epoch > self._place[0] else 0
@@ -148,7 +153,7 @@ class Nemo1(Dialect):
         if not isinstance(values, dict) or step is None:
             return
         time_s, batch = _first(values, _TIMES, "step_time_s"), self.facts.gbs
-        rate, loss = _first(values, ("throughput",), "samples_per_s"), _first(values, _LOSSES, "loss")
+        rate, loss = _first(values, ("throughput",), "samples_per_s"), self._json_loss(values)
         mean = rate is not None and loss is None
         if mean and time_s is None and batch:
             time_s = batch / rate
@@ -161,8 +166,15 @@ class Nemo1(Dialect):
         before, self._clock = self._clock, clock
         steps, time_s = (clock[0] - before[0], clock[1] - before[1]) if clock and before else (0, 0.0)
         if clock and steps > 0 and (step_time_s := credible("step_time_s", time_s / steps)):
-            loss = _first(values, _LOSSES, "loss")
+            loss = self._json_loss(values)
             self._clocked.add(Step(clock[0], step_time_s, line, interval=steps, loss=loss))
+
+    def _json_loss(self, values: dict[str, Any]) -> float | None:
+        """The loss, whose digits count in JSON: a bar fills them up with zeros."""
+        loss: float | None = _first(values, _LOSSES, "loss")
+        if any(type(values.get(name)) is float for name in _LOSSES):
+            self.loss_of(str(loss))
+        return loss
 
     @property
     def seen(self) -> bool:

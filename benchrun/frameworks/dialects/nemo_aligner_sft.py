@@ -9,6 +9,8 @@ three significant digits and by each rank's own clock: where several ranks draw 
 Source: NVIDIA/NeMo-Aligner nemo_aligner/algorithms/supervised.py, dpo.py; a log of alex-ht/nemo_cp_debug.
 """
 
+import re
+
 from benchrun.frameworks.dialects import lightning
 from benchrun.frameworks.dialects.nemo_aligner import bar_of, pairs_of
 from benchrun.parse.dialect import Dialect, count, fact_of, number, positive
@@ -16,6 +18,8 @@ from benchrun.parse.lines import Line
 from benchrun.parse.rows import Step
 
 _BAR = bar_of("Training steps")
+MOST_DRAWN = 64
+"""Bars within which a postfix is drawn again: those of several ranks may stand between."""
 
 
 class NemoAlignerSft(Dialect):
@@ -30,24 +34,38 @@ class NemoAlignerSft(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self.facts.variable_length = True
+        self._drawn: dict[str, int] = {}
+        """Postfix -> number with which it was drawn first, of the last rows: a higher one is no other row."""
 
     def read(self, line: Line) -> None:
         """Every bar of a line, or the number of ranks."""
         bars = list(_BAR.finditer(line.text))
         for bar in bars:
-            values, planned = pairs_of(bar[4] or ""), fact_of("planned_steps", count(bar[2]))
-            samples, time_s = count(values.get("train_consumed_samples")), positive(values.get("train_step_time"))
-            step = self._step(int(bar[1]), samples) if samples else None
-            if step is None or time_s is None:
-                continue
-            self.facts.planned_steps = planned or self.facts.planned_steps
-            loss, grad_norm = (number(values.get(f"train_{name}")) for name in ("loss", "grad_norm"))
-            if len(self.rows) and (self.rows[-1].step, self.rows[-1].loss) == (step, loss):
-                time_s = max(time_s, self.rows[-1].step_time_s or 0)
-            row = Step(step, time_s, line.number, loss=loss, grad_norm=grad_norm, global_batch_size=self.facts.gbs)
-            self.rows.add(row, end=self.last_planned)
+            finished, postfix = int(bar[1]), bar[4] or ""
+            risen = self._drawn.get(postfix, finished) < finished
+            if not risen and (row := self._row(bar, pairs_of(postfix), line.number)):
+                self._drawn = dict([*self._drawn.items(), (postfix, finished)][-MOST_DRAWN:])
+                self._add(row)
         if not bars:
             self.read_facts(line.text)
+
+    def _row(self, bar: re.Match[str], values: dict[str, str], line: int) -> Step | None:
+        """The step of a bar's postfix; None where its number or its time is unknown."""
+        samples, time_s = count(values.get("train_consumed_samples")), positive(values.get("train_step_time"))
+        step = self._step(int(bar[1]), samples) if samples else None
+        if step is None or time_s is None:
+            return None
+        self.facts.planned_steps = fact_of("planned_steps", count(bar[2])) or self.facts.planned_steps
+        loss, grad_norm = (number(values.get(f"train_{name}")) for name in ("loss", "grad_norm"))
+        return Step(step, time_s, line, loss=loss, grad_norm=grad_norm, global_batch_size=self.facts.gbs)
+
+    def _add(self, row: Step) -> None:
+        """Add a row, which the time of a slower rank stays in."""
+        before = self.rows[-1] if len(self.rows) else row
+        self.rows.add(row, end=self.last_planned)
+        slower = (before.step_time_s or 0) > (row.step_time_s or 0)
+        if slower and (before.step, before.loss) == (row.step, row.loss):
+            self.rows.add(row._replace(step_time_s=before.step_time_s), end=self.last_planned)
 
     def _step(self, finished: int, samples: int) -> int | None:
         """The step whose postfix a bar with this number has; None where its samples fit neither it nor the next."""

@@ -29,8 +29,12 @@ RANKS = (
 )
 """Lines that state the number of processes, each with a GPU of its own."""
 DEVICE = re.compile(r"\|\s+(?P<device>[A-Z][^|.=]{2,60})\. Num GPUs = ")
-# In TrainingArguments as they are printed: on one line, or each on its own.
-PRECISION = re.compile(r"(?<![-\w.`])(?P<precision>bf16|fp16)=True,")
+_PRECISIONS = (
+    re.compile(r"(?<![-\w.`])(?P<switch>bf16|fp16)=(?P<value>True),"),
+    re.compile(r"\bcompute (?P<switch>dtype): torch\.(?P<value>\w{1,20})"),
+    re.compile(r"\bCreating (?P<switch>FP8) configuration with backend: (?P<value>\w{1,20})"),
+)
+"""Words of TrainingArguments, on one line or each on its own, and of LLaMA-Factory."""
 # GPT-2's context, to which its examples cut every sample; newer models are trained far below their limit.
 LENGTHS = (
     re.compile(r"(?<!_)\bmax_length: (?P<seq_length>\d{1,9})\b"),
@@ -40,6 +44,7 @@ NEEDLES = (
     *(name.encode() for name in NAMES),
     *(b"Num examples = ", b"world_size: ", b"world size: ", b"  world_size ....", b"Num processes: ", b"Num GPUs"),
     *(b" max_length: ", b'"n_positions": ', b"16=True,", b"rainable", b"inetuning_type", b"ine-tuning method"),
+    *(b"compute dtype: torch.", b"Creating FP8 configuration with"),
     *(b"adapter", b"tuner_type", b"train_type", b"sft_type"),
 )
 """Bytes of the lines with any of this."""
@@ -83,6 +88,12 @@ def take_trained_part(facts: Facts, text: str) -> None:
         own, whole = (number(stated[name].replace(",", "")) or 0.0 for name in ("own", "all"))
         if 0 < own < NEARLY_ALL * whole and FROZEN not in (facts.options or {}):
             facts.task = "lora"
+
+
+def take_precision(facts: Facts, text: str) -> None:
+    """Take the precision of products, where the line says it."""
+    for stated in filter(None, (precision.search(text) for precision in _PRECISIONS)):
+        facts.switch(stated["switch"].lower(), stated["value"])
 
 
 def take_length(facts: Facts, text: str) -> None:

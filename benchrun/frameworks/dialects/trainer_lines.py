@@ -43,8 +43,8 @@ COLUMNS = {
 }
 """Field of a dictionary -> column; the first field of a column counts. Tokens that were seen are those of all ranks.
 
-Axolotl's newer rate counts the tokens of the loss alone. LLaMA-Factory's ``throughput`` and transformers' rate are
-means of all ranks since the start.
+Axolotl's newer rate counts the tokens of the loss alone: it is not that of the work. LLaMA-Factory's ``throughput``
+and transformers' rate are means of all ranks since the start.
 """
 
 

@@ -144,20 +144,13 @@ def dictionary_rows(
     seconds, between = _between(step[timed][anew], clock[timed][anew], *start, first=int(step[0]))
     times[timed], intervals[timed] = seconds[printed], between[printed]
     columns = {"step": step, "line": line, "loss": loss, "grad_norm": norm}
-    columns["tokens_per_s_per_gpu"] = _rates(dictionaries)
+    columns["tokens_per_s_per_gpu"] = dictionaries.column("tokens_per_s_per_gpu")
     columns |= {"step_time_s": times, "interval": intervals}
     rows, run = Rows(), runs(dictionaries)
     for part in np.split(np.arange(len(run)), np.flatnonzero(np.diff(run)) + 1):
         rows.new_segment()
         rows.extend({name: column[part] for name, column in columns.items()}, end=planned)
     return rows
-
-
-def _rates(dictionaries: Columns) -> Column:
-    """Tokens/s of a GPU; those of the loss where no other tokens are printed."""
-    rate, trained, seen = dictionaries.columns("tokens_per_s_per_gpu", *RATES, "tokens_seen")
-    rates: Column = np.where((rate == NO_VALUE) & (seen == NO_VALUE), trained, rate)
-    return rates
 
 
 def _between(step: Column, clock: Column, before: int, before_s: float, first: int) -> tuple[Column, Column]:

@@ -56,7 +56,7 @@ class VerlSft(Dialect):
 
     def _step(self, line: Line, head: re.Match[str]) -> None:
         values, step = values_of(line.text[head.start() :]), count(head[1])
-        loss = number(values.get("train/loss"))
+        loss = self.loss_of(values.get("train/loss"))
         if step is None or loss is None:
             return
         if step == 0 and not len(self.rows):
