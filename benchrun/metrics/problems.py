@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from benchrun.metrics.model import ProblemEntry
 from benchrun.metrics.setting import Setting, same_chip, stated_setting
-from benchrun.metrics.training import MOST_LOST
 from benchrun.parse.kinds import GENERIC, kind_of
-from benchrun.parse.problems import strongest
+from benchrun.parse.problems import MOST_LOST, strongest
 from benchrun.parse.records import Log, Problem
 
 EFFECTS = ("server_failed", "failed_requests")

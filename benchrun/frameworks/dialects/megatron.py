@@ -20,6 +20,7 @@ from benchrun.parse.dialect import (
     COUNT,
     FEW,
     NUMBER,
+    PAYLOAD,
     THOUSANDTHS,
     Dialect,
     Reading,
@@ -34,7 +35,7 @@ from benchrun.parse.lines import Line
 from benchrun.parse.precision import SWITCHES
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
-_CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
+_CURRENT = re.compile(rf"([^\s/(]+?(?:{PAYLOAD})?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
 _EXPONENT = Reading(pattern=r"\d\.\d{1,15}E[-+]\d\d")
 _WHOLE = re.compile(rf"\|[\w ]{{1,40}}: *({_EXPONENT.pattern})\s*$")
 """The last value of a line without the bar that closes it: it may be cut, unless it has a whole exponent."""
