@@ -7,7 +7,6 @@ from pydantic import BaseModel, Field
 
 from benchrun.paths import table
 
-
 BEFORE_BLOCKS = frozenset({"Volta", "Turing", "Ampere", "Ada", "Hopper"})
 """Architectures without units for numbers that share a scale in small blocks, as in MXFP8: Blackwell was the first."""
 
