@@ -8,7 +8,7 @@ import click
 from benchrun import app
 from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import baseline_option, context_options, flags, json_option, print_json, say
-from benchrun.errors import UserError
+from benchrun.errors import NoNumberError, UserError
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -82,7 +82,12 @@ def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
     """
     if len(runs_or_logs) < 2:
         raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")
-    results = app.differ(runs_or_logs)
+    try:
+        results = app.differ(runs_or_logs)
+    except NoNumberError as error:
+        if not as_json:
+            click.echo(f"no ratio: {error.where}: {error.message}")
+        raise
     if as_json:
         documents = [result.model_dump(mode="json") for result in results]
         print_json(documents if len(documents) > 1 else documents[0])

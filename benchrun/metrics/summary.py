@@ -42,6 +42,8 @@ AT_MOST_FULL = frozenset({"full", "causal", "causal_ungated"})
 """Conventions by which a model has at most the FLOPs of ``full``."""
 ENOUGH_ROWS = 20_000
 """Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
+NO_SPEED = frozenset({"two_jobs"})
+"""Kinds of problems with which the rows are of no one run: nothing of them is a speed."""
 UNKNOWN = "unknown_option"
 """Kind of the problem of a log whose options are not all understood."""
 NAMED = ("gpu", "precision", "num_gpus")
@@ -94,9 +96,11 @@ def _measurement(
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
     inside = values.measured(np.arange(count) >= dropped)
+    first = int(values.step[min(dropped, count - 1)]) if count else 0
+    if any(problem.kind in NO_SPEED for problem in log.problems):
+        values = inside = values.chosen(np.zeros(count, bool))
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
-    first = int(values.step[min(dropped, count - 1)]) if count else 0
     notes += [*_printed_mfu(inside), *contradictory_rates(log, setting, inside, (launched, setting.model))]
     problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes, *_unknown(setting))
     steps_timed, skipped = updates(log)

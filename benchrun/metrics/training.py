@@ -11,6 +11,8 @@ MOST_LOST = 0.1
 """Above this share of steps without an update, or without gradients, a run did not train."""
 CONSTANT_ROWS = 10
 """So many equal losses, and no other, are named."""
+FEWEST = 3
+"""Rows after the warm-up from which a constant loss is certain: one or two agree with anything."""
 ENOUGH_DIGITS = 5
 """Losses that agree in so many printed digits agree by more than chance."""
 
@@ -55,7 +57,8 @@ def _constant_loss(log: Log, first_step: int) -> Iterator[Problem]:
     if stated.sum() < CONSTANT_ROWS or not len(inside) or (inside != inside[0]).any():
         return
     placeholder = log.placeholder_loss and ((log.facts.pp or 1) > 1 or inside[0] <= 0)
-    certain = log.loss_digits >= ENOUGH_DIGITS and inside[0] != 0 and not placeholder
+    enough = len(inside) >= FEWEST and log.loss_digits >= ENOUGH_DIGITS
+    certain = enough and inside[0] != 0 and not placeholder
     if not certain and (losses[stated] != inside[0]).any():
         return
     detail = f"{inside[0]:g} in all {len(inside)} rows: no update reaches the weights, or the batches are all alike"

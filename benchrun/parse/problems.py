@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchrun.parse.columns import NO_VALUE, Column
-from benchrun.parse.kinds import GENERIC, RESOURCES, ROLES, kind_of
+from benchrun.parse.kinds import GENERIC, ROLES, kind_of
+from benchrun.parse.lines import SHORTEST
 from benchrun.parse.records import Log, Problem
 from benchrun.parse.rows import Rows
 from benchrun.paths import table
@@ -35,6 +36,7 @@ class _Sign(NamedTuple):
 
     kind: str
     words: str
+    """Fixed words of the line; empty where the pattern alone decides, which ``in_exception`` allows."""
     only_with: re.Pattern[str]
     """What a line must match for the words to mean it."""
     role: str
@@ -53,9 +55,11 @@ _SIGNS = [
     for row in table(__file__)
 ]
 """The first that fits a line counts."""
-NEEDLES = tuple(
-    words.encode() for words in (*(sign.words for sign in _SIGNS if not sign.in_exception), *IGNORED, *PLAIN_EXCEPTIONS)
-)
+_WORDS = (*(sign.words for sign in _SIGNS if not sign.in_exception), *IGNORED, *PLAIN_EXCEPTIONS)
+_SHORT = [words for words in _WORDS if len(words) < SHORTEST]
+"""Words that are searched for one by one, which takes most of the time."""
+NEEDLES = tuple(words.encode() for words in _WORDS if not any(each in words for each in _SHORT if each != words))
+"""Words that find every line with a sign: those that contain short ones are found with them."""
 _HOST = re.compile(
     r"srun: error: (?P<srun>[\w.-]{1,255}): tasks? |slurmstepd-(?P<stepd>[\w.-]{1,255}):"
     r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
@@ -87,9 +91,11 @@ def recognise(text: str, line: int) -> Problem | None:
     sign = _sign_of(text, in_exception=in_exception)
     if sign is None:
         return described(GENERIC, text, line, text, "said") if in_exception else None
-    weak = in_exception and sign.kind not in RESOURCES
+    # No program goes on after an error of CUDA or NCCL, or without memory: its exception says so wherever it stands.
+    sure = sign.role == "failure" and kind_of(sign.kind).fatal != "steps"
+    role = sign.role if sure or not in_exception else _UNRAISED.get(sign.role, sign.role)
     before = max(text.find(sign.words) - LONGEST_DETAIL // 2, 0) if len(text) > LONGEST_DETAIL else 0
-    return described(sign.kind, text, line, text[before:], _UNRAISED.get(sign.role, sign.role) if weak else sign.role)
+    return described(sign.kind, text, line, text[before:], role)
 
 
 def described(kind: str | None, text: str, line: int, detail: str, role: str) -> Problem:

@@ -56,6 +56,13 @@ def test_a_loss_that_is_constant_in_five_digits_is_no_training(tmp_path: Path, l
     assert fatal_kind(parse_log(log_of(tmp_path / "b.log", ["1.234E+01", *[loss] * 19]))) == kind
 
 
+@pytest.mark.parametrize(("warmup", "kind"), [(49, None), (48, None), (47, "no_update")])
+def test_a_constant_loss_needs_three_rows(tmp_path: Path, warmup: int, kind: str | None) -> None:
+    losses = [f"{12 - min(n, 47) / 10:.6E}" for n in range(50)]
+    fatal = summarise(parse_log(log_of(tmp_path / "a.log", losses)), warmup=warmup).fatal
+    assert (fatal.kind if fatal else None) == kind
+
+
 def titan(path: Path, mesh: str, losses: list[str]) -> Path:
     words = "[rank0]:[titan] 2026-05-12 09:50:16,023 - root - INFO - "
     lines = [f"Building 1-D device mesh with {mesh}"]

@@ -64,7 +64,7 @@ SIGNS = [
     ("slurmstepd: error: *** JOB 42221 ON clr1247 CANCELLED AT 2022-04-14 DUE TO TIME LIMIT ***", "time_limit"),
     ("srun: error: Node failure on node-37", "node_failure"),
     ("slurmstepd: error: *** STEP 14456526.0 ON gpu1 CANCELLED AT 2024-12-31T23:30:56 ***", "cancelled"),
-    ("AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel", "nan_grad"),
+    ("AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel", "nan_loss"),
     ("AssertionError: Rank 3: found NaN in local forward loss calculation. Device: 3", "nan_loss"),
     ("[loss_scaler.py:183:update_scale] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64", "skipped_steps"),
     ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 3 at iteration #3", "nan_grad"),

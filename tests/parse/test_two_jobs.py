@@ -2,12 +2,17 @@
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from benchrun.cli.explanations import diff
+from benchrun.errors import NoNumberError
 from benchrun.frameworks.logs import Reader
+from benchrun.metrics.model import MeanMedian, OtherWindows
 from benchrun.metrics.summary import summarise
 from benchrun.parse import Log
 
@@ -137,7 +142,21 @@ def test_lines_of_two_jobs_in_any_order_give_no_number(
     lines = mixed(one, other, [choice for choice in choices for _ in range(chunk)][: 2 * STEPS])
     assume(lines not in (one + other, other + one))
     assert "two_jobs" in kinds(lines)
-    assert summarise(log_of(lines)).fatal is not None
+    summary = summarise(log_of(lines))
+    assert summary.fatal is not None
+    assert (summary.step_time_s, summary.tflops_per_gpu, summary.mfu, summary.quantities) == (None, None, (), {})
+    rates = summary.tokens_per_s_per_gpu, summary.tflops_per_gpu_reported, summary.mfu_reported
+    assert rates == (MeanMedian(), MeanMedian(), MeanMedian())
+    assert summary.other_windows == OtherWindows()
+
+
+def test_a_ratio_to_two_jobs_is_refused_on_stdout(tmp_path: Path) -> None:
+    one, other = job(megatron, 12.2, 11.9), job(megatron, 24.4, 9.4)
+    (tmp_path / "one.log").write_text("".join(one))
+    (tmp_path / "both.log").write_text("".join(mixed(one, other, [False, True] * STEPS)))
+    result = CliRunner().invoke(diff, [str(tmp_path / "one.log"), str(tmp_path / "both.log")])
+    assert isinstance(result.exception, NoNumberError)
+    assert "two_jobs" in result.stdout
 
 
 @each_form
