@@ -7,6 +7,9 @@ from pydantic import BaseModel, Field
 
 from benchrun.paths import table
 
+BEFORE_BLOCKS = frozenset({"Volta", "Turing", "Ampere", "Ada", "Hopper"})
+"""Architectures without units for numbers that share a scale in small blocks, as in MXFP8: Blackwell was the first."""
+
 
 class Device(BaseModel, frozen=True):
     """Memory and peaks of one GPU: what checks of memory and an MFU need. Peaks are dense (without structured
@@ -29,6 +32,13 @@ class Device(BaseModel, frozen=True):
         if precision in ("bf16", "fp16"):
             return self.peak_bf16_tflops
         return {"fp8": self.peak_fp8_tflops, "nvfp4": self.peak_fp4_tflops}.get(precision)
+
+    def computes(self, number: str) -> bool:
+        """Whether it has units for ``number``, a precision or the format of one: ``fp8``, ``mxfp8``, ``nvfp4``."""
+        if number == "mxfp8" and self.arch in BEFORE_BLOCKS:
+            return False
+        low = {"fp8": self.peak_fp8_tflops, "fp4": self.peak_fp4_tflops}
+        return low.get(number[-3:], self.peak_bf16_tflops) is not None
 
 
 class Gpu(Device, frozen=True):

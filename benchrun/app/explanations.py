@@ -32,6 +32,7 @@ from benchrun.trace.model import Fingerprint
 from benchrun.vocabulary import NO_WORK, by_path
 
 STATED = (
+    "task",
     *("framework", "framework_version", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size"),
     *("micro_batch_size", "layout", "unknown_options"),
 )
@@ -119,6 +120,7 @@ def _dimensions(summary: Summary) -> dict[str, Any]:
 def _stated_work(summary: Summary) -> dict[str, Any]:
     """What a log states of its work, by name; a vocabulary may be padded."""
     stated: dict[str, Any] = {"set of unknown options": summary.unknown_options}
+    stated["task"] = "lora" if summary.task == "lora" else "all weights"
     sizes = {name: size for name, size in _dimensions(summary).items() if name != "model.vocab_size"}
     return stated | {"model": sizes} if sizes else stated
 

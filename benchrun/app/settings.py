@@ -11,8 +11,8 @@ from benchrun.comparison.references import load_references
 from benchrun.errors import UserError
 from benchrun.metrics.setting import Setting, same_chip, stated_setting
 from benchrun.parse import Log
+from benchrun.parse.precision import number_of
 from benchrun.recipe.catalogue import recipe_file, training_file
-from benchrun.vocabulary import LOW
 
 NOTHING = Setting()
 """The setting of a log about which its caller states nothing."""
@@ -33,7 +33,7 @@ def completed_setting(
             raise UserError(f"{name} is {value!r}: it must be a number above zero")
     if given.gpu is not None:
         given = replace(given, gpu=_gpu(given.gpu, given.peak is not None, takes_peak))
-        check_precision(given)
+        check_gpu(given)
     if recipe is None or recipe_file(recipe).recipe.workload != "training":
         return given
     _, workload = training_file(recipe)
@@ -43,13 +43,16 @@ def completed_setting(
     return replace(given, seq_length=seq_length, model=model, task=workload.task)
 
 
-def check_precision(setting: Setting) -> None:
-    """UserError where the GPU of ``setting`` cannot compute at its low precision."""
-    gpu, precision = hardware.gpu(setting.gpu or ""), setting.precision
-    if gpu is None or precision not in LOW or setting.peak is not None or gpu.peak_tflops(precision):
+def check_gpu(setting: Setting) -> None:
+    """UserError where a listed GPU is given a peak, or has no units for the precision of ``setting``."""
+    gpu = hardware.gpu(setting.gpu or "")
+    if gpu is None:
         return
-    able = [name for name in ("bf16", *LOW) if gpu.peak_tflops(name)]
-    raise UserError(f"{gpu.name} has no {precision} units", hint=f"it computes in {', '.join(able)}")
+    if setting.peak is not None:
+        raise UserError(f"{gpu.name} is listed with its peaks", hint="leave --peak-tflops out")
+    if setting.precision and not gpu.computes(setting.precision):
+        able = [name for name in ("bf16", "fp8", "mxfp8", "nvfp4") if gpu.computes(name)]
+        raise UserError(f"{gpu.name} has no {setting.precision} units", hint=f"it computes in {', '.join(able)}")
 
 
 def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
@@ -67,11 +70,10 @@ def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
 def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
     """A sentence for each option, by name, that replaces a guess from the log. UserError where the log states another.
 
+    UserError too for a precision, stated or given, that the GPU does not have.
     A stated value that the log refutes is a guess as well.
     """
     own, guesses = stated_setting(log, NOTHING), log.facts.derived
-    if precision := options.get("precision"):
-        check_precision(replace(own, precision=precision, peak=options.get("peak")))
     for name, given in options.items():
         option = f"--{name.replace('_', '-')} {given}"
         stated = log.facts.num_layers if name == "num_layers" else getattr(own, name)
@@ -83,6 +85,9 @@ def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
         guess = guesses.get(name)
         if guess and guess.value != given:
             yield f"{option} is used, not {guess.value}: {guess.reason}"
+    number = number_of(log.facts.switches or {}) or options.get("precision")
+    gpu = own.gpu or _gpu(options.get("gpu") or "CPU", unlisted=True, takes_peak=False)
+    check_gpu(Setting(gpu=gpu, precision=number, peak=options.get("peak")))
 
 
 def _agree(name: str, given: Any, stated: Any) -> bool:

@@ -72,11 +72,20 @@ def difference(a: Side, b: Side) -> Difference:
         method=method,
         scale=scale,
         same_tokens=bool(a.tokens and b.tokens),
+        mean_ratio=scale * float(np.mean(b.times)) / float(np.mean(a.times)),
         other_work=tuple(name for name in a.work if name in b.work and a.work[name] != b.work[name]),
+        stated_by_one=_stated_by_one(a, b),
         unreliable=tuple(f"{side.name}: {side.unreliable}" for side in (a, b) if side.unreliable),
         differs=_differing(a, b),
         parts=_parts(a, b, scale),
     )
+
+
+def _stated_by_one(a: Side, b: Side) -> tuple[str, ...]:
+    """Return what decides whether the work is the same, and only one side states."""
+    model = ("model",) if ("model" in a.work) is not ("model" in b.work) else ()
+    tokens = ("tokens of a step",) if (a.tokens is None) is not (b.tokens is None) else ()
+    return model + tokens
 
 
 def _differing(a: Side, b: Side) -> list[Condition]:

@@ -36,6 +36,10 @@ DIGITS = 6
 """Decimal places of the seconds in a document."""
 NOTICEABLE = 0.02
 """Of the ratio of two runs: the medians of repeats lie as far apart (results/measured: 13 of 14 sets of repeats)."""
+MEANS_DIFFER = 0.05
+"""Relative: where the ratio of the means is further from that of the medians, some steps of one run are stalls."""
+WIDE = 1.1
+"""Upper end of an interval above which no difference of the medians is no answer."""
 FAULT_SHARE = 0.03
 """Of the step: faults from here on come first."""
 
@@ -140,6 +144,10 @@ class Difference(Frozen):
     """Factor of the parts of b, and of its step in the ratio: tokens of a step on a GPU of a over those of b."""
     same_tokens: bool = False
     """Whether the ratio is for as many tokens on a GPU; else it is that of the steps, as one states no tokens."""
+    mean_ratio: float = 1.0
+    """The same of the means, which stalls move and medians hide."""
+    stated_by_one: tuple[str, ...] = ()
+    """``model`` or the tokens of a step, where one log alone states them: nobody knows whether they are equal."""
     other_work: tuple[str, ...] = ()
     """``model`` or ``task`` where the runs train another one, so that their times cannot be compared."""
     unreliable: tuple[str, ...] = ()
@@ -162,10 +170,16 @@ class Difference(Frozen):
         return [] if self.same_tokens else [each for each in sizes if "None" not in (each.a, each.b)]
 
     @property
+    def uneven(self) -> bool:
+        """Whether the means say otherwise than the medians, or the interval leaves more than a tenth open."""
+        wide = self.interval is not None and self.ratio < 1 + self.noticeable and self.interval.high > WIDE
+        return wide or abs(self.mean_ratio / self.ratio - 1) > MEANS_DIFFER
+
+    @property
     def exit_code(self) -> Exit:
         """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show it, where
         the runs do other work or unequal steps, and where a log that is not slower is no number to rely on."""
-        if self.other_work or self.other_tokens or self.interval is None:
+        if self.other_work or self.other_tokens or self.stated_by_one or self.interval is None or self.uneven:
             return Exit.INCONCLUSIVE
         if self.ratio < 1 + self.noticeable:
             return Exit.INCONCLUSIVE if self.unreliable else Exit.OK

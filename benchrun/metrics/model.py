@@ -188,6 +188,8 @@ class Summary(Measurement):
     run_time_s: float | None
     """Of the whole training, where the framework prints it."""
     framework_version: str | None
+    task: str | None = None
+    """``lora`` where only adapters are trained; null where the log does not say."""
     unknown_options: list[str] = Field(default_factory=list)
     """Options that change the work of a step and are not understood, as ``name value``: no FLOPs are known."""
     seq_length: int | None

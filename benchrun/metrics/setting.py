@@ -19,6 +19,8 @@ SAME_MODEL = 0.02
 """Relative difference of the active parameters up to which two models count as one: a padded vocabulary makes some."""
 PEAKED = ("bf16", "fp8", "nvfp4")
 """Precisions with a peak."""
+POSSIBLE: Mapping[str | None, tuple[str, ...]] = {None: PEAKED[:2], "fp32": PEAKED[:1]}
+"""Precision without a listed peak -> those whose peaks bound its speed; any of `PEAKED` for the others."""
 MOST_TP = 8
 """Largest tp assumed of a log that does not state it: Megatron-LM pads a vocabulary to a multiple of 128 tp."""
 
@@ -67,7 +69,7 @@ class Setting:
         """The precision whose peak no speed exceeds: the stated one, else the fastest one that it may be."""
         if self.precision and self.peak_tflops(self.precision):
             return self.precision
-        possible = PEAKED if self.precision else PEAKED[:2]
+        possible = POSSIBLE.get(self.precision, PEAKED)
         peaks = {each: self.peak_tflops(each) or 0.0 for each in possible}
         fastest = max(peaks, key=lambda each: peaks[each])
         return fastest if peaks[fastest] else None

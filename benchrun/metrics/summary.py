@@ -69,7 +69,7 @@ def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = No
     return Summary(
         **dict(_measurement(log, setting, log.planned_steps, warmup)),
         **_fields(log, "file", "segments", "post_training"),
-        **_fields(facts, "run_time_s", "framework_version"),
+        **_fields(facts, "run_time_s", "framework_version", "task"),
         first_step=int(steps[0]) if len(steps) else None,
         last_step=int(steps[-1]) if len(steps) else None,
         unknown_options=list(setting.unknown_options),

@@ -68,6 +68,12 @@ class Layout(Frozen):
         """GPUs that hold the model once: one data-parallel rank."""
         return self.tp * self.pp * self.cp
 
+    @property
+    def units(self) -> tuple[dict[str, int], ...]:
+        """The degrees whose product divides the number of GPUs: of the dense ranks, and of the ranks of experts."""
+        dense = {"tp": self.tp, "pp": self.pp, "cp": self.cp}
+        return dense, {"ep": self.ep, "etp": self.etp, "pp": self.pp}
+
     def dp(self, num_gpus: int) -> int:
         """Data-parallel ranks on ``num_gpus``; 1 where these are too few, which is refused."""
         return data_parallel(num_gpus, self.gpus_per_replica)

@@ -39,6 +39,13 @@ def precision_of(stated: Mapping[str, str]) -> str | None:
     return _float(on, {*stated} - {*on})
 
 
+def number_of(stated: Mapping[str, str]) -> str | None:
+    """The number of the products: their precision, and of FP8 the format that needs units of its own, MXFP8."""
+    precision = precision_of(stated)
+    blocks = any("mxfp8" in _text(value) for name, value in stated.items() if is_used(value))
+    return "mxfp8" if precision == "fp8" and blocks else precision
+
+
 def is_used(value: str) -> bool:
     """Whether a switch with this value is on; GPT-NeoX prints a mapping."""
     text = _text(value)

@@ -102,10 +102,10 @@ def _of_rows(load: Workload, calibration: Calibration) -> Prediction:
 
 def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterator[Workload]:
     """``load`` on other numbers of GPUs: weak keeps the batch per GPU, strong the whole. UserError if illegal."""
-    replica = load.layout.gpus_per_replica
     for number in num_gpus:
-        if number % replica:
-            raise UserError(f"{number} GPUs are no multiple of tp * pp * cp = {replica}")
+        for degrees in load.layout.units:
+            if number % (unit := math.prod(degrees.values())):
+                raise UserError(f"{number} GPUs are no multiple of {' * '.join(degrees)} = {unit}")
         dp = load.layout.dp(number)
         gbs = load.gbs * number / load.num_gpus if scaling == "weak" else load.gbs
         interleaved = load.layout.pp if load.layout.vp > 1 else 1

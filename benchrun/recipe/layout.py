@@ -137,7 +137,7 @@ def _positions(spec: TrainingSpec) -> dict[str, str]:
 
 def _spread(spec: TrainingSpec) -> Iterator[str]:
     layout, dp = spec.layout, spec.dp
-    rule, block = _product(tp=layout.tp, pp=layout.pp, cp=layout.cp)
+    rule, block = _product(**layout.units[0])
     yield from _multiple("number of GPUs", spec.num_gpus, rule, block)
     if spec.num_gpus % block:
         return
@@ -173,7 +173,7 @@ def _experts(spec: TrainingSpec) -> Iterator[str]:
         # megatron.core (seen in 0.16) treats experts as dense weights when ep is 1: tensor-parallel ranks, which then
         # hold whole experts, do not reduce their gradients and drift apart.
         yield f"experts with ep 1 need etp ({layout.etp}) equal to tp ({layout.tp}): etp must be {layout.tp}"
-    rule, block = _product(ep=layout.ep, etp=layout.etp, pp=layout.pp)
+    rule, block = _product(**layout.units[1])
     ranks = spec.num_gpus // layout.pp // layout.etp
     fitting = ("ep", layout.ep, lambda n: ranks % n == 0 and moe.num_experts % n == 0)
     yield from _multiple("number of GPUs", spec.num_gpus, rule, block, change=fitting)
@@ -241,7 +241,7 @@ def _precision(spec: TrainingSpec) -> Iterator[str]:
         units = "FP4" if precision == "nvfp4" else "FP8"
         other = "fp8 or bf16" if gpu and gpu.peak_fp8_tflops else "bf16"
         yield f"precision {precision} needs a GPU with {units} units: {spec.gpu} has none; use {other}"
-    if precision == "fp8" and spec.training.fp8.recipe == "mxfp8" and gpu is not None and gpu.arch == "Hopper":
+    if precision == "fp8" and spec.training.fp8.recipe == "mxfp8" and gpu is not None and not gpu.computes("mxfp8"):
         yield f"fp8.recipe mxfp8 needs Blackwell; {spec.gpu} has delayed, tensorwise and blockwise"
     inner = (spec.model.moe.ffn_hidden_size if spec.model.moe else spec.model.ffn_hidden_size) // spec.layout.tp
     for name, size in (("hidden_size", spec.model.hidden_size), ("ffn_hidden_size / tp", inner)):

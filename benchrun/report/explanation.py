@@ -109,6 +109,11 @@ def _basis(result: Difference) -> Iterator[str]:
     elif result.other_tokens:
         sizes = ", ".join(f"{each.name} {each.a} and {each.b}" for each in result.other_tokens)
         yield f"answer      not comparable: steps of other sizes ({sizes}), and a log does not state its tokens per GPU"
+    elif result.stated_by_one:
+        yield f"answer      not known: one of the logs alone states its {' and its '.join(result.stated_by_one)}"
+    elif result.uneven:
+        means = f"by the means it takes {result.mean_ratio:.3g} times as long"
+        yield f"answer      not clear: {means}, so some steps are far slower than others"
     elif abs(ratio - 1) < result.noticeable:
         yield f"answer      no noticeable difference: repeats of one run differ by up to {percent}"
     elif result.interval is None or result.interval.low <= 1 <= result.interval.high:

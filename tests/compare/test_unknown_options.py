@@ -76,7 +76,8 @@ def test_a_precision_that_the_gpu_lacks_is_the_users_error() -> None:
     with pytest.raises(UserError):
         completed_setting(None, Setting(gpu="A100", precision="fp8"))
     assert completed_setting(None, Setting(gpu="B200", precision="nvfp4")).precision == "nvfp4"
-    assert completed_setting(None, Setting(gpu="H100", precision="nvfp4", peak=2000.0)).peak == 2000
+    with pytest.raises(UserError):  # a peak is for a GPU that is not listed
+        completed_setting(None, Setting(gpu="H100", peak=2000.0))
 
 
 def test_a_precision_that_the_logs_gpu_lacks_is_the_users_error(tmp_path: Path) -> None:
@@ -88,6 +89,28 @@ def test_a_precision_that_the_logs_gpu_lacks_is_the_users_error(tmp_path: Path) 
     assert [*check_options(log, {"precision": "fp8"})] == []
     with pytest.raises(UserError):
         [*check_options(log, {"precision": "nvfp4"})]
+
+
+@pytest.mark.parametrize(
+    ("stated", "gpu"),
+    [
+        ({"fp4": "e2m1"}, "H200"),
+        ({"fp8": "e4m3", "fp8_recipe": "mxfp8"}, "h100"),
+        ({"fp8": "hybrid", "fp8_recipe": "delayed"}, "A100"),
+    ],
+)
+def test_a_stated_precision_that_the_given_gpu_lacks_is_the_users_error(
+    tmp_path: Path, stated: dict[str, str], gpu: str
+) -> None:
+    log = read_log(written(tmp_path, "a", **stated))
+    assert [*check_options(log, {"gpu": "B200"})] == []
+    with pytest.raises(UserError):
+        [*check_options(log, {"gpu": gpu})]
+
+
+def test_fp32_is_bound_by_the_peak_of_bf16() -> None:
+    assert Setting(gpu="H100", precision="fp32").fastest_precision == "bf16"
+    assert Setting(gpu="H100").fastest_precision == "fp8"
 
 
 def test_nvfp4_above_its_peak_is_impossible(tmp_path: Path) -> None:

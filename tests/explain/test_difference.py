@@ -1,5 +1,6 @@
 """`benchrun diff`: intervals hold what they promise, repeats are no difference, and the output says what was done."""
 
+from dataclasses import replace
 from itertools import groupby, permutations
 from pathlib import Path
 
@@ -169,3 +170,15 @@ def test_times_in_whole_seconds_are_compared_by_means(tmp_path: Path, one: float
     (found,) = app.differ([str(log) for log in logs])
     assert found.ratio == pytest.approx(other / one, rel=0.02)
     assert found.step_time_s == pytest.approx((one, other), rel=0.02)
+
+
+def test_what_medians_hide_or_one_log_alone_states_is_no_answer() -> None:
+    steady = np.full(20, 10.0) + np.linspace(0, 0.01, 20)
+    stalled = steady.copy()
+    stalled[[3, 9, 15]] = 100.0
+    base = Side("a", steady, 1000.0, {}, work={"task": "all weights", "model": {"num_layers": 32}})
+    assert difference(base, replace(base, name="b")).exit_code == 0
+    assert difference(base, replace(base, times=stalled)).exit_code == 4
+    assert difference(base, replace(base, work={"task": "lora", "model": {"num_layers": 32}})).other_work == ("task",)
+    assert difference(base, replace(base, work={"task": "all weights"})).stated_by_one == ("model",)
+    assert difference(base, replace(base, tokens=None)).exit_code == 4

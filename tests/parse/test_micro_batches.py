@@ -50,3 +50,16 @@ def test_an_irregular_number_of_micro_batches_gives_no_time(tmp_path: Path) -> N
     numbers = [0, 0, 0, 1, 2, 2, 2, 2, 2, 3, 3, 4, 4, 4, 4]
     log = parsed(tmp_path, [bar(at, step, 0.5) for at, step in enumerate(numbers, 1)])
     assert {row.step_time_s for row in log.steps} == {None}
+
+
+@pytest.mark.parametrize("end", ["\r", "\n"])
+def test_a_number_drawn_first_with_the_values_of_the_step_before_has_its_own(end: str, tmp_path: Path) -> None:
+    times = [16.2, *(0.8 + 0.01 * step for step in range(14))]
+    bars = [bar(1, 0, times[0])]
+    for number in range(2, 15):
+        bars += [bar(number, number - 2, times[number - 2]), bar(number, number - 1, times[number - 1])]
+    path = tmp_path / "x.log"
+    path.write_text(end.join(bars) + "\n", encoding="utf-8", newline="")
+    log = parse_log(path)
+    assert [row.step_time_s for row in log.steps] == [round(time, 3) for time in times[:14]]
+    assert "two_jobs" not in log.symptoms

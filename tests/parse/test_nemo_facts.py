@@ -67,6 +67,14 @@ def test_a_key_of_the_summary_is_not_the_label_before_it(label: str, tmp_path: P
     assert not setting_of_log(log, Setting()).unknown_options
 
 
+def test_a_list_on_the_lines_after_its_name_is_unknown(tmp_path: Path) -> None:
+    log = bridge(
+        tmp_path, "num_query_groups: 2  (Mcore default: 0)\n  window_size:\n  - 512\n  - 0\n  layernorm_epsilon: 1"
+    )
+    setting = setting_of_log(log, Setting())
+    assert [option.split()[0] for option in setting.unknown_options] == ["window_size"]
+
+
 def test_the_batch_gives_the_ranks_of_megatron_bridge(tmp_path: Path) -> None:
     split = ("tensor_model_parallel_size: 2", "pipeline_model_parallel_size: 4")
     facts = bridge(tmp_path, *split, "virtual_pipeline_model_parallel_size: 2").facts

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchrun.app.measurement import read_logs, summarise_log
-from benchrun.frameworks.dialects.options import is_off, names, options
+from benchrun.frameworks.dialects.options import BELOW, is_off, names, options
 from benchrun.metrics.model import Summary
 from benchrun.metrics.setting import Setting
 from benchrun.parse.precision import precision_of
@@ -104,6 +104,22 @@ def test_an_option_that_changes_the_work_takes_the_flops_away(tmp_path: Path, fo
     assert measured.mfu == ()
     assert [problem.kind for problem in measured.problems] == ["unknown_option"]
     assert measured.step_time_s is not None
+
+
+@pytest.mark.parametrize("block", [["      - 512", "      - 0"], ["        size: 512"]])
+@pytest.mark.parametrize("name", ["window_size", "moe_layer_freq", "linear_attention_freq"])
+def test_a_value_on_the_next_lines_is_unknown(tmp_path: Path, name: str, block: list[str]) -> None:
+    experts = {"num_moe_experts": "8", "moe_router_topk": "2"}
+    lines = [f"      {name}:", *block, *nemo1(experts)]
+    measured = summary(tmp_path, lines)
+    assert measured.unknown_options == [f"{name} {BELOW}"]
+    assert measured.tflops_per_gpu is None
+    assert summary(tmp_path, nemo1(experts)).tflops_per_gpu is not None
+
+
+def test_a_value_that_another_line_has_is_read(tmp_path: Path) -> None:
+    lines = ["      window_size: [512, 0]", "      window_size:", "      - 512", "      - 0", *nemo1({})]
+    assert summary(tmp_path, lines).tflops_per_gpu == summary(tmp_path, [lines[0], *nemo1({})]).tflops_per_gpu
 
 
 @settings(max_examples=40, deadline=None)

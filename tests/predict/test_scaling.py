@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchrun import paths
 from benchrun.cli import group
+from benchrun.errors import UserError
 from benchrun.predict.scaling import LOSS, CurvePoint, breaks, efficiencies
 
 POINT = ("llama3.1-8b", "--gpu", "H100", "--precision", "fp8")
@@ -72,6 +73,12 @@ class TestPredicted:
         document = json.loads(ran("predict", *POINT, "--num-gpus", "8,64,512,2304", "--json"))
         assert document["break"] is None
         assert 0.85 < document["points"][-1]["efficiency"] <= 1
+
+    def test_numbers_of_gpus_hold_every_rank_of_the_experts(self) -> None:
+        experts = ("predict", "mixtral-8x7b", "--gpu", "H200", "--precision", "bf16", "--num-gpus")
+        with pytest.raises(UserError, match="ep"):
+            ran(*experts, "8,64")
+        assert len(json.loads(ran(*experts, "64,128", "--json"))["points"]) == 2
 
     def test_a_proxy_is_named_in_every_form(self) -> None:
         proxy = ("llama3.1-405b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "8")

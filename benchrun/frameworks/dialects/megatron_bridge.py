@@ -20,7 +20,7 @@ import numpy as np
 
 from benchrun.frameworks.dialects.lightning import MICROBATCHES
 from benchrun.frameworks.dialects.megatron import FAMILY, LAYOUT, Megatron
-from benchrun.frameworks.dialects.options import is_off, names
+from benchrun.frameworks.dialects.options import BELOW, is_off, names
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.dialect import DECIMAL, Record, fact_of, groups
 from benchrun.parse.lines import Line
@@ -30,7 +30,8 @@ _STEP_TIME = re.compile(
     r"Step Time\s*:\s*(?P<step_time_s>\d+\.?\d*)s\s+"
     r"GPU utilization:\s*(?P<tflops_per_gpu>\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
 )
-_KEY = r"(?:^|[\s:\]]) {2}([A-Za-z_]\w{0,79}): "
+_NAME = r"(?:^|[\s:\]]) {2}([A-Za-z_]\w{0,79}):"
+_KEY = f"{_NAME} "
 """Regex of the summary's keys. Two blanks tell them from labels of launchers: ``0: [default0]:``."""
 _SETTING = re.compile(_KEY + r"(\S.{0,800}?) +\(Mcore default: ")
 """A line of the configuration's summary, which has what is not Megatron-core's default."""
@@ -41,7 +42,7 @@ _SIZES = {
 }
 _NAMES = {"num_moe_experts": "num_experts"}
 """Megatron-core's names of Megatron-LM's arguments."""
-_OPTION = re.compile(_KEY + r"(\S.{0,600}?)\s*$")
+_OPTION = re.compile(_NAME + r"(?: (\S.{0,600}?))?\s*$")
 _OPTIONS = frozenset(names(FAMILY, "part", "work"))
 """Settings of models that the dimensions of a dense or mixed transformer do not describe."""
 _LATENT = "Non-default values (vs Mcore MLATransformerConfig)"
@@ -63,7 +64,8 @@ class MegatronBridge(Megatron):
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     fact_needles = (
         *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant "),
-        *(f"  {name}: ".encode() for name in (*_SIZES, *LAYOUT, *_OPTIONS)),
+        *(f"  {name}: ".encode() for name in (*_SIZES, *LAYOUT)),
+        *(f"  {name}:".encode() for name in _OPTIONS),
         _LATENT.encode(),
     )
     closing = ("TFLOP/s/GPU", "|")
@@ -134,7 +136,7 @@ class MegatronBridge(Megatron):
         elif _LATENT in text:
             facts.options = {**_LATENT_SIZES, **(facts.options or {})}
         elif (option := _OPTION.search(text)) and option[1] in _OPTIONS:
-            self.argument(option[1], option[2])
+            self.argument(option[1], option[2] or BELOW)
         elif (size := _SIZE.search(text)) and size[1] in _SIZES:
             value = fact_of(_SIZES[size[1]], int(size[2]))
             setattr(facts, _SIZES[size[1]], value or getattr(facts, _SIZES[size[1]]))

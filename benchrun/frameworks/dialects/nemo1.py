@@ -30,6 +30,8 @@ _BAR = re.compile(
 _TIMES = ("train_step_timing in s", "train_step_timing", "train_step_time")
 _LOSSES = ("reduced_train_loss", "train_loss")
 _DECODER = json.JSONDecoder()
+_COUNTERS = ("global_step", "consumed_samples")
+"""Values that differ from step to step."""
 MLLOG, DLLOGGER = ":::MLLOG ", "DLLL "
 MOST_SAMPLES = 1 << 17
 """A step number that grows by more than this counts tokens, because no batch has so many samples."""
@@ -72,6 +74,10 @@ class Nemo1(Dialect):
         """Step and time in s of the last loss, or of the start after an evaluation."""
         self._drawn = ""
         """Epoch and total of the last bar without a step's time."""
+        self._values, self._number = "", ("", "")
+        """Of the last bar: the text of its values, and its epoch and number."""
+        self._held: tuple[tuple[str, ...], int] | None = None
+        """A bar with the values of the one before, and its line, until the next bar shows whether they are its own."""
         self._optimizer_steps: dict[int, int] = {}
         """Number of a bar -> the step of the optimizer on it."""
 
@@ -96,6 +102,19 @@ class Nemo1(Dialect):
             lightning.read_work(line.text, self.facts)
 
     def _bar(self, groups: tuple[str, ...], line: int) -> None:
+        """Take a bar; a number is drawn first with the values of the step before, and then again with its own."""
+        held, self._held = self._held, None
+        if held is not None and held[0][:2] != groups[:2]:
+            self._take_bar(*held)
+        text = groups[4]
+        repeats = text == self._values and groups[:2] != self._number and any(name in text for name in _COUNTERS)
+        self._values, self._number = text, groups[:2]
+        if repeats:
+            self._held = groups, line
+        else:
+            self._take_bar(groups, line)
+
+    def _take_bar(self, groups: tuple[str, ...], line: int) -> None:
         epoch_text, step_text, total, clock, text = groups
         values = dict(pair.split("=", 1) for pair in text.split(", ") if "=" in pair)
         time_s = _first(values, _TIMES[:1], "step_time_s")
@@ -105,7 +124,7 @@ class Nemo1(Dialect):
                 self._drawn, self._clock = drawn, None
             self._loss(values, (int(total) * epoch + step, seconds(clock)), line)
             self.facts.planned_steps = self.facts.planned_steps or int(total)
-        # The first drawing of a number on a line counts.
+        # Of the drawings of a number on one line the first counts.
         if time_s is None or (line == self._line and place == self._place and total == self._total):
             return
         if epoch != self._place[0]:
@@ -186,6 +205,9 @@ class Nemo1(Dialect):
 
     def finish(self) -> Rows:
         """With tokens per second, where steps count tokens and every rank has reported."""
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._take_bar(*held)
         rows = next(filter(len, (self.rows, self._timed, self._rated, self._clocked)), self.rows)
         if rows is self.rows and (how := micro_batches.accumulation(self._optimizer_steps)):
             return self._accumulated(how)

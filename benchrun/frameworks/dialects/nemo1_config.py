@@ -9,12 +9,12 @@ Padded vocab_size: 51200, original vocab_size: 50257, dummy tokens: 943.
 import re
 
 from benchrun.frameworks.dialects.megatron import FAMILY, LAYOUT
-from benchrun.frameworks.dialects.options import names, take_option
+from benchrun.frameworks.dialects.options import BELOW, names, take_option
 from benchrun.parse.dialect import fact_of
 from benchrun.parse.precision import SWITCHES
 from benchrun.parse.records import Facts
 
-_VALUE = re.compile(r"(?<! ) {6,7}(\w{1,80}): (\S.{0,600}?)\s*$")
+_VALUE = re.compile(r"(?<! ) {6,7}(\w{1,80}):(?: (\S.{0,600}?))?\s*$")
 """Of ``trainer`` or ``model``, not of what is inside them."""
 _PADDED = re.compile(r"\bPadded vocab_size: (\d{1,9}),")
 _SIZES = {
@@ -24,10 +24,11 @@ _SIZES = {
     **LAYOUT,
     **{"num_moe_experts": "num_experts", "moe_router_topk": "topk", "override_vocab_size": "vocab_size"},
 }
-_OPTIONS = names(FAMILY, "part", "work")
+_OPTIONS = frozenset(names(FAMILY, "part", "work"))
 _PEFT = re.compile(r" peft_scheme: (\S{1,80})\s*$")
 NEEDLES = (
-    *(f"      {name}: ".encode() for name in (*_SIZES, *SWITCHES, *_OPTIONS, "activation")),
+    *(f"      {name}: ".encode() for name in (*_SIZES, *SWITCHES, "activation")),
+    *(f"      {name}:".encode() for name in _OPTIONS),
     *(b" train_ds:", b" peft_scheme: ", b"Padded vocab_size: "),
 )
 
@@ -42,8 +43,8 @@ def read_config(text: str, facts: Facts) -> None:
         if scheme[1] == "lora":
             facts.task = "lora"
         take_option(FAMILY, "peft_scheme", scheme[1], facts)
-    elif pair := _VALUE.search(text):
-        _take(pair[1], pair[2], facts)
+    elif (pair := _VALUE.search(text)) and (pair[2] or pair[1] in _OPTIONS):
+        _take(pair[1], pair[2] or BELOW, facts)
 
 
 def _take(name: str, value: str, facts: Facts) -> None:

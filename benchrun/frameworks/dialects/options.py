@@ -15,6 +15,9 @@ from benchrun.paths import table
 
 OFF = frozenset({"", "none", "null", "false", "0", "0.0", "no", "-1", "off", "disabled"})
 """Words for "not used", in small letters."""
+BELOW = "[...]"
+"""The value of an argument that stands on the lines after its name, as YAML writes lists and mappings: it is not read,
+and never means "not used", because empty ones stand beside their name."""
 _WORD = re.compile(r"[\w.+-]+")
 
 
@@ -46,6 +49,8 @@ def take_option(family: str, name: str, value: str, facts: Facts) -> None:
     if option.effect not in ("part", "work"):
         return
     stated = facts.options or {}
+    if value == BELOW and not is_off(stated.get(name, ""), option.usual):
+        return  # another line has the value itself
     used = not is_off(value, option.usual)
     if used or (option.effect == "part" and name not in stated):
         facts.options = {**stated, name: value}
