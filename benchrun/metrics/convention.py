@@ -57,6 +57,7 @@ CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
 PRINTED: dict[str, Callable[[ModelShape, float], float]] = {
     "full_with_recomputed_scores": lambda model, s: CONVENTIONS["full"](model, s) + attention_scores(model, s),
     "megatron_deepspeed": _megatron_deepspeed,
+    "megatron_deepspeed_with_recompute": lambda model, s: _megatron_deepspeed(model, s) * 4 / 3,
     "causal_ungated": _causal_ungated,
 }
 """Conventions that a dialect names besides."""

@@ -33,9 +33,7 @@ class _Counts(NamedTuple):
     tolerance: float
 
     def explain(self, implied: float, rounding: float) -> bool:
-        """Whether ``implied`` FLOPs per token are one of the counts; of an unknown convention, between them."""
-        if self.tolerance == UNKNOWN:
-            return (1 - UNKNOWN) * min(self.values) <= implied <= (1 + UNKNOWN) * max(self.values)
+        """Whether ``implied`` FLOPs per token are one of the counts."""
         return any(abs(implied / count - 1) <= self.tolerance + rounding for count in self.values)
 
 

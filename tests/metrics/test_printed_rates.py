@@ -1,6 +1,7 @@
 """What a log prints is checked against what is computed, in every framework that prints a rate beside a time."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -125,3 +126,32 @@ def test_a_printed_mfu_is_over_the_gpus_peak_or_over_what_the_framework_takes(pe
     tokens = TOKENS / 2
     tflops = flops_per_token(MODEL, 8192).full * tokens / 1e12
     assert fatal(lambda step, *_: torchtitan(step, tokens, tflops, 100 * tflops / peak), 0, 0) == kind
+
+
+def core(step: int, tokens: float, tflops: float) -> str:
+    """Megatron-core's line, which has a date since 0.7."""
+    return (
+        f" [2026-05-12 09:50:16] iteration {step:8d}/{STEPS:8d} |"
+        f" elapsed time per iteration (ms): {1000 * TIME_S:.1f} |"
+        f" throughput per GPU (TFLOP/s/GPU): {tflops:.1f} | lm loss: {9 - step / 10:.6E} |\n"
+    )
+
+
+@settings(deadline=None, max_examples=30)
+@given(place=st.floats(0.25, 0.75))
+def test_a_tflops_between_two_conventions_is_neither(place: float) -> None:
+    flops = flops_per_token(MODEL, 8192)
+    low, high = (TOKENS * count / 1e12 for count in (flops.causal, flops.full))
+    assert fatal(core, TOKENS, low + place * (high - low)) == "unexplained_tflops"
+    assert [fatal(core, TOKENS, each) for each in (low, high)] == [None, None]
+
+
+@pytest.mark.parametrize(("granularity", "kind"), [("full", None), ("None", "unexplained_tflops")])
+def test_a_fork_counts_what_it_recomputes_where_it_does(granularity: str, kind: str | None) -> None:
+    stated = f"  recompute_granularity {'.' * 27} {granularity}\n"
+    tflops = flops_per_token(MODEL, 8192).full * 4 / 3 * TOKENS / 1e12
+
+    def line(step: int, *rates: float) -> str:
+        return (stated if step == 1 else "") + megatron(step, *rates)
+
+    assert fatal(line, TOKENS, tflops, replace(SETTING, gpu=None)) == kind

@@ -33,6 +33,7 @@ from benchrun.parse.dialect import (
 )
 from benchrun.parse.lines import Line
 from benchrun.parse.precision import SWITCHES
+from benchrun.parse.rows import Rows
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(rf"([^\s/(]+?(?:{PAYLOAD})?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
@@ -90,6 +91,11 @@ _SAMPLES = "consumed samples"
 """No column of a row: samples of all steps so far."""
 _SAME_BATCH = 0.02
 """Relative: a batch that ranks cannot share evenly is made a little smaller than printed."""
+_CORE = "throughput per GPU (TFLOP/s/GPU)"
+"""The TFLOPS of Megatron-core, which counts the model alone; forks that count by themselves have another name."""
+_DATED = re.compile(r"\d\d:\d\d:\d\d\] iteration ")
+"""How a step line begins since Megatron-core 0.7."""
+_RECOMPUTE = frozenset({"checkpoint_activations", "recompute_activations", "recompute_granularity"})
 _FEW = Reading(count, r"\d{1,15}", scale=lambda value: np.minimum(value, FEW))
 _NAMES = {
     "elapsed time per iteration (ms)": ("step_time_s", THOUSANDTHS),
@@ -98,7 +104,7 @@ _NAMES = {
     **dict.fromkeys(("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss"), ("loss", NUMBER)),
     "grad norm": ("grad_norm", NUMBER),
     "global batch size": ("global_batch_size", COUNT),
-    "throughput per GPU (TFLOP/s/GPU)": ("tflops_per_gpu", NUMBER),
+    _CORE: ("tflops_per_gpu", NUMBER),
     "compute per GPU (TFLOP/s/GPU)": ("tflops_per_gpu", NUMBER),
     **dict.fromkeys(("TFLOPs", "approx flops per GPU"), ("tflops_per_gpu", NUMBER)),
     "tokens/s/GPU inst/harmonic mean": ("tokens_per_s_per_gpu", NUMBER),
@@ -147,7 +153,7 @@ class Megatron(Dialect):
     # The forks that also count what is recomputed print its step lines.
     printed_conventions: tuple[str, ...] = (
         *("full", "causal", "full_with_recompute", "full_with_recomputed_scores"),
-        *("megatron_0.5", "megatron_deepspeed"),
+        *("megatron_0.5", "megatron_deepspeed", "megatron_deepspeed_with_recompute"),
     )
     fact_groups: ClassVar[tuple[re.Pattern[str], ...]] = (
         re.compile(r"using world size: (?P<num_gpus>\d{1,9})\b"),
@@ -158,6 +164,25 @@ class Megatron(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self._last_batch: Any = np.empty((3, 0))
+        self._core = self._dated = False
+        self._recompute: dict[str, bool] = {}
+        """Arguments that turn recomputation on -> whether they do."""
+
+    def continued(self) -> Dialect:
+        """The reader of the run's next file, which knows the arguments."""
+        following = super().continued()
+        if isinstance(following, Megatron):
+            following._recompute = self._recompute
+        return following
+
+    def finish(self) -> Rows:
+        """The rows, and the conventions that the lines and the arguments leave possible."""
+        impossible = {"megatron_0.5"} if self._dated else set()
+        impossible |= {way for way in self.printed_conventions if self._core and _of_forks(way)}
+        if self._recompute and not any(self._recompute.values()):
+            impossible |= {way for way in self.printed_conventions if "_recompute" in way}
+        self.printed_conventions = tuple(way for way in self.printed_conventions if way not in impossible)
+        return super().finish()
 
     def read(self, line: Line) -> None:
         """A step, or a fact; the ranks of Primus stand before both."""
@@ -169,6 +194,7 @@ class Megatron(Dialect):
         """Every record of a step line; two ranks may have shared one."""
         if "_per_iteration_ms=" in text:  # a fork of Megatron-DeepSpeed: elapsed_time_per_iteration_ms=3415.3
             text = text.replace("iteration=", "iteration ").translate({ord("="): ":", ord("_"): " "})
+        self._dated |= _DATED.search(text) is not None
         whole = _WHOLE.search(text)
         for record in super().records(f"{text}|" if whole else text):
             values = [current for value in record.values if (current := _current(value))]
@@ -178,6 +204,7 @@ class Megatron(Dialect):
 
     def named(self, pieces: Mapping[str, Value]) -> list[Value]:
         """The fields, with the rates that only a fork prints."""
+        self._core |= _CORE in pieces
         values = columns(pieces, self.names)
         stated = {value.column for value in values}
         rates = {rate: piece for name, piece in pieces.items() if (rate := _rate(name)) and rate not in stated}
@@ -233,6 +260,8 @@ class Megatron(Dialect):
     def argument(self, name: str, value: str) -> None:
         """Take one argument of the program."""
         facts = self.facts
+        if name in _RECOMPUTE:
+            self._recompute[name] = not is_off(value)
         if field := self.fact_names.get(name):
             self._size(field, value)
         elif name in _GATES:
@@ -252,6 +281,11 @@ class Megatron(Dialect):
         fact = fact_of(field, count(size)) if size.isdigit() else None
         if fact and (field, fact) != ("num_experts", _DENSE):
             setattr(self.facts, field, fact)
+
+
+def _of_forks(convention: str) -> bool:
+    """Whether Megatron-LM itself never counts so."""
+    return "_recompute" in convention or convention.startswith("megatron_deepspeed")
 
 
 def _current(value: Value) -> Value | None:
