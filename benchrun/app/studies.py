@@ -153,8 +153,9 @@ def _launch(
             continue
         run = prepare(specs[slot[0]])
         directory.record(slot, run)
+        is_submitted = _is_submitted(run, tell)
         tell(f"{run.run_id}: {point}" + (f", repeat {slot[1]}" if slot[1] > 1 else ""))
-        if not _is_submitted(run, tell):
+        if not is_submitted:
             return run
     return None
 

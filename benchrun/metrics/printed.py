@@ -43,6 +43,9 @@ def contradictory_rates(
     log: Log, setting: Setting, inside: CompletedRows, models: Iterable[ModelShape | None]
 ) -> Iterator[Problem]:
     """The printed rates of the rows ``inside`` that contradict the computed ones; ``models`` may be trained."""
+    if log.batches_refuted > log.batches_kept:
+        detail = f"in {log.batches_refuted} rows the consumed samples do not rise by the global batch size a step"
+        yield Problem("contradictory_rate", None, detail)
     samples_per_s = inside.batch / inside.step_time_s
     for unit, printed, computed in (
         ("tokens/s/GPU", inside.printed_tokens, inside.tokens_per_s_per_gpu),

@@ -1,13 +1,13 @@
 """The problems of a log, and which of them are fatal."""
 
+import math
 from collections.abc import Iterable, Iterator
 
 from benchrun.metrics.model import ProblemEntry
 from benchrun.metrics.setting import Setting, same_chip, stated_setting
-from benchrun.metrics.training import MOST_LOST
 from benchrun.parse.kinds import GENERIC, kind_of
-from benchrun.parse.problems import strongest
-from benchrun.parse.records import Log, Problem
+from benchrun.parse.problems import MOST_LOST, strongest
+from benchrun.parse.records import Facts, Log, Problem
 
 EFFECTS = ("server_failed", "failed_requests")
 """Kinds that say more than the traceback of a server does."""
@@ -40,6 +40,14 @@ def _is_fatal(problem: Problem, done: bool) -> bool:
 def job_ended(log: Log) -> bool:
     """Whether a growing log shows that its job was ended, or ended itself, before the last planned step."""
     return any(kind_of(problem.kind).ends and not problem.then for problem in log.problems)
+
+
+def contradictory_layout(facts: Facts) -> Iterator[Problem]:
+    """A problem where the stated number of GPUs is no multiple of the ranks that hold one copy of the model."""
+    degrees = {name: getattr(facts, name) or 1 for name in ("tp", "pp", "cp")}
+    if facts.num_gpus and facts.num_gpus % math.prod(degrees.values()):
+        stated = " x ".join(f"{name} {degree}" for name, degree in degrees.items())
+        yield Problem("contradictory_layout", None, f"the log states {stated} on {facts.num_gpus} GPUs")
 
 
 def contradictions(log: Log, given: Setting) -> Iterator[ProblemEntry]:

@@ -21,7 +21,7 @@ from benchrun.metrics.model import (
     Window,
 )
 from benchrun.metrics.printed import contradictory_rates
-from benchrun.metrics.problems import contradictions, fatal_problem
+from benchrun.metrics.problems import contradictions, contradictory_layout, fatal_problem
 from benchrun.metrics.rows import CompletedRows, completed_rows, lowest_rate, too_fast
 from benchrun.metrics.serving import answered, counts, result_problems, stated_settings
 from benchrun.metrics.setting import Setting, setting_of_log
@@ -102,7 +102,8 @@ def _measurement(
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
     notes += [*_printed_mfu(inside), *contradictory_rates(log, setting, inside, (launched, setting.model))]
-    problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes, *_unknown(setting))
+    notes += [*contradictory_layout(log.facts), *_unknown(setting)]
+    problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes)
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchrun.parse.columns import NO_VALUE
+from benchrun.parse.problems import MOST_LOST
 from benchrun.parse.records import Log, Problem
 
-MOST_LOST = 0.1
-"""Above this share of steps without an update, or without gradients, a run did not train."""
 CONSTANT_ROWS = 10
 """So many equal losses, and no other, are named."""
 FEWEST = 3

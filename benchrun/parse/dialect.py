@@ -28,8 +28,16 @@ LIMITS: dict[str, tuple[float, float, bool]] = {
 """Column -> the lowest and highest credible value, and whether it must be a whole number."""
 _COUNTS = frozenset({"step", "planned_steps"})
 
-NOT_FINITE = r"[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?:inity|INITY)?"
-"""Regex of NaN and of infinity as programs print them; a bar pads them like numbers, ``nan.0``."""
+PAYLOAD = r"\(\w{0,20}\)"
+"""Regex of what C prints behind a NaN: ``-nan(ind)``, ``nan(0x7fffffff)``."""
+NOT_FINITE = (
+    rf"[-+]?(?:(?:nan|NaN|NAN)(?:{PAYLOAD})?|(?:inf|Inf|INF)(?:inity|INITY)?"
+    r"|1\.#(?:[QS]NAN|IND|INF)\d{0,9})"
+)
+"""Regex of NaN and of infinity as programs print them, those on Windows too, ``1.#QNAN``.
+
+A bar pads them like numbers, ``nan.0``.
+"""
 _NUMBER = re.compile(rf"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|({NOT_FINITE})(?:\.0*)?)")
 _PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN)|\+?inf"
 
@@ -37,8 +45,16 @@ _PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN)|\+?inf"
 def number(text: str | None) -> float | None:
     """The number that ``text`` is, as a whole; None if it is anything else."""
     match = _NUMBER.fullmatch(text.strip()) if text is not None else None
-    value = float(match[1] or match[0]) if match else None
-    return nan if value == -inf else value  # a column without a value has -inf
+    if match is None:
+        return None
+    if word := match[1]:  # a column without a value has -inf
+        return inf if "inf" in word.lower() and word[0] != "-" else nan
+    return float(match[0])
+
+
+def json_loss(text: str) -> float | None:
+    """A loss as JSON states it: ``null`` is what a program writes for NaN."""
+    return nan if text == "null" else number(text)
 
 
 def positive(text: str | None) -> float | None:
@@ -88,6 +104,7 @@ class Reading(NamedTuple):
 
 
 NUMBER = Reading()
+JSON_LOSS = Reading(json_loss)
 COUNT = Reading(count, r"\d{1,15}")
 DECIMAL = Reading(pattern=r"\d+\.\d+")
 THOUSANDTHS = Reading(scale=lambda value: value / 1000)

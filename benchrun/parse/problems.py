@@ -15,6 +15,8 @@ from benchrun.paths import table
 
 MOST = 50
 """The most problems of one kind that are recorded, the first and the last: a thousand ranks die of one cause."""
+MOST_LOST = 0.1
+"""Above this share of steps without an update, without gradients or without a loss, a run did not train."""
 LONGEST_DETAIL = 240
 """Characters of a line that a problem repeats."""
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
@@ -140,7 +142,7 @@ def step_problems(log: Log) -> list[Problem]:
     rows = log.steps
     if not len(rows):
         return []
-    problems = [each for each in _values(rows) if each.kind != "missing_loss" or not log.may_skip]
+    problems = list(_values(rows, may_skip=log.may_skip))
     if not log.may_skip:
         problems += _gaps(rows)
     planned = log.planned_steps
@@ -151,18 +153,19 @@ def step_problems(log: Log) -> list[Problem]:
     return problems
 
 
-def _values(rows: Rows) -> Iterator[Problem]:
+def _values(rows: Rows, *, may_skip: bool) -> Iterator[Problem]:
     names = "step", "line", "loss", "grad_norm", "skipped", "nan"
     step, line, loss, norm, skipped, nan = rows.columns(*names)
     updated = skipped <= 0
     # Megatron prints no loss that is not a number, and the Trainer 0: then the norm is the only sign. Megatron leaves
     # out a loss whose mean is not positive: NaN, if the step was not skipped.
-    missing = (loss == NO_VALUE) & updated & (loss != NO_VALUE).any()
+    missing = (loss == NO_VALUE) & updated & (loss != NO_VALUE).any() & (not may_skip)
+    lost = missing.sum() > MOST_LOST * len(rows)
     for kind, wrong, detail in (
         ("nan_loss", ~(loss < np.inf) | (nan > 0), "the loss is not a number"),
         ("nan_grad", ~(norm < np.inf) & updated, "the gradients' norm is not a number"),
         ("skipped_steps", ~updated, "{} without an update"),
-        ("missing_loss", missing, "no loss, others have one"),
+        ("nan_loss" if lost else "missing_loss", missing, "no loss, others have one"),
     ):
         for index in np.flatnonzero(wrong)[:MOST]:
             yield Problem(kind, int(line[index]), f"step {step[index]}: {detail.format(skipped[index])}")

@@ -177,6 +177,10 @@ class Traits:
     """Tokens of a sample in the last step, where steps state them: a curriculum begins with short ones."""
     ended: bool = False
     """The log says that all work is done."""
+    batches_kept: int = 0
+    """Rows whose count of samples rises by the printed batch in each step."""
+    batches_refuted: int = 0
+    """Rows whose count of samples rises by something else."""
     served: "list[Served]" = field(default_factory=list)
     """Results of benchmarks of a server, in order; `results` are those of the last one."""
 

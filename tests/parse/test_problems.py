@@ -1,5 +1,6 @@
 """What went wrong is recognised by the words of the program that says so, with line, host and rank."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from benchrun.frameworks.logs import parse_log
 from benchrun.launch.endings import AGAIN, Ending
 from benchrun.parse import problems as problems_module
+from benchrun.parse.dialect import number
 from benchrun.parse.kinds import KINDS, ROLES
 from benchrun.paths import table
 
@@ -206,3 +208,25 @@ def test_every_kind_that_words_mean_has_its_facts() -> None:
     assert {row["role"] for row in rows} | {kind.role for kind in KINDS.values()} <= set(ROLES)
     assert {kind.ending for kind in KINDS.values() if kind.ending} <= {ending.value for ending in Ending}
     assert set(AGAIN) == set(Ending)
+
+
+SPELT = ["nan", "-nan", "-nan(ind)", "nan(0x7fffffff)", "NaN(snan)", "1.#QNAN", "-1.#IND", "1.#INF00", "nan.0", "inf"]
+
+
+@pytest.mark.parametrize("text", SPELT)
+def test_one_grammar_of_what_is_no_number(tmp_path: Path, text: str) -> None:
+    value = number(text)
+    assert value is not None and not math.isfinite(value)
+    assert rows(tmp_path, 9, loss=f" lm loss: {text} |") == [("nan_loss", 10)]
+
+
+def test_json_writes_null_for_a_loss_that_is_no_number(tmp_path: Path) -> None:
+    line = '{{"step": {}, "epoch": 0, "loss": null, "grad_norm": 1.5, "tps": 16000.0, "tps_per_gpu": 2000.0}}'
+    assert problems(tmp_path, "\n".join(line.format(n) for n in range(20)))[0].kind == "nan_loss"
+
+
+@pytest.mark.parametrize(("lost", "kind"), [(3, "missing_loss"), (4, "nan_loss")])
+def test_losses_that_are_left_out_in_a_tenth_of_the_steps(tmp_path: Path, lost: int, kind: str) -> None:
+    losses = ["" if n < lost else f" lm loss: {9 - n / 10} |" for n in range(30)]
+    lines = [ROW.format(step=n, loss=loss, skipped=0, nan=0) for n, loss in enumerate(losses, 1)]
+    assert {problem.kind for problem in problems(tmp_path, "\n".join(lines))} == {kind}

@@ -20,6 +20,7 @@ from benchrun.parse.dialect import (
     COUNT,
     FEW,
     NUMBER,
+    PAYLOAD,
     THOUSANDTHS,
     Dialect,
     Reading,
@@ -34,7 +35,7 @@ from benchrun.parse.lines import Line
 from benchrun.parse.precision import SWITCHES
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
-_CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
+_CURRENT = re.compile(rf"([^\s/(]+?(?:{PAYLOAD})?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
 _EXPONENT = Reading(pattern=r"\d\.\d{1,15}E[-+]\d\d")
 _WHOLE = re.compile(rf"\|[\w ]{{1,40}}: *({_EXPONENT.pattern})\s*$")
 """The last value of a line without the bar that closes it: it may be cut, unless it has a whole exponent."""
@@ -85,6 +86,10 @@ NAMED = dict.fromkeys((*_ARGUMENTS, *names(FAMILY, "understood", "part", "work")
 
 _LENGTH = "sequence length"
 """No column of a row: tokens of its samples, in Megatron-DeepSpeed's curriculum."""
+_SAMPLES = "consumed samples"
+"""No column of a row: samples of all steps so far."""
+_SAME_BATCH = 0.02
+"""Relative: a batch that ranks cannot share evenly is made a little smaller than printed."""
 _FEW = Reading(count, r"\d{1,15}", scale=lambda value: np.minimum(value, FEW))
 _NAMES = {
     "elapsed time per iteration (ms)": ("step_time_s", THOUSANDTHS),
@@ -100,6 +105,7 @@ _NAMES = {
     "TGS": ("tokens_per_s_per_gpu", NUMBER),
     **dict.fromkeys(("samples per second", "samples/sec"), ("samples_per_s", NUMBER)),
     "actual seqlen": (_LENGTH, COUNT),
+    "consumed samples": (_SAMPLES, COUNT),
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
 }
@@ -149,6 +155,10 @@ class Megatron(Dialect):
     )
     fact_names = _ARGUMENTS
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._last_batch: Any = np.empty((3, 0))
+
     def read(self, line: Line) -> None:
         """A step, or a fact; the ranks of Primus stand before both."""
         super().read(line)
@@ -174,7 +184,10 @@ class Megatron(Dialect):
         return values + [piece._replace(column=rate, reading=NUMBER) for rate, piece in rates.items()]
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Steps with samples of another length than the last one's are other work."""
+        """Compare samples with the batch; steps whose samples are not as long as the last one's are other work."""
+        samples, batch = values.pop(_SAMPLES, None), values.get("global_batch_size")
+        if samples is not None and batch is not None:
+            self._check_batches(np.stack(np.broadcast_arrays(values["step"], samples, batch)).reshape(3, -1))
         if (lengths := values.pop(_LENGTH, None)) is None:
             return
         steps, lengths = np.atleast_1d(values["step"]), np.atleast_1d(lengths)
@@ -183,6 +196,23 @@ class Megatron(Dialect):
                 self.other_work |= dict.fromkeys(self.rows.column("step").tolist(), "samples of another length")
                 self.other_work |= dict.fromkeys(steps[steps < step].tolist(), "samples of another length")
             self.actual_seq_length = int(length)
+
+    def _check_batches(self, rows: Any) -> None:
+        """Compare how the samples rise with the batch, which may change between two rows.
+
+        ``rows``: step, samples of all steps so far and batch, one array each.
+        """
+        rows = rows[:, (rows[1:] >= 0).all(axis=0)]
+        rows = np.concatenate([self._last_batch, rows], axis=1)
+        self._last_batch = rows[:, -1:]
+        steps, samples, _ = np.diff(rows)
+        after = steps > 0
+        rise = samples[after] / steps[after]
+        between = np.stack([rows[2, :-1], rows[2, 1:]])[:, after]
+        low, high = (1 - _SAME_BATCH) * between.min(axis=0), (1 + _SAME_BATCH) * between.max(axis=0)
+        refuted = int(((rise < low) | (rise > high)).sum())
+        self.batches_refuted += refuted
+        self.batches_kept += len(rise) - refuted
 
     def read_facts(self, text: str) -> None:
         """A line of the argument dump."""

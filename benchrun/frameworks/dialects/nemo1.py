@@ -12,6 +12,7 @@ the forms: logs of NeMo 1.18 to 24.12 and of MLPerf training v3.0 to v5.1.
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -190,6 +191,8 @@ class Nemo1(Dialect):
 
     def _json_loss(self, values: dict[str, Any]) -> float | None:
         """The loss, whose digits count in JSON: a bar fills them up with zeros."""
+        if any(values.get(name, 0.0) is None for name in _LOSSES):
+            return math.nan
         loss: float | None = _first(values, _LOSSES, "loss")
         if any(type(values.get(name)) is float for name in _LOSSES):
             self.loss_of(str(loss))

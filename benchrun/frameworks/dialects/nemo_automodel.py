@@ -18,16 +18,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from benchrun.parse.dialect import COUNT, NUMBER, PERCENT, Dialect, Reading, Record, Value, fact_of
+from benchrun.parse.dialect import (
+    COUNT,
+    JSON_LOSS,
+    NOT_FINITE,
+    NUMBER,
+    PERCENT,
+    Dialect,
+    Reading,
+    Record,
+    Value,
+    fact_of,
+)
 from benchrun.parse.lines import Line
 from benchrun.parse.records import TOKENS_PER_S
 from benchrun.parse.rows import Rows
 
 _RATE = Reading(pattern=r"\d+\.\d\d")
-_PAIR = re.compile(r'"(\w{1,40})": (-?\d[\d.eE+-]*|NaN|-?Infinity)(?=[,}])')
+_PAIR = re.compile(r'"(\w{1,40})": (-?\d[\d.eE+-]*|NaN|-?Infinity|null)(?=[,}])')
 _JSON: Mapping[str, tuple[str, Reading]] = {
     "step": ("step", COUNT),
-    "loss": ("loss", NUMBER),
+    "loss": ("loss", JSON_LOSS),
     "grad_norm": ("grad_norm", NUMBER),
     "tps": ("tokens_per_s", NUMBER),
     "tps_per_gpu": ("tokens_per_s_per_gpu", NUMBER),
@@ -63,8 +74,9 @@ class NemoAutomodel(Dialect):
     one_rank_prints = True
     closing = ("}",)
     head = re.compile(
-        r"\bstep +(?P<step>\d{1,15}) \| epoch \d{1,9} \| loss (?P<loss>-?\d{1,9}\.\d{4}|nan) \|"
-        r"(?: (?:grad_norm (?P<grad_norm>\d{1,15}\.\d{4}|nan|inf)|\w{1,30}:? [^\s|]{1,20}(?: GiB)?) \|){1,9}"
+        rf"\bstep +(?P<step>\d{{1,15}}) \| epoch \d{{1,9}} \| loss (?P<loss>-?\d{{1,9}}\.\d{{4}}|{NOT_FINITE}) \|"
+        rf"(?: (?:grad_norm (?P<grad_norm>\d{{1,15}}\.\d{{4}}|{NOT_FINITE})|"
+        r"\w{1,30}:? [^\s|]{1,20}(?: GiB)?) \|){1,9}"
         r" tps (?:(?P<tokens_per_s>\d{1,15}\.\d\d)\()?(?P<tokens_per_s_per_gpu>\d{1,15}\.\d\d)/gpu(?!\w)"
     )
     readings: ClassVar = {"tokens_per_s": _RATE, "tokens_per_s_per_gpu": _RATE}

@@ -7,7 +7,18 @@ learning rewards and lengths. Two forms of one record may follow each other.
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import COUNT, Reading, Record, Value, groups, number, positive, seconds
+from benchrun.parse.dialect import (
+    COUNT,
+    JSON_LOSS,
+    NUMBER,
+    Reading,
+    Record,
+    Value,
+    groups,
+    number,
+    positive,
+    seconds,
+)
 
 DICTIONARY = re.compile(
     r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime|eval_(?:\w{1,80}_)?(?:loss|runtime))['\"]\s*:[^{}]*\}"
@@ -26,6 +37,8 @@ _BEFORE_BAR = re.compile(
 _DURATION = re.compile(r"(\d+)([dhms])")
 _CLOCK_TIME = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,5}(?::\d{1,2})+)")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_READINGS = {"loss": JSON_LOSS}
+"""Of the numbers of a step that are no plain ones."""
 LONGEST_LABEL = 80
 """Bytes before a bar that are looked at."""
 COLUMNS = {
@@ -89,7 +102,7 @@ def record_of(pairs: dict[str, Value]) -> Record:
     """A dictionary of a step."""
     # No row holds the learning rate; it tells two dictionaries apart.
     names = ("loss", "grad_norm", "step_time_s", "epoch", "learning_rate", "reward")
-    values = [pairs[name] for name in names if name in pairs]
+    values = [pairs[name]._replace(reading=_READINGS.get(name, NUMBER)) for name in names if name in pairs]
     stated = {COLUMNS[name]: pairs[name] for name in reversed(COLUMNS) if name in pairs}
     values += [value._replace(column=column) for column, value in stated.items()]
     if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
