@@ -65,6 +65,7 @@ from benchrun.app.scaling import measured_scaling as measured_scaling
 from benchrun.app.scaling import predicted_scaling as predicted_scaling
 from benchrun.app.settings import check_options as check_options
 from benchrun.app.settings import completed_setting as completed_setting
+from benchrun.app.settings import setting_beside as setting_beside
 from benchrun.app.site import check_site as check_site
 from benchrun.app.site import write_site as write_site
 from benchrun.app.studies import plan_study as plan_study

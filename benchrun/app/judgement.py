@@ -23,7 +23,7 @@ from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import Observation, observe
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.model import Metrics
-from benchrun.metrics.setting import Setting, as_logged, logged_dimensions, setting_of_log
+from benchrun.metrics.setting import Setting, as_trained, setting_of_log
 from benchrun.metrics.summary import measure
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
@@ -177,7 +177,7 @@ def judge_log(
     file, workload = catalogue.training_file(recipe)
     given = completed_setting(recipe, given)
     setting = setting_of_log(log, given)
-    model = as_logged(given.model or workload.model, logged_dimensions(log), log.file)
+    model = as_trained(given.model or workload.model, log)
     if missing := [name for name in ("gbs", "num_gpus", "gpu", "precision") if getattr(setting, name) is None]:
         options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         framework = log.framework if log.framework in DIALECTS else "any known framework"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log, judge_runs
 from benchrun.app.measurement import measure_run, read_logs, rows_of, summarise_log
-from benchrun.app.settings import completed_setting
+from benchrun.app.settings import completed_setting, setting_beside
 from benchrun.comparison.verdict import Verdict
 from benchrun.errors import BenchrunError, UserError, reading
 from benchrun.explain.model import Difference
@@ -207,5 +207,6 @@ def _of_run(run: RunDir, warmup: int | None) -> Run:
 
 
 def _of_log(log: Log, recipe: str | None, given: Setting, warmup: int | None, files: list[Path]) -> Run:
+    given = setting_beside(log, given)
     summary = summarise_log(log, given, files, warmup)
     return Run(log.file, None, recipe, log, setting_of_log(log, given), summary, None, None)

@@ -9,7 +9,7 @@ from typing import Any
 from benchrun import hardware
 from benchrun.comparison.references import load_references
 from benchrun.errors import UserError
-from benchrun.metrics.setting import Setting, same_chip, stated_setting
+from benchrun.metrics.setting import Setting, as_trained, same_chip, stated_setting
 from benchrun.parse import Log
 from benchrun.parse.precision import number_of
 from benchrun.recipe.catalogue import recipe_file, training_file
@@ -37,10 +37,17 @@ def completed_setting(
     if recipe is None or recipe_file(recipe).recipe.workload != "training":
         return given
     _, workload = training_file(recipe)
-    seq_length, model = given.seq_length or workload.seq_length, given.model or workload.model
+    model = given.model or workload.model
     if num_layers is not None:
         model = model.model_copy(update={"num_layers": num_layers})
-    return replace(given, seq_length=seq_length, model=model, task=workload.task)
+    if given.seq_length is None:  # a length that a log implies counts more
+        given = replace(given, seq_length=workload.seq_length, derived={"seq_length": f"of {recipe}"})
+    return replace(given, model=model, task=workload.task)
+
+
+def setting_beside(log: Log, given: Setting) -> Setting:
+    """``given`` with its model in the dimensions that ``log`` states. UserError for a log of another model."""
+    return replace(given, model=as_trained(given.model, log)) if given.model else given
 
 
 def check_gpu(setting: Setting) -> None:

@@ -80,7 +80,8 @@ def parse(
         raise UserError("--metric names what --plot draws", hint="add --plot FILE")
     parsed = [_follow(logs, framework)] if follow else read_logs(logs, framework)
     _check_options(parsed, given)
-    summaries = [app.summarise_log(log, setting, logs, warmup) for log in parsed]
+    settings = [app.setting_beside(log, setting) for log in parsed]
+    summaries = [app.summarise_log(*each, logs, warmup) for each in zip(parsed, settings, strict=True)]
     if len(parsed) > 1 and (steps or plot):
         names = "; ".join(log.file for log in parsed)
         raise UserError(f"{'--steps' if steps else '--plot'} takes one run, these are {len(parsed)}: {names}")
@@ -89,7 +90,7 @@ def parse(
     if plot and summaries[0].num_steps:
         from benchrun.report.plot import plot_steps
 
-        plot_steps(app.rows_of(parsed[0], setting), summaries[0], plot, metric)
+        plot_steps(app.rows_of(parsed[0], settings[0]), summaries[0], plot, metric)
     if steps is None or steps != form:  # else the rows are on stdout
         _print_summaries(summaries, as_json)
     return worst(map(_exit_code, summaries))

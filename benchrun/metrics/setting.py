@@ -154,13 +154,22 @@ def logged_dimensions(log: Log) -> Facts:
     return facts
 
 
+def as_trained(model: ModelShape, log: Log) -> ModelShape:
+    """`as_logged` of a log. UserError too where it states a whole model without experts, and ``model`` has some."""
+    facts = logged_dimensions(log)
+    whole = shape(facts, model)
+    if whole is not None and whole.moe is None and model.moe is not None:
+        raise UserError("the log's model has no experts, the recipe's has", where=log.file)
+    return as_logged(model, facts, log.file)
+
+
 def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> ModelShape:
     """``model`` with the log's number of layers, widths of MLP and head, experts: it may be a proxy.
 
     A padded vocabulary counts as the model's own. UserError for the log (``file``) of another kind of model.
     """
     for name in ("hidden_size", "num_attention_heads", "gated"):
-        logged, expected = getattr(facts, name), getattr(model, name)
+        logged, expected = getattr(facts.shape or facts, name), getattr(model, name)
         if logged not in (None, expected):
             raise UserError(f"the log's model has {name} {logged}, the recipe's has {expected}", where=file)
     if model.moe is None and (facts.num_experts or 1) > 1:

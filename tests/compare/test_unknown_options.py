@@ -8,11 +8,11 @@ import pytest
 from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log
 from benchrun.app.measurement import read_log, summarise_log
-from benchrun.app.settings import check_options, completed_setting
+from benchrun.app.settings import check_options, completed_setting, setting_beside
 from benchrun.comparison.conditions import MACHINE, conditions, differences, with_machine
 from benchrun.comparison.measured import load_measured, measured_references
 from benchrun.errors import UserError
-from benchrun.metrics.setting import Setting
+from benchrun.metrics.setting import Setting, setting_of_log
 from benchrun.spec.artifacts import machine
 from tests.parse.test_options import LATENT, STEP, megatron
 
@@ -52,6 +52,30 @@ def test_an_unknown_option_is_not_comparable_and_named(tmp_path: Path, stated: d
 def test_a_known_part_that_the_recipe_lacks_is_another_model(tmp_path: Path, stated: dict[str, str]) -> None:
     with pytest.raises(UserError, match=r"mtp_layers|window|mla"):
         judge_log(read_log(written(tmp_path, "a", **stated)), "llama3.1-8b", GIVEN)
+
+
+@pytest.mark.parametrize("recipe", ["mixtral-8x7b", "gpt3-175b"])
+def test_a_recipe_of_another_model_is_the_users_error(tmp_path: Path, recipe: str) -> None:
+    log, given = read_log(written(tmp_path, "a")), completed_setting(recipe, GIVEN)
+    with pytest.raises(UserError):
+        setting_beside(log, given)
+    with pytest.raises(UserError):
+        judge_log(log, recipe, GIVEN)
+
+
+def test_the_dimensions_of_a_log_change_the_recipes_model(tmp_path: Path) -> None:
+    log = read_log(written(tmp_path, "a", num_layers="4", padded_vocab_size="None"))
+    model = setting_beside(log, completed_setting("llama3.1-8b", GIVEN)).model
+    assert model is not None
+    assert model.num_layers == 4
+
+
+def test_the_length_that_a_log_implies_counts_more_than_the_recipes(tmp_path: Path) -> None:
+    log = read_log(written(tmp_path, "a", seq_length="None"))
+    log.facts.derive("seq_length", 1234, "a limit")
+    assert setting_of_log(log, completed_setting("llama3.1-8b", GIVEN)).seq_length == 1234
+    stated = completed_setting("llama3.1-8b", Setting(gpu="H100", seq_length=512))
+    assert setting_of_log(log, stated).seq_length == 512
 
 
 @pytest.mark.parametrize(
