@@ -38,6 +38,7 @@ finish() {
 trap finish EXIT
 ended() { signal="\"$(kill -l "$1")\""; exit $((128 + $1)); }
 for number in {1..64}; do
+  # shellcheck disable=SC2064 # the number of now, not that of the loop's end
   case $number in
     4 | 7 | 8 | 9 | 11 | 1[7-9] | 2[0-3] | 28 | 32 | 33) ;; # defects of bash itself, and what ends no process
     *) trap "ended $number" "$number" ;;

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -226,14 +225,8 @@ def test_two_runs_of_one_second_share_no_name_also_where_one_is_taken(
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 2))
     words = iter(["aaaa", "aaaa", "bbbb"])
     monkeypatch.setattr("secrets.token_hex", lambda size: next(words))
-    monkeypatch.setattr("benchrun.launch.rundir.datetime", _Noon)
+    monkeypatch.setattr("benchrun.launch.clock.now", lambda: 1767268800.0)
     assert [create(tmp_path, spec, {}).run_id[-4:] for _ in range(2)] == ["aaaa", "bbbb"]
-
-
-class _Noon(datetime):
-    @classmethod
-    def now(cls, tz: Any = None) -> Any:
-        return cls(2026, 1, 1, 12, tzinfo=tz)
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
