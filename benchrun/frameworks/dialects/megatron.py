@@ -237,8 +237,8 @@ class Megatron(Dialect):
         rise = samples[after] / steps[after]
         between = np.stack([rows[2, :-1], rows[2, 1:]])[:, after]
         low, high = (1 - _SAME_BATCH) * between.min(axis=0), (1 + _SAME_BATCH) * between.max(axis=0)
-        # Samples that do not rise are not counted by this program, which is no statement.
-        refuted = int((((rise < low) | (rise > high)) & (rise > 0)).sum())
+        # A number that stands still or counts the steps is none of samples.
+        refuted = int((((rise < low) | (rise > high)) & (rise > 1)).sum())
         self.batches_refuted += refuted
         self.batches_kept += len(rise) - refuted
 
