@@ -74,7 +74,8 @@ class Nemo1(Dialect):
         """Step and time in s of the last loss, or of the start after an evaluation."""
         self._drawn = ""
         """Epoch and total of the last bar without a step's time."""
-        self._values, self._number = "", ("", "")
+        self._values = ""
+        self._number: tuple[str, ...] = ()
         """Of the last bar: the text of its values, and its epoch and number."""
         self._held: tuple[tuple[str, ...], int] | None = None
         """A bar with the values of the one before, and its line, until the next bar shows whether they are its own."""
