@@ -17,7 +17,7 @@ from benchrun.frameworks import registry
 from benchrun.launch.rundir import RunDir, unpacked
 from benchrun.render import render
 from benchrun.spec import artifacts
-from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ, objects
+from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ, objects, trained_with
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.identity import OF_THE_SITE, workload_env, workload_image
 from benchrun.spec.image_names import image_name, is_path
@@ -46,6 +46,10 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
     documents = {name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None}
     documents[SPEC] = public_spec(run.spec).model_dump(mode="json")
     documents[ENV] = public_env(run.read_json(ENV) or {})
+    conditions = documents.get(artifacts.VERDICT, {}).get("conditions") or {}
+    if "software" in conditions:
+        software = ", ".join(f"{name} {version}" for name, version in sorted(trained_with(documents[ENV]).items()))
+        conditions["software"] = software or None
     files = {name: json.dumps(_each_text(document, clean), indent=2) + "\n" for name, document in documents.items()}
     packed = {log.name.removesuffix(XZ): unpacked(log).decode(errors="surrogateescape") for log in run.logs}
     packed |= {f"{TELEMETRY}/{_alias(hosts, host)}.csv": text for host, text in run.telemetry().items()}
