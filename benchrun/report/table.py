@@ -141,16 +141,21 @@ def rounded(value: Any) -> Any:
 STEP_FORMATS = ("csv", "jsonl")
 
 
+UNWRITTEN = "samples_per_s"
+"""The column that no file of steps has, because it is a quantity."""
+
+
 def step_lines(rows: "Rows", form: str) -> Iterator[str]:
     """Each row in the order of the log, as ``form`` (csv or jsonl); an unknown value is empty or null."""
-    if form == "csv":
-        from benchrun.parse.rows import Step  # numpy, which a listing does without
+    from benchrun.parse.rows import Step  # numpy, which a listing does without
 
-        yield ",".join(Step._fields)
+    written = [name for name in Step._fields if name != UNWRITTEN]
+    if form == "csv":
+        yield ",".join(written)
         for row in rows:
-            yield ",".join("" if value is None else repr(value) for value in row)
+            yield ",".join("" if value is None else repr(value) for value in map(row._asdict().get, written))
     else:
         for row in rows:
             # JSON has neither NaN nor infinity.
-            values = row._asdict().items()
+            values = ((name, getattr(row, name)) for name in written)
             yield json.dumps({name: value if value is None or isfinite(value) else None for name, value in values})
