@@ -8,11 +8,11 @@ from benchrun.metrics.changes import SHORTEST, changes
 from benchrun.metrics.statistics import Floats, robust_deviation
 
 ONSET = 0.05
-"""Of the typical step: a rank that falls behind by less is within what ranks differ by."""
+"""Share of the typical step: ranks that differ by less are healthy."""
 FEWEST = 4
 """Steps behind, and steps before, that are no accident."""
 STEADY = 0.9
-"""Of the steps after the change in which the rank is behind."""
+"""Share of the steps after the change in which the rank must be behind."""
 NOISE = 3.0
 """Robust deviations by which it must be behind."""
 MOST_CHANCE = 0.005
@@ -29,7 +29,7 @@ class Onset(NamedTuple):
     place: int
     """Index of the first step in which it is behind."""
     seconds: float
-    """By which it is behind after the change and was not before."""
+    """Seconds of a step by which it falls behind at the change."""
 
 
 def late_since(times: Floats, least_s: float) -> Onset | None:
