@@ -71,7 +71,9 @@ def test_runs_logs_and_folders_go_into_one_frame(kept: Path, tmp_path: Path) -> 
         (tmp_path / f"{index}.log.xz").write_bytes(LOG.read_bytes())
     frame = benchrun.frame(benchrun.load(kept), [LOG, str(kept)])
     assert list(frame.recipe.fillna("")) == ["llama3.1-8b", "", "llama3.1-8b"]
-    assert set(benchrun.frame(LOG, recipe="llama3.1-8b").recipe) == {"llama3.1-8b"}
+    assert set(benchrun.frame(kept / "stdout.log.xz", recipe="llama3.1-8b").recipe) == {"llama3.1-8b"}
+    with pytest.raises(UserError, match="hidden_size"):  # the log is of another model
+        benchrun.frame(LOG, recipe="llama3.1-8b")
 
 
 def test_judging_reads_only_and_agrees_with_compare(kept: Path) -> None:
