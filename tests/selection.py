@@ -11,7 +11,10 @@ from benchrun import paths
 
 
 def some(values: Iterable[Any], count: int) -> list[Any]:
-    """Parameters of a test: `count` of the values, evenly spread, without a mark, and the others marked thorough."""
+    """Parameters of a test: `count` of the values, evenly spread, without a mark, the others marked thorough.
+
+    A tuple is the values of several parameters.
+    """
     values = list(values)
     count = min(count, len(values))
     kept = {position * len(values) // count for position in range(count)}
@@ -33,7 +36,9 @@ def representative(runs: Sequence[Path | str]) -> list[Any]:
 
 
 def _parameter(value: Any, kept: bool) -> Any:
-    return value if kept else pytest.param(value, marks=pytest.mark.thorough)
+    if kept:
+        return value
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.thorough)
 
 
 def _group(run: Path | str) -> tuple[str, str]:
