@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,15 @@ def some(values: Iterable[Any], count: int) -> list[Any]:
     count = min(count, len(values))
     kept = {position * len(values) // count for position in range(count)}
     return [_parameter(value, number in kept) for number, value in enumerate(values)]
+
+
+def pairs(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: all pairs, those marked thorough without which each value is still in one."""
+    first, second = list(first), list(second)
+    count = max(len(first), len(second))
+    kept = {(number % len(first), number % len(second)) for number in range(count)}
+    places = product(range(len(first)), range(len(second)))
+    return [_parameter((first[a], second[b]), (a, b) in kept) for a, b in places]
 
 
 def representative(runs: Sequence[Path | str]) -> list[Any]:
