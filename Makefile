@@ -1,4 +1,5 @@
-# make demo trains and judges a tiny model. make test runs every test that this machine can run.
+# make demo trains and judges a tiny model. make test runs at least one case of every behaviour,
+# make test-all every case that this machine can run: all kept runs, long lists, all faults of Slurm.
 # Another Python: make demo PYTHON=python3.12. A proxy or another package index: set pip's variables.
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 MCORE  ?= megatron-core==0.16.1
 
-.PHONY: demo demo-inference demo-post-training test coverage check format docs clean
+.PHONY: demo demo-inference demo-post-training test test-all coverage check format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.train
@@ -27,9 +28,12 @@ demo-post-training: $(VENV)/.dev
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2
 
-# Which lines and branches the tests run, without Slurm and slow ones. Coverage itself is an import that --help has not.
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 -m ""
+
+# Which lines and branches the tests run, without those of Slurm. Coverage itself is an import that --help has not.
 coverage: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 -m "not slurm and not slow" -k "not nothing_heavy" --cov --cov-report=term
+	$(BIN)/python -m pytest -q -n 2 -m "not slurm" -k "not nothing_heavy" --cov --cov-report=term
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -17,8 +17,8 @@ from benchrun.render import render
 from benchrun.spec import artifacts
 
 PACKAGE = Path(__file__).parents[1] / "benchrun"
-STANDARD_LIBRARY_ALONE = {"launch/supervise.py"}
-"""It runs without this package."""
+EXEMPT = {"spec/artifacts.py", "launch/supervise.py"}
+"""The place of the names, and a program that runs without this package."""
 NAMES = {name for name in artifacts.FILES if "." in name} | {artifacts.LOCAL_LOCK}
 """A folder's name is an ordinary word."""
 
@@ -32,15 +32,13 @@ def literals(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "artifacts.py"]
+SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if str(path.relative_to(PACKAGE)) not in EXEMPT]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_name_of_a_run_file_is_written_twice(path: Path) -> None:
-    if str(path.relative_to(PACKAGE)) in STANDARD_LIBRARY_ALONE:
-        return
-    repeated = [(line, text) for line, text in literals(path) if text.rpartition("/")[2] in NAMES]
-    assert repeated == []
+def test_no_name_of_a_run_file_is_written_twice() -> None:
+    for path in SOURCES:
+        repeated = [(line, text) for line, text in literals(path) if text.rpartition("/")[2] in NAMES]
+        assert repeated == [], path
 
 
 def test_the_supervisor_of_local_jobs_uses_the_same_names() -> None:

@@ -153,20 +153,23 @@ def _launch(
             continue
         run = prepare(specs[slot[0]])
         directory.record(slot, run)
-        is_submitted = _is_submitted(run, tell)
-        tell(f"{run.run_id}: {point}" + (f", repeat {slot[1]}" if slot[1] > 1 else ""))
-        if not is_submitted:
+        repeat = f", repeat {slot[1]}" if slot[1] > 1 else ""
+        if not _is_submitted(run, tell, f", {point}{repeat}"):
             return run
     return None
 
 
-def _is_submitted(run: RunDir, tell: Tell, *, again: bool = False) -> bool:
-    """Submit a run; False where the account may have no more jobs now. MachineError where the job is refused."""
+def _is_submitted(run: RunDir, tell: Tell, point: str = "", *, again: bool = False) -> bool:
+    """Submit a run; False where the account may have no more jobs now. MachineError where the job is refused.
+
+    ``point`` ends the line about the launch: the number of the point and of the repeat.
+    """
     try:
         submit(run)
     except SubmitLimit as error:
         if not again:
-            tell(f"{run.run_id}: waits until the account may have one more job: {error.message}")
+            waits = "waits until the account may have one more job"
+            tell(f"{run.run_id}: {waits}: {error.message}{point}")
         return False
     except SchedulerUnavailable as error:
         tell(f"{run.run_id}: {error.message}; it is looked for in the queue")
@@ -174,7 +177,7 @@ def _is_submitted(run: RunDir, tell: Tell, *, again: bool = False) -> bool:
         error.hint = f"{error.hint + '; ' if error.hint else ''}the same command goes on where this one ended"
         raise
     else:
-        tell(f"{run.run_id}: launched")
+        tell(f"{run.run_id}: launched{point}")
     return True
 
 

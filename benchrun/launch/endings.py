@@ -117,8 +117,8 @@ def classify(
         evidence.append(f"no line in its log for the last {quiet_s:.0f} s")
     final = job.phase is Phase.ENDED or ending is Ending.CANCELLED
     if job.phase is Phase.GONE and done is not None:
-        # A script that was sent TERM does not know why.
-        final = not (done.signal and ending is Ending.FAILED)
+        # A script that was sent TERM does not know why; after a restart, nor does its log, which holds both lives.
+        final = not (done.signal and ending in (Ending.FAILED, Ending.REQUEUED))
     return End(ending=ending, evidence=tuple(evidence), exit_code=code, final=final)
 
 

@@ -71,7 +71,9 @@ def test_runs_logs_and_folders_go_into_one_frame(kept: Path, tmp_path: Path) -> 
         (tmp_path / f"{index}.log.xz").write_bytes(LOG.read_bytes())
     frame = benchrun.frame(benchrun.load(kept), [LOG, str(kept)])
     assert list(frame.recipe.fillna("")) == ["llama3.1-8b", "", "llama3.1-8b"]
-    assert set(benchrun.frame(LOG, recipe="llama3.1-8b").recipe) == {"llama3.1-8b"}
+    assert set(benchrun.frame(kept / "stdout.log.xz", recipe="llama3.1-8b").recipe) == {"llama3.1-8b"}
+    with pytest.raises(UserError, match="hidden_size"):  # the log is of another model
+        benchrun.frame(LOG, recipe="llama3.1-8b")
 
 
 def test_judging_reads_only_and_agrees_with_compare(kept: Path) -> None:
@@ -158,6 +160,13 @@ def test_a_damaged_run_in_a_folder_is_left_out_with_a_warning(kept: Path, tmp_pa
     assert [warning.filename for warning in caught] == [__file__]
     with pytest.raises(UserError, match="damaged"):
         benchrun.load(tmp_path / "damaged")
+
+
+def test_a_number_that_the_log_contradicts_is_refused() -> None:
+    with pytest.raises(UserError, match=r"\.xz:\d+: --num-gpus 8 contradicts"):
+        benchrun.load(LOG, num_gpus=8)
+    with pytest.raises(UserError, match="contradicts"):
+        benchrun.frame([LOG], num_gpus=8)
 
 
 @pytest.mark.parametrize("wrong", [{"num_gpus": -3}, {"gbs": 0}, {"seq_length": "long"}, {"peak": float("nan")}])

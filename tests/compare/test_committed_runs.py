@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from selection import representative
 from test_measured import KEPT, text_of
 
 from benchrun import app
@@ -25,7 +26,7 @@ def estimated(path: Path) -> bool:
 OF_THE_WORKER = [path for path in KEPT if estimated(path)]
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative(KEPT), ids=lambda path: path.name)
 def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path: Path) -> None:
     run = RunDir(path)
     committed = Metrics.model_validate(run.read_json("metrics.json"))
@@ -35,7 +36,7 @@ def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path: Path) ->
     assert again.model_dump(exclude=since) == committed.model_dump(exclude=since)
 
 
-@pytest.mark.parametrize("path", OF_THE_WORKER, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative(OF_THE_WORKER), ids=lambda path: path.name)
 def test_a_committed_run_took_the_memory_that_was_estimated(path: Path) -> None:
     (peak,) = re.findall(r'"peak_memory_gib": ([\d.]+)', text_of(path)["stdout.log.xz"])
     spec = RunSpec.read(path / "spec.json")

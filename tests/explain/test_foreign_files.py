@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from known import known
+from selection import representative
 from test_explain_cli import TRACES, call, document
 from test_with_a_trace import rank, trace
 
@@ -18,6 +19,7 @@ from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, FINGERPRINT, HOST, RANK
 ONE_GPU = "llama3.1-8b-3d2e1113-20261123T032821Z-6cac"
 SLOW_LOADER = TRACES / "nsys_2025_h200_slow_loader.sqlite.xz"
 STEP_S = 4.28
+DIVIDED = sorted(path.parent for path in paths.MEASURED.glob(f"*/{BREAKDOWN}"))
 
 
 @pytest.fixture
@@ -105,9 +107,7 @@ def test_one_gpu_does_not_communicate(run: Path) -> None:
     assert "the run has 1 GPU" in notes(document("explain", run), BREAKDOWN)[0]
 
 
-@pytest.mark.parametrize(
-    "path", sorted(path.parent for path in paths.MEASURED.glob(f"*/{BREAKDOWN}")), ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", representative(DIVIDED), ids=lambda path: path.name)
 def test_no_kept_profile_is_left_out(path: Path) -> None:
     found = app.evidence(app.open_run(str(path)))
     assert found.breakdown is not None

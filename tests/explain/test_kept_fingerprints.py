@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from known import LACKING, apart, kept, known
+from selection import representative
 from test_with_a_trace import rank, trace
 
 from benchrun import app, paths
@@ -18,24 +19,26 @@ from benchrun.trace.model import Classes, Fingerprint
 
 KEPT = sorted(path.parent for path in paths.MEASURED.glob(f"*/{FINGERPRINT}"))
 TRACED = [path for path in KEPT if (path / PROFILE).exists()]
+UNTRACED = [path for path in KEPT if path not in TRACED]
+DIVIDED = [path for path in KEPT if (path / BREAKDOWN).exists()]
 POINTS = 3
 TRACE = Path(__file__).parents[1] / "trace/traces/nsys_2gpu_training.sqlite.xz"
 
 
-@pytest.mark.parametrize("path", [path for path in KEPT if not (path / PROFILE).exists()], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative(UNTRACED), ids=lambda path: path.name)
 def test_a_kept_fingerprint_is_shown(path: Path) -> None:
     shown, empty = fingerprint_of([path])
     assert shown.model_dump(mode="json", by_alias=True) == json.loads((path / FINGERPRINT).read_text())
     assert not empty
 
 
-@pytest.mark.parametrize("path", TRACED, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative(TRACED), ids=lambda path: path.name)
 def test_kept_traces_give_the_kept_fingerprint(path: Path) -> None:
     stored = Fingerprint.model_validate_json((path / FINGERPRINT).read_text())
     assert nameless_fingerprint(RunDir(path)) == without_names(stored)
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative(KEPT), ids=lambda path: path.name)
 def test_a_kept_fingerprint_explains(path: Path) -> None:
     explained = explain_run(RunDir(path))
     assert sum(part.seconds for part in explained.waterfall) == pytest.approx(explained.step_time_s, rel=1e-4)
@@ -53,7 +56,7 @@ def test_the_host_of_a_small_fine_tune_is_late_and_the_profiler_is_not_blamed_on
     assert 0.03 < host.seconds / explained.step_time_s < known.ranks[0].idle
 
 
-@pytest.mark.parametrize("path", [path for path in KEPT if (path / BREAKDOWN).exists()], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative(DIVIDED), ids=lambda path: path.name)
 def test_the_causes_of_the_profiled_step_are_those_of_the_trace(path: Path) -> None:
     """Within 3 points of the step, each read without the other.
 

@@ -6,6 +6,7 @@ from itertools import chain, combinations
 from pathlib import Path
 
 import pytest
+from selection import representative
 
 from benchrun import app, paths
 from benchrun.explain.explanation import explain
@@ -21,7 +22,7 @@ KEPT = sorted(
 )
 
 
-@pytest.fixture(scope="module", params=KEPT)
+@pytest.fixture(scope="module", params=representative(KEPT))
 def explained(request: pytest.FixtureRequest) -> Explanation:
     return app.explain_run(app.open_run(str(paths.MEASURED / request.param)))
 
@@ -46,7 +47,7 @@ def test_no_fault_is_named(explained: Explanation) -> None:
     assert not [cause for cause in faults if cause.seconds >= FAULT_SHARE * explained.step_time_s]
 
 
-@pytest.mark.parametrize("name", [name for name in KEPT if name != JITTER])
+@pytest.mark.parametrize("name", representative([name for name in KEPT if name != JITTER]))
 def test_no_fault_is_named_from_any_set_of_records(name: str) -> None:
     """A healthy run is not blamed for what is not known of it."""
     run = app.evidence(app.open_run(str(paths.MEASURED / name)))

@@ -13,7 +13,7 @@ from released import fetched
 
 from benchrun.render import render
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 METHODS = ("on_train_batch_start", "on_train_batch_end")
 RELEASES = {"24.05": "2.0.0rc0", "24.09": "2.0.0", "24.12": "2.1.0"}
 

@@ -16,7 +16,7 @@ from benchrun.render import render
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.runspec import RunSpec
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 pytest.importorskip("torch", reason="megatron-core needs pip install '.[train]'")
 pytest.importorskip("megatron.core", reason="megatron-core needs pip install '.[train]'")
 

@@ -54,7 +54,7 @@ def test_after_the_end_of_a_local_job(tmp_path: Path, name: str, code: int) -> N
     assert (run.path / "stdout.log").read_text() == "1\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_after_a_cancelled_local_job(tmp_path: Path, name: str) -> None:
     run = start(tmp_path, DEAF.format(name=name))
     until(lambda: alive(name))
@@ -64,7 +64,7 @@ def test_after_a_cancelled_local_job(tmp_path: Path, name: str) -> None:
     assert run.done().signal == "TERM"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_after_the_limit_of_a_local_job(tmp_path: Path, name: str) -> None:
     run = start(tmp_path, DEAF.format(name=name), "cluster.time_limit=00:00:03")
     assert wait(run, 60).ending is Ending.TIMEOUT
@@ -72,7 +72,7 @@ def test_after_the_limit_of_a_local_job(tmp_path: Path, name: str) -> None:
     assert run.done().signal == "TERM"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["{rank}", "{rank} & wait", "exec {rank}"])
 def test_after_the_deadline_of_a_local_job(tmp_path: Path, name: str, ending: str) -> None:
     rank = f"env -i bash -c 'trap \"\" TERM; exec -a {name} sleep 600'"

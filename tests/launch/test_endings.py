@@ -143,6 +143,15 @@ def test_without_accounting_the_jobs_own_word_counts() -> None:
     assert (lost.ending, lost.final) == (Ending.LOST, False)
 
 
+@pytest.mark.parametrize("symptoms", [{}, {"preempted": "a line of the first life"}])
+def test_a_forgotten_job_that_was_signalled_in_its_second_life_may_have_been_lost(
+    symptoms: dict[str, str],
+) -> None:
+    done = Done(exit_code=143, signal="TERM", restarts=1)
+    assert not classify(job("UNKNOWN", Phase.GONE), done, symptoms=symptoms, **PLANNED).final
+    assert classify(job("FAILED"), done, symptoms=symptoms, **PLANNED).final
+
+
 def test_a_job_whose_limit_ended_a_long_silence_was_hung() -> None:
     assert classify(job("TIMEOUT"), None, quiet_s=SILENT_S).ending is Ending.HUNG
     assert classify(job("TIMEOUT"), None, quiet_s=SILENT_S - 1).ending is Ending.TIMEOUT

@@ -63,7 +63,7 @@ def supervisor(run: RunDir) -> int:
     return run.read_json("local.json")["pid"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_job_that_ignores_the_limit_is_a_timeout_and_ends_whole(tmp_path: Path) -> None:
     run = ranks(tmp_path, "71.5", "cluster.time_limit=00:00:02", trap=DEAF)
     end = wait(run, 40)
@@ -72,7 +72,7 @@ def test_a_job_that_ignores_the_limit_is_a_timeout_and_ends_whole(tmp_path: Path
     assert run.done().signal == "TERM"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_cancelled_ranks_that_ignore_it_are_killed(tmp_path: Path) -> None:
     run = ranks(tmp_path, "72.5", trap=DEAF)
     assert cancel(run)

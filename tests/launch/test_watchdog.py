@@ -83,7 +83,7 @@ def test_the_log_of_each_framework_is_among_them() -> None:
 HANG = f"for step in 1 2 3; do printf '{STEP}\\n' $step; done; "
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ranks_that_stop_after_a_step_are_ended(tmp_path: Path) -> None:
     program = f"{DEAF}; {HANG} setsid sleep 81.5 & while :; do sleep 82.5; done"
     run = start(tmp_path, program, "cluster.step_deadline_s=4")

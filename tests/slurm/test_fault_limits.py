@@ -89,12 +89,32 @@ def test_a_job_whose_results_folder_was_moved_is_found_and_stopped(user: Any, tm
     assert moved.wait(run, 60)["state"] == "cancelled"
 
 
+def _remove_state(user: Any) -> None:
+    """Empty the directory in which the controller, which is down, keeps its state."""
+    shutil.rmtree(user.cluster / "state")
+    (user.cluster / "state").mkdir()
+
+
 def test_a_controller_that_loses_its_state_is_no_person_who_cancels(user: Any, cluster: Any) -> None:
     run = user.program("tiny-llama", 1, SLEEP)
     user.until(lambda: "started" in user.log(run))
-    user.status(run)
+    # The controller tells accounting of new jobs every 5 s; until then its state alone has them.
+    user.until(lambda: run in user.slurm("sacct", "-X", "--parsable2", "--format=JobName"))
     cluster("down", "slurmctld")
-    shutil.rmtree(user.cluster / "state")
-    (user.cluster / "state").mkdir()
+    _remove_state(user)
     cluster("up", "slurmctld")
     assert user.wait(run, 60)["state"] == "scheduler_failure"
+
+
+def test_a_job_that_accounting_never_knew_is_lost_with_the_state(user: Any, cluster: Any) -> None:
+    cluster("down", "slurmdbd")
+    run = user.program("tiny-llama", 1, SLEEP)
+    user.until(lambda: "started" in user.log(run))
+    assert user.status(run)["state"] == "running"
+    cluster("down", "slurmctld")
+    _remove_state(user)
+    cluster("up", "slurmdbd")
+    cluster("up", "slurmctld")
+    row = user.wait(run, 120)
+    assert (row["state"], row["final"]) == ("lost", False)
+    assert not (user.runs / run / "ending.json").exists()

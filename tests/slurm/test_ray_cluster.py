@@ -10,7 +10,7 @@ import pytest
 if importlib.util.find_spec("ray") is None:
     pytest.skip("needs pip install ray", allow_module_level=True)
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 DRIVER = """import os, ray
 ray.init(address="auto", log_to_driver=False)
 

@@ -18,7 +18,7 @@ print(share, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 102
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_large_trace_takes_a_fraction_of_its_size(tmp_path: Path) -> None:
     path, pieces = tmp_path / "large.json", 1500
     operators = [host(0, 1, f"aten::op{number}", "cpu_op", shapes="x" * 500) for number in range(150)]
