@@ -175,7 +175,8 @@ def step_problems(log: Log) -> list[Problem]:
     rows = log.steps
     if not len(rows):
         return []
-    problems = list(_values(rows, may_skip=log.may_skip))
+    # A step of reinforcement learning may train the critic alone.
+    problems = list(_values(rows, may_skip=log.may_skip or log.post_training))
     if not log.may_skip:
         problems += _gaps(rows)
     planned = log.planned_steps
