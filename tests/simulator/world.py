@@ -9,7 +9,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,11 +128,20 @@ class World:
             self._end(job, CANCELLED if job.nodes else replace_kind(CANCELLED, done=None, words=""))
 
     def lose_state(self) -> None:
-        """The controller begins anew: no job is in the queue, ids begin again, accounting closes what was open."""
+        """The controller begins anew: no job is in the queue, ids begin again, accounting closes what was open.
+
+        What the controller had not told accounting yet is lost with its state.
+        """
         for job in self.queued():
-            job.forgotten = True
+            told = self._told(job)
+            job.forgotten, job.rows = True, [*told]
             if job.ended_at is None:
                 self._end(job, STATE_LOST if job.nodes else replace_kind(STATE_LOST, done=None))
+            else:
+                self._log(job, STATE_LOST)
+                job.hidden |= STATE_LOST.endings if _is_open(told) else set()
+            if not _is_open(told):
+                job.rows = told
         self._next_id = 100 + self.rng.randrange(3)
 
     def node_states(self) -> Mapping[str, str]:
@@ -141,8 +150,10 @@ class World:
 
     def known(self, job: Job) -> list[dict[str, str]]:
         """The rows of accounting about a job that are visible now: the last one of each of its lives."""
-        seen = [row for when, row in job.rows if when + self.site.accounting_late_s <= self.now]
-        return [*{row["Restarts"]: row for row in seen}.values()]
+        return [*{row["Restarts"]: row for _, row in self._told(job)}.values()]
+
+    def _told(self, job: Job) -> list[tuple[float, dict[str, str]]]:
+        return [row for row in job.rows if row[0] + self.site.accounting_late_s <= self.now]
 
     # -- a life
 
@@ -275,6 +286,11 @@ class World:
 def replace_kind(kind: Kind, **changes: object) -> Kind:
     """A kind with other fields."""
     return kind._replace(**changes)  # type: ignore[arg-type]
+
+
+def _is_open(rows: Sequence[tuple[float, dict[str, str]]]) -> bool:
+    """Whether a job has not ended by what accounting knows of it; False where it knows nothing."""
+    return bool(rows) and rows[-1][1]["End"] == "Unknown"
 
 
 def _steps(first: int, last: int) -> str:
