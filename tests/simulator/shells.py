@@ -62,7 +62,7 @@ class Shells:
         # Where nothing happens, looks become rarer: the launcher would see the same again and again.
         self._idle = 0 if self.world.happened else self._idle + 1
         self.world.happened = False
-        long_s = 3.0**self._idle
+        long_s = 5.0**self._idle
         self.world.advance(max(seconds, min(long_s, self.world.quiet_s)))
         if self.world.now > BEGIN + MONTH_S:
             raise Stuck("it waits for ever")

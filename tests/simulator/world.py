@@ -15,6 +15,8 @@ from pathlib import Path
 
 from fates import CANCELLED, KINDS, STATE_LOST, STEPS, Fate, Kind, draw
 
+from benchrun.spec.artifacts import PROBE
+
 BEGIN = 1_800_000_000.0
 """The clock's start, in seconds since the epoch."""
 STEP = (
@@ -175,6 +177,8 @@ class World:
         if job.folder:
             (job.folder / "done.json").unlink(missing_ok=True)
             self._append(job, "stdout.log", _steps(0, 2))
+            if not (job.fate.files_late_s or job.restarts):
+                self._describe(job)
         half_s = job.fate.run_s / 2
         if job.fate.suspended_s and not job.restarts:
             self._later(job, half_s, self._suspend)
@@ -259,6 +263,8 @@ class World:
         restarts, ended = job.restarts, self.now
 
         def seen() -> None:
+            if job.fate.files_late_s:
+                self._describe(job)
             if whole:
                 self._append(job, "stdout.log", _steps(4, STEPS))
             if kind.words:
@@ -274,6 +280,12 @@ class World:
             self.at(self.now + job.fate.files_late_s, seen)
         else:
             seen()
+
+    def _describe(self, job: Job) -> None:
+        """The description of the job's node, which its script writes."""
+        if job.folder and job.folder.exists():
+            (job.folder / PROBE).mkdir(exist_ok=True)
+            (job.folder / PROBE / f"{job.nodes}.json").write_text("{}", encoding="utf-8")
 
     def _append(self, job: Job, name: str, text: str) -> None:
         assert job.folder
