@@ -24,13 +24,24 @@ IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
 signal that ends its server (release 0.26 reports the end of its engine as an error)."""
 HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 """NeMo goes on without what it could not import."""
-PLAIN_EXCEPTIONS = ("Error: ", "Exception: ")
+PLAIN_EXCEPTIONS = (
+    *("Error: ", "Exception: ", ".exceptions."),
+    *("AssertionError", "NotImplementedError"),
+)
 """What a line holds that is an exception's last one, where the log has no traceback before it."""
+_UNCAUGHT = "  what():  "
+"""What C++ prints before the message of an exception that nobody caught: it ends the process."""
 _LABELS = (
     r"^\s*(?:(?![\[(\w.-]{0,80}(?i:warn|info|debug|hint|note)|\[W\d)"
     r"(?:\d{1,7}:|\[[^\]]{1,80}\]:?|\([^)]{1,80}\)|[\w.-]{1,80}:)\s*){0,4}"
 )
-_EXCEPTION = re.compile(_LABELS + r"(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99}(?:Error|Exception): ")
+_NAME = r"[A-Za-z_]\w{0,99}"
+_EXCEPTION = re.compile(
+    rf"{_LABELS}(?:{_NAME}\.){{0,9}}"
+    rf"(?:(?:{_NAME}Error|\w{{0,99}}Exception|(?<=\.exceptions\.){_NAME}): "
+    r"|(?:Assertion|NotImplemented)Error\s*$)"
+)
+"""The last line of an exception that no traceback precedes."""
 
 
 class _Sign(NamedTuple):
@@ -46,18 +57,39 @@ class _Sign(NamedTuple):
     """The words count in the last line of an exception alone."""
 
 
+_PROGRAM = (
+    r"(?:\S*/)?(?:python[\d.]*|torchrun|accelerate|deepspeed|colossalai|horovodrun|ray|uv|tune"
+    r"|axolotl|llamafactory-cli|swift|vllm|trtllm-\w+|[ms]run|sbatch|mpirun|mpiexec|docker|podman"
+    r"|enroot|apptainer|singularity|numactl|nsys)"
+)
+"""The program that a job was to start, as opposed to one that a script asks for a detail."""
+_SHELL = r"(?:\b(?:ba|da|a|k|z|c)?sh|\.sh|_script)(?:: line)?(?::? ?\d+)?: (?:exec: |\S+: )?"
+_PARTS = {
+    "{program}": _PROGRAM,
+    "{shell}": rf"(?:^|{_SHELL})(?:{_PROGRAM}|\S+\.(?:sh|py)|\S*/bin/\S+)",
+}
+"""What patterns of problems.csv have in common: the program of a job, and a shell that names it."""
+
+
+def _pattern(only_with: str) -> re.Pattern[str]:
+    for name, part in _PARTS.items():
+        only_with = only_with.replace(name, part)
+    return re.compile(only_with)
+
+
 _SIGNS = [
     _Sign(
         row["problem"],
         row["words"],
-        re.compile(row["only_with"]),
+        _pattern(row["only_with"]),
         row["role"] or kind_of(row["problem"]).role,
         row["where"] == "exception",
     )
     for row in table(__file__)
 ]
 """The first that fits a line counts."""
-_WORDS = (*(sign.words for sign in _SIGNS if not sign.in_exception), *IGNORED, *PLAIN_EXCEPTIONS)
+_FIXED = (sign.words for sign in _SIGNS if not sign.in_exception)
+_WORDS = tuple(dict.fromkeys((*_FIXED, *IGNORED, *PLAIN_EXCEPTIONS)))
 _SHORT = [words for words in _WORDS if len(words) < SHORTEST]
 """Words that are searched for one by one, which takes most of the time."""
 NEEDLES = tuple(words.encode() for words in _WORDS if not any(each in words for each in _SHORT if each != words))
@@ -89,12 +121,13 @@ def _sign_of(text: str, *, in_exception: bool) -> _Sign | None:
 
 def recognise(text: str, line: int) -> Problem | None:
     """The problem that a line outside a traceback reports, if any, with host and rank where it names them."""
-    in_exception = _EXCEPTION.match(text) is not None
+    uncaught = _UNCAUGHT in text
+    in_exception = uncaught or _EXCEPTION.match(text) is not None
     sign = _sign_of(text, in_exception=in_exception)
     if sign is None:
         return described(GENERIC, text, line, text, "said") if in_exception else None
     # No program goes on after an error of CUDA or NCCL, or without memory: its exception says so wherever it stands.
-    sure = sign.role == "failure" and kind_of(sign.kind).fatal != "steps"
+    sure = uncaught or (sign.role == "failure" and kind_of(sign.kind).fatal != "steps")
     role = sign.role if sure or not in_exception else _UNRAISED.get(sign.role, sign.role)
     before = max(text.find(sign.words) - LONGEST_DETAIL // 2, 0) if len(text) > LONGEST_DETAIL else 0
     return described(sign.kind, text, line, text[before:], role)
@@ -142,7 +175,8 @@ def step_problems(log: Log) -> list[Problem]:
     rows = log.steps
     if not len(rows):
         return []
-    problems = list(_values(rows, may_skip=log.may_skip))
+    # A step of reinforcement learning may train the critic alone.
+    problems = list(_values(rows, may_skip=log.may_skip or log.post_training))
     if not log.may_skip:
         problems += _gaps(rows)
     planned = log.planned_steps

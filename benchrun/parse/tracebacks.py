@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from benchrun.parse.kinds import GENERIC, RESOURCES
-from benchrun.parse.problems import HARMLESS, described, recognise
+from benchrun.parse.problems import HARMLESS, described, recognise, strongest
 from benchrun.parse.records import Problem
 
 HEADER = "Traceback (most recent call last)"
@@ -29,8 +29,10 @@ _OTHER_RANK = re.compile(r"\s{0,8}\d{1,7}: ")
 _LABEL = re.compile(r"\d{1,7}:|rank|default|\bpid=|\bip=")
 _EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99})(?:\(\w{1,99}\))?(?::(?:\s.*)?)?$")
 _SUFFIXES = ("Error", "Exception", "Exit", "Interrupt", "Expired", "Failure", "Timeout", "Empty", "Abort", "Violation")
-_WRAPPER = re.compile(r"(?:ray\.exceptions\.)?RayTaskError\b")
-"""An exception whose own traceback follows within the block."""
+_WRAPPER = re.compile(
+    r"(?:ray\.exceptions\.)?RayTaskError\b|(?:torch\.multiprocessing\.spawn\.ProcessRaised)?Exception:?\s*$"
+)
+"""An exception whose own traceback follows within the block: Ray's, and that of a process which torch has spawned."""
 
 
 class Taken(NamedTuple):
@@ -119,7 +121,7 @@ class Tracebacks:
             return Taken()  # the next exception of a chain, or another rank without a label
         if HARMLESS.search(text) or len(self._blocks) >= MOST_OPEN:
             ignored = True
-        problem = None if ignored else described(GENERIC, text, line, "a traceback without its last line", "exit")
+        problem = None if ignored else described(GENERIC, text, line, "a traceback without its last line", "last")
         self._blocks[label] = _Block(prefix, problem)
         self._measure()
         return Taken(problem)
@@ -158,10 +160,13 @@ def _in_message(block: _Block, content: str, text: str, line: int) -> Taken | No
 
 
 def _better(before: Problem, last: Problem) -> Problem:
-    """Of two exceptions of a chain the one that names a resource, else the one that has a name, else the last."""
+    """Of two exceptions of a chain the one that names a resource, else the one that has a name, else the last.
+
+    One that points to another exception, or to a peer, is neither.
+    """
     if before.kind in RESOURCES or (before.kind != GENERIC and last.kind == GENERIC):
         return before
-    return last
+    return strongest((last, before))
 
 
 def _is_exception(content: str) -> bool:

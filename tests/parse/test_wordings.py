@@ -1,0 +1,64 @@
+"""Each kind of cause is recognised by the words of every program that reports it.
+
+``wordings.csv`` has a line of a program in each row: exceptions of Python and C++, shells, container runtimes, Slurm,
+Ray, Kubernetes, the kernel. ``kind`` is empty where the line ends no run.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from benchrun.frameworks.logs import parse_log
+from benchrun.metrics.model import ProblemEntry
+from benchrun.metrics.summary import summarise
+from benchrun.paths import table
+
+WORDINGS = table(Path(__file__).with_name("wordings.csv"))
+IDS = [f"{row['kind'] or 'harmless'}-{number}" for number, row in enumerate(WORDINGS, 2)]
+
+
+def fatal(tmp_path: Path, *lines: str) -> ProblemEntry | None:
+    path = tmp_path / "x.log"
+    path.write_text("\n".join(lines) + "\n")
+    return summarise(parse_log(path)).fatal
+
+
+@pytest.mark.parametrize("row", WORDINGS, ids=IDS)
+def test_a_line_alone_names_the_cause(tmp_path: Path, row: dict[str, str]) -> None:
+    found = fatal(tmp_path, "Starting", row["line"])
+    expected = (row["kind"], 2) if row["kind"] else None
+    assert (found and (found.kind, found.line)) == expected
+
+
+TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 7, in f', "    g()"]
+SIGTERM = "W0101 10:00:00.1 12 torch/elastic/api.py:704] Received 15 death signal, shutting down"
+EXITED = "srun: error: n1: task 3: Exited with exit code 1"
+DEAD = "The node with client ID 58 has been marked dead because the monitor has missed heartbeats"
+TERMINATE = "terminate called after throwing an instance of 'c10::Error'"
+SOCKET = "  what():  Transport endpoint is not connected"
+NVLINK = "  what():  CUDA error: uncorrectable NVLink error detected during the execution"
+CHILD = ["", "-- Process 3 terminated with the following error:", *TRACEBACK, "KeyError: 'x'"]
+SPAWN = "torch.multiprocessing.spawn.ProcessRaisedException: "
+DURING = ["", "During handling of the above exception, another exception occurred:", "", *TRACEBACK]
+ENGINE = "RuntimeError: Engine process failed to start. See stack trace for the root cause."
+NO_DATA = "Dataset does not exist: /data/x"
+NO_ATTRIBUTE = "AttributeError: 'NoneType' object has no attribute 'sizes'"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        pytest.param([SIGTERM, *TRACEBACK], SIGTERM, id="a signal before a traceback that is cut"),
+        pytest.param([*TRACEBACK, EXITED], EXITED, id="srun after a traceback that is cut"),
+        pytest.param([DEAD, *TRACEBACK, "ray.worker.RayGetError: x"], DEAD, id="Ray repeats it"),
+        pytest.param([TERMINATE, SOCKET, TERMINATE, NVLINK], NVLINK, id="a socket, then the device"),
+        pytest.param([*TRACEBACK, "Exception: ", *CHILD], "KeyError: 'x'", id="an old torch spawns"),
+        pytest.param([*TRACEBACK, SPAWN, *CHILD], "KeyError: 'x'", id="torch spawns"),
+        pytest.param([*TRACEBACK, "KeyError: 'x'", *DURING, ENGINE], "KeyError: 'x'", id="a server"),
+        pytest.param([NO_DATA, *TRACEBACK, NO_ATTRIBUTE], NO_DATA, id="the file, then its use"),
+    ],
+)
+def test_the_line_that_names_the_cause_is_chosen(tmp_path: Path, lines: list[str], cause: str) -> None:
+    found = fatal(tmp_path, *lines)
+    assert found is not None
+    assert found.detail == " ".join(cause.split())
