@@ -44,10 +44,15 @@ def job_ended(log: Log) -> bool:
 
 def contradictory_layout(facts: Facts) -> Iterator[Problem]:
     """A problem where the stated number of GPUs is no multiple of the ranks that hold one copy of the model."""
-    degrees = {name: getattr(facts, name) or 1 for name in ("tp", "pp", "cp")}
-    if facts.num_gpus and facts.num_gpus % math.prod(degrees.values()):
-        stated = " x ".join(f"{name} {degree}" for name, degree in degrees.items())
+    ranks, stated = ranks_of_a_copy(facts)
+    if facts.num_gpus and facts.num_gpus % ranks:
         yield Problem("contradictory_layout", None, f"the log states {stated} on {facts.num_gpus} GPUs")
+
+
+def ranks_of_a_copy(facts: Facts) -> tuple[int, str]:
+    """The number of ranks that hold one copy of the model, at least, and the degrees it is the product of."""
+    degrees = {name: getattr(facts, name) or 1 for name in ("tp", "pp", "cp")}
+    return math.prod(degrees.values()), " x ".join(f"{name} {degree}" for name, degree in degrees.items())
 
 
 def contradictions(log: Log, given: Setting) -> Iterator[ProblemEntry]:

@@ -171,7 +171,8 @@ def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> Model
     for name in ("hidden_size", "num_attention_heads", "gated"):
         logged, expected = getattr(facts.shape or facts, name), getattr(model, name)
         if logged not in (None, expected):
-            raise UserError(f"the log's model has {name} {logged}, the recipe's has {expected}", where=file)
+            where = facts.place(name, file)
+            raise UserError(f"the log's model has {name} {logged}, the recipe's has {expected}", where=where)
     if model.moe is None and (facts.num_experts or 1) > 1:
         raise UserError(f"the log's model has {facts.num_experts} experts, the recipe's has none", where=file)
     parts = parts_of(facts)

@@ -159,7 +159,7 @@ class Reader:
         number, is_fact = divmod(owner, 2)
         dialect = self._dialects[number]
         if self._winner is None:
-            dialect.read(line)
+            self._take(dialect, line, is_fact=bool(is_fact))
             # This is decided line by line, so that it does not depend on how the bytes come.
             if dialect.strong and dialect.seen:
                 self._winner = number
@@ -168,7 +168,7 @@ class Reader:
             return
         elif is_fact:
             self._restarted = self._restarted or type(dialect)()
-            self._restarted.read(line)
+            self._take(self._restarted, line, is_fact=True)
         elif (how := self._other_training(dialect)) is None:
             self._restarted = None
             dialect.read(line)
@@ -177,6 +177,13 @@ class Reader:
             if self._restarted.seen:
                 self._dialects[number], self._restarted = self._restarted, None
                 self._problems.append(self._second_training(line.number, how))
+
+    def _take(self, dialect: Dialect, line: Line, *, is_fact: bool) -> None:
+        """Let a dialect read a line, and note what it states of the run."""
+        before = dict(vars(dialect.facts)) if is_fact else {}
+        dialect.read(line)
+        if is_fact:
+            dialect.facts.note_line(before, self._source, line.number)
 
     def _other_training(self, dialect: Dialect) -> str | None:
         """How the facts that were printed again begin another training than the one of ``dialect``; None if not."""

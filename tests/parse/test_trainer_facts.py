@@ -123,6 +123,7 @@ def test_a_limit_of_the_length_is_a_guess(tmp_path: Path) -> None:
         "  world_size: 16\n",
         "INFO hparams.parser - Process rank: 3, world size: 16, device: cuda:3, distributed training: True\n",
         "Num processes: 16\n",
+        "[2025-07-01 09:00:00,123] [INFO] [launch.py:164:main] dist_world_size=16\n",
         "==((====))==  Unsloth - 2x faster free finetuning | Num GPUs used = 16\n",
     ],
 )
