@@ -1,8 +1,8 @@
-"""`python -m tests.recording DIR [--against OTHER]`: what every verb answers, and what differs from another recording.
+"""Record what every verb answers; list what differs from another recording.
 
-DIR is new: the command line of this checkout is recorded there. With --against it answers the calls of OTHER on the
-inputs of OTHER, and the differences are listed; where DIR is a recording already, the two are only compared.
-Exit code 1 where anything differs.
+DIR is new: the command line of this checkout is recorded there. With --against it answers the calls
+of OTHER on the inputs of OTHER, and the differences are listed; where DIR is a recording already,
+the two are only compared. Exit code 1 where anything differs.
 """
 
 import argparse
@@ -36,13 +36,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    kind = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m tests.recording", description=__doc__, formatter_class=kind)
+    parser = argparse.ArgumentParser("python -m tests.recording", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("folder", type=Path, metavar="DIR", help="a new folder, or a recording")
     parser.add_argument("--against", type=Path, metavar="OTHER", help="an older recording")
     parser.add_argument("--only", metavar="VERB", help="calls of this verb alone")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one of N calls")
-    parser.add_argument("--logs", type=Path, action="append", default=[], metavar="FOLDER", help="more logs to read")
+    parser.add_argument("--logs", type=Path, action="append", default=[], metavar="FOLDER")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="at a time")
     parser.add_argument("--most", type=int, default=200, metavar="N", help="differences to print")
     return parser.parse_args(argv)
@@ -50,7 +50,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def _record(given: argparse.Namespace) -> None:
     """Record the tree into the folder."""
-    start = time.perf_counter()
+    start, at = time.perf_counter(), commit()
     if given.against is None:
         inputs = given.folder / INPUTS
         copy_inputs(inputs, given.logs)
@@ -63,14 +63,17 @@ def _record(given: argparse.Namespace) -> None:
     calls = [*islice(chosen, 0, None, given.every)]
     verbs = write(given.folder, record(calls, inputs, given.processes))
     about = {
-        "commit": commit(),
+        "commit": at,
         "calls": len(calls),
         "cpu_s": round(sum(verb["cpu_s"] for verb in verbs.values()), 1),
         "verbs": verbs,
         "unused_options": unused_options(given.folder, calls),
     }
+    if commit() != at:
+        sys.exit("the checkout changed while it was recorded: begin again in a new folder")
     (given.folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
-    _say(f"{len(calls)} calls in {time.perf_counter() - start:.0f} s, {about['cpu_s']:.0f} s of CPU: {given.folder}")
+    seconds = time.perf_counter() - start
+    _say(f"{len(calls)} calls in {seconds:.0f} s, {about['cpu_s']:.0f} s of CPU: {given.folder}")
 
 
 def _compare(given: argparse.Namespace) -> int:
@@ -78,9 +81,12 @@ def _compare(given: argparse.Namespace) -> int:
     asked: set[Argv] | None = None
     if given.only or given.every > 1:
         asked = {*chain(*(read(given.folder, verb) for verb in recorded_verbs(given.folder)))}
-    found = [each for each in between(given.against, given.folder, given.only) if asked is None or each.argv in asked]
+    found = [*between(given.against, given.folder, given.only)]
+    if asked is not None:
+        found = [each for each in found if each.argv in asked]
     for each in found[: given.most]:
-        _say(f"{' '.join(each.argv)}\n    {each.place}: {_short(each.before)} -> {_short(each.after)}")
+        _say(" ".join(each.argv))
+        _say(f"    {each.place}: {_short(each.before)} -> {_short(each.after)}")
     for line in _summary(found):
         _say(line)
     commits = [_about(folder)["commit"] for folder in (given.against, given.folder)]

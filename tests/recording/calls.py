@@ -11,11 +11,37 @@ from .perform import TREE_NAME
 from .recording import Argv, verb_of
 
 VERBS = (
-    *("list", "show", "render", "predict", "launch", "study", "plan", "verify", "profile", "status"),
+    *(
+        "list",
+        "show",
+        "render",
+        "predict",
+        "launch",
+        "study",
+        "plan",
+        "verify",
+        "profile",
+        "status",
+    ),
     *("cancel", "parse", "compare", "report", "fingerprint", "explain", "diff", "nodes", "doctor"),
     *("site", "images", "completion"),
 )
 RUNTIMES = ("none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker")
+COPIED = ("megatron-core", "hf", "transformers-serve", "vllm", "sglang", "trl")
+"""Frameworks whose job has a copy of benchrun, which takes long."""
+TUNED = (
+    ("llama3.1-8b", "--gpu=H100", "--precision=fp8", "--num-gpus=8"),
+    (
+        "mixtral-8x7b",
+        "--gpu=H100",
+        "--precision=bf16",
+        "--num-gpus=64",
+        "--vary=ep=4,8",
+        "--vary=tp=1,2",
+    ),
+    ("tiny-llama", "--gpu=CPU", "--precision=fp32", "--num-gpus=2"),
+)
+"""Points whose layouts are searched."""
 SELDOM = 5
 """One of so many recipes or runs is asked what takes long."""
 DRAWN = ("runs/*/profile", "traces/*", "more-traces/*")
@@ -67,10 +93,11 @@ def _is_log(path: Path) -> bool:
 
 
 def _points(rows: list[Any]) -> list[Any]:
-    """One point of each recipe, framework, GPU and precision; the sizes take turns from small to large."""
+    """One point of each recipe, framework, GPU and precision; the sizes take turns."""
     groups: dict[tuple[str, ...], list[Any]] = {}
     for row in rows:
-        groups.setdefault(tuple(row[key] for key in ("recipe", "framework", "gpu", "precision")), []).append(row)
+        key = tuple(row[name] for name in ("recipe", "framework", "gpu", "precision"))
+        groups.setdefault(key, []).append(row)
     chosen = []
     for number, group in enumerate(groups.values()):
         by_size = sorted(group, key=lambda row: int(row["num_gpus"]))
@@ -91,7 +118,11 @@ def _inventories(points: list[Any]) -> Iterator[list[str]]:
     yield from (["list", "--gpu", gpu] for gpu in sorted({point["gpu"] for point in points}))
     yield from (["list", recipe] for recipe in sorted({point["recipe"] for point in points}))
     yield from (["list", "--cluster", cluster] for cluster in _shipped("clusters"))
-    yield from (["images"], ["images", "--json"], ["images", "--cluster", "site.yaml", "llama3.1-8b"])
+    yield from (
+        ["images"],
+        ["images", "--json"],
+        ["images", "--cluster", "site.yaml", "llama3.1-8b"],
+    )
     yield ["images", "--gpu", "H200", "--framework", "nemo2", "--json"]
     yield from (["completion", shell] for shell in ("bash", "zsh", "fish"))
 
@@ -105,38 +136,83 @@ def _of_point(point: Any) -> Iterator[list[str]]:
     chosen = _choice(point)
     yield ["show", *chosen, "--json"]
     yield ["show", *chosen]
-    yield ["render", *chosen, "--output", "job"]
+    yield ["render", *chosen, *([] if point["framework"] in COPIED else ["--output", "job"])]
     yield ["predict", *chosen, "--json"]
 
 
 def _variants(points: list[Any]) -> Iterator[list[str]]:
-    """Clusters, container runtimes, profilers, settings, curves, suites, studies: one point of each framework."""
+    """Clusters, runtimes, profilers, settings, curves, suites, studies, on some points."""
     one_each = {(point["framework"], point["gpu"] == "GH200"): point for point in points}
     for point in one_each.values():
         chosen = _choice(point)
         yield ["show", *chosen, "--all"]
-        yield ["render", *chosen]
+        yield ["render", *chosen, "--output", "job"]
         yield ["predict", *chosen]
         yield ["launch", *chosen, "--dry-run", "--exclude", "n[1-3],n7"]
-        yield ["launch", *chosen, "--dry-run", "--set", "training.steps=20", "--set", "cluster.account=me"]
-        yield from (["profile", *chosen, "--dry-run", "--tool", tool] for tool in ("kineto", "nsys", "xplane"))
-        yield from (["render", *chosen, "--set", f"cluster.container.runtime={runtime}"] for runtime in RUNTIMES)
-    for number, point in enumerate({point["recipe"]: point for point in points}.values()):
+        yield [
+            "launch",
+            *chosen,
+            "--dry-run",
+            "--set",
+            "training.steps=20",
+            "--set",
+            "cluster.account=me",
+        ]
+        for tool in ("kineto", "nsys", "xplane"):
+            yield ["profile", *chosen, "--dry-run", "--tool", tool]
+        for runtime in RUNTIMES:
+            yield ["render", *chosen, "--set", f"cluster.container.runtime={runtime}"]
+    for point in {point["recipe"]: point for point in points}.values():
         chosen = _choice(point)[:-1]
         yield ["predict", *chosen, "--num-gpus", "8,64,512", "--json"]
         yield ["predict", *chosen, "--num-gpus", "16,128", "--scaling", "strong"]
-        if number % SELDOM == 0:
-            yield ["study", "--tune", *_choice(point), "--dry-run", "--json"]
-            yield ["study", "--tune", *_choice(point), "--vary", "tp=1,2", "--vary", "mbs=1,2", "--dry-run"]
     for cluster in _shipped("clusters"):
-        yield ["render", "llama3.1-8b", "--cluster", cluster, "--precision", "bf16", "--num-gpus", "8"]
-        yield ["show", "llama3.1-8b", "--cluster", cluster, "--precision", "bf16", "--num-gpus", "8", "--json"]
-    yield ["predict", "llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "8,64", "--plot", "curve.svg"]
+        yield [
+            "render",
+            "llama3.1-8b",
+            "--cluster",
+            cluster,
+            "--precision",
+            "bf16",
+            "--num-gpus",
+            "8",
+        ]
+        yield [
+            "show",
+            "llama3.1-8b",
+            "--cluster",
+            cluster,
+            "--precision",
+            "bf16",
+            "--num-gpus",
+            "8",
+            "--json",
+        ]
+    yield [
+        "predict",
+        "llama3.1-8b",
+        "--gpu",
+        "H100",
+        "--precision",
+        "fp8",
+        "--num-gpus",
+        "8,64",
+        "--plot",
+        "curve.svg",
+    ]
     yield ["predict", "--csv", "table.csv"]
     for name in _shipped("suites"):
         yield from (["show", name], ["show", name, "--json"])
+    for tuned in TUNED:
+        yield from (
+            ["study", "--tune", *tuned, "--dry-run", "--json"],
+            ["study", "--tune", *tuned, "--report"],
+        )
     for name in _shipped("studies"):
-        yield from (["study", name, "--dry-run", "--json", "--price-per-gpu-hour", "2"], ["study", name, "--report"])
+        yield from (
+            ["study", name, "--dry-run", "--json", "--price-per-gpu-hour", "2"],
+            ["study", name, "--report"],
+        )
 
 
 def _of_log(log: str) -> Iterator[list[str]]:
@@ -157,11 +233,18 @@ def _of_run(run: Path) -> Iterator[list[str]]:
     name, spec = f"runs/{run.name}", json.loads((run / "spec.json").read_text())
     yield from (["show", name, "--json"], ["fingerprint", name, "--json"])
     yield ["compare", name, "--json"]
-    yield from (["explain", name, "--json"], ["explain", name], ["explain", run.name, "--format", "markdown"])
+    yield from (
+        ["explain", name, "--json"],
+        ["explain", name],
+        ["explain", run.name, "--format", "markdown"],
+    )
     yield ["status", name, "--json"]
     for form in ("terminal", "markdown", "csv", "json", "html", "junit"):
         yield ["report", name, "--format", form]
-    yield from (["parse", name, "--json"], ["parse", f"{name}/stdout.log.xz", "--json", "--warmup", "1"])
+    yield from (
+        ["parse", name, "--json"],
+        ["parse", f"{name}/stdout.log.xz", "--json", "--warmup", "1"],
+    )
     options = ["--gpu", spec["gpu"], "--recipe", spec["recipe"]]
     yield ["compare", f"{name}/stdout.log.xz", *options, "--json"]
     yield ["explain", f"{name}/stdout.log.xz", *options]
@@ -176,7 +259,7 @@ def _more_of_run(run: Path) -> Iterator[list[str]]:
 
 
 def _of_runs(inputs: Path, runs: list[str]) -> Iterator[list[str]]:
-    """Several runs together: the chosen ones, those in the runs folder, and all that the checkout keeps."""
+    """Several runs together: the chosen ones, those in the runs folder, all kept ones."""
     for form in ("terminal", "markdown", "csv", "json", "html", "junit"):
         yield ["report", "runs", "--format", form]
         yield ["report", "--history", "--format", form]
@@ -184,16 +267,38 @@ def _of_runs(inputs: Path, runs: list[str]) -> Iterator[list[str]]:
     yield ["report", *(f"runs/{run}" for run in runs[:5]), "--keep", "kept"]
     for by in ("framework", "node", "driver", "image", "version"):
         yield ["report", "--by", by, "--json", *([] if by == "framework" else ["--history"])]
-    yield from (["report", "--scaling"], ["report", "--scaling", "--json"], ["report", "--plot", "curves.svg"])
+    yield from (
+        ["report", "--scaling"],
+        ["report", "--scaling", "--json"],
+        ["report", "--plot", "curves.svg"],
+    )
     yield ["report", "--history", "--plot", "history.svg"]
     own = sorted(path.parent.name for path in (inputs / "results/runs").glob("*/steps.jsonl"))
     yield from (["compare", *own, "--json"], ["compare", *own])
     yield from (["compare", name, "--baseline", own[0], "--json"] for name in own[1:4])
     yield from (["explain", name, "--against", own[0], "--json"] for name in own[1:4])
     yield ["diff", *own[:4], "--json"]
-    yield ["predict", "llama3.1-8b", "--gpu=H200", "--precision=fp8", "--num-gpus=2", f"--calibrate={own[0]}", "--json"]
-    yield from (["status"], ["status", "--json"], ["status", "--state", "failed"], ["status", "--last", "2"])
-    yield from (["status", "--recipe", "llama3.1-8b", "--json"], ["cancel", own[0]], ["cancel", "--all"], ["cancel"])
+    yield [
+        "predict",
+        "llama3.1-8b",
+        "--gpu=H200",
+        "--precision=fp8",
+        "--num-gpus=2",
+        f"--calibrate={own[0]}",
+        "--json",
+    ]
+    yield from (
+        ["status"],
+        ["status", "--json"],
+        ["status", "--state", "failed"],
+        ["status", "--last", "2"],
+    )
+    yield from (
+        ["status", "--recipe", "llama3.1-8b", "--json"],
+        ["cancel", own[0]],
+        ["cancel", "--all"],
+        ["cancel"],
+    )
 
 
 def _of_trace(trace: str) -> Iterator[list[str]]:
@@ -207,36 +312,125 @@ def _of_plans_and_sites() -> Iterator[list[str]]:
         yield from (["plan", plan, "--dry-run"], ["plan", plan, "--dry-run", "--json"])
         yield from (["plan", plan, "--report"], ["plan", plan, "--report", "--json"])
     yield ["plan", "two.yaml", "--report", "--pack", "new-pack"]
-    yield from (["verify", "pack"], ["verify", "pack", "--json"], ["verify", "pack", "--plan", "two.yaml"])
+    yield from (
+        ["verify", "pack"],
+        ["verify", "pack", "--json"],
+        ["verify", "pack", "--plan", "two.yaml"],
+    )
     yield from (["verify", "pack", "--plan", "tiny", "--json"], ["verify", "runs", "--json"])
     yield from (["nodes", "--run", CHECK], ["nodes", "--run", CHECK, "--json"])
-    yield from (["nodes", "site.yaml", "--num-nodes", "4", "--dry-run"], ["nodes", "dgx-h100", "--dry-run"])
-    yield ["nodes", "site.yaml", "--num-nodes", "4", "--dry-run", "--json", "--set", "repeats=3", "--exclude", "n1"]
-    yield from (["doctor"], ["doctor", "--json"], ["doctor", "--cluster", "local", "--no-node", "--json"])
-    yield from (["doctor", "--cluster", "site.yaml", "--no-node"], ["site", "init"], ["site", "--help"])
+    yield from (
+        ["nodes", "site.yaml", "--num-nodes", "4", "--dry-run"],
+        ["nodes", "dgx-h100", "--dry-run"],
+    )
+    yield [
+        "nodes",
+        "site.yaml",
+        "--num-nodes",
+        "4",
+        "--dry-run",
+        "--json",
+        "--set",
+        "repeats=3",
+        "--exclude",
+        "n1",
+    ]
+    yield from (
+        ["doctor"],
+        ["doctor", "--json"],
+        ["doctor", "--cluster", "local", "--no-node", "--json"],
+    )
+    yield from (
+        ["doctor", "--cluster", "site.yaml", "--no-node"],
+        ["site", "init"],
+        ["site", "--help"],
+    )
 
 
 def _datagen() -> Iterator[list[str]]:
-    yield from (["--help"], ["tokens", "--help"], ["sft", "--help"], ["tokenizer", "--help"], ["inspect", "--help"])
+    yield from (
+        ["--help"],
+        ["tokens", "--help"],
+        ["sft", "--help"],
+        ["tokenizer", "--help"],
+        ["inspect", "--help"],
+    )
     small = ["--tokens", "20000", "--vocab-size", "1000", "--workers", "1"]
     for lengths in ("fixed", "lognormal", "zipf"):
-        yield ["tokens", "--output", "new", *small, "--documents", lengths, "--mean-length", "64", "--json"]
+        yield [
+            "tokens",
+            "--output",
+            "new",
+            *small,
+            "--documents",
+            lengths,
+            "--mean-length",
+            "64",
+            "--json",
+        ]
     yield ["tokens", "--output", "new", *small, "--distribution", "uniform", "--shards", "2"]
     yield ["tokens", "--output", "new", *small, "--learnable", "--json"]
     for form in ("dolly", "chat", "packed"):
-        yield ["sft", "--output", "new", "--samples", "50", "--format", form, "--workers", "1", "--json"]
+        yield [
+            "sft",
+            "--output",
+            "new",
+            "--samples",
+            "50",
+            "--format",
+            form,
+            "--workers",
+            "1",
+            "--json",
+        ]
     yield ["tokenizer", "--output", "words", "--vocab-size", "2000", "--json"]
-    yield from (["inspect", "runs"], ["inspect", "data/tokens"], ["inspect", "data/tokens", "--json"])
+    yield from (
+        ["inspect", "runs"],
+        ["inspect", "data/tokens"],
+        ["inspect", "data/tokens", "--json"],
+    )
     yield from (["inspect", "data/chat", "--document", "3"], ["inspect", "data/words", "--json"])
 
 
 def _wrong() -> Iterator[list[str]]:
     """Wrong input: the message and the exit code."""
-    yield from ([], ["lst"], ["show", "llama3"], ["show", "llama3.1-8b"], ["show", "llama3.1-8b", "--gpu", "H1000"])
+    yield from (
+        [],
+        ["lst"],
+        ["show", "llama3"],
+        ["show", "llama3.1-8b"],
+        ["show", "llama3.1-8b", "--gpu", "H1000"],
+    )
     point = ["llama3.1-8b", "--gpu=H100", "--precision=bf16", "--num-gpus=8"]
-    for setting in ("layout.tp=3", "mbs=3", "no.such=1", "training.steps=-1", "cluster.container.runtime=lxc"):
+    for setting in (
+        "layout.tp=3",
+        "mbs=3",
+        "no.such=1",
+        "training.steps=-1",
+        "cluster.container.runtime=lxc",
+    ):
         yield ["show", *point, "--set", setting]
-    yield from (["parse", "no-such.log"], ["parse", "site.yaml"], ["compare", "site.yaml"], ["compare", "no-run"])
-    yield from (["explain", "no-run"], ["diff", "site.yaml"], ["fingerprint", "site.yaml"], ["verify", "no-pack"])
-    yield from (["predict"], ["predict", *point, "--num-gpus", "0"], ["study", "no-study"], ["plan", "no-plan"])
-    yield from (["nodes"], ["report", "no-run"], ["report", "runs", "--output", "x.zip"], ["status", "no-run"])
+    yield from (
+        ["parse", "no-such.log"],
+        ["parse", "site.yaml"],
+        ["compare", "site.yaml"],
+        ["compare", "no-run"],
+    )
+    yield from (
+        ["explain", "no-run"],
+        ["diff", "site.yaml"],
+        ["fingerprint", "site.yaml"],
+        ["verify", "no-pack"],
+    )
+    yield from (
+        ["predict"],
+        ["predict", *point, "--num-gpus", "0"],
+        ["study", "no-study"],
+        ["plan", "no-plan"],
+    )
+    yield from (
+        ["nodes"],
+        ["report", "no-run"],
+        ["report", "runs", "--output", "x.zip"],
+        ["status", "no-run"],
+    )
