@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,23 @@ from benchrun import paths
 
 
 def some(values: Iterable[Any], count: int) -> list[Any]:
-    """Parameters of a test: `count` of the values, evenly spread, without a mark, and the others marked thorough."""
+    """Parameters of a test: `count` of the values, evenly spread, without a mark, the others marked thorough.
+
+    A tuple is the values of several parameters.
+    """
     values = list(values)
     count = min(count, len(values))
     kept = {position * len(values) // count for position in range(count)}
     return [_parameter(value, number in kept) for number, value in enumerate(values)]
+
+
+def pairs(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: all pairs, those marked thorough without which each value is still in one."""
+    first, second = list(first), list(second)
+    count = max(len(first), len(second))
+    kept = {(number % len(first), number % len(second)) for number in range(count)}
+    places = product(range(len(first)), range(len(second)))
+    return [_parameter((first[a], second[b]), (a, b) in kept) for a, b in places]
 
 
 def representative(runs: Sequence[Path | str]) -> list[Any]:
@@ -33,7 +46,9 @@ def representative(runs: Sequence[Path | str]) -> list[Any]:
 
 
 def _parameter(value: Any, kept: bool) -> Any:
-    return value if kept else pytest.param(value, marks=pytest.mark.thorough)
+    if kept:
+        return value
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.thorough)
 
 
 def _group(run: Path | str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from benchrun.model.costs import bus_factor
 from benchrun.model.layers import layer_counts
 from benchrun.model.layout import Layout
 
@@ -33,6 +34,11 @@ class Collective:
     backward: float = 0.0
     step: float = 0.0
     """How often per step."""
+
+    @property
+    def bus_bytes(self) -> float:
+        """Bytes that a rank sends, each time."""
+        return self.bytes * bus_factor(self.name, self.ranks)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Counting:
             load,
             listed,
             layers=_layers(load) / load.layout.pp,
-            again=Recomputation.of(load, low),
+            again=Recomputation(load, low),
             low=low,
             legacy=legacy,
             peak=gpu.peak_bf16_tflops * 1e12,

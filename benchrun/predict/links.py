@@ -55,7 +55,7 @@ class Traffic:
 
     def bytes_of(self, group: Group, *, step: bool = False) -> float:
         """Bytes that a rank sends in a group: in a micro-batch, or once per step."""
-        return sum(_on_the_wire(each) * (each.step if step else self.times(each)) for each in self.of_group(group))
+        return sum(each.bus_bytes * (each.step if step else self.times(each)) for each in self.of_group(group))
 
     def ring(self, wire: float, ranks: float, stride: float) -> tuple[float, float]:
         """Seconds on NVLink, where ranks share a domain, and on their adapters between domains.
@@ -118,11 +118,3 @@ def _data_parallel(load: Workload, traffic: Traffic) -> dict[str, float]:
         "fsdp_nvlink": fsdp[0] + expert_fsdp[0],
         "fsdp_nic": fsdp[1] + expert_fsdp[1],
     }
-
-
-def _on_the_wire(each: Collective) -> float:
-    """Bytes that a rank sends."""
-    share = (each.ranks - 1) / each.ranks
-    if each.name == "all_reduce":
-        return 2 * each.bytes * share
-    return each.bytes * share if each.name != "send" else each.bytes

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchrun.model import costs
 from benchrun.predict.work import Value, Work
 
 PARTS = ("matmul", "attention", "memory_bound", "tp", "cp", "ep", "bubble", "dp", "optimizer", "host", "jitter")
@@ -29,7 +30,7 @@ def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     slowest = np.maximum(work.most_layers * layer, work.last_layers * layer + at_head)
     sent = of("pp.near") * work.pp_nvlink / of("link.nvlink") + of("pp.exposed") * work.pp_nic / of("link.nic")
     border = sent * work.virtual * np.where(work.stages > 1, 1, 0)
-    fill = (work.stages - 1) / work.virtual * mean
+    fill = costs.bubble(work.stages, work.virtual) * mean
     bubble = of("bubble.exposed") * (work.microbatches * (slowest - mean) + fill) + work.microbatches * border
     parts = {name: work.microbatches * work.layers * own.get(name, 0.0 * layer) for name in PARTS}
     for name, value in head.items():

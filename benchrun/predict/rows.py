@@ -158,8 +158,9 @@ def _usual_length(model: str, task: str) -> tuple[int, str] | None:
     Those of the recipe of this model and task; else the most frequent ones of published rows, of the same task if any.
     """
     recipe = model + RECIPES[_task(task)]
-    if recipe in paths.shipped(paths.RECIPES):
-        return int(recipe_document(recipe)[1]["seq_length"]), f"recipe {recipe} has it"
+    shipped = recipe in paths.shipped(paths.RECIPES)
+    if shipped and (length := recipe_document(recipe)[1].get("seq_length")):
+        return int(length), f"recipe {recipe} has it"
     lengths = [(kind, length) for name, kind, length in _published_lengths() if name == model]
     alike = [length for kind, length in lengths if kind == _task(task)] or [length for _, length in lengths]
     if not alike:

@@ -16,6 +16,7 @@ NAMES = ["slow_loader", "checkpoints"]
 CASES = {case.name: case for case in bench.cases() if case.where == "cpu"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_the_right_cause_comes_first(name: str, tmp_path: Path) -> None:
     run = bench.made(CASES[name], bench.POINTS["cpu"], tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from conftest import FakeSlurm
 from hypothesis import given
 from hypothesis import strategies as st
+from selection import pairs
 
 from benchrun import console
 from benchrun.cli import group
@@ -71,9 +72,10 @@ RUBBISH = {
     ),
 }
 
+FILES = ["events.jsonl", "done.json", "ending.json", "env.json", "stdout.log", "probe"]
 
-@pytest.mark.parametrize("rubbish", RUBBISH)
-@pytest.mark.parametrize("name", ["events.jsonl", "done.json", "ending.json", "env.json", "stdout.log", "probe"])
+
+@pytest.mark.parametrize(("name", "rubbish"), pairs(FILES, RUBBISH))
 def test_rubbish_in_a_run_is_no_traceback_and_hides_no_other(
     slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str], name: str, rubbish: str
 ) -> None:
@@ -123,8 +125,7 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("command", ["squeue", "sacct"])
+@pytest.mark.parametrize(("command", "answer"), pairs(["squeue", "sacct"], ANSWERS))
 def test_rubbish_from_slurm_is_no_traceback_and_no_end(
     slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str], command: str, answer: str
 ) -> None:

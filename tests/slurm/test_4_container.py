@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selection import some
 
 from .runtimes import RUNTIMES, settings, start
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", some(RUNTIMES, 1))
 def test_two_nodes_train_inside(user: Any, runtime: Any) -> None:
     start(runtime)
     run = user.launch(

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selection import some
 
+from .conftest import chosen
 from .runtimes import RUNTIMES as CONTAINERS
 from .runtimes import containers, settings, start
 
-RUNTIMES = ("none", *CONTAINERS)
+RUNTIMES = ["none", *some(CONTAINERS, 1)]
 # No parent, no session and no environment of the job is left to it: only its name says whose it is.
 DAEMON = """
 ( setsid env -i bash -c 'cd /; trap "" TERM; exec -a "$0" sleep 600' "daemon-of-${SLURM_JOB_NAME:-${PWD##*/}}" \\
@@ -23,13 +25,20 @@ NODES = ("n1", "n2", "n3")
 
 
 @pytest.fixture(scope="module")
-def runs(user: Any) -> Any:
-    """Run ids by runtime and by what ends them: all are submitted at once."""
-    for runtime in CONTAINERS:
+def runtimes(request: pytest.FixtureRequest) -> list[str]:
+    """Runtimes of the cases that will run, with their engines up."""
+    names = chosen(request, "runtime")
+    for runtime in set(names) - {"none"}:
         start(runtime)
+    return names
+
+
+@pytest.fixture(scope="module")
+def runs(user: Any, runtimes: list[str]) -> Any:
+    """Run ids by runtime and by what ends them: all are submitted at once."""
     return {
         (runtime, ending): launch(user, runtime, program, *more)
-        for runtime in RUNTIMES
+        for runtime in runtimes
         for ending, program, *more in (
             ("limit", STUBBORN, "cluster.time_limit=00:01:00"),
             ("cancelled", STUBBORN),
@@ -113,8 +122,8 @@ def test_after_the_time_limit(user: Any, runs: Any, runtime: Any) -> None:
     none_is_left(user, runtime, run)
 
 
-def test_after_a_power_cut_of_one_node(user: Any, cluster: Any, runs: Any) -> None:
-    mine = {runtime: launch(user, runtime, STUBBORN, exclude="n1") for runtime in RUNTIMES}
+def test_after_a_power_cut_of_one_node(user: Any, cluster: Any, runs: Any, runtimes: list[str]) -> None:
+    mine = {runtime: launch(user, runtime, STUBBORN, exclude="n1") for runtime in runtimes}
     for run in mine.values():
         both_started(user, run)
     cluster("fail", "n3")

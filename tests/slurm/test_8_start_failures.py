@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from selection import some
 
-from .conftest import DIR
+from .conftest import DIR, chosen
 from .runtimes import RUNTIMES, settings, start
 
 WRONG = {
@@ -16,19 +17,20 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def runs(user: Any) -> Any:
+def runs(user: Any, request: pytest.FixtureRequest) -> Any:
     """Run ids by runtime and by what is wrong: all are submitted at once."""
-    for runtime in RUNTIMES:
+    runtimes = chosen(request, "runtime")
+    for runtime in runtimes:
         start(runtime)
     return {
         (runtime, wrong): user.launch("tiny-llama", 1, "cluster.exclude=n3", *settings(runtime, DIR), change)
-        for runtime in RUNTIMES
+        for runtime in runtimes
         for wrong, (_, change) in WRONG.items()
     }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", some(RUNTIMES, 1))
 def test_it_is_named_with_its_line(user: Any, runs: Any, runtime: Any, wrong: Any) -> None:
     row = user.wait(runs[runtime, wrong], 120)
     ending, _ = WRONG[wrong]

@@ -11,6 +11,7 @@ from tests.docs.transcripts import Shell, check
 from .conftest import path_of
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name in ON_SLURM], ids=lambda page: page.name)
 def test_the_commands_print_what_the_page_shows(slurm: str, page: Path, tmp_path: Path, request: Any) -> None:
     shell = Shell(tmp_path, SLURM_CONF=slurm, PATH=path_of(Path(slurm).parents[1]))

@@ -13,7 +13,7 @@ import pytest
 from .conftest import User
 
 pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.thorough]
 CRITERIA = {
     "at_least": {"tokens_per_s_per_gpu": 1},
     "at_most": {"peak_memory_gib": 8},

@@ -11,6 +11,8 @@ import pytest
 
 from .conftest import POINT
 
+pytestmark = pytest.mark.thorough
+
 HERE = "cluster.exclude=n3"
 SLEEP = "echo started; exec sleep 600"
 LOST = "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received"

@@ -8,6 +8,8 @@ import pytest
 
 from .conftest import CLUSTER, DIR, POINT, User
 
+pytestmark = pytest.mark.thorough
+
 HERE = "cluster.exclude=n3"
 UNTIL_GO = "echo started; until [ -e go ]; do sleep 0.2; done; exit 5"
 STATES = ("full", "readonly")

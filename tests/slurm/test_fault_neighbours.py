@@ -14,6 +14,8 @@ import pytest
 
 from .conftest import DIR, User
 
+pytestmark = pytest.mark.thorough
+
 HERE = "cluster.exclude=n3"
 SLEEP = "echo started; exec sleep 600"
 NOBODY = 65534

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 LAST = ("cluster.nodelist=n3", "cluster.exclusive=true")
 SLEEP = 'echo "life ${SLURM_RESTART_COUNT:-0}"; [ -n "$SLURM_RESTART_COUNT" ] || exec sleep 600'
 

@@ -9,6 +9,8 @@ import pytest
 
 from .conftest import CLUSTER, DIR, NUMBER, POINT, User
 
+pytestmark = pytest.mark.thorough
+
 SLEEP = "echo started; exec sleep 600"
 TWO = "cluster.gpus_per_node=1"
 
