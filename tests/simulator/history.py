@@ -246,9 +246,9 @@ class History:
             self.world.advance(5000.0)
         self._look()
         self.commands.trouble.error = self.commands.trouble.timeout = self.commands.trouble.accounting = 0.0
-        self.commands.down_until = 0.0
         for _ in range(2):
             self.world.advance(5000.0)
+            self.commands.down_until = 0.0
             self._look()
 
     # -- what must hold
