@@ -53,14 +53,14 @@ def _work(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
 
 
 def _large(number: float, most: float = 1e9) -> str:
-    """With three digits, in billions, millions or thousands, and in no more than ``most``."""
+    """A number with three digits, in billions, millions or thousands; the largest unit is ``most``."""
     scales = [(1e9, "billion"), (1e6, "million"), (1e3, "thousand")]
     scale, name = next((each for each in scales if each[0] <= min(number, most)), scales[-1])
     return f"{number / scale:.3g} {name}"
 
 
 def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
-    """How the model is split."""
+    """The layout and its source."""
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''} of {spec.ranks_per_node}"
     if not isinstance(spec, TrainingSpec):
         yield "nodes", nodes
@@ -146,7 +146,7 @@ def _unit(entry: Mapping[str, Any]) -> str:
 
 
 def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
-    """Where and how it would run."""
+    """The cluster, the image and the number of steps."""
     site = spec.cluster
     queue = ", ".join(f"{name} {value}" for name in ("partition", "account", "qos") if (value := getattr(site, name)))
     where = f"{site.name} ({', '.join(filter(None, [site.scheduler, queue, site.container.runtime]))})"
@@ -168,7 +168,7 @@ def launch_line(spec: RunSpec, request: Request) -> str:
 
 
 PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (_work, _layout, _memory, _expected, _published, _job)
-"""What is shown, in this order."""
+"""Parts of the page, in this order."""
 
 
 CHOSEN = ("recipe", "framework", "gpu", "precision", "num_gpus")

@@ -20,12 +20,12 @@ class Pair:
     """A measured point and the published number beside it."""
 
     name: str
-    """Of the point."""
+    """Name of the point."""
     spec: TrainingSpec
     rates: tuple[float, ...]
     """Tokens/s/GPU of each of its runs."""
     measured: float
-    """In the unit of the published number."""
+    """The measured value in the unit of the published number."""
     near: Nearest
 
     @property
@@ -51,13 +51,13 @@ class Pair:
 
     @property
     def differs(self) -> str:
-        """What else differs, published -> ours: besides the model, the GPUs, the framework and its image."""
+        """Other differences, published -> ours, besides the model, the GPUs, the framework and its image."""
         others = [each for each in self.near.differs if each.partition(" ")[0] not in STATED]
         return ", ".join(others) or "nothing else that is stated"
 
     @property
     def same_batch_per_gpu(self) -> bool:
-        """Whether a GPU has as many sequences of a step here as there."""
+        """True where a GPU has as many sequences in a step as in the published run."""
         key, spec = self.near.entry.key, self.spec
         if key.gbs is None or key.num_gpus is None:
             return False

@@ -1,4 +1,4 @@
-"""What the repeats of a point measured together: the one place where it is computed."""
+"""Medians over the repeats of a point."""
 
 from collections.abc import Iterable
 from statistics import median

@@ -69,7 +69,7 @@ def step_plots(rows: CompletedRows, metrics: Metrics) -> Iterator[Plot]:
 
 
 def _distribution(times: Sequence[float], median: float) -> Plot:
-    """How many counted steps took how long; the slowest hundredth is in the last bar."""
+    """Histogram of the counted step times; the slowest hundredth is in the last bar."""
     high = float(np.quantile(times, 0.99)) if len(times) > 100 else max(times)
     counts, edges = np.histogram(np.minimum(times, high), bins=min(BINS, max(4, len(times) // 3)))
     rows = [
@@ -88,7 +88,7 @@ def _distribution(times: Sequence[float], median: float) -> Plot:
 
 
 def breakdown_plot(metrics: Metrics) -> Plot | None:
-    """Where the time of a profiled step went; None without a profile."""
+    """Parts of a profiled step; None without a profile."""
     if (step := metrics.breakdown) is None:
         return None
     parts = {name: float(getattr(step, key)) for key, name in PARTS.items()}
@@ -145,7 +145,7 @@ def waterfall_plot(explanation: Explanation) -> Plot:
 
 
 def causes_table(explanation: Explanation) -> Table:
-    """Why the step takes as long as it does, the largest fault first, and what to change."""
+    """Causes with evidence and advice, the largest fault first."""
     titles = ("cause", "kind", "s", "of the step", "evidence", "advice")
     rows = [
         (
