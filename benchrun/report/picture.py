@@ -78,7 +78,7 @@ def svg_file(title: str, plots: Sequence[Plot], columns: int, description: str =
 
 def _svg(plots: Sequence[Plot], identity: str, title: str, description: str, columns: int = 1, *, titled: bool) -> str:
     drawn = _drawn(plots, "svg", columns, titled=titled).decode()
-    size = re.search(r'viewBox="[^"]*"', drawn)
+    size = re.search(r'viewBox="0 0 (\S+) [^"]*"', drawn)
     drawn = re.sub("<[^>]*>", _slim_tag, drawn)
     for pattern in SLIM:
         drawn = re.sub(pattern, "", drawn)
@@ -88,11 +88,12 @@ def _svg(plots: Sequence[Plot], identity: str, title: str, description: str, col
     names = f'role="img" aria-labelledby="{identity}" aria-describedby="{identity}d"'
     head = f'<title id="{identity}">{escape(title)}</title>'
     head += f'<desc id="{identity}d">{escape(description)}</desc>'
+    assert size is not None
     spaces = ""
     if titled:
-        spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        spaces = f'width="{size[1]}" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         head += f"<style>{SCHEMES}</style>"
-    return f"<svg {spaces}{size and size[0]} {names}>{head}{drawn}</svg>"
+    return f"<svg {spaces}{size[0]} {names}>{head}{drawn}</svg>"
 
 
 def _slim_tag(tag: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ from benchrun.comparison.nearest import Nearest, nearest
 from benchrun.comparison.references import Reference
 from benchrun.metrics.registry import METRICS
 from benchrun.report.frameworks import ValidRun
+from benchrun.report.repeats import median_of, valid_values
 from benchrun.report.table import Table
 from benchrun.spec.runspec import TrainingSpec
 
@@ -68,27 +69,23 @@ def pairs(points: Sequence[tuple[str, Sequence[ValidRun]]], published: Sequence[
     """One pair for each named point that has a published number near it; medians over its repeats."""
     listed = []
     for name, repeats in points:
-        near = nearest(repeats[0].spec, published)
-        rates, tflops = (_values(repeats, metric) for metric in ("tokens_per_s_per_gpu", "tflops_per_gpu"))
-        value = near.measured(*(median(each) if each else None for each in (rates, tflops))) if near else None
-        if near and value is not None and rates:
-            listed.append(Pair(name, repeats[0].spec, rates, value, near))
+        spec, metrics = repeats[0].spec, [run.metrics for run in repeats]
+        near = nearest(spec, published)
+        rates = valid_values(METRICS["tokens_per_s_per_gpu"].key, metrics)
+        if not near or not rates:
+            continue
+        value = near.measured(median(rates), median_of(METRICS["tflops_per_gpu"].key, metrics))
+        if value is not None:
+            listed.append(Pair(name, spec, tuple(rates), value, near))
     return listed
-
-
-def _values(repeats: Sequence[ValidRun], metric: str) -> tuple[float, ...]:
-    values = (run.metrics.metrics[METRICS[metric].key] for run in repeats)
-    return tuple(value for value in values if value is not None)
 
 
 def published_table(listed: Sequence[Pair]) -> Table:
     """One row per pair, for readers."""
     titles = ("point", "measured", "published", "unit", "ratio", "published by", "also differs: published, ours")
-    rows = [
-        (
-            *(pair.name, f"{pair.measured:,.0f}", f"{pair.near.published:,.0f}", pair.near.unit, f"{pair.ratio:.2f}"),
-            *(f"{pair.source}, {pair.published_on}", pair.differs),
-        )
-        for pair in listed
-    ]
+    rows = []
+    for pair in listed:
+        near, by = pair.near, f"{pair.source}, {pair.published_on}"
+        values = (f"{pair.measured:,.0f}", f"{near.published:,.0f}", near.unit, f"{pair.ratio:.2f}")
+        rows.append((pair.name, *values, by, pair.differs))
     return Table(titles, rows)
