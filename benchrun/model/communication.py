@@ -1,7 +1,9 @@
-"""The collectives of one GPU, by group: how many bytes, how often in a micro-batch and in a step.
+"""The collectives of one GPU, by group: bytes, and number of times in a micro-batch and
+in a step.
 
-Sources: Shoeybi et al. 2019 (arXiv:1909.08053) for tensor parallelism, Korthikanti et al. 2022 (arXiv:2205.05198) for
-sequence parallelism, Narayanan et al. 2021 (arXiv:2104.04473) for pipelines, Megatron-LM core 0.19 for the rest.
+Sources: Shoeybi et al. 2019 (arXiv:1909.08053) for tensor parallelism, Korthikanti et
+al. 2022 (arXiv:2205.05198) for sequence parallelism, Narayanan et al. 2021
+(arXiv:2104.04473) for pipelines, Megatron-LM core 0.19 for the rest.
 """
 
 from collections.abc import Iterator
@@ -27,13 +29,14 @@ class Collective:
     group: Group
     ranks: float
     bytes: float
-    """The whole tensor, as nccl-tests counts: the result of an all-gather, the input of a reduce-scatter, what a rank
-    of an all-to-all sends to all ranks and itself; the message of a send."""
+    """The whole tensor, as nccl-tests counts: the result of an all-gather, the input of
+    a reduce-scatter, what a rank of an all-to-all sends to all ranks and itself; the
+    message of a send."""
     forward: float = 0.0
-    """How often in the forward pass of a micro-batch."""
+    """Number of times in the forward pass of a micro-batch."""
     backward: float = 0.0
     step: float = 0.0
-    """How often per step."""
+    """Number of times per step."""
 
     @property
     def bus_bytes(self) -> float:
@@ -47,21 +50,23 @@ class Sizes:
 
     activation: float = 2
     weight: float = 2
-    """As data-parallel ranks gather it: 1 for FP8 weights."""
+    """Weight as data-parallel ranks gather it: 1 for FP8."""
     gradient: float = 2
     states: float = 12
-    """What Adam keeps of a parameter."""
+    """States of Adam, per parameter."""
 
 
 def of_a_micro_batch(
     model: "ModelShape", layout: Layout, tokens: float, routed: float, sizes: Sizes, cp_comm: str
 ) -> Iterator[Collective]:
-    """All collectives except those of data-parallel ranks. ``routed``: tokens per layer for the experts of this GPU."""
+    """All collectives except those of data-parallel ranks. ``routed``: tokens per layer
+    for the experts of this GPU."""
     counts, ends, width = layer_counts(model), 1 / layout.pp, model.hidden_size * sizes.activation
     attention, experts = counts.attention / layout.pp, counts.experts / layout.pp
-    # Around attention, a dense MLP and Mamba-2, at the embedding and at the output layer. With sequence parallelism a
-    # gather before and a reduce-scatter after each; backward the same, and the inputs are gathered once more for the
-    # gradients of the weights. Without it, an all-reduce forward and one backward.
+    # Around attention, a dense MLP and Mamba-2, at the embedding and at the output
+    # layer. With sequence parallelism a gather before and a reduce-scatter after each;
+    # backward the same, and the inputs are gathered once more for the gradients of the
+    # weights. Without it, an all-reduce forward and one backward.
     split = counts.attention + counts.dense + counts.mamba + model.mtp_layers
     if model.moe and model.moe.shared_ffn_hidden_size:
         split += counts.experts
@@ -71,9 +76,11 @@ def of_a_micro_batch(
         yield Collective("reduce_scatter", "tp", tp, size, times, times)
     else:
         yield Collective("all_reduce", "tp", tp, size, times, times)
-    # The loss over a divided vocabulary: maximum, the label's logit, sum of exponentials; in FP32.
+    # The loss over a divided vocabulary: maximum, the label's logit, sum of
+    # exponentials; in FP32.
     yield Collective("all_reduce", "tp", tp, 4 * tokens, 3 * ends)
-    # Keys and values in a ring (p2p), gathered, or exchanged for heads together with queries and outputs (a2a).
+    # Keys and values in a ring (p2p), gathered, or exchanged for heads together with
+    # queries and outputs (a2a).
     cp, head = layout.cp, tokens * sizes.activation / tp
     widths = model.mla.qk_width + model.mla.v_head_dim if model.mla else 2 * model.kv_channels
     pair = (model.num_attention_heads if model.mla else model.num_query_groups) * widths * head
@@ -98,17 +105,22 @@ def of_a_micro_batch(
 def of_data_parallel_ranks(
     layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
 ) -> Iterator[Collective]:
-    """Gradients are reduced and weights gathered once per step; with FSDP in every micro-batch.
+    """Gradients are reduced and weights gathered once per step; with FSDP in every
+    micro-batch.
 
     ``dense`` and ``experts``: parameters on this GPU before FSDP.
     """
-    groups: tuple[tuple[Group, Group], ...] = (("dp", "fsdp"), ("expert_dp", "expert_fsdp"))
-    sizes_of_groups = replicas(layout, dp), weight_shards(layout), (dense, experts)
-    for (group, shards), size, shard_size, params in zip(groups, *sizes_of_groups, strict=True):
+    ranks, expert_ranks = replicas(layout, dp)
+    shards, expert_shards = weight_shards(layout)
+    groups: tuple[tuple[Group, float, Group, float, float], ...] = (
+        ("dp", ranks, "fsdp", shards, dense),
+        ("expert_dp", expert_ranks, "expert_fsdp", expert_shards, experts),
+    )
+    for group, size, shard_group, shard_size, params in groups:
         weights, gradients = params * sizes.weight, params * sizes.gradient
         if layout.fsdp > 1:
-            yield Collective("all_gather", shards, shard_size, weights, 1, 1)
-            yield Collective("reduce_scatter", shards, shard_size, gradients, backward=1)
+            yield Collective("all_gather", shard_group, shard_size, weights, 1, 1)
+            yield Collective("reduce_scatter", shard_group, shard_size, gradients, backward=1)
             yield Collective("all_reduce", group, size / shard_size, gradients / shard_size, step=1)
         elif distributed_optimizer:
             yield Collective("reduce_scatter", group, size, gradients, step=1)
@@ -124,7 +136,8 @@ def replicas(layout: Layout, dp: int) -> tuple[float, float]:
 
 
 def weight_shards(layout: Layout) -> tuple[float, float]:
-    """Ranks that share dense weights and gradients under FSDP, and ranks that share those of experts."""
+    """Ranks that share dense weights and gradients under FSDP, and ranks that share
+    those of experts."""
     return layout.fsdp, max(1.0, layout.fsdp / layout.ep)
 
 
@@ -134,5 +147,6 @@ def optimizer_shards(layout: Layout, dp: int, distributed_optimizer: bool) -> tu
 
 
 def sequence_split(layout: Layout) -> int:
-    """Parts into which sequence parallelism cuts what tensor parallelism leaves whole."""
+    """Parts into which sequence parallelism cuts what tensor parallelism leaves
+    whole."""
     return layout.tp if layout.sequence_parallel else 1
