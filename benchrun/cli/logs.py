@@ -181,6 +181,9 @@ def compare(
 
     A log is compared under the conditions that it states; the options add those that it does not state. The reference
     is the published number that fits best, or what --baseline names.
+
+    Your own runs keep their verdict, which `report` and `report --keep` show; one by --warmup or --baseline replaces
+    none.
     """
     files = [Path(name) for name in runs_or_logs]
     if recipe is None:

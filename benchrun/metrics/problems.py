@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from benchrun.metrics.model import ProblemEntry
 from benchrun.metrics.setting import Setting, same_chip, stated_setting
 from benchrun.parse.kinds import GENERIC, kind_of
-from benchrun.parse.problems import MOST_LOST, strongest
+from benchrun.parse.problems import MOST_LOST, role_of, strongest
 from benchrun.parse.records import Facts, Log, Problem
 
 EFFECTS = ("server_failed", "failed_requests")
@@ -34,7 +34,9 @@ def fatal_problem(
 def _is_fatal(problem: Problem, done: bool) -> bool:
     kind = kind_of(problem.kind)
     made_up_by = kind.made_up_by
-    return made_up_by is not None and problem.then not in made_up_by and not (done and kind.late)
+    # When all work is done, ranks leave one after the other, and some see others go.
+    late = kind.late or role_of(problem) == "peer"
+    return made_up_by is not None and problem.then not in made_up_by and not (done and late)
 
 
 def job_ended(log: Log) -> bool:

@@ -26,7 +26,7 @@ HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 """NeMo goes on without what it could not import."""
 PLAIN_EXCEPTIONS = (
     *("Error: ", "Exception: ", ".exceptions."),
-    *("AssertionError", "NotImplementedError"),
+    *("AssertionError", "NotImplementedError", "RuntimeError", "TimeoutError"),
 )
 """What a line holds that is an exception's last one, where the log has no traceback before it."""
 _UNCAUGHT = "  what():  "
@@ -39,7 +39,7 @@ _NAME = r"[A-Za-z_]\w{0,99}"
 _EXCEPTION = re.compile(
     rf"{_LABELS}(?:{_NAME}\.){{0,9}}"
     rf"(?:(?:{_NAME}Error|\w{{0,99}}Exception|(?<=\.exceptions\.){_NAME}): "
-    r"|(?:Assertion|NotImplemented)Error\s*$)"
+    r"|(?:Assertion|NotImplemented|Runtime|Timeout)Error\s*$)"
 )
 """The last line of an exception that no traceback precedes."""
 

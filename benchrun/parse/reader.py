@@ -27,6 +27,8 @@ from benchrun.spec.launched import Launched
 
 UNKNOWN = "unknown"
 """The framework of a log without a step."""
+CERTAIN_FACTS = 3
+"""So many facts of one dialect are no accident in a log without a step."""
 DENSE = 1 << 12
 """If step lines are closer than this many bytes on average, the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
@@ -256,7 +258,9 @@ class Reader:
         winner = [] if self._winner is None else [self._dialects[self._winner]]
         seen = [dialect for dialect in (*winner, *self._dialects) if dialect.seen]
         if not seen:
-            return Log(name, self._forced or UNKNOWN, problems=tuple(self._problems))
+            most = max((dialect.facts for dialect in self._dialects), key=lambda each: len(each.lines))
+            known = most if len(most.lines) >= CERTAIN_FACTS else Facts()
+            return Log(name, self._forced or UNKNOWN, facts=known, problems=tuple(self._problems))
         chosen = seen[0]
         rows = chosen.finish()
         file_problems = self._problems
@@ -322,7 +326,7 @@ def _merged(name: str, logs: Sequence[Log]) -> Log:
     )
     seen = [log for log in logs if len(log.steps) or log.results or log.served]
     if not seen:
-        return replace(logs[0], file=name, problems=problems)
+        return replace(logs[0], file=name, facts=logs[-1].facts, problems=problems)
     longest = max(seen, key=lambda log: len(log.steps))
     same = [log for log in seen if log.framework == longest.framework]
     results = {name: result for log in same for name, result in log.results.items()}

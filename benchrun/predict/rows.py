@@ -193,8 +193,11 @@ def _usual_length(model: str, task: str) -> tuple[int, str] | None:
     """
     recipe = model + RECIPES[_task(task)]
     if recipe in paths.shipped(paths.RECIPES):
-        return int(recipe_document(recipe)[1]["seq_length"]), f"recipe {recipe} has it"
-    rows = [row for row in paths.table(__file__, PUBLISHED) if row["model"] == model and row["seq_len"]]
+        length = recipe_document(recipe)[1].get("seq_length")
+        if length:
+            return int(length), f"recipe {recipe} has it"
+    rows = [row for row in paths.table(__file__, PUBLISHED) if row["model"] == model]
+    rows = [row for row in rows if row["seq_len"]]
     alike = [row for row in rows if _task(_task_text(row)) == _task(task)] or rows
     if not alike:
         return None

@@ -32,30 +32,33 @@ def between(before: Path, after: Path, only: str | None = None) -> Iterator[Diff
     """Every difference between two recordings, or those of one verb."""
     verbs = sorted({*recorded_verbs(before), *recorded_verbs(after)})
     for verb in [only] if only else verbs:
-        old, new = (read(folder, verb) if verb in recorded_verbs(folder) else {} for folder in (before, after))
+        old, new = read(before, verb), read(after, verb)
         for argv in dict.fromkeys((*old, *new)):
             if argv in old and argv in new:
                 yield from of_answers(argv, old[argv], new[argv])
             else:
-                yield Difference(argv, "call", *("recorded" if argv in each else NOTHING for each in (old, new)))
+                sides = ("recorded" if argv in each else NOTHING for each in (old, new))
+                yield Difference(argv, "call", *sides)
 
 
 def of_answers(argv: Argv, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Difference]:
     """The differences of two answers to one call."""
     if old["exit_code"] != new["exit_code"]:
         yield Difference(argv, "exit_code", str(old["exit_code"]), str(new["exit_code"]))
-    texts = [{"stdout": each["stdout"], "stderr": each["stderr"]} | _files(each) for each in (old, new)]
+    texts = [_texts(each) for each in (old, new)]
     for name in dict.fromkeys((*texts[0], *texts[1])):
         for place, *values in of_texts(*(each.get(name, "") for each in texts)):
             yield Difference(argv, name + place, *values)
 
 
-def _files(answer: dict[str, Any]) -> dict[str, str]:
-    return {f"files[{name}]": text for name, text in answer["files"].items()}
+def _texts(answer: dict[str, Any]) -> dict[str, str]:
+    """Both streams and every file of an answer."""
+    files = {f"files[{name}]": text for name, text in answer["files"].items()}
+    return {"stdout": answer["stdout"], "stderr": answer["stderr"]} | files
 
 
 def of_texts(old: str, new: str) -> Iterator[tuple[str, str, str]]:
-    """Place, before and after: by JSON path where both are JSON documents that differ in a value, else by line."""
+    """Place, before and after: by path where two JSON documents differ in a value, else by line."""
     if old == new:
         return
     try:

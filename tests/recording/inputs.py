@@ -1,4 +1,4 @@
-"""The fixed inputs of a recording, copied from a checkout once: logs, kept runs, traces, tables, a plan, a site.
+"""The fixed inputs of a recording: logs, kept runs, traces, tables, a plan, a site.
 
 A later recording takes the inputs of the first, wherever the checkout keeps its own by then.
 """
@@ -62,7 +62,8 @@ def copy_inputs(folder: Path, others: list[Path]) -> None:
     shutil.copytree(TREE / "tests/trace/traces", folder / "traces")
     shutil.copytree(TREE / "results/traces", folder / "more-traces")
     _write_generated(folder / "generated")
-    specs = {path.parent.name: json.loads(path.read_text()) for path in sorted(MEASURED.glob("*/spec.json"))}
+    files = sorted(MEASURED.glob("*/spec.json"))
+    specs = {path.parent.name: json.loads(path.read_text()) for path in files}
     for name in _varied(specs):
         shutil.copytree(MEASURED / name, folder / "runs" / name)
     for name in _own(specs):
@@ -91,12 +92,15 @@ def _write_generated(folder: Path) -> None:
 
 
 def _varied(specs: dict[str, Any]) -> list[str]:
-    """Kept runs that differ most: each is the one with the most features that none before it has."""
+    """Kept runs that differ most: each has the most features that none before it has."""
     features = {name: {*_features(name, spec)} for name, spec in specs.items()}
     seen: set[object] = set()
     chosen: list[str] = []
     while len(chosen) < min(RUNS, len(specs)):
-        best = max((name for name in specs if name not in chosen), key=lambda name: len(features[name] - seen))
+        best = max(
+            (name for name in specs if name not in chosen),
+            key=lambda name: len(features[name] - seen),
+        )
         chosen.append(best)
         seen |= features[best]
     return sorted(chosen)
@@ -111,11 +115,13 @@ def _features(name: str, spec: Any) -> Iterator[object]:
     yield from ((framework, spec.get(key)) for key in ("gpu", "precision", "num_gpus", "task"))
     yield (framework, verdict)
     yield from (("file", str(path.relative_to(place))) for path in place.rglob("*"))
-    yield from (("layout", key, value) for key, value in spec.get("layout", {}).items() if isinstance(value, int | str))
+    for key, value in spec.get("layout", {}).items():
+        if isinstance(value, int | str):
+            yield ("layout", key, value)
 
 
 def _own(specs: dict[str, Any]) -> list[str]:
-    """The runs of the plan, and the newest of the recipe, GPU, precision and size that has the most."""
+    """The runs of the plan, and the newest of the recipe, GPU, precision and size with the most."""
     planned = [name for name in specs if f"-{PLANNED_IDENTITY}-" in name][:PLANNED_RUNS]
     points: dict[tuple[Any, ...], list[str]] = {}
     for name, spec in specs.items():
@@ -130,14 +136,26 @@ def said(folder: Path, *words: str, program: str = "benchrun") -> Any:
     command = [sys.executable, "-m", program, *words]
     path = os.pathsep.join((str(TREE), os.environ.get("PYTHONPATH", "")))
     variables = {**os.environ, "PYTHONPATH": path, "BENCHRUN_RESULTS": "results"}
-    result = subprocess.run(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(result.stdout)
+    return json.loads(subprocess.check_output(command, cwd=folder, env=variables))
 
 
 def write_table(file: Path, points: list[Any]) -> None:
-    """A table for `predict --csv`: a row for each recipe and GPU, and one that cannot be predicted."""
+    """A table for `predict --csv`: each recipe and GPU, and a row that cannot be predicted."""
     names = {"model": "recipe", "seq_len": "seq_length"}
-    same = ("gpu", "precision", "num_gpus", "tp", "pp", "cp", "vp", "ep", "dp", "mbs", "gbs", "framework")
+    same = (
+        "gpu",
+        "precision",
+        "num_gpus",
+        "tp",
+        "pp",
+        "cp",
+        "vp",
+        "ep",
+        "dp",
+        "mbs",
+        "gbs",
+        "framework",
+    )
     columns = [*names, *same]
     chosen = {(point["recipe"], point["gpu"]): point for point in points}
     with file.open("w", newline="") as target:
@@ -154,9 +172,14 @@ def own_plan(folder: Path) -> None:
     place = folder / "results/runs" / Path(study["directory"]).name
     place.mkdir()
     names = sorted(path.name for path in place.parent.glob(f"*-{PLANNED_IDENTITY}-*"))
-    prepared = {"time": "2026-11-22T00:00:00Z", "event": "prepared", "point": study["points"][0]["key"]}
-    lines = [json.dumps({**prepared, "repeat": number, "run": name}) for number, name in enumerate(names, 1)]
-    (place / "events.jsonl").write_text("\n".join(lines) + "\n")
+    prepared = {
+        "time": "2026-11-22T00:00:00Z",
+        "event": "prepared",
+        "point": study["points"][0]["key"],
+    }
+    with (place / "events.jsonl").open("w") as events:
+        for number, name in enumerate(names, 1):
+            events.write(json.dumps({**prepared, "repeat": number, "run": name}) + "\n")
     said(folder, "plan", "two.yaml", "--report", "--pack", "pack", "--json")
 
 
@@ -166,12 +189,23 @@ def own_check(folder: Path) -> None:
     (place / "nodes").mkdir(parents=True)
     spec = said(folder, "nodes", "site.yaml", "--num-nodes", "4", "--dry-run", "--json")["spec"]
     (place / "spec.json").write_text(json.dumps(spec))
-    ending = {"schema_version": 1, "ending": "completed", "evidence": ["scheduler: COMPLETED"], "exit_code": 0}
+    ending = {
+        "schema_version": 1,
+        "ending": "completed",
+        "evidence": ["scheduler: COMPLETED"],
+        "exit_code": 0,
+    }
     (place / "ending.json").write_text(json.dumps(ending))
     for rank in range(NODES * GPUS):
         host = f"n{rank // GPUS}"
         rates = [_rate(test, rank) for test in ("products", "memory")]
-        facts = {"host": host, "rank": rank, "local_rank": rank % GPUS, "device": "H100", "ranks": NODES * GPUS}
+        facts = {
+            "host": host,
+            "rank": rank,
+            "local_rank": rank % GPUS,
+            "device": "H100",
+            "ranks": NODES * GPUS,
+        }
         document = {"schema_version": 1, **facts, "complete": True, "rates": rates}
         (place / "nodes" / f"{host}.{rank}.json").write_text(json.dumps(document))
 
@@ -180,7 +214,12 @@ def _rate(test: str, rank: int) -> dict[str, Any]:
     """Five repeats of a test on one rank."""
     random = Random(f"{test}:{rank}")
     speed = 700.0 * (0.9 if (test, rank) == ("memory", SLOW_RANK) else 1.0)
-    return {"test": test, "work": "stated", "peer": None, "values": [random.gauss(speed, 2) for _ in range(5)]}
+    return {
+        "test": test,
+        "work": "stated",
+        "peer": None,
+        "values": [random.gauss(speed, 2) for _ in range(5)],
+    }
 
 
 def own_data(folder: Path) -> None:

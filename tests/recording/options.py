@@ -11,13 +11,14 @@ ALWAYS = {"--help", "--version"}
 
 
 def unused_options(folder: Path, calls: Sequence[Argv]) -> dict[str, list[str]]:
-    """Verb -> the options that its help names and no call has; the first name of an option stands for all."""
+    """Verb -> the options that its help names and no call has, by their first names."""
     unused = {}
     for verb in recorded_verbs(folder):
         answers = read(folder, verb)
         helps = [answer["stdout"] for argv, answer in answers.items() if argv[-1] == "--help"]
         used = {word.partition("=")[0] for argv in calls if verb_of(argv) == verb for word in argv}
-        named = [re.findall(r"--[\w-]+", found.group()) for text in helps for found in OPTION.finditer(text)]
+        lines = [found.group() for found in OPTION.finditer("\n".join(helps))]
+        named = [re.findall(r"--[\w-]+", line) for line in lines]
         left = [names[0] for names in named if not {*names} & used and not {*names} & ALWAYS]
         if left:
             unused[verb] = left

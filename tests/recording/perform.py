@@ -37,7 +37,9 @@ VARYING = {
     "status": (r"(\"age_s\": )[\d.]+|\b\d{4} d\b", r"\1{age}"),
     "datagen": (r"made in [\d.]+ s, [\d,]+ MB/s", "made in {seconds}"),
 }
-"""Program or verb -> what differs between two calls on the same inputs, and what stands in its place."""
+"""Program or verb -> what differs between two calls on the same inputs, and its name."""
+COPY = "/worker/benchrun/"
+"""Part of the names of files that a job has of this program itself: these are no answer."""
 LONG_AGO = 1.5e9
 """Time of every input, in seconds since the epoch: ages in days stay equally wide."""
 PLOTTER = "svg.hashsalt: recording\n"
@@ -63,7 +65,7 @@ class Workplace:
     """A folder with a copy of the inputs; whatever a call writes there is undone after it."""
 
     def __init__(self, inputs: Path, folder: Path) -> None:
-        """``inputs`` stays as it is; ``folder`` is made and becomes the current directory of this process."""
+        """``inputs`` stays as it is; ``folder`` is made and becomes the current directory."""
         self.inputs, self.folder = inputs, folder.resolve()
         shutil.copytree(inputs, self.folder, copy_function=_copy)
         home = self.folder.with_name("home")
@@ -76,7 +78,7 @@ class Workplace:
         self._state = state(self.folder)
 
     def answer(self, argv: tuple[str, ...]) -> Answer:
-        """Call the program that ``argv`` names first, and put the folder back into its first state."""
+        """Call the program that ``argv`` names first; put the folder back into its first state."""
         words = [word.replace(TREE_NAME, str(TREE)) for word in argv]
         start = time.process_time()
         with _streams() as (stdout, stderr):
@@ -97,7 +99,8 @@ class Workplace:
         now = state(self.folder)
         if now == self._state:
             return {}
-        written = {name: self._content(self.folder / name) for name in now if now[name] != self._state.get(name)}
+        written = [name for name in now if now[name] != self._state.get(name)]
+        contents = {name: self._content(self.folder / name) for name in written if COPY not in name}
         for name in written:
             (self.folder / name).unlink()
         lost = [name for name in self._state if name not in now or name in written]
@@ -108,7 +111,7 @@ class Workplace:
             if path.is_dir() and not (self.inputs / path.relative_to(self.folder)).is_dir():
                 path.rmdir()
         self._state = state(self.folder)
-        return dict(sorted(written.items()))
+        return dict(sorted(contents.items()))
 
     def _content(self, file: Path) -> str:
         data = file.read_bytes()
@@ -129,7 +132,7 @@ def state(folder: Path) -> State:
     found: State = {}
     for place, _, names in os.walk(folder):
         for name in names:
-            path = os.path.join(place, name)  # noqa: PTH118 - as fast as possible: it is called after every call
+            path = f"{place}/{name}"
             facts = os.lstat(path)
             found[path[len(str(folder)) + 1 :]] = (facts.st_size, facts.st_mtime_ns, facts.st_ino)
     return found
@@ -158,7 +161,8 @@ def _program(name: str) -> Callable[[list[str]], Any]:
 @contextlib.contextmanager
 def _streams() -> Iterator[tuple[io.TextIOWrapper, io.TextIOWrapper]]:
     """Both streams of this process, into memory; stdin is empty."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO())
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

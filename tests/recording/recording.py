@@ -26,7 +26,7 @@ _places: list[Workplace] = []
 
 
 def verb_of(argv: Argv) -> str:
-    """The verb of a call: `benchrun site init x` -> `site`, `datagen tokens` -> `datagen-tokens`."""
+    """The verb of a call: `benchrun site init` -> `site`, `datagen tokens` -> `datagen-tokens`."""
     word = argv[1].lstrip("-") if len(argv) > 1 else "help"
     return word if argv[0] == "benchrun" else f"{argv[0]}-{word}"
 
@@ -35,7 +35,7 @@ def commit() -> str:
     """The commit of the tree, with `+` where files differ from it."""
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=TREE, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.check_output(["git", *words], cwd=TREE, text=True).strip()
 
     return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain") else "")
 
@@ -50,7 +50,7 @@ def record(calls: Sequence[Argv], inputs: Path, processes: int = 1) -> Iterator[
 
 
 def _begin(inputs: Path, folder: Path) -> None:
-    """Make the folder of this process. All names are equally long, so that no table becomes wider."""
+    """Make the folder of this process. All names are equally long: no table becomes wider."""
     _places.append(Workplace(inputs, Path(tempfile.mkdtemp(dir=folder)) / "work"))
 
 
@@ -58,24 +58,29 @@ def _answer(argv: Argv) -> Answer:
     return _places[0].answer(argv)
 
 
-def write(folder: Path, answers: Iterable[Answer]) -> dict[str, Any]:
-    """Write the answers; returns the number of calls, their CPU seconds and the longest one of each verb."""
-    costs: dict[str, Any] = {}
+Costs = dict[str, Any]
+"""Verb -> number of calls, CPU seconds and the longest one."""
+
+
+def write(folder: Path, answers: Iterable[Answer], known: Costs | None = None) -> Costs:
+    """Add the answers to a recording, whose costs so far are ``known``; returns all costs."""
+    costs = {**(known or {})}
     with contextlib.ExitStack() as open_files:
         files: dict[str, IO[str]] = {}
         for answer in answers:
             verb = verb_of(answer.argv)
             if verb not in files:
-                files[verb] = open_files.enter_context(_new_file(folder, verb))
-                costs[verb] = {"calls": 0, "cpu_s": 0.0, "longest_s": 0.0, "longest": ""}
+                files[verb] = open_files.enter_context(_file(folder, verb))
+                costs.setdefault(verb, {"calls": 0, "cpu_s": 0.0, "longest_s": 0.0, "longest": ""})
             document = asdict(answer)
             _add(costs[verb], answer.argv, document.pop("cpu_s"))
             files[verb].write(json.dumps(document) + "\n")
     return dict(sorted(costs.items()))
 
 
-def _new_file(folder: Path, verb: str) -> IO[str]:
-    return cast(IO[str], gzip.open(folder / f"{verb}{ENDING}", "wt", encoding="utf-8", compresslevel=4))
+def _file(folder: Path, verb: str) -> IO[str]:
+    path = folder / f"{verb}{ENDING}"
+    return cast(IO[str], gzip.open(path, "at", encoding="utf-8", compresslevel=4))
 
 
 def _add(cost: dict[str, Any], argv: Argv, seconds: float) -> None:
@@ -91,8 +96,16 @@ def recorded_verbs(folder: Path) -> list[str]:
     return sorted(path.name.removesuffix(ENDING) for path in folder.glob(f"*{ENDING}"))
 
 
+def recorded_calls(folder: Path) -> list[Argv]:
+    """Every call of a recording."""
+    return [argv for verb in recorded_verbs(folder) for argv in read(folder, verb)]
+
+
 def read(folder: Path, verb: str) -> dict[Argv, dict[str, Any]]:
-    """The answers of one verb, by their call."""
-    with gzip.open(folder / f"{verb}{ENDING}", "rt", encoding="utf-8") as file:
+    """The answers of one verb, by their call; none where the verb was not recorded."""
+    path = folder / f"{verb}{ENDING}"
+    if not path.exists():
+        return {}
+    with gzip.open(path, "rt", encoding="utf-8") as file:
         documents = [json.loads(line) for line in file]
     return {tuple(document.pop("argv")): document for document in documents}
