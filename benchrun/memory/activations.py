@@ -58,14 +58,14 @@ def stored(spec: TrainingSpec, first: bool, extra: float = 0.0) -> float:
         per_token = (layers - again) * whole + again * _input(spec) + whole / max(in_flight, 1)
     else:
         per_token = layers * whole
-    return _tokens(spec) * per_token * in_flight * (2 if spec.precision == "fp32" else 1)
+    return _tokens(spec) * per_token * in_flight * (width(spec) / 2)
 
 
 def _in_flight(spec: TrainingSpec, first: bool) -> float:
     """Micro-batches whose activations the first or the last stage holds at once (1F1B,
     or interleaved)."""
     pp, vp = spec.layout.pp, spec.layout.vp
-    later = bubble(pp, vp)
+    later: float = bubble(pp, vp)
     if not first:
         return min(spec.num_microbatches, pp - later)
     return min(spec.num_microbatches, pp + later if vp > 1 else pp)
@@ -77,6 +77,11 @@ def logits(spec: TrainingSpec) -> float:
     worker = framework(spec.framework).memory.unfused_gates
     in_place = worker and spec.transformer_engine and spec.training.fused_kernels
     return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * (2 if in_place else 6)
+
+
+def width(spec: TrainingSpec) -> int:
+    """Bytes of an element of weights and activations."""
+    return 4 if spec.precision == "fp32" else 2
 
 
 def _tokens(spec: TrainingSpec) -> float:
@@ -123,11 +128,10 @@ def layer(spec: TrainingSpec) -> float:
     if model.moe and counts.experts:  # a proxy may have none of them
         stored_moe = -norm_output if "moe" in again else _experts(spec, model.moe, named)
         total += counts.experts * (norm + stored_moe)
-    if model.mamba:
+    if counts.mamba:
         # What enters and leaves the convolution, and the scan's result before and after
         # its gate.
-        inner = named["out_proj"].k if counts.mamba else 0.0
-        projected = named["in_proj"].n if counts.mamba else 0.0
+        inner, projected = named["out_proj"].k, named["in_proj"].n
         total += counts.mamba * (norm + 2 * (2 * projected + inner) + operand * inner)
     return total / model.num_layers
 
@@ -176,10 +180,10 @@ def _experts(spec: TrainingSpec, moe: Moe, named: dict[str, Product]) -> float:
     The ranks of an expert's own tensor parallelism see the same tokens.
     """
     copies = moe.topk * (moe.capacity_factor or 1) * spec.layout.etp / sequence_split(spec.layout)
-    width = moe.latent_size or spec.model.hidden_size
-    shared = moe.shared_ffn_hidden_size and "shared_experts" not in spec.training.recompute.modules
-    beside = _mlp(spec, named, "shared_") if shared else 0.0
-    return copies * (4 * width + _mlp(spec, named, "", expert=True)) + beside
+    routed = copies * (4 * spec.model.expert_width + _mlp(spec, named, "", expert=True))
+    if moe.shared_ffn_hidden_size and "shared_experts" not in spec.training.recompute.modules:
+        return routed + _mlp(spec, named, "shared_")
+    return routed
 
 
 def _unread_inputs(spec: TrainingSpec) -> set[str]:

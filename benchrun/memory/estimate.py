@@ -140,10 +140,10 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
         adapters = adapter_params(spec.model, MEGATRON, training.lora.target_modules, training.lora.rank)
         trained, states = adapters * layers / layout.tp, adapters * layers / layout.tp / ranks
     output = not first or layout.pp == 1
-    stored, logits = activations.stored(spec, first), activations.logits(spec) if output else 0.0
+    stored, logits = activations.stored(spec, first), activations.logits(spec) * output
     # FP8 keeps two one-byte copies (plain and transposed), as much as BF16; beside BF16
     # weights they come on top.
-    weight = 4 if spec.precision == "fp32" else 2
+    weight = activations.width(spec)
     fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
     copies = 2 if spec.precision in LOW and not fp8_weights else 0
     gradient = 4 if spec.precision == "fp32" or training.grad_reduce_in_fp32 else 2
@@ -153,7 +153,7 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     # Under FSDP transformer-engine keeps the FP8 copies of a gathered weight for the
     # backward pass.
     copied = dense + expert if layout.fsdp > 1 else own - ends / cut
-    gathered = _gathered(spec, unit, ends, weight, 0 if lora else gradient) if layout.fsdp > 1 else 0.0
+    gathered = _gathered(spec, unit, ends, weight, gradient * (not lora))
     return {
         "weights": own * weight + copied * copies,
         "gathered": gathered,
@@ -174,6 +174,8 @@ def _gathered(spec: TrainingSpec, unit: float, ends: float, weight: int, gradien
     gradients of the last ones together; it has all that is in no layer whole. XLA
     gathers two layers, and the rest apart.
     """
+    if spec.layout.fsdp == 1:
+        return 0.0
     if framework(spec.framework).memory.planned_by_xla:
         return unit * (2 * weight + gradient)
     layers = activations.stage_layers(spec)
@@ -237,7 +239,7 @@ def _fully_sharded(spec: TrainingSpec) -> dict[str, float]:
     if spec.task == "lora":
         frozen = model.params_total
         trained = model.num_layers * adapter_params(model, TRANSFORMERS, lora.target_modules, lora.rank)
-    narrow, tokens = 4 if spec.precision == "fp32" else 2, spec.mbs * spec.seq_length
+    narrow, tokens = activations.width(spec), spec.mbs * spec.seq_length
     layer, eager = sum(product.weights for product in listed.block), _eager_bytes(spec)
     # transformers stores logits as computed, in FP32 and as a gradient in FP32; it
     # frees them before it recomputes.
@@ -249,7 +251,7 @@ def _fully_sharded(spec: TrainingSpec) -> dict[str, float]:
         # Two layers (one computes, the next arrives), and the output layer from its
         # forward to its backward pass.
         "gathered": (2 * layer + listed.product("logits").weights) * narrow,
-        "gradients": trained * 4 / spec.num_gpus + (0 if frozen else layer * narrow),
+        "gradients": trained * 4 / spec.num_gpus + layer * narrow * (not frozen),
         "optimizer": trained * 8 / spec.num_gpus,
         "activations": activations.stored(spec, first=True, extra=eager),
         "logits": logits,

@@ -61,7 +61,7 @@ def of_a_micro_batch(
 ) -> Iterator[Collective]:
     """All collectives except those of data-parallel ranks. ``routed``: tokens per layer
     for the experts of this GPU."""
-    counts, ends, width = layer_counts(model), 1 / layout.pp, model.hidden_size * sizes.activation
+    counts, ends = layer_counts(model), 1 / layout.pp
     attention, experts = counts.attention / layout.pp, counts.experts / layout.pp
     # Around attention, a dense MLP and Mamba-2, at the embedding and at the output
     # layer. With sequence parallelism a gather before and a reduce-scatter after each;
@@ -70,7 +70,8 @@ def of_a_micro_batch(
     split = counts.attention + counts.dense + counts.mamba + model.mtp_layers
     if model.moe and model.moe.shared_ffn_hidden_size:
         split += counts.experts
-    tp, size, times = layout.tp, tokens * width, split / layout.pp + ends
+    tp, times = layout.tp, split / layout.pp + ends
+    size = tokens * (model.hidden_size * sizes.activation)
     if layout.sequence_parallel:
         yield Collective("all_gather", "tp", tp, size, times, 2 * times)
         yield Collective("reduce_scatter", "tp", tp, size, times, times)
@@ -82,21 +83,21 @@ def of_a_micro_batch(
     # Keys and values in a ring (p2p), gathered, or exchanged for heads together with
     # queries and outputs (a2a).
     cp, head = layout.cp, tokens * sizes.activation / tp
-    widths = model.mla.qk_width + model.mla.v_head_dim if model.mla else 2 * model.kv_channels
-    pair = (model.num_attention_heads if model.mla else model.num_query_groups) * widths * head
+    head *= model.key_channels + model.value_channels
+    pair = model.key_heads * head
     if cp_comm == "p2p":
         yield Collective("send", "cp", cp, pair, attention * (cp - 1), 2 * attention * (cp - 1))
     elif cp_comm == "a2a":
-        yield Collective("all_to_all", "cp", cp, pair + model.num_attention_heads * widths * head, attention, attention)
+        both = pair + model.num_attention_heads * head
+        yield Collective("all_to_all", "cp", cp, both, attention, attention)
     else:
         yield Collective("all_gather", "cp", cp, cp * pair, attention, attention)
         yield Collective("reduce_scatter", "cp", cp, cp * pair, backward=attention)
     # Tokens go to their experts and come back, forward and backward.
-    if model.moe and model.moe.latent_size:
-        width = model.moe.latent_size * sizes.activation
-    yield Collective("all_to_all", "ep", layout.ep, routed * width / layout.etp, 2 * experts, 2 * experts)
-    yield Collective("all_gather", "etp", layout.etp, routed * width, experts, experts)
-    yield Collective("reduce_scatter", "etp", layout.etp, routed * width, experts, experts)
+    etp, copies = layout.etp, routed * (model.expert_width * sizes.activation)
+    yield Collective("all_to_all", "ep", layout.ep, copies / etp, 2 * experts, 2 * experts)
+    yield Collective("all_gather", "etp", etp, copies, experts, experts)
+    yield Collective("reduce_scatter", "etp", etp, copies, experts, experts)
     # A tensor crosses each border between (virtual) stages, forward and backward.
     borders = (layout.pp * layout.vp - 1) / layout.pp
     yield Collective("send", "pp", layout.pp, size / sequence_split(layout), borders, borders)
@@ -143,7 +144,9 @@ def weight_shards(layout: Layout) -> tuple[float, float]:
 
 def optimizer_shards(layout: Layout, dp: int, distributed_optimizer: bool) -> tuple[float, float]:
     """Ranks that share the optimizer's states of dense weights, and of experts."""
-    return replicas(layout, dp) if distributed_optimizer and layout.fsdp == 1 else weight_shards(layout)
+    if distributed_optimizer and layout.fsdp == 1:
+        return replicas(layout, dp)
+    return weight_shards(layout)
 
 
 def sequence_split(layout: Layout) -> int:

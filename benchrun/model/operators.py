@@ -151,22 +151,25 @@ def operators(
 
 
 def _attention(model: "ModelShape", tokens: float, seq_length: float, layout: Layout) -> Attention:
-    counts, mla = layer_counts(model), model.mla
+    counts = layer_counts(model)
     return Attention(
         tokens,
         seq_length,
         heads=model.num_attention_heads / layout.tp,
-        kv_channels=mla.qk_width if mla else model.kv_channels,
+        kv_channels=model.key_channels,
         layers=counts.attention / layout.pp,
-        value_channels=mla.v_head_dim if mla else model.kv_channels,
+        value_channels=model.value_channels,
         windowed=counts.windowed / layout.pp,
         window=model.window.size if model.window else None,
     )
 
 
 def _scan_flops(model: "ModelShape", tokens: float, layout: Layout) -> float:
-    mamba, layers = model.mamba, layer_counts(model).mamba / layout.pp
-    return SCAN * layers * tokens * mamba.inner * mamba.state_dim / layout.tp if mamba else 0.0
+    mamba = model.mamba
+    if mamba is None:
+        return 0.0
+    layers = layer_counts(model).mamba / layout.pp
+    return SCAN * layers * tokens * mamba.inner * mamba.state_dim / layout.tp
 
 
 def _memory_bound(
@@ -184,8 +187,8 @@ def _memory_bound(
     yield from _around_attention(model, layout, named, attention, size)
     yield from _activations(listed, size)
     if model.moe:
-        layers, width = counts.experts / pp, model.moe.latent_size or model.hidden_size
-        copies = layers * (1 + model.moe.topk) * hidden * width / model.hidden_size
+        layers = counts.experts / pp
+        copies = layers * (1 + model.moe.topk) * hidden * model.expert_width / model.hidden_size
         weights = layers * model.hidden_size * model.moe.num_experts
         yield MemoryBound("router", layers * hidden, 2 * layers * hidden, params=weights)
         yield MemoryBound("permute", 2 * copies, 2 * copies)  # to the experts and back
@@ -205,9 +208,10 @@ def _around_attention(
 ) -> Iterator[MemoryBound]:
     """Rotary positions and norms of queries and keys, norms of latents, sinks."""
     layers, mla = attention.layers, model.mla
-    heads, groups = attention.heads, model.num_query_groups / layout.tp
+    heads = attention.heads
+    # The rotated part of latent keys is one for all heads.
     width = mla.qk_pos_emb_head_dim if mla else model.kv_channels
-    queries_and_keys = heads + (1 if mla else groups)
+    queries_and_keys = heads + (1 if mla else model.num_query_groups / layout.tp)
     if model.position_embedding == "rope":
         with_rope = layers * (1 - 1 / model.no_rope_every) if model.no_rope_every else layers
         rotated = 2 * with_rope * attention.tokens * queries_and_keys * width * size
@@ -228,10 +232,12 @@ def _activations(listed: tuple[Product, ...], size: float) -> Iterator[MemoryBou
     """The activation between the two products of an MLP, of an expert, and of the
     shared experts."""
     named = {product.name: product for product in listed}
-    for up, down in ((name, f"{name[:-1]}2") for name in named if name.endswith("fc1")):
-        gate = named[up].layers * named[up].rows * named[up].n * size
-        product = named[down].layers * named[down].rows * named[down].k * size
-        yield MemoryBound("activation", gate + product, 2 * gate + product)
+    for name, up in named.items():
+        if name.endswith("fc1"):
+            down = named[name.replace("fc1", "fc2")]
+            gate = up.layers * up.rows * up.n * size
+            product = down.layers * down.rows * down.k * size
+            yield MemoryBound("activation", gate + product, 2 * gate + product)
 
 
 def _mamba(mamba: "Mamba", layers: float, tokens: float, tp: int, size: float) -> MemoryBound:

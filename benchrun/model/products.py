@@ -83,7 +83,9 @@ class Product:
     @property
     def params(self) -> float:
         """Parameters on this GPU."""
-        return 0.0 if self.tied else self.count * (self.weights + (self.n if self.bias else 0))
+        if self.tied:
+            return 0.0
+        return self.count * (self.weights + self.n * self.bias)
 
     @property
     def flops(self) -> float:
@@ -137,23 +139,26 @@ def _latent(model: "ModelShape", mla: "Mla", tokens: float, layout: Layout) -> I
     yield Product("proj", tokens, (hidden,), heads * mla.v_head_dim, 1)
 
 
-def _mlp(name: str, model: "ModelShape", tokens: float, inner: float, layers: float) -> list[Product]:
+def _mlp(
+    name: str, model: "ModelShape", rows: float, inner: float, layers: float, experts: float = 0
+) -> Iterator[Product]:
+    """Both products of an MLP, or of ``experts`` experts."""
+    width = model.expert_width if experts else model.hidden_size
     gate_and_up = (inner, inner) if model.gated else (inner,)
-    up = Product(f"{name}fc1", tokens, gate_and_up, model.hidden_size, layers)
-    return [up, Product(f"{name}fc2", tokens, (model.hidden_size,), inner, layers)]
+    own, expert = experts or 1, experts > 0
+    yield Product(f"{name}fc1", rows, gate_and_up, width, layers, own, expert)
+    yield Product(f"{name}fc2", rows, (width,), inner, layers, own, expert)
 
 
 def _experts(model: "ModelShape", moe: "Moe", tokens: float, layout: Layout, layers: float) -> Iterator[Product]:
     # Each tp rank routes its part of the sequence; an expert that is split over etp
     # ranks sees the tokens of all.
     routed = tokens * moe.topk * layout.etp / layout.tp
-    width, inner, matrices = moe.latent_size or model.hidden_size, moe.ffn_hidden_size / layout.etp, moe.num_experts
-    rows, own = tokens / sequence_split(layout), matrices / layout.ep
+    inner, own = moe.ffn_hidden_size / layout.etp, moe.num_experts / layout.ep
+    rows, width = tokens / sequence_split(layout), model.expert_width
     if moe.latent_size:
         yield Product("latent_down", rows, (width,), model.hidden_size, layers)
-    gate_and_up = (inner, inner) if model.gated else (inner,)
-    yield Product("fc1", routed, gate_and_up, width, layers, own, expert=True)
-    yield Product("fc2", routed, (width,), inner, layers, own, expert=True)
+    yield from _mlp("", model, routed, inner, layers, own)
     if moe.latent_size:
         yield Product("latent_up", rows, (model.hidden_size,), width, layers)
     if moe.shared_ffn_hidden_size:

@@ -100,6 +100,27 @@ class ModelShape(Frozen):
         return self.activation in GATED
 
     @property
+    def key_channels(self) -> int:
+        """Width of one query or key head."""
+        return self.mla.qk_width if self.mla else self.kv_channels
+
+    @property
+    def value_channels(self) -> int:
+        """Width of one value head."""
+        return self.mla.v_head_dim if self.mla else self.kv_channels
+
+    @property
+    def key_heads(self) -> int:
+        """Key and value heads."""
+        return self.num_attention_heads if self.mla else self.num_query_groups
+
+    @property
+    def expert_width(self) -> int:
+        """Width of what enters and leaves a routed expert."""
+        latent = self.moe.latent_size if self.moe else None
+        return latent or self.hidden_size
+
+    @property
     def clamped(self) -> bool:
         """Whether the MLP's gate is that of gpt-oss."""
         return self.activation == "clamped-swiglu"
