@@ -11,6 +11,7 @@ from benchrun.model.communication import sequence_split
 from benchrun.model.costs import bubble
 from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, Product, operators
+from benchrun.model.parts import Mla
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import RESIDENT_LAYERS
 from benchrun.vocabulary import LOW
@@ -68,7 +69,9 @@ def _in_flight(spec: TrainingSpec, first: bool) -> float:
     later: float = bubble(pp, vp)
     if not first:
         return min(spec.num_microbatches, pp - later)
-    return min(spec.num_microbatches, pp + later if vp > 1 else pp)
+    if vp == 1:
+        return min(spec.num_microbatches, pp)
+    return min(spec.num_microbatches, pp + later)
 
 
 def logits(spec: TrainingSpec) -> float:
@@ -76,7 +79,8 @@ def logits(spec: TrainingSpec) -> float:
     the gradient over the logits."""
     worker = framework(spec.framework).memory.unfused_gates
     in_place = worker and spec.transformer_engine and spec.training.fused_kernels
-    return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * (2 if in_place else 6)
+    elements = _tokens(spec) * spec.model.vocab_size / spec.layout.tp
+    return elements * 2 if in_place else elements * 6
 
 
 def width(spec: TrainingSpec) -> int:
@@ -115,19 +119,19 @@ def layer(spec: TrainingSpec) -> float:
     operand = _operand(spec)
     norm_output = operand * _input(spec) / 2
     norm = _input(spec) + norm_output
-    attention = _latent(spec, named) if model.mla else _attention(spec, named)
-    total = counts.attention * (norm + attention)
+    total = counts.attention * (norm + _attention(spec, named))
     if "qkv" in unread:
         total -= counts.attention * norm_output
-    if counts.dense:
-        stored_mlp = -norm_output if "mlp" in again else _mlp(spec, named, "dense_" if model.moe else "")
-        if "fc1" in unread and "mlp" not in again:
-            total += counts.dense * (norm + stored_mlp - norm_output)
-        else:
-            total += counts.dense * (norm + stored_mlp)
-    if model.moe and counts.experts:  # a proxy may have none of them
-        stored_moe = -norm_output if "moe" in again else _experts(spec, model.moe, named)
-        total += counts.experts * (norm + stored_moe)
+    if "mlp" in again:
+        total += counts.dense * _input(spec)
+    elif counts.dense:
+        total += counts.dense * (norm + _mlp(spec, named, "dense_" if model.moe else ""))
+        if "fc1" in unread:
+            total -= counts.dense * norm_output
+    if "moe" in again:
+        total += counts.experts * _input(spec)
+    elif model.moe and counts.experts:  # a proxy may have none of them
+        total += counts.experts * (norm + _experts(spec, model.moe, named))
     if counts.mamba:
         # What enters and leaves the convolution, and the scan's result before and after
         # its gate.
@@ -138,39 +142,42 @@ def layer(spec: TrainingSpec) -> float:
 
 def _operand(spec: TrainingSpec) -> int:
     """Bytes of what only a matrix product reads again."""
-    return 1 if spec.precision in LOW else 2
+    if spec.precision in LOW:
+        return 1
+    return 2
 
 
 def _attention(spec: TrainingSpec, named: dict[str, Product]) -> float:
-    """Bytes of queries, keys and values, and of the output; in FP8 once more for the
-    projection."""
-    return 2 * named["qkv"].n + _output_width(spec) * named["proj"].k
+    """Bytes of queries, keys and values, and of the output; in FP8 the output once more,
+    for the projection."""
+    output = 2 * named["proj"].k
+    if spec.precision in LOW:
+        output += named["proj"].k
+    if spec.model.mla is None:
+        return 2 * named["qkv"].n + output
+    return output + _latent(spec, spec.model.mla, named)
 
 
-def _output_width(spec: TrainingSpec) -> int:
-    """Bytes of an element of attention's output."""
-    return 3 if spec.precision in LOW else 2
-
-
-def _latent(spec: TrainingSpec, named: dict[str, Product]) -> float:
-    """The latents, what they are projected to (unless it is computed again), and the
-    output."""
+def _latent(spec: TrainingSpec, mla: Mla, named: dict[str, Product]) -> float:
+    """Bytes of the latents, and of their projections unless they are computed again."""
     latents = 2 * sum(named[name].n for name in ("q_down", "kv_down") if name in named)
-    projected = 0.0
-    if "mla_up_proj" not in spec.training.recompute.modules:
-        heads = spec.model.num_attention_heads / spec.layout.tp
-        rotated = heads * (spec.model.mla.qk_pos_emb_head_dim if spec.model.mla else 0)
-        projected = 2 * (named["q_up"].n + named["kv_up"].n + rotated)
-    return latents + projected + _output_width(spec) * named["proj"].k
+    if "mla_up_proj" in spec.training.recompute.modules:
+        return latents
+    rotated = spec.model.num_attention_heads / spec.layout.tp * mla.qk_pos_emb_head_dim
+    return latents + 2 * (named["q_up"].n + named["kv_up"].n + rotated)
 
 
 def _mlp(spec: TrainingSpec, named: dict[str, Product], prefix: str, expert: bool = False) -> float:
     """The up-projection, and the activation."""
-    again, fp8 = spec.training.recompute.modules, spec.training.fp8
-    gates = 1 if spec.precision == "fp8" and fp8.store_activation_input else 2
-    operand = 0 if "fc2" in _unread_inputs(spec) else _operand(spec)
-    product = 0 if expert and "moe_act" in again else operand + _unfused_gate_bytes(spec)
-    return gates * named[f"{prefix}fc1"].n + product * named[f"{prefix}fc2"].k
+    up, down = named[f"{prefix}fc1"].n, named[f"{prefix}fc2"].k
+    if spec.precision != "fp8" or not spec.training.fp8.store_activation_input:
+        up *= 2
+    if expert and "moe_act" in spec.training.recompute.modules:
+        return up
+    product = _unfused_gate_bytes(spec)
+    if "fc2" not in _unread_inputs(spec):
+        product += _operand(spec)
+    return up + product * down
 
 
 def _experts(spec: TrainingSpec, moe: Moe, named: dict[str, Product]) -> float:
@@ -217,6 +224,6 @@ def _unfused_gate_bytes(spec: TrainingSpec) -> int:
     if not framework(spec.framework).memory.unfused_gates or not model.gated:
         return 0
     fused = spec.transformer_engine and spec.training.fused_kernels
-    if model.moe is None:
-        return 0 if fused else 2
-    return 0 if fused and model.activation == "swiglu" else 4
+    if fused and (model.moe is None or model.activation == "swiglu"):
+        return 0
+    return 2 if model.moe is None else 4

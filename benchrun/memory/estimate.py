@@ -131,7 +131,9 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     listed, layers = operators(spec.model, layout=layout), activations.stage_layers(spec)
     layer, expert_layer = activations.weights_of_a_layer(spec, listed)
     dense, expert = layers * layer, layers * expert_layer
-    ends = listed.product("logits").weights * (1 if layout.pp > 1 or spec.model.tied_embeddings else 2)
+    ends = listed.product("logits").weights
+    if layout.pp == 1 and not spec.model.tied_embeddings:
+        ends *= 2
     cut, expert_cut = weight_shards(layout)
     trained = own = (dense + ends) / cut + expert / expert_cut
     ranks, expert_ranks = optimizer_shards(layout, spec.dp, training.distributed_optimizer)
@@ -145,8 +147,8 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     # weights they come on top.
     weight = activations.width(spec)
     fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
-    copies = 2 if spec.precision in LOW and not fp8_weights else 0
-    gradient = 4 if spec.precision == "fp32" or training.grad_reduce_in_fp32 else 2
+    copies = 2 * (spec.precision in LOW and not fp8_weights)
+    gradient = 4 if training.grad_reduce_in_fp32 else activations.width(spec)
     largest_part = max(product.weights for product in listed.products) / ranks
     state, step = _adam(spec, states, ends / ranks, largest_part, gradient)
     unit = layer + expert_layer
@@ -209,8 +211,8 @@ def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gra
     # The precision-aware Adam writes FP8 weights under delayed scaling alone; otherwise
     # megatron.core makes them.
     aware = optimizer.precision_aware and not (fp8_weights and fp8.recipe != "delayed")
-    weights = 4 if optimizer.main_params == "fp32" else 2
-    moments = [4 if kind == "fp32" else 2 for kind in (optimizer.exp_avg, optimizer.exp_avg_sq)]
+    kinds = (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
+    weights, *moments = (4 if kind == "fp32" else 2 for kind in kinds)
     if spec.precision == "fp32":
         weights = 0  # no copy beside the weights themselves
     elif optimizer.precision_aware and not fp8_weights:
@@ -219,8 +221,10 @@ def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gra
     if not (aware or facts.planned_by_xla):
         # megatron.core takes gradients in FP32; transformer-engine makes a BF16 copy of
         # all FP8 weights at once.
-        copies = 2 if fp8_weights and spec.task != "lora" else 0
-        step += states * (0 if gradient == 4 else 4) + (states - of_ends) * copies
+        if gradient != 4:
+            step += states * 4
+        if fp8_weights and spec.task != "lora":
+            step += (states - of_ends) * 2
     if optimizer.precision_aware and facts.moments_at_a_time:
         # transformer-engine's FusedAdam.step makes the FP32 moments of a group before
         # it drops those of the last one.

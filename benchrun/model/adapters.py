@@ -29,11 +29,13 @@ def adapted(model: ModelShape, names: Names, targets: Collection[str]) -> Iterat
     ``targets`` names none."""
     whole = operators(model)
     widths: dict[str, tuple[float, float]] = {}
-    for product, layers in names.items():
-        parts = whole.product(product).outputs
-        outputs = parts if len(layers) > 1 else (sum(parts),)
-        widths |= {layer: (whole.product(product).k, n) for layer, n in zip(layers, outputs, strict=True)}
-    return (widths[name] for name in [name for name in targets if name in widths] or widths)
+    for name, layers in names.items():
+        product = whole.product(name)
+        outputs = product.outputs if len(layers) > 1 else (product.n,)
+        for layer, output in zip(layers, outputs, strict=True):
+            widths[layer] = (product.k, output)
+    chosen = [name for name in targets if name in widths]
+    return (widths[name] for name in chosen or widths)
 
 
 def adapter_params(model: ModelShape, names: Names, targets: Collection[str], rank: int) -> float:

@@ -51,12 +51,12 @@ def has_experts(model: "ModelShape", layer: int) -> bool:
 def layer_counts(model: "ModelShape") -> LayerCounts:
     """The layers of ``model`` by kind. A multi-token prediction has one more of the
     last kind, or its own pattern."""
-    layers = kinds(model)
-    window = model.window
-    full = len(layers) // (window.full_every or len(layers) + 1) if window else 0
-    windowed = len(layers) - full if window else 0
-    predictions = [model.mamba.mtp_pattern if model.mamba else layers[-1]] * model.mtp_layers
-    if window and (window.full_every is None or len(layers) % window.full_every):
-        windowed += model.mtp_layers
-    counted = Counter("".join(layers + predictions))
+    layers, windowed = kinds(model), 0
+    if model.window:
+        every = model.window.full_every or len(layers) + 1
+        windowed = len(layers) - len(layers) // every
+        if len(layers) % every:
+            windowed += model.mtp_layers
+    prediction = model.mamba.mtp_pattern if model.mamba else layers[-1]
+    counted = Counter("".join([*layers, *[prediction] * model.mtp_layers]))
     return LayerCounts(counted[ATTENTION], windowed, counted[MLP], counted[EXPERTS], counted[MAMBA])

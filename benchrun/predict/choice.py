@@ -31,8 +31,11 @@ def factors(load: Workload) -> Factors:
 def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Factors:
     table = constants.table()
     speed = (f"stack.{stack}.products", f"gpu.{gpu}")
-    # Any constant may have a value of its own for an architecture.
-    chosen = {name: (f"{name}.{arch}" if f"{name}.{arch}" in table else name,) for name in table} | {
+    chosen: dict[str, tuple[str, ...]] = {name: (name,) for name in table}
+    for name in table:
+        if f"{name}.{arch}" in table:  # a value of its own for the architecture
+            chosen[name] = (f"{name}.{arch}",)
+    chosen |= {
         "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
         "products.16": (f"products.{arch}.16", *speed),
         "cast": (f"cast.{number}",),
@@ -47,10 +50,11 @@ def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Fac
         "stack.memory": (f"stack.{stack}.memory",),
     }
     # Any constant may have a factor of one software.
-    return {
-        name: tuple(factor for factor in dict.fromkeys((*names, f"stack.{stack}.{name}")) if factor in table)
-        for name, names in chosen.items()
-    }
+    factors = {}
+    for name, names in chosen.items():
+        candidates = dict.fromkeys((*names, f"stack.{stack}.{name}"))
+        factors[name] = tuple(factor for factor in candidates if factor in table)
+    return factors
 
 
 def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float]:
@@ -61,7 +65,9 @@ def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float
         result = 1.0
         for factor in names[name]:
             result *= values[factor]
-        return result * load.power_limit**POWER_EXPONENT if name.startswith("products") else result
+        if name.startswith("products"):
+            result *= load.power_limit**POWER_EXPONENT
+        return result
 
     return value
 
@@ -88,8 +94,9 @@ class Chosen:
 
         def value(name: str) -> Value:
             if name not in values:
-                result = np.exp(self._exponents[name] @ logs)
-                values[name] = result * self._power if name.startswith("products") else result
+                values[name] = np.exp(self._exponents[name] @ logs)
+                if name.startswith("products"):
+                    values[name] *= self._power
             return values[name]
 
         return value

@@ -12,7 +12,7 @@ from benchrun.predict.choice import BITS
 from benchrun.predict.links import link_times
 from benchrun.predict.recomputation import Recomputation
 from benchrun.predict.software import MEGATRON_2022
-from benchrun.predict.work import Work
+from benchrun.predict.work import Counts
 from benchrun.predict.workload import Workload
 
 HEAD = ("loss", "embedding")
@@ -39,12 +39,12 @@ before the experts; and for each that leaves one, to add the expert's bias. Both
 computed in FP32, forward and backward."""
 
 
-def work(load: Workload) -> Work:
+def count(load: Workload) -> Counts:
     """The counts of ``load``."""
     counting = Counting.of(load)
     layout, layers = load.layout, counting.layers
     first, last = _ends(load)
-    return Work(
+    return Counts(
         **_products(counting),
         **_attention(counting),
         **_memory(counting),
@@ -184,7 +184,7 @@ def _mixture(counting: Counting) -> dict[str, float]:
         "moe": float(moe is not None),
         "experts": max((each.matrices for each in counting.expert_products), default=0.0),
         "sinkhorn": float(moe is not None and moe.balance == "sinkhorn"),
-        "years": max(load.release - FIRST_RELEASE, 0.0) if load.release and moe else 0.0,
+        "years": max((load.release or 0.0) - FIRST_RELEASE, 0.0) if moe else 0.0,
     }
 
 
@@ -204,17 +204,23 @@ def _copied(load: Workload, listed: Operators) -> float:
     """
     if not software.has("copied_shards", load.stack):
         return 0.0
+    gathered = 2 * 2 * WEIGHT
+    if load.task == "lora":
+        return listed.params * gathered
     shards = max(1, load.layout.fsdp, load.dp)
-    trained = 0.0 if load.task == "lora" else 2 * (4 + WEIGHT) / shards + (WEIGHT + 4) + 12 / shards
-    return listed.params * (2 * 2 * WEIGHT + trained)
+    trained = 2 * (4 + WEIGHT) / shards + (WEIGHT + 4) + 12 / shards
+    return listed.params * (gathered + trained)
 
 
 def _cast_elements(load: Workload, listed: Operators, layers: float) -> float:
     """Elements of a layer that are cast to a low precision."""
     attention, gathered, elements = listed.attention, _cast_of_gathered(load), 0.0
     for each in listed.block:
-        inputs = gathered if each.name in GATHERED_INPUTS and not each.expert else 1.0
-        gradients = gathered if each.name in GATHERED_GRADIENTS and not each.expert else 1.0
+        inputs, gradients = 1.0, 1.0
+        if not each.expert and each.name in GATHERED_INPUTS:
+            inputs = gathered
+        if not each.expert and each.name in GATHERED_GRADIENTS:
+            gradients = gathered
         # Read, written, and for the weight gradient written transposed.
         share = (1 + len(each.passes)) / 4 * each.layers / layers
         elements += share * each.rows * (inputs * each.k + gradients * each.n)
@@ -233,7 +239,9 @@ def _cast_of_gathered(load: Workload) -> float:
     split = sequence_split(load.layout)
     if split == 1:
         return 1.0
-    return 1 / split if load.gpu.arch.startswith("Blackwell") else (3 / split + 2) / 4
+    if load.gpu.family == "blackwell":
+        return 1 / split
+    return (3 / split + 2) / 4
 
 
 def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
@@ -272,9 +280,11 @@ def _around_experts(load: Workload, listed: Operators) -> float:
 def _latent(load: Workload, listed: Operators) -> float:
     """Bytes of a layer's queries, keys and values, read and written in both directions,
     where latents precede them."""
+    if load.model.shape.mla is None:
+        return 0.0
     attention = listed.attention
     width = 2 * attention.kv_channels + attention.value_channels
-    return 4 * 2 * attention.tokens * attention.heads * width if load.model.shape.mla else 0.0
+    return 4 * 2 * attention.tokens * attention.heads * width
 
 
 def _layers(load: Workload) -> float:

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from benchrun.predict import constants, tuning
 from benchrun.predict.choice import Chosen
-from benchrun.predict.counting import work
+from benchrun.predict.counting import count
 from benchrun.predict.kinship import Array, Kinship, covariance, noise
 from benchrun.predict.physics import seconds
 from benchrun.predict.residuals import NORMAL, kind
 from benchrun.predict.runs import Measured, profiled
-from benchrun.predict.work import Value, Work
+from benchrun.predict.work import Counts, Value
 from benchrun.predict.workload import Workload
 
 PART_NOISE = 0.03
@@ -34,7 +34,7 @@ looks."""
 Index = NDArray[Any]
 
 
-class Part(NamedTuple):
+class ProfiledPart(NamedTuple):
     """A part of a profiled step."""
 
     row: int
@@ -51,7 +51,8 @@ class Table:
         self.loads = list(loads)
         self.logs = np.log(np.array(step_s))
         self.kinds = np.array([kind(load) for load in loads])
-        self._work, self._chosen = Work.joined([work(load) for load in loads]), Chosen(loads)
+        self._counts = Counts.joined([count(load) for load in loads])
+        self._chosen = Chosen(loads)
         self.kinship = Kinship.of(loads)
         table = constants.table()
         self.names = self._chosen.names
@@ -77,7 +78,7 @@ class Table:
 
     def parts(self, logs: Array) -> Mapping[str, Array]:
         """Seconds of every row by part."""
-        return seconds(self._work, self._chosen.of(logs))
+        return seconds(self._counts, self._chosen.of(logs))
 
     def predicted(self, logs: Array) -> Array:
         """Logarithms of the physics, of the rows and then of the profiled parts."""
@@ -94,7 +95,7 @@ class Table:
 
     def slopes(self, logs: Array, at: Array) -> Array:
         """Derivatives of `predicted` by the free constants."""
-        moved = seconds(self._work, self._chosen.moved(logs, self.free, SMALL))
+        moved = seconds(self._counts, self._chosen.moved(logs, self.free, SMALL))
         return np.asarray((self._logarithms(moved) - at).T / SMALL)
 
     def components(self, logs: Array, rows: Index, least: float) -> list[tuple[str, float]]:
@@ -173,10 +174,10 @@ class Table:
         return self.fitted(spread, rows, doubt, logs), doubt
 
 
-def _long_parts(runs: Sequence[Measured | None]) -> Iterator[Part]:
+def _long_parts(runs: Sequence[Measured | None]) -> Iterator[ProfiledPart]:
     """The parts of profiled steps that are long enough to be known."""
     for row, run in enumerate(runs):
         if run is not None:
             for name, value in profiled(run).items():
                 if value > LEAST * run.step_s:
-                    yield Part(row, name, value)
+                    yield ProfiledPart(row, name, value)

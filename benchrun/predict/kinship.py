@@ -163,7 +163,8 @@ def scales(spread: Mapping[str, float], loads: Kinship) -> Array:
 
 def noises(spread: Mapping[str, float], loads: Kinship) -> list[str]:
     """The name of each workload's noise."""
-    return [f"{NOISE}.{stack}" if f"{NOISE}.{stack}" in spread else NOISE for stack in loads.stacks]
+    names = [f"{NOISE}.{stack}" for stack in loads.stacks]
+    return [name if name in spread else NOISE for name in names]
 
 
 def noise(spread: Mapping[str, float], loads: Kinship) -> Array:

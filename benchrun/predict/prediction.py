@@ -14,7 +14,7 @@ from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.predict import constants, residuals, rows
 from benchrun.predict.choice import chosen
-from benchrun.predict.counting import work
+from benchrun.predict.counting import count
 from benchrun.predict.kinship import Kinship
 from benchrun.predict.physics import PARTS, seconds
 from benchrun.predict.scaling import Scaling
@@ -84,7 +84,7 @@ def predict(load: Workload, calibration: Calibration | None = None) -> Predictio
 def _of_rows(load: Workload, calibration: Calibration) -> Prediction:
     """The physics, corrected by similar rows, and never faster than the FLOPs at
     peak."""
-    counts = work(load)
+    counts = count(load)
     parts = {name: float(value) for name, value in seconds(counts, chosen(load, calibration.values)).items()}
     physics = sum(parts.values())
     correction = residuals.correction(load, calibration.rows, calibration.spread)

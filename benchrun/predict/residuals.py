@@ -62,7 +62,9 @@ def kind(load: Workload) -> str:
     constants.csv has it; other."""
     if load.model.shape.moe:
         return "moe"
-    return load.stack if f"interval.{load.stack}" in constants.table() else "other"
+    if f"interval.{load.stack}" in constants.table():
+        return load.stack
+    return "other"
 
 
 @functools.cache

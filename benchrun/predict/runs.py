@@ -93,9 +93,8 @@ def _state_bytes(spec: TrainingSpec) -> int:
     """Bytes that the optimizer keeps of a parameter: its master copy and two
     averages."""
     optimizer = spec.training.optimizer
-    return sum(
-        2 if "16" in number else 4 for number in (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
-    )
+    numbers = (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
+    return sum(2 if "16" in number else 4 for number in numbers)
 
 
 def architecture(spec: TrainingSpec) -> Architecture:
@@ -114,17 +113,20 @@ def read(folder: Path, source: str = OWN) -> Measured:
     spec = RunSpec.model_validate_json(folder.joinpath(SPEC).read_bytes())
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{folder.name} is no training")
-    metrics = json.loads(folder.joinpath(METRICS).read_bytes()) if folder.joinpath(METRICS).is_file() else {}
-    step_time: Mapping[str, float] = metrics.get("step_time_s") or {}
+    metrics, breakdown, ceilings = (_bytes(folder / name) for name in (METRICS, BREAKDOWN, CEILINGS))
+    step_time: Mapping[str, float] = json.loads(metrics or "{}").get("step_time_s") or {}
     if not step_time.get("median"):
         raise UserError(f"{folder.name} has no step time", hint="benchrun compare RUN measures it")
-    breakdown, ceilings = folder.joinpath(BREAKDOWN), folder.joinpath(CEILINGS)
     return Measured(
         workload(spec, source),
         float(step_time["median"]),
-        Breakdown.model_validate_json(breakdown.read_bytes()) if breakdown.is_file() else None,
-        Ceilings.model_validate_json(ceilings.read_bytes()) if ceilings.is_file() else None,
+        Breakdown.model_validate_json(breakdown) if breakdown else None,
+        Ceilings.model_validate_json(ceilings) if ceilings else None,
     )
+
+
+def _bytes(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
 
 
 def profiled(run: Measured) -> dict[str, float]:

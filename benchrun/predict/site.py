@@ -104,7 +104,7 @@ def _of_ceilings(run: Measured) -> Factors:
 
 
 def _tflops(ceilings: Ceilings, number: Precision) -> float:
-    """Harmonic mean over the measured products, weighted by their work; 0 without
+    """Harmonic mean over the measured products, weighted by their FLOPs; 0 without
     any."""
     done, time = 0.0, 0.0
     for gemm in ceilings.gemms:

@@ -15,7 +15,7 @@ Value = Any
 
 
 @dataclass(frozen=True)
-class Work:
+class Counts:
     """Counts of one workload, or of many where each field is an array."""
 
     products: Value
@@ -141,6 +141,6 @@ class Work:
     0."""
 
     @classmethod
-    def joined(cls, works: "list[Work]") -> "Work":
+    def joined(cls, each: "list[Counts]") -> "Counts":
         """One object of arrays."""
-        return cls(*(np.array([getattr(work, field.name) for work in works]) for field in fields(cls)))
+        return cls(*(np.array([getattr(one, field.name) for one in each]) for field in fields(cls)))

@@ -97,7 +97,9 @@ class Workload:
     @property
     def domain(self) -> int:
         """GPUs that NVLink joins."""
-        return max(self.gpu.nvlink_domain, min(self.gpus_per_node, 8)) if self.node else self.gpu.nvlink_domain
+        if not self.node:
+            return self.gpu.nvlink_domain
+        return max(self.gpu.nvlink_domain, min(self.node, 8))
 
     @property
     def dp(self) -> int:
