@@ -1,4 +1,5 @@
-"""Which constants hold for a workload: those of its GPU's architecture, its numbers and its software."""
+"""Choice of a workload's constants: by its GPU's architecture, its number format and
+its software."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +16,15 @@ from benchrun.vocabulary import Task
 BITS = {"fp8": 8, "fp8_current": 8, "mxfp8": 8, "nvfp4": 4}
 """Numbers below 16 bits."""
 POWER_EXPONENT = 0.5
-"""Products run at the power limit to this power: a clock falls slower than the power it takes."""
+"""Products run at the power limit to this power: a clock falls slower than the power it
+takes."""
 Factors = Mapping[str, tuple[str, ...]]
 
 
 def factors(load: Workload) -> Factors:
     """The constants whose product each name of the physics stands for."""
     task = load.task if load.packed else "pretrain"
-    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack, task)
+    return _factors(load.gpu.family, load.gpu.name, load.number, load.stack, task)
 
 
 @functools.cache
@@ -65,7 +67,7 @@ def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float
 
 
 class Chosen:
-    """The same for many workloads: arrays, for any values."""
+    """The constants of many workloads: arrays, for any values."""
 
     def __init__(self, loads: Sequence[Workload]) -> None:
         self.names = list(constants.table())
@@ -93,7 +95,8 @@ class Chosen:
         return value
 
     def moved(self, logs: NDArray[np.float64], indices: NDArray[Any], by: float) -> Callable[[str], Value]:
-        """The constants with the logarithm of one of ``indices`` larger by ``by``: a row of workloads for each."""
+        """The constants with the logarithm of one of ``indices`` larger by ``by``: a
+        row of workloads for each."""
         base, which = self.of(logs), indices.tobytes()
 
         def value(name: str) -> Value:

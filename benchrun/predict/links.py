@@ -1,4 +1,5 @@
-"""Communication of one GPU: seconds of each group's collectives at the peak of the links they use."""
+"""Communication of one GPU: seconds of each group's collectives at the peak of the
+links they use."""
 
 from dataclasses import dataclass
 
@@ -11,7 +12,8 @@ from benchrun.predict.workload import Workload
 def link_times(load: Workload, listed: Operators, layers: float, again: int) -> dict[str, float]:
     """The fields of `Work` that count communication.
 
-    ``layers``: of a stage, the mean; ``again``: 1 where the forward pass is repeated, else 0.
+    ``layers``: of a stage, the mean; ``again``: 1 where the forward pass is repeated,
+    else 0.
     """
     traffic = Traffic.of(load, listed, again)
     return {
@@ -25,7 +27,7 @@ def link_times(load: Workload, listed: Operators, layers: float, again: int) -> 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What the GPUs of a workload send one another, and over which links."""
+    """Collectives of a GPU, and the peaks of the links that carry them."""
 
     groups: dict[str, list[Collective]]
     again: int
@@ -50,7 +52,7 @@ class Traffic:
         return self.groups.get(group, [])
 
     def times(self, each: Collective) -> float:
-        """How often a collective runs in a micro-batch."""
+        """Number of runs of a collective in a micro-batch."""
         return (1 + self.again) * each.forward + each.backward
 
     def bytes_of(self, group: Group, *, step: bool = False) -> float:
@@ -58,9 +60,11 @@ class Traffic:
         return sum(each.bus_bytes * (each.step if step else self.times(each)) for each in self.of_group(group))
 
     def ring(self, wire: float, ranks: float, stride: float) -> tuple[float, float]:
-        """Seconds on NVLink, where ranks share a domain, and on their adapters between domains.
+        """Seconds on NVLink, where ranks share a domain, and on their adapters between
+        domains.
 
-        ``wire``: bytes that a rank sends; ``stride``: GPUs from one rank of the ring to the next.
+        ``wire``: bytes that a rank sends; ``stride``: GPUs from one rank of the ring to
+        the next.
         """
         near = max(1.0, min(ranks, self.domain // max(1.0, stride)))
         if ranks <= 1:
@@ -91,7 +95,8 @@ def _exchange_of_experts(load: Workload, traffic: Traffic, layers: float) -> dic
 
 
 def _border(load: Workload, traffic: Traffic) -> dict[str, float]:
-    """Of one border between pipeline stages; on NVLink only where a domain holds all GPUs."""
+    """Sends over one border between pipeline stages; on NVLink only where a domain
+    holds all GPUs."""
     layout = load.layout
     inside = layout.tp * layout.cp * load.dp * layout.pp <= traffic.domain
     size = next((each.bytes for each in traffic.of_group("pp")), 0.0)
@@ -102,7 +107,8 @@ def _border(load: Workload, traffic: Traffic) -> dict[str, float]:
 
 
 def _data_parallel(load: Workload, traffic: Traffic) -> dict[str, float]:
-    """Gradients and weights among the ranks that hold the same ones, and among those of FSDP that share them."""
+    """Gradients and weights among the ranks that hold the same ones, and among those of
+    FSDP that share them."""
     layout = load.layout
     stride, expert_stride = float(layout.tp), float(layout.ep * layout.etp)
     ranks, expert_ranks = communication.replicas(layout, load.dp)

@@ -1,6 +1,8 @@
-"""Seconds of a step, in parts that add up: each count of `work` over what the machine reaches of its peak.
+"""Seconds of a step, in parts that add up: each count of `work` over what the machine
+reaches of its peak.
 
-Every function takes numbers or arrays, so one workload and the whole table of the fit go the same way.
+Every function takes numbers or arrays, so one workload and the whole table of the fit
+go the same way.
 """
 
 from collections.abc import Callable
@@ -11,9 +13,10 @@ from benchrun.model import costs
 from benchrun.predict.work import Value, Work
 
 PARTS = ("matmul", "attention", "memory_bound", "tp", "cp", "ep", "bubble", "dp", "optimizer", "host", "jitter")
-"""As the contract of ``predict --json`` names them."""
+"""Names of the parts in ``predict --json``."""
 LARGE = 6
-"""Exponent that joins host and GPU: where both take the same time, a layer takes 1.12 times as long."""
+"""Exponent that joins host and GPU: where both take the same time, a layer takes 1.12
+times as long."""
 
 
 def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
@@ -71,7 +74,8 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     narrower = np.where((work.low > 0) & (work.plain == 0), of("tp.low"), 1.0)
     exposed = np.where(work.plain > 0, of("tp.plain"), of("tp.exposed"))
     tp = narrower * exposed * work.tp / of("link.nvlink") + of("tp.call") * work.tp_calls
-    # A ring computes attention in rounds and merges their results; attention hides what the next round needs.
+    # A ring computes attention in rounds and merges their results; attention hides what
+    # the next round needs.
     ring = of("cp.rounds") * work.ringed * attention + np.maximum(0, work.cp / of("link.nvlink") - attention)
     sent = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
     ep = sent * progress
@@ -88,9 +92,11 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
 
 
 def _host(work: Work, of: Callable[[str], Value], gpu: Value, progress: Value) -> Value:
-    """Seconds in which the GPU, busy for ``gpu`` seconds of a layer, waits for the host that starts its kernels.
+    """Seconds in which the GPU, busy for ``gpu`` seconds of a layer, waits for the host
+    that starts its kernels.
 
-    ``progress``: what newer software needs of the time that the first one took for experts.
+    ``progress``: what newer software needs of the time that the first one took for
+    experts.
     """
     of_experts = of("host.experts") * progress + of("host.expert") * work.experts
     floor: Value = np.where(work.moe > 0, of_experts, of("host.layer"))
@@ -101,12 +107,14 @@ def _host(work: Work, of: Callable[[str], Value], gpu: Value, progress: Value) -
 
 
 def _slower(work: Work, of: Callable[[str], Value]) -> Value:
-    """Time of a memory-bound kernel over that at the peak bandwidth: the memory's part and that of the cores."""
+    """Time of a memory-bound kernel over that at the peak bandwidth: the memory's part
+    and that of the cores."""
     return 1 / of("memory") + of("memory.cores") * work.balance
 
 
 def _data_parallel(work: Work, of: Callable[[str], Value], microbatch: Value) -> Value:
-    """Gradients are reduced behind the last backward pass, weights gathered behind the first forward pass.
+    """Gradients are reduced behind the last backward pass, weights gathered behind the
+    first forward pass.
 
     A ring over nodes passes NVLink and the adapters at once: the slower one counts.
     """

@@ -1,4 +1,4 @@
-"""Runs of this suite -> workloads, and what was measured of them."""
+"""Runs of this suite -> workloads and measurements."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.vocabulary import GIB
 
 FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
-"""By the recipe of FP8; the others scale blocks."""
+"""Number format by recipe of FP8; the other recipes scale blocks."""
 OWN = "runs"
 """The source of runs of this suite."""
 OTHER_KERNELS = "memory_bound+optimizer"
@@ -34,11 +34,12 @@ class Measured:
 
 
 def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.Gpu | None = None) -> Workload:
-    """What ``spec`` trains. UserError for a GPU that is not in the hardware table, unless another stands for it."""
+    """The step of ``spec``. UserError for a GPU that is not in the hardware table,
+    unless another stands for it."""
     gpu = hardware.gpu(spec.gpu) or stand_in
     if gpu is None:
         raise UserError(f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}")
-    published = software.publisher(spec.source or "") or ""
+    published = software.publisher(spec.source or "")
     number: Number = spec.precision
     if number == "fp8":
         number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")
@@ -63,7 +64,7 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
         tp_overlap=spec.training.tp_comm_overlap,
         gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
         state_bytes=_state_bytes(spec),
-        hooked=spec.task == "lora" and software.hooks_adapters(spec.framework),
+        hooked=spec.task == "lora" and software.has("hooked_adapters", spec.framework),
         recast=_recasts(spec),
         low_attention=spec.precision == "fp8" and spec.training.fp8.dot_product_attention,
         packed=spec.packed,
@@ -76,7 +77,7 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
 def _recasts(spec: TrainingSpec) -> bool:
     """Whether the optimizer casts weights to FP8 together with their transposes."""
     low_weights = spec.precision == "fp8" and spec.training.fp8.param_gather and spec.task != "lora"
-    return low_weights and software.casts_transposes(spec.framework)
+    return low_weights and software.has("cast_transposes", spec.framework)
 
 
 def _offloaded_bytes(spec: TrainingSpec) -> float:
@@ -89,7 +90,8 @@ def _offloaded_bytes(spec: TrainingSpec) -> float:
 
 
 def _state_bytes(spec: TrainingSpec) -> int:
-    """What the optimizer keeps of a parameter: its master copy and two averages."""
+    """Bytes that the optimizer keeps of a parameter: its master copy and two
+    averages."""
     optimizer = spec.training.optimizer
     return sum(
         2 if "16" in number else 4 for number in (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
@@ -97,7 +99,8 @@ def _state_bytes(spec: TrainingSpec) -> int:
 
 
 def architecture(spec: TrainingSpec) -> Architecture:
-    """The model of ``spec``, under the name that published rows give a model of its dimensions."""
+    """The model of ``spec``, under the name that published rows give a model of its
+    dimensions."""
     sizes = ("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
     for model in architectures().values():
         alike = (model.shape.moe is None) == (spec.model.moe is None)
@@ -125,10 +128,12 @@ def read(folder: Path, source: str = OWN) -> Measured:
 
 
 def profiled(run: Measured) -> dict[str, float]:
-    """Seconds of a step by the parts of the physics that add up to them, from the profiled step; empty without one.
+    """Seconds of a step by the parts of the physics that add up to them, from the
+    profiled step; empty without one.
 
-    A profiler slows the host, not the kernels: what the profiled step took longer is idle time. Copies to the host's
-    memory and back are among the other kernels, and the physics' host waits for them.
+    A profiler slows the host, not the kernels: what the profiled step took longer is
+    idle time. Copies to the host's memory and back are among the other kernels, and the
+    physics' host waits for them.
     """
     parts = run.breakdown
     if parts is None:
