@@ -66,7 +66,7 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for _, name in EXAMPLES}
     names |= {PACK: str(folder / PACK)}
-    names |= {"PROFILED_RUN": str(folder / "profiled")}
+    names |= {"PROFILED_RUN": str(folder / "profiled"), "results/measured": str(folder / "measured")}
     if words[:2] == ["explain", "RUN"] and "traces/" in words:  # a trace of another run is refused
         names |= {
             "RUN": str(ROOT / "results/measured" / KEPT),
@@ -77,9 +77,8 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
         words += ["--output", str(folder / "new.yaml")]
     if words[0] == "nodes":
         words += ["--num-nodes=3", "--dry-run"]  # without Slurm no node is idle
-    submits = words[0] in ("launch", "profile") or (
-        words[0] in ("study", "plan") and "--report" not in words and "tiny" not in words
-    )
+    submits = words[0] in ("launch", "profile", "study") or (words[0] == "plan" and "tiny" not in words)
+    submits = submits and "--report" not in words
     if submits and "--dry-run" not in words:
         words = [word for word in words if word != "--wait"] + ["--dry-run"]
     return words
@@ -109,6 +108,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / "profiled").mkdir()
     (folder / "profiled" / "spec.json").write_text("{}")
     (folder / "profiled" / "profile").symlink_to(TRACES / "h200_llama_tp2_pp2_bf16")
+    for kept in sorted((ROOT / "results/measured").glob("llama3.1-8b-2c0cb897-*")):
+        shutil.copytree(kept, folder / "measured" / kept.name)
     return folder, next(path.name for path in (folder / "results/runs").iterdir() if (path / "spec.json").exists())
 
 
