@@ -140,10 +140,6 @@ def request_load(stated: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in values.items() if value != usual.get(name, ""))
 
 
-SETTINGS = {"inference": request_load, "post-training": rollout_settings}
-"""Workload -> what it computes the condition ``settings`` with, from the keys of a recipe; trainings have none."""
-
-
 class Exit(IntEnum):
     """Exit codes of every command. Of several 2 and 3 win, then 1, then 4."""
 

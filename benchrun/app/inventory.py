@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from benchrun import paths
-from benchrun.recipe.files import cluster_document, listed
+from benchrun.app.listing import list_points
+from benchrun.recipe.files import cluster_document
 from benchrun.recipe.yamlfile import load
 
 Rows = list[dict[str, Any]]
@@ -69,9 +70,8 @@ def list_gpus() -> Rows:
     from benchrun import hardware
 
     recipes: dict[str, set[str]] = {}
-    for name in paths.shipped(paths.RECIPES):
-        for row in listed(name):
-            recipes.setdefault(row["gpu"], set()).add(name)
+    for row in list_points():
+        recipes.setdefault(row["gpu"], set()).add(row["recipe"])
     table = [gpu for name in hardware.names() if (gpu := hardware.gpu(name))]
     return [
         {

@@ -1,21 +1,23 @@
-"""Every point of every recipe as rows. Imports no checks of recipes and references: a listing answers at once."""
+"""Every point of every recipe as rows, from the table that `benchrun.app.point_table` made: it answers at once."""
 
-import csv
 import functools
+import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.recipe import files
-from benchrun.recipe.files import COLUMNS, cluster_document, differences, is_own_file, recipe_document
-from benchrun.recipe.yamlfile import Document
-from benchrun.vocabulary import HARD
+from benchrun.recipe.files import cluster_document, is_own_file
+from benchrun.vocabulary import DEGREES, HARD
 
-if TYPE_CHECKING:
-    from benchrun.recipe.catalogue import RecipeFile
-
+POINTS = paths.RECIPES / "points.jsonl"
+COLUMNS = (
+    *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length"),
+    *("mbs", "gbs", *DEGREES, "dp", "image"),
+)
+"""Conditions of a point; null where its workload has no such condition."""
 Rows = list[dict[str, Any]]
 
 
@@ -83,91 +85,36 @@ def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:
 
 
 def _rows(recipe: str) -> Rows:
-    """The rows of one recipe, which is checked where it is the user's own."""
-    if is_own_file(recipe):
+    """The rows of one recipe: of the table, or resolved where the recipe is the user's own."""
+    table = {} if is_own_file(recipe) else _table()
+    rows = table.get(recipe)
+    if rows is None:
+        from benchrun.app.point_table import resolved_rows
         from benchrun.recipe.catalogue import recipe_file
 
-        if (file := recipe_file(recipe)).recipe.workload != "training":
-            return _resolved(file)
-        _check_models(file.document)
-        stated = file.recipe.model_dump(mode="json", exclude_unset=True)
-        every = files.point_rows(file.name, stated | {"model": file.document["model"]})
-    else:
-        every = files.listed(recipe)
-    rows = []
-    for row in every:
-        conditions = tuple(map(row.get, HARD))
-        rows.append(row | {"reference": _references(*conditions), "conditions": conditions})
-    return rows
-
-
-def _check_models(document: Document) -> None:
-    """UserError where the dimensions of a group make no model."""
-    from benchrun.model import ModelShape
-    from benchrun.recipe.catalogue import checked
-
-    for group in document["points"]:
-        if changes := group.get("model"):
-            whole = Document()
-            for model in (document["model"], changes):
-                whole.put(("model",), model, model.place)
-            checked(ModelShape, whole["model"])
-
-
-def _resolved(file: "RecipeFile") -> Rows:
-    """The rows of another workload, each point resolved; what only a training has is None."""
-    from benchrun.comparison.conditions import conditions
-    from benchrun.recipe.catalogue import points
-    from benchrun.recipe.resolve import resolve_point
-
-    specs = [resolve_point(file, point) for point in points(file.recipe)]
-    return [
-        {name: getattr(spec, name, None) for name in COLUMNS}
-        | {
-            "proxy": getattr(spec, "proxy", False),
-            "reference": _references(*(getattr(conditions(spec), name) for name in HARD)),
-            "conditions": spec.identity(),
-        }
-        for spec in specs
-    ]
-
-
-def _text(value: Any) -> str:
-    """A condition as the reference files have it; empty where nothing is stated."""
-    return "" if value is None else ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        rows = resolved_rows(recipe_file(recipe))
+    return [row | {"conditions": tuple(map(row.get, HARD))} for row in rows]
 
 
 @functools.cache
-def _references(recipe: str, task: str, *conditions: Any) -> int:
-    """How many published numbers `benchrun.comparison.references.matching` finds."""
-    trained = not conditions[-1]  # another workload has settings, and its recipes no other names
-    return sum(
-        publisher == recipe or (trained and metric != "final_loss" and _same_model(publisher, recipe, task))
-        for publisher, metric in _published().get((task, *map(_text, conditions)), ())
-    )
+def _table() -> dict[str, Rows]:
+    """The rows of every shipped recipe by its name; empty where a recipe or reference has changed since."""
+    with POINTS.open(encoding="utf-8") as file:
+        head = json.loads(file.readline())
+        if head["inputs"] != inputs_digest():
+            return {}
+        rows = [dict(zip(head["columns"], json.loads(line), strict=True)) for line in file]
+    table: dict[str, Rows] = defaultdict(list)
+    for row in rows:
+        table[row["recipe"]].append(row)
+    return table
 
 
-@functools.cache
-def _published() -> dict[tuple[str, ...], list[tuple[str, str]]]:
-    """Recipe and metric of every published number, by its other conditions."""
-    published: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
-    for path in paths.REFERENCE.glob("*.csv"):
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                published[tuple(row.get(name, "") for name in HARD[1:])].append((row["recipe"], row["metric"]))
-    return published
-
-
-@functools.cache
-def _same_model(one: str, other: str, task: str) -> bool:
-    """Whether two shipped recipes train one model: see `benchrun.comparison.references.same_work`."""
-    if task == "lora" or not {one, other} <= {*paths.shipped(paths.RECIPES)}:
-        return False
-    recipes = [recipe_document(name)[1] for name in (one, other)]
-    if any(recipe.get("workload", "training") != "training" for recipe in recipes):
-        return False
-    model, whole = (recipe["model"] for recipe in recipes)
-    # The size first: dimensions that one of two models leaves out are filled in by an import that takes 0.1 s.
-    same_size = all(model[size] == whole[size] for size in ("hidden_size", "ffn_hidden_size", "vocab_size"))
-    same_size = same_size and ("moe" in model) == ("moe" in whole)
-    return same_size and all(recipe["task"] == task for recipe in recipes) and not differences(model, whole)
+def inputs_digest() -> str:
+    """The digest of all files from which the table follows: recipes, models, clusters, published numbers."""
+    digest = hashlib.sha256()
+    folders = (paths.RECIPES, paths.MODELS, paths.CLUSTERS)
+    files = [path for folder in folders for path in folder.glob("*.yaml")]
+    for path in sorted([*files, *paths.REFERENCE.glob("*.csv")]):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from benchrun import hardware
 from benchrun.app.measurement import read_log, rows_of, summarise_log
-from benchrun.app.settings import NOTHING, check_options, completed_setting
+from benchrun.app.settings import NOTHING, check_options, completed_setting, setting_beside
 from benchrun.app.traces import fingerprint_of_steps, trace_hint
 from benchrun.comparison.checks import beyond_peak
 from benchrun.errors import BenchrunError, NoNumberError, UserError
@@ -58,17 +57,15 @@ def explain_log(
     """Where the time of a step in the log ``file`` goes, and why its numbers cannot be relied on; None where they can.
 
     ``given`` and ``recipe`` complete what the log states, ``traces`` are those of its job. NoNumberError for a file
-    without steps or without their times, UserError for one of several logs and for a trace that is not of the job.
+    without steps or without their times, UserError for one of several logs, for a recipe of another model and for a
+    trace that is not of the job.
     """
     log = read_log(file, framework)
-    asked = completed_setting(recipe, given, takes_peak=False)
-    context = setting_of_log(log, asked)
+    context = setting_of_log(log, setting_beside(log, completed_setting(recipe, given, takes_peak=False)))
     summary = summarise_log(log, context, [file], warmup)
     if log.post_training:
         return stages_of(str(file), summary), unreliable(summary)
     own = _evidence(file, log, given, context, summary, traces)
-    if recipe is not None and context.model != asked.model:
-        own = replace(own, notes=(f"the model of --recipe {recipe} is not used: the log states another", *own.notes))
     return explain(own), unreliable(summary)
 
 
@@ -101,7 +98,7 @@ def _evidence(
         resolution_s=resolution_s(summary, steps),
         notes=(*check_options(log, _options(given)), *_notes(log, context, summary)),
         log_alone=True,
-        work_known=not any(name != "gpu" for name in _missing(context)),
+        work_known=not context.unknown_options and not any(name != "gpu" for name in _missing(context)),
     )
     if fingerprint and (why := foreign_trace(fingerprint, own)):
         raise UserError(f"the trace is not of {file}: {why}", where=", ".join(map(str, traces)))
@@ -186,7 +183,8 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
 
 def _missing(context: Setting) -> list[str]:
     """Fields that neither log nor caller states."""
-    return [name for name in OPTIONS if not getattr(context, name)]
+    unknown = ("model",) if context.unknown_options else ()
+    return [name for name in OPTIONS if not getattr(context, name) and name not in unknown]
 
 
 def _options(given: Setting) -> dict[str, Any]:
@@ -196,6 +194,9 @@ def _options(given: Setting) -> dict[str, Any]:
 
 def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
     """What the log does not state, with the option that does; what is assumed."""
+    if context.unknown_options:
+        options = ", ".join(context.unknown_options)
+        yield f"the work at the GPU's peak is not separated: the FLOPs are not known with {options}"
     if lacking := _missing(context):
         names = ", ".join(name.replace("num_gpus", "number of GPUs").replace("_", " ") for name in lacking)
         options = ", ".join(OPTIONS[name] for name in lacking)
@@ -213,7 +214,9 @@ def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
 def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> BenchrunError:
     """Why no step of a log has a time: UserError where an option helps, else NoNumberError, as `parse` ends."""
     if not summary.num_steps:
-        return NoNumberError("no step of any known framework", where=where, hint=trace_hint(Path(where)))
+        cause = f": {summary.fatal.kind}, {summary.fatal.detail}" if summary.fatal else ""
+        message = f"no step of any known framework{cause}"
+        return NoNumberError(message, where=where, hint=trace_hint(Path(where)))
     rates = rows_of(log, context).tokens_per_s_per_gpu
     lacking = [name for name in ("seq_length", "gbs", "num_gpus") if not getattr(context, name)]
     if lacking and (rates > 0).any():

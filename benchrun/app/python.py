@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log, judge_runs
 from benchrun.app.measurement import measure_run, read_logs, rows_of, summarise_log
-from benchrun.app.settings import completed_setting, setting_beside
+from benchrun.app.settings import check_options, completed_setting, setting_beside
 from benchrun.comparison.verdict import Verdict
 from benchrun.errors import BenchrunError, UserError, reading
 from benchrun.explain.model import Difference
@@ -102,7 +102,7 @@ def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = No
     logs, _ = read_logs([place])
     if len(logs) != 1:
         raise UserError(f"{path} has {len(logs)} runs", hint="benchrun.frame reads several")
-    return _of_log(logs[0], recipe, completed_setting(recipe, Setting(**stated)), warmup, [place])
+    return _of_log(logs[0], recipe, stated, warmup, [place])
 
 
 def frame(*paths: "str | Path | Run | Iterable[str | Path | Run]", **stated: Any) -> "pd.DataFrame":
@@ -179,9 +179,8 @@ def _runs(
             yield from (_readable(run, stated.get("warmup")) for run in inside)
         else:
             given = {name: value for name, value in stated.items() if name not in ("recipe", "warmup")}
-            base = completed_setting(stated.get("recipe"), Setting(**given))
             for log in read_logs([Path(item)])[0]:
-                yield _of_log(log, stated.get("recipe"), base, stated.get("warmup"), [Path(item)])
+                yield _of_log(log, stated.get("recipe"), given, stated.get("warmup"), [Path(item)])
     else:
         yield load(item, **stated)
 
@@ -206,7 +205,10 @@ def _of_run(run: RunDir, warmup: int | None) -> Run:
     return Run(run.run_id, run.spec, run.spec.recipe, log, given, numbers, verdict, ending, run)
 
 
-def _of_log(log: Log, recipe: str | None, given: Setting, warmup: int | None, files: list[Path]) -> Run:
-    given = setting_beside(log, given)
+def _of_log(log: Log, recipe: str | None, stated: dict[str, Any], warmup: int | None, files: list[Path]) -> Run:
+    """A log, completed by what is ``stated``; a warning for each value that replaces a guess."""
+    given = setting_beside(log, completed_setting(recipe, Setting(**stated)))
+    for sentence in check_options(log, stated):
+        warnings.warn(f"{log.file}: {sentence}", stacklevel=3)
     summary = summarise_log(log, given, files, warmup)
     return Run(log.file, None, recipe, log, setting_of_log(log, given), summary, None, None)

@@ -9,9 +9,11 @@ from typing import Any
 from benchrun import hardware
 from benchrun.comparison.references import load_references
 from benchrun.errors import UserError
+from benchrun.metrics.problems import ranks_of_a_copy
 from benchrun.metrics.setting import Setting, as_trained, same_chip, stated_setting
 from benchrun.parse import Log
 from benchrun.parse.precision import number_of
+from benchrun.parse.records import Derived
 from benchrun.recipe.catalogue import recipe_file, training_file
 
 NOTHING = Setting()
@@ -87,14 +89,33 @@ def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
         if given is None or _agree(name, given, stated):
             continue
         if stated is not None:
-            hint = "leave the option out; a log that states something untrue cannot be judged"
-            raise UserError(f"{option} contradicts the log, which states {stated}", where=log.file, hint=hint)
+            raise _contradiction(log, name, f"{option} contradicts the log, which states {stated}")
         guess = guesses.get(name)
+        if name == "num_gpus":
+            _check_ranks(log, given, guess)
         if guess and guess.value != given:
             yield f"{option} is used, not {guess.value}: {guess.reason}"
     number = number_of(log.facts.switches or {}) or options.get("precision")
     gpu = own.gpu or _gpu(options.get("gpu") or "CPU", unlisted=True, takes_peak=False)
     check_gpu(Setting(gpu=gpu, precision=number, peak=options.get("peak")))
+
+
+def _check_ranks(log: Log, given: int, guess: Derived | None) -> None:
+    """UserError where ``given`` GPUs are no whole multiple of the ranks of which the log states the number.
+
+    The quotient of the batches, a ``guess`` at all ranks, counts those of data parallelism at least.
+    """
+    ranks, stated = ranks_of_a_copy(log.facts)
+    if given % ranks:
+        raise _contradiction(log, "tp", f"--num-gpus {given} contradicts the log, which states {stated}")
+    if guess and guess.value and given % guess.value:
+        raise _contradiction(log, "gbs", f"--num-gpus {given} is no multiple of {guess.value}: {guess.reason}")
+
+
+def _contradiction(log: Log, name: str, message: str) -> UserError:
+    fact = {"gpu": "device"}.get(name, name)
+    hint = "leave the option out; a log that states something untrue cannot be judged"
+    return UserError(message, where=log.facts.place(fact, log.file), hint=hint)
 
 
 def _agree(name: str, given: Any, stated: Any) -> bool:

@@ -88,7 +88,7 @@ def parse(
     if steps and form:
         _write_steps(parsed[0].steps, form, steps)
     if plot and summaries[0].num_steps:
-        from benchrun.report.plot import plot_steps
+        from benchrun.report.steps_plot import plot_steps
 
         plot_steps(app.rows_of(parsed[0], settings[0]), summaries[0], plot, metric)
     if steps is None or steps != form:  # else the rows are on stdout
@@ -181,6 +181,9 @@ def compare(
 
     A log is compared under the conditions that it states; the options add those that it does not state. The reference
     is the published number that fits best, or what --baseline names.
+
+    Your own runs keep their verdict, which `report` and `report --keep` show; one by --warmup or --baseline replaces
+    none.
     """
     files = [Path(name) for name in runs_or_logs]
     if recipe is None:

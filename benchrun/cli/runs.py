@@ -106,7 +106,7 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
     if every:
         others = [run for run in chosen if run.read_only]
         if others:
-            say(f"left alone, of other users: {', '.join(map(run_id, others))}")
+            say(f"left alone, not yours: {', '.join(map(run_id, others))}")
         chosen = [each.run for each in app.observe([run for run in chosen if not run.read_only]) if not each.over]
         if not chosen:
             say(f"no run of yours in {paths.runs_dir().absolute()} is going on")

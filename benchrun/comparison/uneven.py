@@ -1,8 +1,8 @@
-"""Slow steps that the median does not show: a label of the verdict, and past a share of the time no verdict."""
+"""Slow steps that the median does not show: a label beside it, and past a share of the time no verdict."""
 
 from collections.abc import Sequence
 
-from benchrun.metrics.model import Metrics
+from benchrun.metrics.model import Measurement
 from benchrun.metrics.steadiness import Steadiness
 from benchrun.model import Frozen
 
@@ -13,13 +13,13 @@ MOST = 0.1
 
 
 class Label(Frozen):
-    """One limit of a verdict."""
+    """One limit of a verdict or of a median."""
 
     code: str
     text: str
 
 
-def share(run: Metrics) -> float:
+def share(run: Measurement) -> float:
     """The share of the time by which the mean step and the median one differ; 0 without step times."""
     step, found = run.step_time_s, run.steadiness
     if step is None or step.mean <= 0:
@@ -30,7 +30,7 @@ def share(run: Metrics) -> float:
     return max(abs(step.mean - step.median) / max(step.mean, step.median), recurring)
 
 
-def slow_steps(runs: Sequence[Metrics]) -> Label | None:
+def slow_steps(runs: Sequence[Measurement]) -> Label | None:
     """The label of the run with the most uneven steps; None where all are even enough."""
     worst = max(runs, key=share, default=None)
     if worst is None or worst.step_time_s is None or share(worst) < NAMED:
@@ -53,6 +53,6 @@ def _pattern(found: Steadiness | None) -> tuple[str, str] | None:
     return "stalls", f"{found.outliers} steps stalled"
 
 
-def too_uneven(runs: Sequence[Metrics]) -> bool:
+def too_uneven(runs: Sequence[Measurement]) -> bool:
     """Whether slow steps take so much of a run's time that its median is no verdict."""
     return any(share(run) > MOST for run in runs)

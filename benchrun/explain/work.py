@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from benchrun import hardware
 from benchrun.hardware import Gpu
-from benchrun.model.communication import Collective, Sizes
+from benchrun.model import costs
+from benchrun.model.communication import Sizes
 from benchrun.model.flops import PASSES
 from benchrun.model.operators import MULTIPLY_ADD, Operators, Product, operators, weight_passes
 from benchrun.spec.artifacts import Ceilings
@@ -13,8 +14,6 @@ from benchrun.spec.runspec import TrainingSpec
 
 SHARE_OF_OVERLAPPED = 0.25
 """Where a group's communication overlaps with computing, so much of it counts when exposed time is divided."""
-BUS: Mapping[str, float] = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
-"""Bus bandwidth over algorithm bandwidth is this times (n - 1) / n, as nccl-tests counts."""
 OUTSIDE = ("embedding", "positions", "loss", "adam")
 """Memory-bound kernels that are in no layer."""
 GROUPS = {"etp": "ep", "expert_dp": "dp", "fsdp": "dp", "expert_fsdp": "dp"}
@@ -51,8 +50,7 @@ def work_unknown(spec: TrainingSpec) -> Work:
 
 
 def _bubble(spec: TrainingSpec) -> float:
-    """What a stage waits for the pipeline to fill and to drain, over what it computes."""
-    return (spec.layout.pp - 1) / (spec.layout.vp * spec.num_microbatches)
+    return float(costs.bubble(spec.layout.pp, spec.layout.vp, spec.num_microbatches))
 
 
 def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
@@ -118,7 +116,8 @@ def _bytes_sent(ops: Operators, count: int) -> dict[str, float]:
     sent: dict[str, float] = {}
     for each in ops.collectives:
         group = GROUPS.get(each.group, each.group)
-        sent[group] = sent.get(group, 0.0) + _bus_bytes(each) * (count * (each.forward + each.backward) + each.step)
+        times = count * (each.forward + each.backward) + each.step
+        sent[group] = sent.get(group, 0.0) + each.bus_bytes * times
     return sent
 
 
@@ -144,27 +143,17 @@ def _plain_s(spec: TrainingSpec, gpu: Gpu, attention_s: float) -> float:
     return 2 * attention_s * max(peak / (spec.model.kv_channels * gpu.memory_gb_per_s * 1e9), 1.0)
 
 
-def _bus_bytes(each: Collective) -> float:
-    return each.bytes * (BUS[each.name] * (each.ranks - 1) / each.ranks if each.name in BUS else 1.0)
-
-
 def _recomputed(spec: TrainingSpec, ops: Operators) -> float:
     """Forward products that run again, over all products of the recipe's passes."""
-    recompute, passes = spec.training.recompute, weight_passes(spec.task)
-    names: set[str] = set()
+    recompute = spec.training.recompute
+    again = 0.0
+    for each in ops.block:
+        if costs.repeats(each, recompute.granularity, recompute.modules):
+            again += each.flops
     if recompute.granularity == "full":
-        names = {each.name for each in ops.block}
-    elif recompute.granularity == "selective":
-        modules = set(recompute.modules)
-        experts = spec.model.moe is not None
-        plain = ("dense_fc1", "dense_fc2") if experts else ("fc1", "fc2")
-        names |= {*plain} if "mlp" in modules else set()
-        names |= {"fc1", "fc2", "shared_fc1", "shared_fc2", "latent_down", "latent_up"} if "moe" in modules else set()
-        names |= {"shared_fc1", "shared_fc2"} if "shared_experts" in modules else set()
-        names |= {"q_up", "kv_up"} if "mla_up_proj" in modules else set()
-    again = sum(each.flops for each in ops.products if each.name in names)
-    again *= _recomputed_layers(spec) if recompute.granularity == "full" else 1.0
-    return again / (len(passes) * sum(each.flops for each in ops.products))
+        again *= _recomputed_layers(spec)
+    passes = len(weight_passes(spec.task))
+    return again / (passes * sum(each.flops for each in ops.products))
 
 
 def _recomputed_memory(spec: TrainingSpec, ops: Operators) -> float:

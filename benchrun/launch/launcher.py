@@ -139,7 +139,8 @@ def cancel(run: RunDir) -> bool:
             return False
         hint = f"if the job still runs: scancel {job.id}" if job.id.isdigit() else None
         raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
-    scheduler.cancel(job.id)
+    if not scheduler.cancel(job.id):  # accounting, which may lag behind, lists it still
+        return False
     if job.state != COMPLETING:  # that one has ended already, by another cause
         _append(run, "cancel_asked", job=job.id)
     return True

@@ -63,7 +63,7 @@ class Local:
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         return {run: _job(run) for run in runs if run.job_id or (run.path / LOCAL_STATE).exists()}
 
-    def cancel(self, job: str) -> None:
+    def cancel(self, job: str) -> bool:
         run = RunDir(Path(job))
         state, lives = _state(run)
         if state and state.host != platform.node():
@@ -77,6 +77,7 @@ class Local:
         until = time.monotonic() + 5
         while _state(run)[1] and time.monotonic() < until:
             time.sleep(0.05)
+        return True
 
 
 def _lock(path: Path) -> int:

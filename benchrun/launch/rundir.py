@@ -33,6 +33,7 @@ KEPT = "measured:"
 """Begins the id of a reference that is one of benchrun's own kept runs."""
 LIMIT = 64 << 20
 """Bytes of a document that are read; a run's documents are far smaller."""
+_LOGS = tuple(name + packed for name in (STDOUT, STDERR, SERVER_LOG) for packed in ("", XZ))
 _FIELDS = {
     **dict.fromkeys(("submitted", "cancel_asked"), ("job",)),
     "refused": ("reason",),
@@ -74,7 +75,10 @@ class RunDir:
     @property
     def logs(self) -> tuple[Path, ...]:
         """The existing ones of the job's stdout, its stderr and a server's log; compressed in a kept run."""
-        names = [name + packed for name in (STDOUT, STDERR, SERVER_LOG) for packed in ("", XZ)]
+        present: list[str] = []
+        with contextlib.suppress(OSError):
+            present = os.listdir(self.path)  # noqa: PTH208
+        names = [name for name in _LOGS if name in present]
         return tuple(path for name in names if (path := self.path / name).is_file())
 
     def telemetry(self) -> dict[str, str]:
@@ -103,7 +107,7 @@ class RunDir:
 
     def events(self) -> list[dict[str, Any]]:
         """All events, oldest first, without lines that are incomplete (a full disk)."""
-        lines = (read_text(self.path / EVENTS) or "").splitlines()
+        lines = (read_text(f"{self.path}/{EVENTS}") or "").splitlines()
         return [event for line in lines if (event := as_event(line)) is not None]
 
     def last_event(self, kind: str) -> dict[str, Any] | None:
@@ -120,7 +124,7 @@ class RunDir:
         """Time of the newest event of one kind in seconds since the epoch; None where there is none."""
         with contextlib.suppress(ValueError, OverflowError):
             event = self.last_event(kind)
-            return datetime.strptime(event["time"], "%Y-%m-%dT%H:%M:%S%z").timestamp() if event else None
+            return _epoch(event["time"]) if event else None
         return None
 
     @property
@@ -156,7 +160,7 @@ class RunDir:
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """The object in a JSON file; None where the file is missing or incomplete."""
-        return as_object(read_text(self.path / name))
+        return as_object(read_text(f"{self.path}/{name}"))
 
     def write_json(self, name: str, document: Mapping[str, Any], *, first: bool = False) -> None:
         """Write a JSON file as `write_text` does."""
@@ -219,12 +223,18 @@ class TolerantRun(RunDir):
         return document
 
 
-def read_text(path: Path, limit: int = LIMIT) -> str | None:
+@functools.lru_cache
+def _epoch(text: str) -> float:
+    """The time of an event in seconds since the epoch; ValueError or OverflowError where it is none."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
+
+
+def read_text(path: Path | str, limit: int = LIMIT) -> str | None:
     """The first ``limit`` bytes of a file; None where it is missing or no regular file (a directory, a pipe)."""
     with contextlib.suppress(OSError, ValueError):
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116
         if stat.S_ISREG(found.st_mode):
-            with path.open("rb") as file:  # a read reserves as much memory as it is told
+            with open(path, "rb") as file:  # noqa: PTH123  # a read reserves as much memory as it is told
                 return file.read(min(limit, found.st_size + 1)).decode(errors="replace")
     return None
 
@@ -232,7 +242,7 @@ def read_text(path: Path, limit: int = LIMIT) -> str | None:
 def as_object(text: str | None) -> dict[str, Any] | None:
     """The JSON object in ``text``; None where it holds none."""
     with contextlib.suppress(ValueError, RecursionError):
-        document = json.loads(text or "")
+        document = json.loads(text) if text else None
         return document if isinstance(document, dict) else None
     return None
 

@@ -63,5 +63,5 @@ class Scheduler(Protocol):
         SchedulerUnavailable where there is no answer; the jobs may exist all the same.
         """
 
-    def cancel(self, job: str) -> None:
-        """Stop a job that ``poll`` gave; a job that has ended already is no error."""
+    def cancel(self, job: str) -> bool:
+        """Stop a job that ``poll`` gave; False where the scheduler has it no more."""

@@ -62,10 +62,12 @@ class Slurm:
         job = run.job_id or (done.job_id if done else None)
         return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure) if job else None
 
-    def cancel(self, job: str) -> None:
+    def cancel(self, job: str) -> bool:
         result = call(["scancel", job])
-        if result.returncode != 0 and "Invalid job id" not in result.stderr:
+        known = "Invalid job id" not in result.stderr
+        if result.returncode != 0 and known:
             raise SchedulerUnavailable(_text(result))
+        return known
 
     def _queued(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         """Jobs in the queue. One unknown id makes squeue refuse the whole list: then all jobs are listed."""

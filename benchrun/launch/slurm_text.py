@@ -4,6 +4,7 @@ Named fields in parsable form, because ``--json`` changes between versions. Test
 """
 
 import errno
+import functools
 import os
 import re
 import time
@@ -112,6 +113,7 @@ def _number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
+@functools.lru_cache
 def _epoch(text: str) -> float | None:
     """Slurm's local time in seconds since the epoch; None for ``Unknown``."""
     try:

@@ -24,7 +24,7 @@ _EXPERTS = {
 """Argument of the mixture of experts -> field of `Moe`."""
 _EXPERT_FIELDS = ("shared_ffn_hidden_size", "latent_size", "leading_dense_layers", "every")
 _FREQUENCIES = ("moe_layer_freq", "moe_expert_interval", "expert_interval")
-_FIELDS = {
+FIELDS = {
     "multi_latent_attention": "mla",
     "mtp_num_layers": "mtp_layers",
     "window_size": "window",
@@ -60,24 +60,24 @@ def parts_of(facts: Facts) -> Parts:
     for name, value in options.items():
         if name in _EXPERTS or name in _FREQUENCIES:
             _experts(name, value, facts, parts)
-        elif name in _FIELDS and _is_off(value):
-            parts.model[_FIELDS[name]] = 0 if name == "mtp_num_layers" else None
+        elif name in FIELDS and _is_off(value):
+            parts.model[FIELDS[name]] = 0 if name == "mtp_num_layers" else None
         elif name not in _DEPENDENT and (name, facts.task) != (FROZEN, "lora"):
             _used(name, value, options, parts)
     for name in parts.unknown:
-        parts.model.pop(_FIELDS.get(name, ""), None)
+        parts.model.pop(FIELDS.get(name, ""), None)
     return parts
 
 
 def _of_shape(model: ModelShape) -> Parts:
-    whole = {name: getattr(model, name) for name in dict.fromkeys(_FIELDS.values())}
+    whole = {name: getattr(model, name) for name in dict.fromkeys(FIELDS.values())}
     return Parts(whole, {name: getattr(model.moe, name) for name in _EXPERT_FIELDS} if model.moe else {})
 
 
 def unknown_options(facts: Facts, model: ModelShape | None) -> dict[str, str]:
     """Arguments that change the work and are not understood, but for parts that the stated ``model`` describes."""
     unknown = parts_of(facts).unknown
-    return {name: value for name, value in unknown.items() if not getattr(model, _FIELDS.get(name, ""), None)}
+    return {name: value for name, value in unknown.items() if not getattr(model, FIELDS.get(name, ""), None)}
 
 
 def untrained(facts: Facts, model: ModelShape | None, num_gpus: int | None) -> dict[str, str]:
@@ -101,7 +101,7 @@ def _used(name: str, value: str, options: Mapping[str, str], parts: Parts) -> No
     if stated is None:
         parts.unknown[name] = value
     else:
-        parts.model[_FIELDS[name]] = stated
+        parts.model[FIELDS[name]] = stated
 
 
 def _is_off(value: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from benchrun.metrics.model import ProblemEntry
 from benchrun.metrics.setting import Setting, same_chip, stated_setting
 from benchrun.parse.kinds import GENERIC, kind_of
-from benchrun.parse.problems import MOST_LOST, strongest
+from benchrun.parse.problems import MOST_LOST, role_of, strongest
 from benchrun.parse.records import Facts, Log, Problem
 
 EFFECTS = ("server_failed", "failed_requests")
@@ -34,7 +34,9 @@ def fatal_problem(
 def _is_fatal(problem: Problem, done: bool) -> bool:
     kind = kind_of(problem.kind)
     made_up_by = kind.made_up_by
-    return made_up_by is not None and problem.then not in made_up_by and not (done and kind.late)
+    # When all work is done, ranks leave one after the other, and some see others go.
+    late = kind.late or role_of(problem) == "peer"
+    return made_up_by is not None and problem.then not in made_up_by and not (done and late)
 
 
 def job_ended(log: Log) -> bool:
@@ -44,10 +46,15 @@ def job_ended(log: Log) -> bool:
 
 def contradictory_layout(facts: Facts) -> Iterator[Problem]:
     """A problem where the stated number of GPUs is no multiple of the ranks that hold one copy of the model."""
-    degrees = {name: getattr(facts, name) or 1 for name in ("tp", "pp", "cp")}
-    if facts.num_gpus and facts.num_gpus % math.prod(degrees.values()):
-        stated = " x ".join(f"{name} {degree}" for name, degree in degrees.items())
+    ranks, stated = ranks_of_a_copy(facts)
+    if facts.num_gpus and facts.num_gpus % ranks:
         yield Problem("contradictory_layout", None, f"the log states {stated} on {facts.num_gpus} GPUs")
+
+
+def ranks_of_a_copy(facts: Facts) -> tuple[int, str]:
+    """The number of ranks that hold one copy of the model, at least, and the degrees it is the product of."""
+    degrees = {name: getattr(facts, name) or 1 for name in ("tp", "pp", "cp")}
+    return math.prod(degrees.values()), " x ".join(f"{name} {degree}" for name, degree in degrees.items())
 
 
 def contradictions(log: Log, given: Setting) -> Iterator[ProblemEntry]:

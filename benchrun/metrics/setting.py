@@ -7,7 +7,7 @@ from typing import get_args
 from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.hardware import Device
-from benchrun.metrics.parts import parts_of, unknown_options, untrained
+from benchrun.metrics.parts import FIELDS, parts_of, unknown_options, untrained
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
 from benchrun.parse.launched import dimensions
@@ -117,7 +117,7 @@ def stated_setting(log: Log, given: Setting) -> Setting:
         "precision": facts.precision,
         "task": facts.task if facts.task in get_args(Task) else None,
         "model": _model(shape(facts, given.model), given),
-        "fixed_length": False if facts.variable_length or log.post_training else None,
+        "fixed_length": False if log.post_training or _varies(log, given) else None,
     }
     refuted = {name for name, guess in facts.derived.items() if guess.refuted}
     stated = {name: value for name, value in values.items() if value is not None and name not in refuted}
@@ -127,6 +127,13 @@ def stated_setting(log: Log, given: Setting) -> Setting:
     unknown = sorted(options.items())
     completed = replace(completed, unknown_options=tuple(f"{name} {value}" for name, value in unknown))
     return replace(completed, model=None) if log.post_training or unknown else completed
+
+
+def _varies(log: Log, given: Setting) -> bool:
+    """Whether the samples may be shorter than stated: the log says so, and counts their tokens or nobody else does."""
+    counted = "tokens" in log.quantities or (log.steps.column("tokens_per_s_per_gpu") > 0).any()
+    typed = given.seq_length is not None and "seq_length" not in given.derived
+    return bool(log.facts.variable_length and (counted or not typed))
 
 
 def same_chip(one: str, other: str) -> bool:
@@ -171,7 +178,8 @@ def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> Model
     for name in ("hidden_size", "num_attention_heads", "gated"):
         logged, expected = getattr(facts.shape or facts, name), getattr(model, name)
         if logged not in (None, expected):
-            raise UserError(f"the log's model has {name} {logged}, the recipe's has {expected}", where=file)
+            where = facts.place(name, file)
+            raise UserError(f"the log's model has {name} {logged}, the recipe's has {expected}", where=where)
     if model.moe is None and (facts.num_experts or 1) > 1:
         raise UserError(f"the log's model has {facts.num_experts} experts, the recipe's has none", where=file)
     parts = parts_of(facts)
@@ -180,6 +188,9 @@ def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> Model
             raise UserError(
                 f"the log's model has {name} {_text(part)}, the recipe's has {_text(getattr(model, name))}", where=file
             )
+    for name, value in parts.unknown.items():
+        if name in FIELDS and not getattr(model, FIELDS[name]):
+            raise UserError(f"the log's model has {name} {value}, the recipe's has none", where=file)
     padding = (facts.vocab_size or 0) - model.vocab_size
     sizes: dict[str, object] = {
         "num_layers": facts.num_layers,

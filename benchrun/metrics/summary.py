@@ -102,7 +102,7 @@ def _measurement(
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
     notes += [*_printed_mfu(inside), *contradictory_rates(log, setting, inside, (launched, setting.model))]
-    notes += [*contradictory_layout(log.facts), *_unknown(setting)]
+    notes += [*contradictory_layout(log.facts), *_unknown(setting), *_assumed_length(log, setting)]
     problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes)
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
@@ -330,6 +330,14 @@ def _unknown(setting: Setting) -> list[Problem]:
         return []
     detail = f"the FLOPs of a step are not known with {', '.join(setting.unknown_options)}"
     return [Problem(UNKNOWN, None, detail)]
+
+
+def _assumed_length(log: Log, setting: Setting) -> list[Problem]:
+    """A note where the caller states the length of samples of which the log states a limit."""
+    if not (log.facts.variable_length and setting.fixed_length and setting.seq_length):
+        return []
+    detail = f"every sample is taken to have {setting.seq_length} tokens: the log states a limit, they may have fewer"
+    return [Problem("assumed_length", None, detail)]
 
 
 def _entry(problem: Problem) -> ProblemEntry:

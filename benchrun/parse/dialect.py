@@ -52,9 +52,9 @@ def number(text: str | None) -> float | None:
     return float(match[0])
 
 
-def json_loss(text: str) -> float | None:
-    """A loss as JSON states it: ``null`` is what a program writes for NaN."""
-    return nan if text == "null" else number(text)
+def stated_loss(text: str | None) -> float | None:
+    """A loss as JSON or Python states it: ``null`` and ``None`` are what a program writes for NaN."""
+    return nan if text in ("null", "None") else number(text)
 
 
 def positive(text: str | None) -> float | None:
@@ -104,7 +104,7 @@ class Reading(NamedTuple):
 
 
 NUMBER = Reading()
-JSON_LOSS = Reading(json_loss)
+STATED_LOSS = Reading(stated_loss)
 COUNT = Reading(count, r"\d{1,15}")
 DECIMAL = Reading(pattern=r"\d+\.\d+")
 THOUSANDTHS = Reading(scale=lambda value: value / 1000)

@@ -1,8 +1,11 @@
-"""Lines of a program inside JSON: logs as container engines and clouds keep them -> the program's own lines.
+"""Logs as container engines and clouds keep them -> the program's own lines.
 
-    {"log":"iteration 5/ 50 | ...\\n","stream":"stderr","time":"2026-01-05T10:00:01Z"}     (docker, CRI-O)
+    {"log":"iteration 5/ 50 | ...\\n","stream":"stderr","time":"2026-01-05T10:00:01Z"}     (docker)
     {"textPayload": "completed step: 3, seconds: 5.668", "timestamp": "..."}               (Google Cloud)
     {"timestamp": 1767603600000, "message": "..."}                                         (CloudWatch, fluent-bit)
+
+Kubernetes (CRI) keeps text behind a time and a stream, ``2026-01-05T10:00:01.5Z stdout F text``, in pieces where there
+is a ``P``.
 
 The number of lines stays, so that a problem names the line of the file. A line end inside a text becomes a carriage
 return, which ends a piece of a line everywhere else too.
@@ -11,7 +14,7 @@ return, which ends a piece of a line everywhere else too.
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 KEYS = ("log", "textPayload", "message", "MESSAGE", "msg", "line", "body", "@message")
 """Keys that hold the text of a line, in the order in which they count."""
@@ -23,16 +26,34 @@ _MEMBER = re.compile(rf'\s*"(?:{_ANY})"\s*:\s*(".*"),?\s*')
 """One member of an object that is printed over several lines."""
 
 
+_CRI = re.compile(
+    r"(?P<head>\d{4}-\d\d-\d\dT\S{8,30} (?P<stream>stdout|stderr) )(?P<tag>[PF])(?P<text>(?: .*)?)", re.DOTALL
+)
+_CRI_PIECES = (b" stdout P ", b" stderr P ")
+
+
+class _Text(NamedTuple):
+    """The text inside one line."""
+
+    text: str
+    stream: str = ""
+    is_piece: bool = False
+    """Whether the next text of the stream continues it."""
+    head: str = ""
+    """What stays before the text."""
+
+
 class Envelope:
-    """Takes the blocks of one file in order; a text that docker cut in pieces is joined."""
+    """Takes the blocks of one file in order; a text that docker or containerd cut in pieces is joined."""
 
     def __init__(self) -> None:
-        self._pieces = ""
-        """The text so far of a line whose end is still to come."""
+        self._pieces: dict[str, str] = {}
+        """Stream -> the text so far of a line whose end is still to come."""
 
     def unwrapped(self, block: bytes) -> bytes:
         """Return a block of whole lines with each text in the place of its object."""
-        if not _SIGN.search(block) and not self._pieces:
+        cut = any(sign in block for sign in _CRI_PIECES)
+        if not cut and not self._pieces and not _SIGN.search(block):
             return block
         ends = block.endswith(b"\n")
         lines = block.decode("utf-8", errors="replace").split("\n")
@@ -41,33 +62,44 @@ class Envelope:
     def _lines(self, lines: list[str]) -> Iterator[str]:
         """Yield one line for each of ``lines``; the pieces of a cut text stand in the last one's place."""
         for line in lines:
-            text, is_piece = _text(line)
-            if text is None:
+            found = _of_cri(line) or _of_json(line)
+            if found is None:
                 yield line
-            elif is_piece:
-                self._pieces += text
-                yield ""
-            else:
-                whole, self._pieces = self._pieces + text, ""
-                yield whole.rstrip("\r\n").replace("\n", "\r")
+                continue
+            whole = self._pieces.pop(found.stream, "") + found.text
+            if found.is_piece:
+                self._pieces[found.stream] = whole
+            yield "" if found.is_piece else found.head + whole
 
 
-def _text(line: str) -> tuple[str | None, bool]:
-    """Return the text inside ``line``, None where it holds none, and whether it is a piece of a longer one."""
+def _of_cri(line: str) -> _Text | None:
+    """The text that containerd or CRI-O keeps behind a time and a stream; a line of more than 16 KiB is in pieces."""
+    match = _CRI.fullmatch(line)
+    if match is None:
+        return None
+    return _Text(match["text"][1:], match["stream"], match["tag"] == "P", f"{match['head']}F ")
+
+
+def _of_json(line: str) -> _Text | None:
+    """The text inside an object; None where it holds none."""
     if member := _MEMBER.fullmatch(line):
-        return _string(member[1]), False
+        text = _string(member[1])
+        return None if text is None else _Text(_closed(text))
     if not line.lstrip().startswith("{"):
-        return None, False
+        return None
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
-        return None, False
-    if not isinstance(entry, dict):
-        return None, False
-    text = _member(entry)
+        return None
+    if not isinstance(entry, dict) or (text := _member(entry)) is None:
+        return None
     # Docker closes a whole line with a line end, and cuts a line of more than 16 KiB into pieces.
-    is_piece = text is not None and "stream" in entry and "log" in entry and not text.endswith("\n")
-    return text, is_piece
+    is_piece = "stream" in entry and "log" in entry and not text.endswith("\n")
+    return _Text(text if is_piece else _closed(text), str(entry.get("stream", "")), is_piece)
+
+
+def _closed(text: str) -> str:
+    return text.rstrip("\r\n").replace("\n", "\r")
 
 
 def _member(entry: dict[str, Any]) -> str | None:

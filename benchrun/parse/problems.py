@@ -26,7 +26,7 @@ HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 """NeMo goes on without what it could not import."""
 PLAIN_EXCEPTIONS = (
     *("Error: ", "Exception: ", ".exceptions."),
-    *("AssertionError", "NotImplementedError"),
+    *("AssertionError", "NotImplementedError", "RuntimeError", "TimeoutError"),
 )
 """What a line holds that is an exception's last one, where the log has no traceback before it."""
 _UNCAUGHT = "  what():  "
@@ -39,7 +39,7 @@ _NAME = r"[A-Za-z_]\w{0,99}"
 _EXCEPTION = re.compile(
     rf"{_LABELS}(?:{_NAME}\.){{0,9}}"
     rf"(?:(?:{_NAME}Error|\w{{0,99}}Exception|(?<=\.exceptions\.){_NAME}): "
-    r"|(?:Assertion|NotImplemented)Error\s*$)"
+    r"|(?:Assertion|NotImplemented|Runtime|Timeout)Error\s*$)"
 )
 """The last line of an exception that no traceback precedes."""
 
@@ -88,7 +88,8 @@ _SIGNS = [
     for row in table(__file__)
 ]
 """The first that fits a line counts."""
-_WORDS = (*(sign.words for sign in _SIGNS if not sign.in_exception), *IGNORED, *PLAIN_EXCEPTIONS)
+_FIXED = (sign.words for sign in _SIGNS if not sign.in_exception)
+_WORDS = tuple(dict.fromkeys((*_FIXED, *IGNORED, *PLAIN_EXCEPTIONS)))
 _SHORT = [words for words in _WORDS if len(words) < SHORTEST]
 """Words that are searched for one by one, which takes most of the time."""
 NEEDLES = tuple(words.encode() for words in _WORDS if not any(each in words for each in _SHORT if each != words))
@@ -174,7 +175,8 @@ def step_problems(log: Log) -> list[Problem]:
     rows = log.steps
     if not len(rows):
         return []
-    problems = list(_values(rows, may_skip=log.may_skip))
+    # A step of reinforcement learning may train the critic alone.
+    problems = list(_values(rows, may_skip=log.may_skip or log.post_training))
     if not log.may_skip:
         problems += _gaps(rows)
     planned = log.planned_steps

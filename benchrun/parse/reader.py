@@ -27,6 +27,8 @@ from benchrun.spec.launched import Launched
 
 UNKNOWN = "unknown"
 """The framework of a log without a step."""
+CERTAIN_FACTS = 3
+"""So many facts of one dialect are no accident in a log without a step."""
 DENSE = 1 << 12
 """If step lines are closer than this many bytes on average, the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
@@ -159,7 +161,7 @@ class Reader:
         number, is_fact = divmod(owner, 2)
         dialect = self._dialects[number]
         if self._winner is None:
-            dialect.read(line)
+            self._take(dialect, line, is_fact=bool(is_fact))
             # This is decided line by line, so that it does not depend on how the bytes come.
             if dialect.strong and dialect.seen:
                 self._winner = number
@@ -168,7 +170,7 @@ class Reader:
             return
         elif is_fact:
             self._restarted = self._restarted or type(dialect)()
-            self._restarted.read(line)
+            self._take(self._restarted, line, is_fact=True)
         elif (how := self._other_training(dialect)) is None:
             self._restarted = None
             dialect.read(line)
@@ -177,6 +179,13 @@ class Reader:
             if self._restarted.seen:
                 self._dialects[number], self._restarted = self._restarted, None
                 self._problems.append(self._second_training(line.number, how))
+
+    def _take(self, dialect: Dialect, line: Line, *, is_fact: bool) -> None:
+        """Let a dialect read a line, and note what it states of the run."""
+        before = dict(vars(dialect.facts)) if is_fact else {}
+        dialect.read(line)
+        if is_fact:
+            dialect.facts.note_line(before, self._source, line.number)
 
     def _other_training(self, dialect: Dialect) -> str | None:
         """How the facts that were printed again begin another training than the one of ``dialect``; None if not."""
@@ -249,7 +258,9 @@ class Reader:
         winner = [] if self._winner is None else [self._dialects[self._winner]]
         seen = [dialect for dialect in (*winner, *self._dialects) if dialect.seen]
         if not seen:
-            return Log(name, self._forced or UNKNOWN, problems=tuple(self._problems))
+            most = max((dialect.facts for dialect in self._dialects), key=lambda each: len(each.lines))
+            known = most if len(most.lines) >= CERTAIN_FACTS else Facts()
+            return Log(name, self._forced or UNKNOWN, facts=known, problems=tuple(self._problems))
         chosen = seen[0]
         rows = chosen.finish()
         file_problems = self._problems
@@ -315,7 +326,7 @@ def _merged(name: str, logs: Sequence[Log]) -> Log:
     )
     seen = [log for log in logs if len(log.steps) or log.results or log.served]
     if not seen:
-        return replace(logs[0], file=name, problems=problems)
+        return replace(logs[0], file=name, facts=logs[-1].facts, problems=problems)
     longest = max(seen, key=lambda log: len(log.steps))
     same = [log for log in seen if log.framework == longest.framework]
     results = {name: result for log in same for name, result in log.results.items()}

@@ -1,7 +1,8 @@
 """The content of a log as plain records, the same for every dialect; None is what a log does not print."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from benchrun.parse.precision import is_used, precision_of
 from benchrun.parse.rows import Rows
@@ -96,13 +97,27 @@ class Facts:
     """Largest memory of the process that prints: allocated on its GPU, or resident on a CPU."""
     derived: dict[str, Derived] = field(default_factory=dict)
     """Name of a fact -> a guess at it from other facts. Whatever the log or the caller states wins over it."""
+    lines: dict[str, tuple[str | None, int]] = field(default_factory=dict, compare=False)
+    """Name of a fact -> file, where several were read, and number of the line that states it."""
 
     def fill(self, other: "Facts") -> None:
         """Take the fields that are None here from ``other``."""
         for name, value in vars(other).items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
+                if name in other.lines:
+                    self.lines = {**self.lines, name: other.lines[name]}
         self.derived = {**other.derived, **self.derived}
+
+    def note_line(self, before: Mapping[str, Any], source: str | None, number: int) -> None:
+        """Note the line that states each fact which is another one than ``before``."""
+        changed = [name for name, value in vars(self).items() if value is not before[name]]
+        self.lines |= dict.fromkeys(changed, (source, number))
+
+    def place(self, name: str, file: str | None) -> str | None:
+        """``FILE:LINE`` where the fact is stated; ``file``, the log, where no single line does."""
+        source, line = self.lines.get(name, (None, None))
+        return f"{source or file}:{line}" if line else file
 
     def derive(self, name: str, value: int | None, reason: str, *, refuted: bool = False) -> None:
         """Guess a fact that no line states, or that the log ``refuted``. The last guess counts."""
@@ -128,7 +143,7 @@ FROZEN = "frozen parameters"
 """The option of a run that does not train all weights: their number, or a word for it."""
 TEXTS = frozenset({"framework_version", "precision", "task", "device"})
 """Facts that are text; the others are whole numbers, or true or false."""
-_OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib", "derived"})
+_OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib", "derived", "lines"})
 """Facts that each process of a run measures by itself, or guesses."""
 _NOT_COMPARED = _OF_EACH_PROCESS | {"options", "switches"}
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from benchrun import hardware
 from benchrun.comparison.checks import not_understood
+from benchrun.comparison.uneven import slow_steps
 from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.metrics.model import SAMPLES, Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.registry import METRICS, OURS
@@ -60,7 +61,9 @@ def summary_view(summary: Summary) -> Text:
     rows += [("ranks", summary.ranks.sentence)] if summary.ranks else []
     rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_more_rows(summary)]
     rows += _problem_rows(summary)
-    return Text(f"{summary.file}\n").append_text(_aligned(rows))
+    uneven = slow_steps([summary])
+    limit = f"  ({uneven.text})" if uneven else ""
+    return Text(f"{summary.file}{limit}\n").append_text(_aligned(rows))
 
 
 def _conditions(summary: Summary) -> str:

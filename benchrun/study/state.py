@@ -60,13 +60,14 @@ class StudyDir:
         """
         seen: set[tuple[str, str]] = set()
         runs: dict[Slot, list[RunDir]] = defaultdict(list)
+        root = paths.given(self.root)
         for event in RunDir(self.path).events():
             point, repeat, name = (event.get(key) for key in ("point", "repeat", "run"))
             if event["event"] != "prepared" or not isinstance(name, str) or "/" in name or isinstance(repeat, bool):
                 continue
-            if isinstance(point, str) and isinstance(repeat, int) and (self.root / name / SPEC).is_file():
+            if isinstance(point, str) and isinstance(repeat, int) and (root / name / SPEC).is_file():
                 if (point, name) in seen:
                     continue
                 seen.add((point, name))
-                runs[point, repeat].append(RunDir(paths.given(self.root / name)))
+                runs[point, repeat].append(RunDir(root / name))
         return dict(runs)

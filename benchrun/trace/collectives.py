@@ -6,25 +6,19 @@ compared, so clocks of different hosts do not matter.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchrun.model.costs import bus_factor
 from benchrun.trace.events import Events, Kind, Message, RankTrace
 from benchrun.trace.kernels import CLASSES, Classified
 from benchrun.trace.messages import collective_name
 from benchrun.trace.window import launching_calls
 
-BUS: dict[str, Callable[[int], float]] = {
-    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
-    "all_gather": lambda ranks: (ranks - 1) / ranks,
-    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
-    "all_to_all": lambda ranks: (ranks - 1) / ranks,
-}
-"""Bus bandwidth over algorithm bandwidth, as nccl-tests counts; 1 for all others."""
 POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 GROUPS = (
     # The first that fits the description of a process group. Order matters: EXPERT_DATA before DATA.
@@ -97,7 +91,7 @@ class Collective:
         ranks = self.ranks_of_group or len(self.ranks)
         if not self.bytes or not self.transfer:
             return None
-        return self.bytes / self.transfer * (BUS[self.name](ranks) if self.name in BUS else 1.0)
+        return self.bytes / self.transfer * bus_factor(self.name, ranks)
 
 
 def collectives(parts: Sequence[tuple[RankTrace, Classified]]) -> list[Collective]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from benchrun.model.costs import bus_factor
 from benchrun.model.operators import MULTIPLY_ADD, Pass, Product, operators
 from benchrun.spec.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm
 from benchrun.spec.runspec import TrainingSpec
@@ -148,13 +149,13 @@ def _collectives(bench: _Bench, group_name: str, group: Any) -> Iterator[Collect
     part_size = COLLECTIVE[bench.device.type] // dtype.itemsize // count
     whole, part = bench.random(part_size * count, dtype=dtype), bench.random(part_size, dtype=dtype)
     size, distributed = whole.numel() * dtype.itemsize, torch.distributed
-    calls: dict[str, tuple[int, Callable[[], Any]]] = {
-        "all_reduce": (2, lambda: distributed.all_reduce(whole, group=group)),
-        "all_gather": (1, lambda: distributed.all_gather_into_tensor(whole, part, group=group)),
-        "reduce_scatter": (1, lambda: distributed.reduce_scatter_tensor(part, whole, group=group)),
+    calls: dict[str, Callable[[], Any]] = {
+        "all_reduce": lambda: distributed.all_reduce(whole, group=group),
+        "all_gather": lambda: distributed.all_gather_into_tensor(whole, part, group=group),
+        "reduce_scatter": lambda: distributed.reduce_scatter_tensor(part, whole, group=group),
     }
-    for name, (times, function) in calls.items():
-        rate = round(times * (count - 1) / count * size / bench.seconds(function) / 1e9, 6)
+    for name, function in calls.items():
+        rate = round(bus_factor(name, count) * size / bench.seconds(function) / 1e9, 6)
         whole.fill_(1.0)  # sums of sums would become infinite
         size_mib = round(size / 2**20, 3)
         yield CollectiveRate(name=name, group=group_name, ranks=count, size_mib=size_mib, bus_gb_per_s=rate)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from benchrun.errors import UserError
+from benchrun.model.costs import bus_factor
 from benchrun.model.operators import MULTIPLY_ADD
 from benchrun.spec.artifacts import NODES
 from benchrun.spec.nodes import Pair, RankRates, Rate, Test, rounds
@@ -192,7 +193,7 @@ def _node_collective(check: _Check) -> _Work | None:
     def all_reduce() -> None:
         torch.distributed.all_reduce(data, group=group, op=torch.distributed.ReduceOp.MAX)  # sums would overflow
 
-    bus = 2 * (len(own) - 1) / len(own) * size / 1e9
+    bus = bus_factor("all_reduce", len(own)) * size / 1e9
     return _Work(all_reduce, bus, f"all-reduce of {size >> 20} MiB among {len(own)} ranks")
 
 

@@ -162,6 +162,13 @@ def test_a_damaged_run_in_a_folder_is_left_out_with_a_warning(kept: Path, tmp_pa
         benchrun.load(tmp_path / "damaged")
 
 
+def test_a_number_that_the_log_contradicts_is_refused() -> None:
+    with pytest.raises(UserError, match=r"\.xz:\d+: --num-gpus 8 contradicts"):
+        benchrun.load(LOG, num_gpus=8)
+    with pytest.raises(UserError, match="contradicts"):
+        benchrun.frame([LOG], num_gpus=8)
+
+
 @pytest.mark.parametrize("wrong", [{"num_gpus": -3}, {"gbs": 0}, {"seq_length": "long"}, {"peak": float("nan")}])
 def test_a_size_that_is_not_above_zero_is_refused(wrong: dict[str, object]) -> None:
     (name,) = wrong

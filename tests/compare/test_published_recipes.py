@@ -9,8 +9,9 @@ from operator import attrgetter
 import pytest
 
 from benchrun import app
+from benchrun.app.listing import point_rows
 from benchrun.comparison.choice import references_for
-from benchrun.comparison.conditions import HARD, conditions
+from benchrun.comparison.conditions import HARD, Conditions, conditions
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import Verdict
 from benchrun.errors import UserError
@@ -18,7 +19,6 @@ from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import Facts, Log, Rows, Step
 from benchrun.recipe import catalogue
-from benchrun.recipe.files import listed
 from benchrun.recipe.resolve import resolve_point
 from tests.compare.recount import model_of
 from tests.compare.test_published_points import POINTS, published_time
@@ -108,8 +108,9 @@ def test_what_was_published_is_a_point_that_can_be_launched() -> None:
     points = defaultdict(list)
     for name in RECIPES:
         file = catalogue.recipe_file(name)
-        for row, point in zip(listed(file.name), catalogue.points(file.recipe), strict=True):
-            points[tuple(row[key] for key in HARD)].append((file, point))
+        for row, point in zip(point_rows((name,), None), catalogue.points(file.recipe), strict=True):
+            listed = Conditions.model_validate({name: row[name] for name in HARD})
+            points[must_agree(listed)].append((file, point))
     elsewhere = [entry for entry in HERE if entry.key.gpu == "A100" or entry.key.framework == "torchtitan"]
     for entry in (entry for entry in HERE if entry not in elsewhere):
         assert points[must_agree(entry.key)], entry.id

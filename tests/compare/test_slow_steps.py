@@ -8,6 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_limits import RECIPE, STEPS, TIME_S, codes, judged, line
 
+from benchrun.comparison.uneven import slow_steps
+from benchrun.frameworks.logs import parse_log
+from benchrun.metrics.summary import summarise
+from benchrun.report.terminal import summary_view
 from benchrun.vocabulary import Exit
 
 PATTERNS = {"periodic", "stalls", "uneven_steps"}
@@ -51,3 +55,14 @@ def test_the_first_steps_are_warm_up(tmp_path: Path) -> None:
     rows = [line(n, 20 * TIME_S if n < 4 else TIME_S) for n in range(1, STEPS + 1)]
     found = judged(tmp_path, rows, RECIPE)
     assert (found.verdict, codes(found)) == ("pass", [])
+
+
+def test_a_log_s_first_line_has_the_label_of_the_verdict(tmp_path: Path) -> None:
+    file = tmp_path / "x.log"
+    for slow, named in ((9, True), (1, False)):
+        file.write_text("".join(line(n, TIME_S * (slow if n % 10 == 3 else 1)) for n in range(1, STEPS + 1)))
+        summary = summarise(parse_log(file))
+        label = slow_steps([summary])
+        first = str(summary_view(summary)).splitlines()[0]
+        assert (label is not None) == named
+        assert first == (f"{file}  ({label.text})" if label else str(file))

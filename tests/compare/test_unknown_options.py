@@ -7,6 +7,7 @@ import pytest
 
 from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log
+from benchrun.app.log_evidence import explain_log
 from benchrun.app.measurement import read_log, summarise_log
 from benchrun.app.settings import check_options, completed_setting, setting_beside
 from benchrun.comparison.conditions import MACHINE, conditions, differences, with_machine
@@ -33,8 +34,6 @@ def test_the_base_is_comparable(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "stated",
     [
-        {"hybrid_override_pattern": "M-M*-"},
-        {"multi_latent_attention": "True"},
         {"linear_attention_freq": "4"},
         {"freeze_LM": "True"},
         {"new_attention": "3"},
@@ -48,10 +47,32 @@ def test_an_unknown_option_is_not_comparable_and_named(tmp_path: Path, stated: d
     assert (metrics.mfu, metrics.tflops_per_gpu) == ((), None)
 
 
-@pytest.mark.parametrize("stated", [{"mtp_num_layers": "1"}, {"window_size": "(127, 0)"}, LATENT])
-def test_a_known_part_that_the_recipe_lacks_is_another_model(tmp_path: Path, stated: dict[str, str]) -> None:
-    with pytest.raises(UserError, match=r"mtp_layers|window|mla"):
-        judge_log(read_log(written(tmp_path, "a", **stated)), "llama3.1-8b", GIVEN)
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"mtp_num_layers": "1"},
+        {"window_size": "(127, 0)"},
+        LATENT,
+        {"multi_latent_attention": "True"},  # of unknown sizes
+        {"hybrid_override_pattern": "M-M*-"},
+    ],
+)
+def test_a_part_that_the_recipe_lacks_is_another_model(tmp_path: Path, stated: dict[str, str]) -> None:
+    """The recipe is the user's error, as one of other dimensions is, for every verb that takes it."""
+    file = written(tmp_path, "a", **stated)
+    with pytest.raises(UserError, match=r"mtp_layers|window|mla|multi_latent|hybrid"):
+        judge_log(read_log(file), "llama3.1-8b", GIVEN)
+    with pytest.raises(UserError):
+        setting_beside(read_log(file), completed_setting("llama3.1-8b", GIVEN))
+    with pytest.raises(UserError):
+        explain_log(file, GIVEN, "llama3.1-8b")
+
+
+def test_an_explanation_names_what_is_not_understood(tmp_path: Path) -> None:
+    file = written(tmp_path, "a", multi_latent_attention="True")
+    explanation, _ = explain_log(file, GIVEN)
+    assert any("multi_latent_attention" in note for note in explanation.missing)
+    assert not any("--recipe the" in note for note in explanation.missing)
 
 
 @pytest.mark.parametrize("recipe", ["mixtral-8x7b", "gpt3-175b"])

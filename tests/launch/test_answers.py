@@ -105,6 +105,16 @@ def test_a_pending_job_that_cancel_stopped_is_cancelled_where_nobody_remembers_i
     assert [event["event"] for event in run.events()].count("ended") == 1
 
 
+def test_a_job_that_only_late_accounting_lists_was_not_cancelled(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
+    run = make()
+    (run.path / "stdout.log").touch()
+    slurm.account(run)
+    slurm.answer("scancel", err="scancel: error: Kill job error: Invalid job id specified", code=1)
+    assert not cancel(run)
+    slurm.account(run, state="CANCELLED")
+    assert end(run).ending is Ending.SCHEDULER_FAILURE
+
+
 def test_the_job_of_a_folder_that_was_moved_is_the_runs(
     slurm: FakeSlurm, make: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -71,3 +71,29 @@ def test_the_lines_keep_their_numbers() -> None:
 def test_a_record_of_a_step_is_no_envelope() -> None:
     record = b'{"loss": 1.5, "step": 10, "message": "saved"}\n'
     assert Envelope().unwrapped(record) == record
+
+
+def cri(line: str, stream: str, piece: int) -> list[str]:
+    """A line as containerd keeps it: in pieces, all but the last one marked P."""
+    head = f"2026-01-05T10:00:01.123456789Z {stream}"
+    pieces = [line[at : at + piece] for at in range(0, len(line), piece)] or [""]
+    return [f"{head} P {each}" for each in pieces[:-1]] + [f"{head} F {pieces[-1]}"]
+
+
+@pytest.mark.parametrize("path", LOGS[::3], ids=[path.name[:2] for path in LOGS[::3]])
+def test_pieces_of_containerd_are_joined(path: Path, tmp_path: Path) -> None:
+    text = lzma.decompress(path.read_bytes()).decode("utf-8", errors="replace").replace("\r\n", "\n")
+    lines = text[:200_000].split("\n")[:-1]
+    for name, piece in (("whole", 1 << 20), ("cut", 60)):
+        kept = [each for line in lines for each in cri(line, "stdout", piece)]
+        (tmp_path / f"{name}.log").write_text("\n".join(kept) + "\n", encoding="utf-8", newline="")
+    assert numbers(tmp_path / "cut.log") == numbers(tmp_path / "whole.log")
+
+
+def test_the_streams_of_containerd_are_joined_apart_and_over_blocks() -> None:
+    one, two = cri("abcdef", "stdout", 3), cri("uvwxyz", "stderr", 3)
+    envelope = Envelope()
+    head = "2026-01-05T10:00:01.123456789Z"
+    assert envelope.unwrapped(f"{one[0]}\n{two[0]}\n".encode()) == b"\n\n"
+    rest = envelope.unwrapped(f"{one[1]}\n{two[1]}\nplain stdout P\n".encode()).decode()
+    assert rest == f"{head} stdout F abcdef\n{head} stderr F uvwxyz\nplain stdout P\n"

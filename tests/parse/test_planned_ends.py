@@ -38,3 +38,36 @@ def test_a_run_that_says_it_is_done_is_complete(tmp_path: Path, words: list[str]
     lines = [step.replace("/      50", "/       9") for step in STEPS]
     found = summary(tmp_path, [*lines, *words])
     assert (found.complete, found.fatal is None) == (complete, complete)
+
+
+def torchtitan(last: int, *words: str) -> list[str]:
+    """Steps up to ``last`` of 40, every other one printed, and the last ``words``."""
+    head = "[rank0]:[titan] 2026-05-05 11:07:15,162 - root - INFO - "
+    batch = "local batch size 1, global batch size 8, gradient accumulation steps 1, sequence length 4096"
+    step = "step: {0:2}  loss:  4.0{0}  memory: 9.00GiB(9.00%)  tps: 4,4{0:02}  tflops: 26.87  mfu: 1.0%"
+    rows = [step.format(number) for number in range(2, last + 1, 2)]
+    lines = [f"Trainer is initialized with {batch}, total steps 40 (warmup 2)", "Training starts at step 1"]
+    return [head + line for line in (*lines, *rows, *words)]
+
+
+@pytest.mark.parametrize(
+    ("last", "words", "complete"),
+    [
+        (20, [], False),
+        (20, ["Training completed"], None),  # its data end there
+        (40, [], None),
+        (40, ["Training completed"], None),
+    ],
+)
+def test_torchtitan_that_breaks_off_did_not_reach_its_total(
+    tmp_path: Path, last: int, words: list[str], complete: bool | None
+) -> None:
+    found = summary(tmp_path, torchtitan(last, *words))
+    early = any(problem.kind == "early_end" for problem in found.problems)
+    assert (found.complete, early) == (complete, complete is False)
+    assert (found.last_step, found.planned_steps) == (last, 40 if early else None)
+
+
+def test_what_a_teardown_raises_after_torchtitan_has_completed_is_late(tmp_path: Path) -> None:
+    found = summary(tmp_path, torchtitan(40, "Training completed", *LATE))
+    assert found.fatal is None

@@ -162,3 +162,23 @@ def test_automodel_s_two_rates_give_its_gpus(tmp_path: Path) -> None:
     found = summary(tmp_path, "".join(line.format(n, 11278.5 + n, (11278.5 + n) / 8) for n in range(30)))
     assert (found.num_gpus, found.first_step, found.num_steps) == (8, 0, 30)
     assert found.tokens_per_s_per_gpu.median == pytest.approx(1411.6, rel=1e-3)
+
+
+@pytest.mark.parametrize(("batch", "kinds"), [(512, []), (256, ["contradictory_rate"])])
+def test_nemo_2_s_samples_rise_by_its_batch(tmp_path: Path, batch: int, kinds: list[str]) -> None:
+    line = (
+        "Training epoch 0, iteration {0}/29 | lr: 1e-06 | global_batch_size: {1} | global_step: {0}"
+        " | reduced_train_loss: {2} | train_step_timing in s: 7.{0:03} | consumed_samples: {3}\n"
+    )
+    lines = [line.format(step, batch, 11 - step / 10, 512 * (step + 1)) for step in range(30)]
+    found = summary(tmp_path, "".join(lines))
+    assert [problem.kind for problem in found.problems] == kinds
+
+
+def test_rounded_samples_of_nemo_2_say_nothing(tmp_path: Path) -> None:
+    line = (
+        "Training epoch 0, iteration {0}/29 | lr: 1e-06 | global_batch_size: 512 | global_step: {0}"
+        " | reduced_train_loss: {1} | train_step_timing in s: 7.{0:03} | consumed_samples: {2:.4}\n"
+    )
+    lines = [line.format(step, 11 - step / 10, 512.0 * (step + 1e6) + 0.5) for step in range(30)]
+    assert not summary(tmp_path, "".join(lines)).problems

@@ -17,6 +17,7 @@ from benchrun.recipe.catalogue import training_file
 STEPS = "".join(
     f"{{'loss': {3 - step / 100:.3f}, 'grad_norm': 1.5, 'epoch': {step / 40:.3f}}}\n" for step in range(1, 41)
 )
+LOGS = Path(__file__).parent.parent / "logs"
 REUSED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -113,8 +114,24 @@ def test_a_limit_of_the_length_is_a_guess(tmp_path: Path) -> None:
     log = parse(tmp_path, "[INFO:swift] max_length: 16384\n")
     own = setting_of_log(log, Setting())
     assert (own.seq_length, own.fixed_length, {*own.derived}) == (16384, False, {"seq_length"})
-    assert setting_of_log(log, Setting(seq_length=4096)).seq_length == 4096
+    typed = setting_of_log(log, Setting(seq_length=4096))
+    assert (typed.seq_length, typed.fixed_length) == (4096, True)
     assert len([*check_options(log, {"seq_length": 4096})]) == 1
+
+
+def test_a_length_that_the_user_states_gives_a_rate_with_a_note() -> None:
+    log = parse_log(next(LOGS.glob("23-*")))
+    found = summarise(log, given=Setting(seq_length=16384, gbs=8, num_gpus=8))
+    assert found.tokens_per_s_per_gpu.median == pytest.approx(16384 / 17)
+    assert "assumed_length" in [problem.kind for problem in found.problems]
+    alone = summarise(log, given=Setting(gbs=8, num_gpus=8))
+    assert (alone.tokens_per_s_per_gpu.median, alone.problems) == (None, ())
+
+
+def test_tokens_that_the_log_counts_outweigh_a_typed_length(tmp_path: Path) -> None:
+    log = parse(tmp_path, "[INFO:swift] max_length: 16384\n")
+    log.quantities["tokens"] = {1: 100.0}
+    assert not setting_of_log(log, Setting(seq_length=4096)).fixed_length
 
 
 @pytest.mark.parametrize(
@@ -123,6 +140,7 @@ def test_a_limit_of_the_length_is_a_guess(tmp_path: Path) -> None:
         "  world_size: 16\n",
         "INFO hparams.parser - Process rank: 3, world size: 16, device: cuda:3, distributed training: True\n",
         "Num processes: 16\n",
+        "[2025-07-01 09:00:00,123] [INFO] [launch.py:164:main] dist_world_size=16\n",
         "==((====))==  Unsloth - 2x faster free finetuning | Num GPUs used = 16\n",
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.model import ProblemEntry
 from benchrun.metrics.summary import summarise
+from benchrun.parse.kinds import kind_of
 from benchrun.paths import table
 
 WORDINGS = table(Path(__file__).with_name("wordings.csv"))
@@ -28,6 +29,33 @@ def test_a_line_alone_names_the_cause(tmp_path: Path, row: dict[str, str]) -> No
     found = fatal(tmp_path, "Starting", row["line"])
     expected = (row["kind"], 2) if row["kind"] else None
     assert (found and (found.kind, found.line)) == expected
+
+
+STEPS = [
+    f" iteration {n:8d}/       5 | elapsed time per iteration (ms): 1000.0 | global batch size: 64 |"
+    f" lm loss: {9 - n / 50:.6E} | grad norm: 1.000 | number of skipped iterations:   0 |"
+    for n in range(1, 6)
+]
+MADE_UP = sorted({row["kind"] for row in WORDINGS if kind_of(row["kind"]).fatal == "steps"})
+
+
+@pytest.mark.parametrize("kind", MADE_UP)
+def test_steps_make_up_for_it(tmp_path: Path, kind: str) -> None:
+    lines = [row["line"] for row in WORDINGS if row["kind"] == kind]
+    assert fatal(tmp_path, *lines, *STEPS) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[rank3]: RuntimeError: [/x/gloo/transport/tcp/pair.cc:598] Connection closed by peer",
+        "n1:1:2 [3] include/socket.h:398 NCCL WARN Call to recv failed : Connection reset by peer.",
+        "./train.sh: line 30: ./upload.sh: No such file or directory",
+    ],
+)
+def test_after_the_last_step_it_harms_nothing(tmp_path: Path, line: str) -> None:
+    assert fatal(tmp_path, *STEPS, line) is None
+    assert fatal(tmp_path, *STEPS[:-1], line) is not None
 
 
 TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 7, in f', "    g()"]

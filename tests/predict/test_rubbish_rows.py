@@ -54,6 +54,12 @@ def test_without_a_recipe_it_is_that_of_published_rows() -> None:
     assert len(reasons) == 1 and "2048" in reasons[0]
 
 
+def test_a_row_named_by_a_recipe_without_a_sequence_length_leaves_the_others() -> None:
+    rows, reasons = table({**GOOD, "model": "llama3.3-70b-inference", "seq_len": ""}, GOOD)
+    assert [bool(row["predicted_s"]) for row in rows] == [False, True]
+    assert any(reason.startswith("line 2: ") for reason in reasons)
+
+
 def test_where_nobody_tells_the_sequence_length_is_needed() -> None:
     rows, reasons = table({**GOOD, "model": "nobody", "seq_len": ""})
     assert rows[0]["predicted_s"] == ""

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchrun import paths
+from benchrun import app, paths
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
-from benchrun.recipe.files import listed
 from benchrun.recipe.layout import slow_links
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request, select
@@ -168,7 +167,7 @@ class TestSlowLinks:
     @pytest.mark.parametrize("name", catalogue.trainings())
     def test_no_shipped_point_has_it(self, name: str) -> None:
         joined = {"H100": 8, "H200": 8, "GH200": 1, "B200": 8, "B300": 8, "GB200": 72, "GB300": 72, "CPU": 8}
-        wide = [row for row in listed(name) if row["tp"] > joined[row["gpu"]]]
+        wide = [row for row in app.list_points((name,)) if row["tp"] > joined[row["gpu"]]]
         assert wide == []
 
 

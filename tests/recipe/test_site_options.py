@@ -54,7 +54,7 @@ SRUN = (
     *("--kill-on-bad-exit=0", "-K0", "--mpi=none", "--cpu-bind=none", "--input=x", "-ix", "--multi-prog", "--pty"),
     *("--jobid=7", "--container-image=x", "--container-mounts=/:/x", "--container-workdir=/", "--container-env=A"),
     *("--", "hostname", "--cpu_bind=none", "--mem=4G", "--mem-per-cpu=1G", "--mem-per-gpu=1G", "--cpus-per-gpu=4"),
-    *("--gpus-per-node=2",),
+    *("--gpus-per-node=2", "--exclusive=user", "--exclusive=mcs"),
 )
 
 

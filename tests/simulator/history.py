@@ -246,9 +246,9 @@ class History:
             self.world.advance(5000.0)
         self._look()
         self.commands.trouble.error = self.commands.trouble.timeout = self.commands.trouble.accounting = 0.0
-        self.commands.down_until = 0.0
         for _ in range(2):
             self.world.advance(5000.0)
+            self.commands.down_until = 0.0
             self._look()
 
     # -- what must hold
@@ -289,8 +289,9 @@ class History:
         ended = [event for event in run.events() if event["event"] == "ended"]
         if len(ended) != (end is not None):
             self._find("number of ended events", f"{len(ended)} of {run.run_id}")
-        # A controller that lost its state, without accounting, knows nothing of a job whose id was never heard.
-        gone = job.forgotten and not self.world.site.accounting and not (run.path / "done.json").exists()
+        # After the controller lost its state, nothing knows a job whose id was never heard, without accounting.
+        accounted = self.world.site.accounting and bool(job.rows)
+        gone = job.forgotten and not accounted and not (run.path / "done.json").exists()
         if run.job_id != str(job.id) and not (gone and run.job_id is None):
             self._find("a job is lost", f"{job.id} of {run.run_id} is recorded as {run.job_id}")
         if job.ended_at is None:
@@ -302,7 +303,7 @@ class History:
             self._find(f"{end.ending.value} in place of {'/'.join(sorted(job.truth))}", str(list(end.evidence)))
         # Without accounting a hanging epilog is waited for.
         known = job.state != "COMPLETING" and run.last_event("cancel_asked")
-        knows = self.world.site.accounting or known
+        knows = accounted or known
         if end is None and knows:
             self._find("no ending", f"{job.truth} of {run.run_id}")
 

@@ -18,6 +18,7 @@ from benchrun import paths
 from benchrun.frameworks import logs
 from benchrun.launch import clock, launcher, rundir
 from benchrun.launch import commands as programs
+from benchrun.render import render
 from benchrun.spec.runspec import RunSpec
 
 MONTH_S = 30 * 86400.0
@@ -61,7 +62,7 @@ class Shells:
         # Where nothing happens, looks become rarer: the launcher would see the same again and again.
         self._idle = 0 if self.world.happened else self._idle + 1
         self.world.happened = False
-        long_s = 3.0**self._idle
+        long_s = 5.0**self._idle
         self.world.advance(max(seconds, min(long_s, self.world.quiet_s)))
         if self.world.now > BEGIN + MONTH_S:
             raise Stuck("it waits for ever")
@@ -108,8 +109,11 @@ def replaced(shells: Shells, results: Path, rng: random.Random) -> Iterator[None
         shells.wrote()
         write(self, *facts, **more)
 
+    known: dict[str, list[dict[str, Any]]] = {}
+
     def append_event(self: Any, *facts: Any, **more: Any) -> None:
         shells.wrote()
+        known.pop(str(self.path), None)
         append(self, *facts, **more)
 
     with contextlib.ExitStack() as stack:
@@ -130,9 +134,10 @@ def replaced(shells: Shells, results: Path, rng: random.Random) -> Iterator[None
         put(rundir, "shutil", SimpleNamespace(**{**vars(shutil), "copytree": lambda *_, **__: None}))
         put(rundir.RunDir, "write_text", write_text)
         put(rundir.RunDir, "append_event", append_event)
-        put(RunSpec, "read", staticmethod(_by_text(_SPECS, RunSpec.read)))
+        put(launcher, "render", _render)
+        put(RunSpec, "read", staticmethod(_specs({})))
         put(RunSpec, "identity", _identity)
-        put(rundir.RunDir, "events", _events({}))
+        put(rundir.RunDir, "events", _events(known))
         put(logs, "parse_log", _by_text(_LOGS, logs.parse_log))
         put(logs, "last_rows", _last_rows)
         before = os.environ.get("BENCHRUN_RESULTS")
@@ -171,21 +176,41 @@ def _last_rows(path: Path, near: int = 0) -> Any:
     return _by_text(_ROWS, lambda path: _read_rows(path, near))(path)
 
 
-def _events(known: dict[tuple[str, int], list[dict[str, Any]]]) -> Callable[[rundir.RunDir], list[dict[str, Any]]]:
-    """The events of a run, read once for each length of its file, which only grows."""
+def _events(
+    known: dict[str, list[dict[str, Any]]],
+) -> Callable[[rundir.RunDir], list[dict[str, Any]]]:
+    """The events of a run, read once for each that is added."""
     read = rundir.RunDir.events
 
     def events(run: rundir.RunDir) -> list[dict[str, Any]]:
-        file = f"{run.path}/events.jsonl"
-        try:
-            key = (file, os.path.getsize(file))  # noqa: PTH202
-        except OSError:
-            return []
-        if key not in known:
-            known[key] = read(run)
-        return known[key]
+        place = str(run.path)
+        if place not in known and run.path.is_dir():
+            known[place] = read(run)
+        return known.get(place, [])
 
     return events
+
+
+def _specs(known: dict[Path, RunSpec]) -> Callable[[Path], RunSpec]:
+    """The specification of a run, read once: its file never changes."""
+    read = _by_text(_SPECS, RunSpec.read)
+
+    def spec(path: Path) -> RunSpec:
+        if path not in known:
+            known[path] = read(path)
+        return known[path]
+
+    return spec
+
+
+_RENDERED: dict[int, tuple[RunSpec, dict[str, str]]] = {}
+
+
+def _render(spec: RunSpec) -> dict[str, str]:
+    """The files of a run, made once for each specification."""
+    if id(spec) not in _RENDERED:
+        _RENDERED[id(spec)] = (spec, render(spec))
+    return _RENDERED[id(spec)][1]
 
 
 _IDENTITIES: dict[int, tuple[RunSpec, str]] = {}

@@ -9,11 +9,13 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fates import CANCELLED, KINDS, STATE_LOST, STEPS, Fate, Kind, draw
+
+from benchrun.spec.artifacts import PROBE
 
 BEGIN = 1_800_000_000.0
 """The clock's start, in seconds since the epoch."""
@@ -128,11 +130,20 @@ class World:
             self._end(job, CANCELLED if job.nodes else replace_kind(CANCELLED, done=None, words=""))
 
     def lose_state(self) -> None:
-        """The controller begins anew: no job is in the queue, ids begin again, accounting closes what was open."""
+        """The controller begins anew: no job is in the queue, ids begin again, accounting closes what was open.
+
+        What the controller had not told accounting yet is lost with its state.
+        """
         for job in self.queued():
-            job.forgotten = True
+            told = self._told(job)
+            job.forgotten, job.rows = True, [*told]
             if job.ended_at is None:
                 self._end(job, STATE_LOST if job.nodes else replace_kind(STATE_LOST, done=None))
+            else:
+                self._log(job, STATE_LOST)
+                job.hidden |= STATE_LOST.endings if _is_open(told) else set()
+            if not _is_open(told):
+                job.rows = told
         self._next_id = 100 + self.rng.randrange(3)
 
     def node_states(self) -> Mapping[str, str]:
@@ -141,8 +152,10 @@ class World:
 
     def known(self, job: Job) -> list[dict[str, str]]:
         """The rows of accounting about a job that are visible now: the last one of each of its lives."""
-        seen = [row for when, row in job.rows if when + self.site.accounting_late_s <= self.now]
-        return [*{row["Restarts"]: row for row in seen}.values()]
+        return [*{row["Restarts"]: row for _, row in self._told(job)}.values()]
+
+    def _told(self, job: Job) -> list[tuple[float, dict[str, str]]]:
+        return [row for row in job.rows if row[0] + self.site.accounting_late_s <= self.now]
 
     # -- a life
 
@@ -164,6 +177,8 @@ class World:
         if job.folder:
             (job.folder / "done.json").unlink(missing_ok=True)
             self._append(job, "stdout.log", _steps(0, 2))
+            if not (job.fate.files_late_s or job.restarts):
+                self._describe(job)
         half_s = job.fate.run_s / 2
         if job.fate.suspended_s and not job.restarts:
             self._later(job, half_s, self._suspend)
@@ -248,6 +263,8 @@ class World:
         restarts, ended = job.restarts, self.now
 
         def seen() -> None:
+            if job.fate.files_late_s:
+                self._describe(job)
             if whole:
                 self._append(job, "stdout.log", _steps(4, STEPS))
             if kind.words:
@@ -264,6 +281,12 @@ class World:
         else:
             seen()
 
+    def _describe(self, job: Job) -> None:
+        """The description of the job's node, which its script writes."""
+        if job.folder and job.folder.exists():
+            (job.folder / PROBE).mkdir(exist_ok=True)
+            (job.folder / PROBE / f"{job.nodes}.json").write_text("{}", encoding="utf-8")
+
     def _append(self, job: Job, name: str, text: str) -> None:
         assert job.folder
         if job.folder.exists():
@@ -275,6 +298,11 @@ class World:
 def replace_kind(kind: Kind, **changes: object) -> Kind:
     """A kind with other fields."""
     return kind._replace(**changes)  # type: ignore[arg-type]
+
+
+def _is_open(rows: Sequence[tuple[float, dict[str, str]]]) -> bool:
+    """Whether a job has not ended by what accounting knows of it; False where it knows nothing."""
+    return bool(rows) and rows[-1][1]["End"] == "Unknown"
 
 
 def _steps(first: int, last: int) -> str:

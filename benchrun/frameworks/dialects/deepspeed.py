@@ -21,6 +21,8 @@ _TIMER = re.compile(
     r"(?:\bglobal_step=|\] \d+/)(?P<step>\d{1,15}), RunningAvgSamplesPerSec=[\d.]+, "
     r"CurrSamplesPerSec=(?P<samples_per_s>\d+\.?\d*),"
 )
+LAUNCHED = re.compile(r"\bdist_world_size=(?P<num_gpus>\d{1,7})\b")
+"""The number of processes, each with a GPU of its own, as DeepSpeed's launcher prints it on every node."""
 
 
 class DeepSpeed(Dialect):
@@ -30,9 +32,10 @@ class DeepSpeed(Dialect):
     step_needles = (b" iter time (s): ", b"CurrSamplesPerSec=")
     fact_needles = (
         *(b"train_batch_size ...", b"train_micro_batch_size_per_gpu ..."),
-        *(b'"train_batch_size": ', b'"train_micro_batch_size_per_gpu": '),
+        *(b'"train_batch_size": ', b'"train_micro_batch_size_per_gpu": ', b"dist_world_size="),
     )
     fact_groups = (
+        LAUNCHED,
         re.compile(r"\"train_batch_size\": (?P<gbs>\d{1,9})(?=[,\s]|$)"),
         re.compile(r"\"train_micro_batch_size_per_gpu\": (?P<mbs>\d{1,9})(?=[,\s]|$)"),
         re.compile(r"\btrain_batch_size \.{3,} (?P<gbs>\d{1,9})(?=\s|$)"),

@@ -335,4 +335,4 @@ class HuggingFace(Dialect):
 
 
 def _may_be_fact(text: str) -> bool:
-    return any(sign in text for sign in (" = ", ": ", " ...", "16=True,", "_type="))
+    return any(sign in text for sign in (" = ", ": ", " ...", "16=True,", "_type=", "_size="))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from benchrun.frameworks.dialects.consumed import SAMPLES, CountsSamples
 from benchrun.frameworks.dialects.lightning import LORA
 from benchrun.frameworks.dialects.options import is_off, names, take_option
 from benchrun.parse.dialect import (
@@ -87,10 +88,6 @@ NAMED = dict.fromkeys((*_ARGUMENTS, *names(FAMILY, "understood", "part", "work")
 
 _LENGTH = "sequence length"
 """No column of a row: tokens of its samples, in Megatron-DeepSpeed's curriculum."""
-_SAMPLES = "consumed samples"
-"""No column of a row: samples of all steps so far."""
-_SAME_BATCH = 0.02
-"""Relative: a batch that ranks cannot share evenly is made a little smaller than printed."""
 _CORE = "throughput per GPU (TFLOP/s/GPU)"
 """The TFLOPS of Megatron-core, which counts the model alone; forks that count by themselves have another name."""
 _DATED = re.compile(r"\d\d:\d\d:\d\d\] iteration ")
@@ -111,7 +108,7 @@ _NAMES = {
     "TGS": ("tokens_per_s_per_gpu", NUMBER),
     **dict.fromkeys(("samples per second", "samples/sec"), ("samples_per_s", NUMBER)),
     "actual seqlen": (_LENGTH, COUNT),
-    "consumed samples": (_SAMPLES, COUNT),
+    "consumed samples": (SAMPLES, COUNT),
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
 }
@@ -130,7 +127,7 @@ def _rate(name: str) -> str | None:
     return next((column for column, form in _UNITS.items() if form.search(unit) and not _OTHER_RATE.search(unit)), None)
 
 
-class Megatron(Dialect):
+class Megatron(CountsSamples):
     """Megatron-LM, Megatron-DeepSpeed and their forks."""
 
     name = "megatron-lm"
@@ -163,16 +160,17 @@ class Megatron(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last_batch: Any = np.empty((3, 0))
         self._core = self._dated = False
         self._recompute: dict[str, bool] = {}
         """Arguments that turn recomputation on -> whether they do."""
+        self._replicas: int | None = None
+        """Data-parallel ranks."""
 
     def continued(self) -> Dialect:
         """The reader of the run's next file, which knows the arguments."""
         following = super().continued()
         if isinstance(following, Megatron):
-            following._recompute = self._recompute
+            following._recompute, following._replicas = self._recompute, self._replicas
         return following
 
     def finish(self) -> Rows:
@@ -182,6 +180,9 @@ class Megatron(Dialect):
         if self._recompute and not any(self._recompute.values()):
             impossible |= {way for way in self.printed_conventions if "_recompute" in way}
         self.printed_conventions = tuple(way for way in self.printed_conventions if way not in impossible)
+        facts = self.facts
+        if facts.num_gpus is None and facts.tp and facts.pp and self._replicas:
+            facts.num_gpus = facts.tp * facts.pp * (facts.cp or 1) * self._replicas
         return super().finish()
 
     def read(self, line: Line) -> None:
@@ -212,9 +213,7 @@ class Megatron(Dialect):
 
     def complete(self, values: dict[str, Any]) -> None:
         """Compare samples with the batch; steps whose samples are not as long as the last one's are other work."""
-        samples, batch = values.pop(_SAMPLES, None), values.get("global_batch_size")
-        if samples is not None and batch is not None:
-            self._check_batches(np.stack(np.broadcast_arrays(values["step"], samples, batch)).reshape(3, -1))
+        super().complete(values)
         if (lengths := values.pop(_LENGTH, None)) is None:
             return
         steps, lengths = np.atleast_1d(values["step"]), np.atleast_1d(lengths)
@@ -223,24 +222,6 @@ class Megatron(Dialect):
                 self.other_work |= dict.fromkeys(self.rows.column("step").tolist(), "samples of another length")
                 self.other_work |= dict.fromkeys(steps[steps < step].tolist(), "samples of another length")
             self.actual_seq_length = int(length)
-
-    def _check_batches(self, rows: Any) -> None:
-        """Compare how the samples rise with the batch, which may change between two rows.
-
-        ``rows``: step, samples of all steps so far and batch, one array each.
-        """
-        rows = rows[:, (rows[1:] >= 0).all(axis=0)]
-        rows = np.concatenate([self._last_batch, rows], axis=1)
-        self._last_batch = rows[:, -1:]
-        steps, samples, _ = np.diff(rows)
-        after = steps > 0
-        rise = samples[after] / steps[after]
-        between = np.stack([rows[2, :-1], rows[2, 1:]])[:, after]
-        low, high = (1 - _SAME_BATCH) * between.min(axis=0), (1 + _SAME_BATCH) * between.max(axis=0)
-        # A number that stands still or counts the steps is none of samples.
-        refuted = int((((rise < low) | (rise > high)) & (rise > 1)).sum())
-        self.batches_refuted += refuted
-        self.batches_kept += len(rise) - refuted
 
     def read_facts(self, text: str) -> None:
         """A line of the argument dump."""
@@ -261,7 +242,9 @@ class Megatron(Dialect):
     def argument(self, name: str, value: str) -> None:
         """Take one argument of the program."""
         facts = self.facts
-        if name in _RECOMPUTE:
+        if name == "data_parallel_size":
+            self._replicas = fact_of("num_gpus", count(value))
+        elif name in _RECOMPUTE:
             self._recompute[name] = not is_off(value)
         if field := self.fact_names.get(name):
             self._size(field, value)

@@ -10,9 +10,21 @@ nemo/lightning/pytorch/callbacks/progress_printer.py.
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from benchrun.frameworks.dialects import lightning
-from benchrun.parse.dialect import COUNT, NUMBER, Dialect, Reading, Record, columns, fields, groups, headed
+from benchrun.frameworks.dialects.consumed import SAMPLES, CountsSamples
+from benchrun.parse.dialect import (
+    COUNT,
+    NUMBER,
+    Reading,
+    Record,
+    columns,
+    count,
+    fields,
+    groups,
+    headed,
+)
 from benchrun.parse.rows import Rows
 
 _HEAD = re.compile(r"Training epoch \d{1,9}, iteration (?P<step>\d{1,15})/(?P<planned_steps>\d{1,15}) \| ")
@@ -20,11 +32,18 @@ _TIME = "train_step_timing in s"
 _LAST = COUNT._replace(scale=lambda value: value + 1)
 _CLOSED = Reading(pattern=r"\d{2,3}\.\d{1,2}|\d(?:\.\d{1,3})?e\+\d\d")
 """A rate at the end of a line: if it is cut, by less than 1 %; an exponent is whole."""
+_SAMPLES = {
+    "consumed_samples": (
+        SAMPLES,
+        Reading(lambda text: count(text) if text.isdigit() else None, r"\d{1,15}"),
+    ),
+}
 _NAMES = {
     _TIME: ("step_time_s", NUMBER),
     "reduced_train_loss": ("loss", NUMBER),
     "grad_norm": ("grad_norm", NUMBER),
     "global_batch_size": ("global_batch_size", NUMBER),
+    **_SAMPLES,
     "TFLOPS_per_GPU": ("tflops_per_gpu", NUMBER),
     "tokens_per_sec_per_gpu": ("tokens_per_s_per_gpu", NUMBER),
 }
@@ -32,7 +51,7 @@ _RATES = {name: (column, _CLOSED) for name, (column, _) in _NAMES.items() if col
 _WHOLE = re.compile(_CLOSED.pattern)
 
 
-class Nemo2(Dialect):
+class Nemo2(CountsSamples):
     """NeMo 2.x."""
 
     name = "nemo2"
@@ -57,7 +76,9 @@ class Nemo2(Dialect):
             # stands there by right, behind the samples; and in a run's first row, whose time includes start-up anyway.
             closed = max(text.rfind(" | ", head.end(), end), head.end())
             pieces = fields(text, head.end(), closed, " | ")
-            rates = [v for v in columns(fields(text, closed + 3, end, " | "), _RATES) if _WHOLE.fullmatch(v.text)]
+            final = fields(text, closed + 3, end, " | ")
+            rates = [v for v in columns(final, _RATES) if _WHOLE.fullmatch(v.text)]
+            rates += columns(final, _SAMPLES)  # of many rows one may be cut
             last = text.startswith(_TIME, closed + 3 if closed > head.end() else closed)
             if last and "consumed_samples" in pieces:
                 pieces |= fields(text, closed + 3, end, " | ")
@@ -66,6 +87,12 @@ class Nemo2(Dialect):
             if (step := pieces.get("global_step")) and COUNT.parse(step.text) is not None:
                 values[0] = step._replace(column="step", reading=COUNT)
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)
+
+    def complete(self, values: dict[str, Any]) -> None:
+        """Compare samples with the batch, but for the first row: its mean misses the very first step."""
+        if not len(self.rows):
+            values.pop(SAMPLES, None)
+        super().complete(values)
 
     def read_facts(self, text: str) -> None:
         """Also the groups of ranks, and whether adapters are trained."""

@@ -20,10 +20,10 @@ import numpy as np
 
 from benchrun.parse.dialect import (
     COUNT,
-    JSON_LOSS,
     NOT_FINITE,
     NUMBER,
     PERCENT,
+    STATED_LOSS,
     Dialect,
     Reading,
     Record,
@@ -38,7 +38,7 @@ _RATE = Reading(pattern=r"\d+\.\d\d")
 _PAIR = re.compile(r'"(\w{1,40})": (-?\d[\d.eE+-]*|NaN|-?Infinity|null)(?=[,}])')
 _JSON: Mapping[str, tuple[str, Reading]] = {
     "step": ("step", COUNT),
-    "loss": ("loss", JSON_LOSS),
+    "loss": ("loss", STATED_LOSS),
     "grad_norm": ("grad_norm", NUMBER),
     "tps": ("tokens_per_s", NUMBER),
     "tps_per_gpu": ("tokens_per_s_per_gpu", NUMBER),

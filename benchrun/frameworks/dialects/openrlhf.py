@@ -12,7 +12,7 @@ import re
 from datetime import datetime
 
 from benchrun.frameworks.dialects.rollouts import Rollouts, first
-from benchrun.parse.dialect import count, credible, number, positive
+from benchrun.parse.dialect import count, credible, number, positive, stated_loss
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Step
 
@@ -47,7 +47,7 @@ class OpenRLHF(Rollouts):
                 time_s,
                 line.number,
                 interval=interval,
-                loss=number(values.get("policy_loss")),
+                loss=stated_loss(values.get("policy_loss")),
                 grad_norm=number(values.get("actor_grad_norm")),
             )
             quantities = {

@@ -12,7 +12,19 @@ from collections.abc import Iterator
 from math import prod
 
 from benchrun.frameworks.dialects.torchtitan_model import NEEDLES, read_model
-from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Value, columns, fact_of, groups, number
+from benchrun.parse.dialect import (
+    NUMBER,
+    PERCENT,
+    Dialect,
+    Reading,
+    Record,
+    Value,
+    columns,
+    fact_of,
+    groups,
+    number,
+)
+from benchrun.parse.rows import Rows
 
 # A fork's ranks without the last stage print no loss.
 _STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+((?:loss|grad_norm|memory):.{0,400})")
@@ -24,6 +36,7 @@ _END = "Training completed"
 _CLOCK = re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b")
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
 _TOKENS = re.compile(r"(\d{1,15}) tokens per train step, .{0,80}\bmaximum context length (\d{1,9})\b")
+_TOTAL = re.compile(r"Trainer is initialized with .{1,300}, total steps (\d{1,15})\b")
 _LOW = re.compile(
     r"\bFloat8 (?:[\w ]{1,40} )?training active\b(?: with recipe (?P<recipe>\w{1,40}))?"
     r"|\b(?:Converted Linear layers|Swapped) to (?P<layers>Float8|MX|MXFP8|NVFP4)Linear\b"
@@ -52,7 +65,8 @@ class Torchtitan(Dialect):
     """torchtitan since 2024."""
 
     name = "torchtitan"
-    step_needles = (b"tps: ", b"wps: ")
+    step_needles = (b"tps: ", b"wps: ", _END.encode())
+    end_words = _END
     fact_needles = (
         b"local batch size ",
         b" tokens per train step, ",
@@ -83,6 +97,8 @@ class Torchtitan(Dialect):
     placeholder_loss = True
     fallback_peak_tflops = 312.0  # of an A100 in BF16
     _micro_batches = 1
+    _total: int | None = None
+    """Planned steps, as the trainer states them."""
     _completed, _started = "", ""
     """Lines of the end, and of the last start at the first step after it."""
     printed_conventions = ("full", "causal")
@@ -109,19 +125,9 @@ class Torchtitan(Dialect):
         super().read_facts(text)
         facts = self.facts
         read_model(text, facts)
-        if _END in text:
-            self._completed = text
-        if (start := _START.search(text)) is not None and int(start[1]) == self.first_number:
-            self._started = text if self._completed else ""
-        if "with parallelism: " in text:
-            sizes = {name: int(size) for name, size in _MESH.findall(text)}
-            facts.tp, facts.pp, facts.cp, facts.ep = (sizes.get(name) for name in ("tp", "pp", "cp", "ep"))
-            # Expert parallelism uses the ranks of the other dimensions.
-            gpus = prod(size for name, size in sizes.items() if name != "ep")
-            facts.num_gpus = gpus if 0 < gpus < 10**7 else None
-        elif mesh := _DIMENSIONS.search(text):
-            self._active_dimensions(re.findall(r"\w+", mesh[1]), [int(size) for size in mesh[2].split(", ")])
-        elif _LORA in text:
+        self._read_ends(text)
+        self._read_mesh(text)
+        if _LORA in text:
             facts.task = "lora"
         elif low := _LOW.search(text):
             kind = f"{low['recipe']} {low['layers']}".lower()
@@ -130,12 +136,33 @@ class Torchtitan(Dialect):
             tokens, length = map(int, batch.groups())
             facts.seq_length = fact_of("seq_length", length)
             facts.gbs = fact_of("gbs", tokens // length) if length and tokens % length == 0 else None
-        if schedule := _SCHEDULE.search(text):
+        elif schedule := _SCHEDULE.search(text):
             self._micro_batches, stages = map(int, schedule.groups())
             facts.vp = stages // facts.pp if facts.pp and stages % facts.pp == 0 else None
         elif "local batch size " in text and facts.mbs and self._micro_batches:
             # What a rank's pipeline divides into micro-batches.
             facts.mbs = facts.mbs // self._micro_batches if facts.mbs % self._micro_batches == 0 else None
+
+    def _read_ends(self, text: str) -> None:
+        """Where the training begins and ends, and how many steps are planned."""
+        if _END in text:
+            self._completed = text
+        if (start := _START.search(text)) is not None and int(start[1]) == self.first_number:
+            self._started = text if self._completed else ""
+        if total := _TOTAL.search(text):
+            self._total = fact_of("planned_steps", int(total[1]))
+
+    def _read_mesh(self, text: str) -> None:
+        """The layout, in either form."""
+        facts = self.facts
+        if "with parallelism: " in text:
+            sizes = {name: int(size) for name, size in _MESH.findall(text)}
+            facts.tp, facts.pp, facts.cp, facts.ep = (sizes.get(name) for name in ("tp", "pp", "cp", "ep"))
+            # Expert parallelism uses the ranks of the other dimensions.
+            gpus = prod(size for name, size in sizes.items() if name != "ep")
+            facts.num_gpus = gpus if 0 < gpus < 10**7 else None
+        elif mesh := _DIMENSIONS.search(text):
+            self._active_dimensions(re.findall(r"\w+", mesh[1]), [int(size) for size in mesh[2].split(", ")])
 
     def _active_dimensions(self, names: list[str], sizes: list[int]) -> None:
         """Take the mesh as printed until 2025: only what is larger than one rank."""
@@ -145,6 +172,23 @@ class Torchtitan(Dialect):
             facts.tp, facts.pp, facts.cp = (degrees.get(name, 1) for name in ("tp", "pp", "cp"))
             # Expert parallelism divides the data-parallel ranks, and may take those of cp and tp too.
             facts.ep = None if "dp_shard_in_ep" in degrees else 1
+
+    def continued(self) -> Dialect:
+        """The reader of the run's next file, which knows the planned steps."""
+        following = super().continued()
+        if isinstance(following, Torchtitan):
+            following._total = self._total
+        return following
+
+    def finish(self) -> Rows:
+        """The rows. The planned end counts where they break off before it.
+
+        A run may also end before it by its own words, as its data do: then its end was another one than planned.
+        """
+        last = self.rows.last_step
+        if self._total is not None and last is not None:
+            self.facts.planned_steps = None if self.ended or last >= self._total else self._total
+        return self.rows
 
     def begins_anew(self, before: Dialect) -> bool:
         """Whether "Training completed" was followed by a start at the first step.

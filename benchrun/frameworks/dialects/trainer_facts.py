@@ -5,6 +5,7 @@ The Trainer's own lines, and those of Unsloth (its banner), LLaMA-Factory, Axolo
 
 import re
 
+from benchrun.frameworks.dialects.deepspeed import LAUNCHED
 from benchrun.parse.dialect import fact_of, number
 from benchrun.parse.records import FROZEN, Facts
 
@@ -26,6 +27,7 @@ RANKS = (
     re.compile(r"\bworld[_ ]size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"),
     re.compile(r"finetuning \| Num GPUs(?: used)? = (?P<num_gpus>\d{1,7})\b"),
     re.compile(r"^Num processes: (?P<num_gpus>\d{1,7})\s*$"),
+    LAUNCHED,
 )
 """Lines that state the number of processes, each with a GPU of its own."""
 DEVICE = re.compile(r"\|\s+(?P<device>[A-Z][^|.=]{2,60})\. Num GPUs = ")
@@ -43,6 +45,7 @@ LENGTHS = (
 NEEDLES = (
     *(name.encode() for name in NAMES),
     *(b"Num examples = ", b"world_size: ", b"world size: ", b"  world_size ....", b"Num processes: ", b"Num GPUs"),
+    b"dist_world_size=",
     *(b" max_length: ", b'"n_positions": ', b"16=True,", b"rainable", b"inetuning_type", b"ine-tuning method"),
     *(b"compute dtype: torch.", b"Creating FP8 configuration with"),
     *(b"adapter", b"tuner_type", b"train_type", b"sft_type"),

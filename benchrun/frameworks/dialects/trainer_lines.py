@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from benchrun.parse.dialect import (
     COUNT,
-    JSON_LOSS,
     NUMBER,
+    STATED_LOSS,
     Reading,
     Record,
     Value,
@@ -37,7 +37,7 @@ _BEFORE_BAR = re.compile(
 _DURATION = re.compile(r"(\d+)([dhms])")
 _CLOCK_TIME = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,5}(?::\d{1,2})+)")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-_READINGS = {"loss": JSON_LOSS}
+_READINGS = {"loss": STATED_LOSS}
 """Of the numbers of a step that are no plain ones."""
 LONGEST_LABEL = 80
 """Bytes before a bar that are looked at."""

@@ -8,7 +8,7 @@ import json
 
 from benchrun.frameworks.dialects.rollouts import Rollouts
 from benchrun.frameworks.dialects.worker import CONFIG, DONE, configure
-from benchrun.parse.dialect import count, number, positive
+from benchrun.parse.dialect import count, number, positive, stated_loss
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Step
 
@@ -33,7 +33,7 @@ class Trl(Rollouts):
             stated = json.JSONDecoder().raw_decode(line.text.partition(STEP)[2])[0]
         except (ValueError, RecursionError):
             return
-        values = {name: str(value) for name, value in stated.items() if type(value) in (int, float)}
+        values = {name: str(value) for name, value in stated.items() if type(value) in (int, float, type(None))}
         step, time_s = count(values.get("step")), positive(values.get("step_time_s"))
         if step is None or time_s is None or self.facts.framework_version is None:
             return
@@ -41,7 +41,7 @@ class Trl(Rollouts):
             step,
             time_s,
             line.number,
-            loss=number(values.get("policy_loss")),
+            loss=stated_loss(values.get("policy_loss")),
             grad_norm=number(values.get("grad_norm")),
         )
         self.add_step(row, {name: number(value) for name, value in values.items() if name not in OF_THE_ROW})

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from benchrun.frameworks.dialects.rollouts import Rollouts, first, total
-from benchrun.parse.dialect import count, number, positive
+from benchrun.parse.dialect import count, number, positive, stated_loss
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Step
 
@@ -82,7 +82,7 @@ class Verl(Rollouts):
             step,
             time_s,
             line.number,
-            loss=number(values.get("actor/pg_loss")),
+            loss=stated_loss(values.get("actor/pg_loss")),
             grad_norm=number(values.get("actor/grad_norm")),
             tokens_per_s_per_gpu=rate,
         )

@@ -24,7 +24,9 @@ class Titan(Form):
         if truth.states_setting:
             found |= {"num_gpus"}
             if self.release != "2024":
-                found |= {"gbs", "seq_length"}  # "total steps" is no promise
+                found |= {"gbs", "seq_length"}
+                # "total steps" is no promise, but what breaks off before it is not whole.
+                found |= {"planned"} if truth.ending != "complete" else set()
         return frozenset(found)
 
     def resolution(self, truth: Truth) -> float:
