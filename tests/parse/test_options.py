@@ -13,7 +13,8 @@ from benchrun.app.measurement import read_logs, summarise_log
 from benchrun.frameworks.dialects.options import BELOW, is_off, names, options
 from benchrun.metrics.model import Summary
 from benchrun.metrics.setting import Setting
-from benchrun.parse.precision import SWITCHES, precision_of
+from benchrun.parse.precision import SWITCHES as NAMED_SWITCHES
+from benchrun.parse.precision import precision_of
 
 DENSE = {
     **{"num_layers": "32", "hidden_size": "4096", "ffn_hidden_size": "14336", "num_attention_heads": "32"},
@@ -132,7 +133,7 @@ def test_inert_options_leave_the_numbers_alone(
     tmp_path_factory: pytest.TempPathFactory, form: str, seed: int, value: str
 ) -> None:
     family, write = WRITERS[form]
-    free = [name for name in names(family, "inert") if name not in SWITCHES]  # those state a precision
+    free = [name for name in names(family, "inert") if name not in NAMED_SWITCHES]  # those state a precision
     inert = Random(seed).sample(free, 60)
     folder = tmp_path_factory.mktemp("inert")
     assert summary(folder, write(dict.fromkeys(inert, value))) == summary(folder, write({}))
