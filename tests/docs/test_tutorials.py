@@ -1,7 +1,7 @@
 """The transcripts of the tutorials are what the commands print.
 
-``pytest -m "" tests/docs/test_tutorials.py tests/slurm/test_9_tutorials.py --update-transcripts`` writes the outputs that
-differ anew; the change is then reviewed as a diff.
+``pytest -m "" tests/docs/test_tutorials.py tests/slurm/test_9_tutorials.py --update-transcripts`` writes the
+outputs that differ anew; the change is then reviewed as a diff.
 """
 
 from pathlib import Path
