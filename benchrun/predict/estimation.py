@@ -70,19 +70,14 @@ class Table:
         short = np.array([SHORT * step_s[row] / value for row, _, value in self._parts])
         return np.asarray(np.hypot(PART_NOISE, short) * np.sqrt([alike.count(each) for each in alike]))
 
-    def covariance(self, spread: Mapping[str, float], rows: Index, doubt: Array | None = None) -> Array:
+    def covariance(self, spread: Mapping[str, float], rows: Index, doubt: Array) -> Array:
         """Covariance of the logarithms of ``rows`` around the physics."""
         some = self.kinship.part(rows)
-        own = noise(spread, some) * (1 if doubt is None else doubt[rows])
-        return covariance(spread, some, some) + np.diag(own)
-
-    def parts(self, logs: Array) -> Mapping[str, Array]:
-        """Seconds of every row by part."""
-        return seconds(self._counts, self._chosen.of(logs))
+        return covariance(spread, some, some) + np.diag(noise(spread, some) * doubt[rows])
 
     def predicted(self, logs: Array) -> Array:
         """Logarithms of the physics, of the rows and then of the profiled parts."""
-        return self._logarithms(self.parts(logs))
+        return self._logarithms(seconds(self._counts, self._chosen.of(logs)))
 
     def _logarithms(self, parts: Mapping[str, Value]) -> Array:
         whole = sum(parts.values())
@@ -108,15 +103,14 @@ class Table:
                 misses.append((part.name, abs(float(value) / part.seconds - 1)))
         return misses
 
-    def fitted(
-        self, spread: Mapping[str, float], rows: Index, doubt: Array | None = None, start: Array | None = None
-    ) -> Array:
-        """Logarithms of the constants, from ``rows`` alone."""
-        logs, count = (self.prior if start is None else start).copy(), len(self.logs)
+    def fitted(self, spread: Mapping[str, float], rows: Index, doubt: Array, start: Array) -> Array:
+        """Logarithms of the constants, from ``rows`` alone; the search begins at
+        ``start``."""
+        logs = start.copy()
         extra = np.flatnonzero(np.isin(self._rows_of_parts, rows))
         target = np.concatenate([self.logs, np.log([part.seconds for part in self._parts])])
         deviations = self._noise[extra]
-        chosen = np.concatenate([rows, count + extra])
+        chosen = np.concatenate([rows, len(self.logs) + extra])
         whiten = np.linalg.inv(np.linalg.cholesky(self.covariance(spread, rows, doubt)))
         precision = np.diag(1 / self.spread[self.free] ** 2)
         for _ in range(STEPS):
@@ -159,7 +153,7 @@ class Table:
         near = replace(self.kinship.part(rows), residuals=around, doubt=doubt[rows])
         slopes = slopes * self.spread[self.free]
         spread = tuning.tuned(start, near, slopes)
-        return tuning.widened(spread, near, slopes, [series[i] for i in rows], [str(kind) for kind in self.kinds[rows]])
+        return tuning.widened(spread, near, slopes, np.array(series)[rows], self.kinds[rows])
 
     def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
         """Constants, and factors on the noise of rows that the others contradict: more
