@@ -44,7 +44,8 @@ def weights_of_a_layer(spec: TrainingSpec, listed: Operators) -> tuple[float, fl
 def stored(spec: TrainingSpec, first: bool, extra: float = 0.0) -> float:
     """Activations of the first or the last pipeline stage; ``extra`` is added in bytes
     per token and layer."""
-    recompute, layers, in_flight = spec.training.recompute, stage_layers(spec), _in_flight(spec, first)
+    recompute, layers = spec.training.recompute, stage_layers(spec)
+    in_flight = _in_flight(spec, first)
     whole = layer(spec) + extra
     if recompute.policy is not None:
         per_token = layers * _stored_by_policy(spec, recompute.policy) + whole
@@ -115,7 +116,8 @@ def layer(spec: TrainingSpec) -> float:
     Recomputed modules store their input, which the norm before them stores anyway.
     """
     model, again, unread = spec.model, spec.training.recompute.modules, _unread_inputs(spec)
-    counts, named = layer_counts(model), {each.name: each for each in operators(model, layout=spec.layout).products}
+    counts, listed = layer_counts(model), operators(model, layout=spec.layout)
+    named = {each.name: each for each in listed.products}
     operand = _operand(spec)
     norm_output = operand * _input(spec) / 2
     norm = _input(spec) + norm_output
@@ -201,7 +203,9 @@ def _unread_inputs(spec: TrainingSpec) -> set[str]:
     the layer. With dropout an adapter stores a copy of its own.
     """
     launched, lora = framework(spec.framework), spec.training.lora
-    if spec.task != "lora" or (spec.precision in LOW and not launched.own_worker):  # others store them in FP8
+    if spec.task != "lora":
+        return set()
+    if spec.precision in LOW and not launched.own_worker:  # others store them in FP8
         return set()
     own_norm = launched.memory.fully_sharded
     names = TRANSFORMERS if own_norm else MEGATRON

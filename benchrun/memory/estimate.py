@@ -206,7 +206,8 @@ def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gra
     ``states``: parameters of this rank, ``of_ends`` of them outside the layers;
     ``largest``: of one matrix.
     """
-    optimizer, facts, fp8 = spec.training.optimizer, framework(spec.framework).memory, spec.training.fp8
+    optimizer, fp8 = spec.training.optimizer, spec.training.fp8
+    facts = framework(spec.framework).memory
     fp8_weights = spec.precision == "fp8" and fp8.param_gather
     # The precision-aware Adam writes FP8 weights under delayed scaling alone; otherwise
     # megatron.core makes them.
@@ -266,7 +267,8 @@ def _eager_bytes(spec: TrainingSpec) -> float:
     """Extra bytes per token and layer that transformers stores, as it has no fused
     kernels."""
     lora, (queries, keys, _) = spec.training.lora, operators(spec.model).product("qkv").outputs
-    extra = 2 * 4 * spec.model.hidden_size + 2 * (queries + keys)  # both norms compute in FP32; what RoPE rotates
+    # Both norms compute in FP32; RoPE keeps what it rotates.
+    extra = 2 * 4 * spec.model.hidden_size + 2 * (queries + keys)
     if spec.task == "lora" and lora.dropout:
         # Each adapter stores its own dropped copy and a mask.
         extra += 3 * sum(inputs for inputs, _ in adapted(spec.model, TRANSFORMERS, lora.target_modules))

@@ -144,7 +144,8 @@ def operators(
         # Gradients read, states read and written, weights written, of this rank's
         # share.
         ranks, expert_ranks = communication.optimizer_shards(layout, dp, distributed_optimizer)
-        per_param, share = sizes.gradient + 2 * sizes.states + sizes.weight, dense / ranks + experts / expert_ranks
+        per_param = sizes.gradient + 2 * sizes.states + sizes.weight
+        share = dense / ranks + experts / expert_ranks
         memory_bound += (MemoryBound("adam", step_bytes=share * per_param),)
     needed = tuple(each for each in collectives if each.ranks > 1 and each.bytes)
     return Operators(listed, attention, memory_bound, needed, _scan_flops(model, tokens, layout))
@@ -178,7 +179,8 @@ def _memory_bound(
     """Fused kernels, as transformer-engine has them."""
     counts, named = layer_counts(model), {product.name: product for product in listed}
     logits, pp, size, ends = named["logits"], layout.pp, sizes.activation, 1 / layout.pp
-    hidden = attention.tokens / communication.sequence_split(layout) * model.hidden_size * size  # bytes of one tensor
+    rows = attention.tokens / communication.sequence_split(layout)
+    hidden = rows * model.hidden_size * size  # bytes of one tensor
     norm = model.hidden_size * (1 if model.normalization == "RMSNorm" else 2)
     # A multi-token prediction has a norm for each of its two inputs, and a final one.
     norms, sums = (counts.halves + 3 * model.mtp_layers) / pp + ends, counts.halves / pp

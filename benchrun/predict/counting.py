@@ -127,11 +127,13 @@ def _products(counting: Counting) -> dict[str, float]:
     again = {each: counting.again.product(each) for each in blocks}
     flops = {each: (len(each.passes) + again[each]) * each.flops / layers for each in blocks}
     repeated = sum(again[each] * each.flops for each in blocks) / layers
+    grouped = sum(flops[each] / max(1.0, each.m) for each in counting.expert_products)
+    narrow = sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks)
     output = sum(len(each.passes) * each.flops for each in listed.products if each.name in OUTPUT)
     return {
         "products": sum(flops.values()) / peak_of_products,
-        "grouped": sum(flops[each] / max(1.0, each.m) for each in counting.expert_products) / peak_of_products,
-        "narrow": sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks) / peak_of_products,
+        "grouped": grouped / peak_of_products,
+        "narrow": narrow / peak_of_products,
         "repeated": repeated / max(1.0, sum(flops.values())),
         "calls": sum((len(each.passes) + again[each]) * each.layers / layers for each in blocks),
         "logits": output * counting.load.layout.pp / peak,
@@ -156,8 +158,10 @@ def _attention(counting: Counting) -> dict[str, float]:
 
 def _memory(counting: Counting) -> dict[str, float]:
     """Memory-bound operators, casts to low precision, and the optimizer."""
-    load, listed, layers, bandwidth = counting.load, counting.listed, counting.layers, counting.bandwidth
+    load, listed = counting.load, counting.listed
+    layers, bandwidth = counting.layers, counting.bandwidth
     layout, moved = load.layout, _moved(load, listed, counting.again.memory)
+    trained = 0 if load.task == "lora" else listed.params
     scores = listed.attention.heads * listed.attention.tokens * load.seq_length
     passes = 1 + 0.5 * (counting.again.whole or load.recompute == "selective")
     return {
@@ -173,7 +177,7 @@ def _memory(counting: Counting) -> dict[str, float]:
         "memory_head": moved["head"] * layout.pp / bandwidth,
         "optimizer": sum(each.step_bytes for each in listed.memory_bound) / bandwidth,
         "recast": sum(each.params for each in listed.block) / load.dp if load.recast else 0.0,
-        "gradients": (0 if load.task == "lora" else listed.params) * load.gradient_bytes / layout.fsdp / bandwidth,
+        "gradients": trained * load.gradient_bytes / layout.fsdp / bandwidth,
     }
 
 
@@ -190,8 +194,11 @@ def _mixture(counting: Counting) -> dict[str, float]:
 
 def _trained_weights(listed: Operators, layers: float) -> float:
     """Dense weights of a layer that get gradients."""
-    trained = [each for each in listed.block if "weight_gradient" in each.passes and not each.expert]
-    return sum(each.layers / layers * each.matrices * each.weights for each in trained)
+    weights = 0.0
+    for each in listed.block:
+        if "weight_gradient" in each.passes and not each.expert:
+            weights += each.layers / layers * each.matrices * each.weights
+    return weights
 
 
 def _copied(load: Workload, listed: Operators) -> float:
@@ -272,9 +279,16 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
 def _around_experts(load: Workload, listed: Operators) -> float:
     """Bytes of a micro-batch to weigh what enters the experts, and to add the biases of
     what leaves them."""
-    moe = load.model.shape.moe
-    each = WEIGHED_INPUTS * (moe is not None and moe.probs_on_input) + BIASES * load.model.shape.bias
-    return sum(each * p.layers * p.rows * p.n for p in listed.block if p.expert and p.name.endswith("fc2"))
+    shape, per_element = load.model.shape, 0
+    if shape.moe and shape.moe.probs_on_input:
+        per_element += WEIGHED_INPUTS
+    if shape.bias:
+        per_element += BIASES
+    moved = 0.0
+    for each in listed.block:
+        if each.expert and each.name.endswith("fc2"):
+            moved += per_element * each.layers * each.rows * each.n
+    return moved
 
 
 def _latent(load: Workload, listed: Operators) -> float:
@@ -301,7 +315,8 @@ def _ends(load: Workload) -> tuple[float, float]:
     if layout.pp == 1:
         return _layers(load), _layers(load)
     chunks = layout.pp * layout.vp
-    if layers % chunks and (layers + 2) % chunks == 0:  # embedding and output layer count as one layer each
+    if layers % chunks and (layers + 2) % chunks == 0:
+        # Embedding and output layer count as one layer each.
         fullest, last = (layers + 2) / layout.pp, (layers + 2) / layout.pp - 1
     else:
         fullest = -(-layers // layout.pp)

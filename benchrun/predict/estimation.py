@@ -153,7 +153,7 @@ class Table:
         near = replace(self.kinship.part(rows), residuals=around, doubt=doubt[rows])
         slopes = slopes * self.spread[self.free]
         spread = tuning.tuned(start, near, slopes)
-        return tuning.widened(spread, near, slopes, [series[i] for i in rows], [str(kind) for kind in self.kinds[rows]])
+        return tuning.widened(spread, near, slopes, np.array(series)[rows], self.kinds[rows])
 
     def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
         """Constants, and factors on the noise of rows that the others contradict: more

@@ -31,16 +31,19 @@ def seconds(counts: Counts, of: Callable[[str], Value]) -> dict[str, Value]:
     # Every micro-batch passes the slowest stage; the others wait for it.
     mean = counts.layers * layer + at_head / counts.stages
     slowest = np.maximum(counts.most_layers * layer, counts.last_layers * layer + at_head)
-    sent = of("pp.near") * counts.pp_nvlink / of("link.nvlink") + of("pp.exposed") * counts.pp_nic / of("link.nic")
+    sent = _sent(of, "pp.near", counts.pp_nvlink, "pp.exposed", counts.pp_nic)
     border = sent * counts.virtual * np.where(counts.stages > 1, 1, 0)
     fill = costs.bubble(counts.stages, counts.virtual) * mean
-    bubble = of("bubble.exposed") * (counts.microbatches * (slowest - mean) + fill) + counts.microbatches * border
-    parts = {name: counts.microbatches * counts.layers * own.get(name, 0.0 * layer) for name in PARTS}
+    waits = counts.microbatches * (slowest - mean) + fill
+    bubble = of("bubble.exposed") * waits + counts.microbatches * border
+    layers = counts.microbatches * counts.layers
+    parts = {name: layers * own.get(name, 0.0 * layer) for name in PARTS}
     for name, value in head.items():
         parts[name] = parts[name] + counts.microbatches * value / counts.stages
     parts["bubble"] = bubble
     parts["dp"] = _data_parallel(counts, of, mean)
-    updated = of("optimizer.bytes") * counts.optimizer + of("optimizer.gradients") * counts.gradients
+    updated = of("optimizer.bytes") * counts.optimizer
+    updated = updated + of("optimizer.gradients") * counts.gradients
     parts["optimizer"] = updated * _slower(counts, of) + of("optimizer.recast") * counts.recast
     doublings = np.log2(counts.nodes)
     copied = counts.microbatches * counts.offloaded / of("offload.rate")
@@ -53,16 +56,16 @@ def _block_parts(counts: Counts, of: Callable[[str], Value]) -> dict[str, Value]
     """Seconds of one layer and micro-batch."""
     efficiency = of("products")
     repeated = 1 - counts.repeated * (1 - of("recompute.share"))
-    sizes = counts.products + of("grouped.tokens") * counts.grouped + of("narrow.side") * counts.narrow
+    sizes = counts.products + of("grouped.tokens") * counts.grouped
+    sizes = sizes + of("narrow.side") * counts.narrow
     scans = counts.scans / of("scan")
-    matmul = (
-        repeated * sizes / efficiency + scans + counts.calls * np.where(counts.low > 0, of("call.8"), of("call.16"))
-    )
+    call = np.where(counts.low > 0, of("call.8"), of("call.16"))
+    matmul = repeated * sizes / efficiency + scans + counts.calls * call
     low = np.where(counts.low_attention > 0, of("attention.low"), 1.0)
-    heads = 1 + of("attention.wide") * counts.wide_heads + of("attention.narrow") * counts.narrow_heads
-    attention = (
-        counts.attention * (1 + of("attention.length") / counts.attention_length) * heads * low / of("attention")
-    )
+    heads = 1 + of("attention.wide") * counts.wide_heads
+    heads = heads + of("attention.narrow") * counts.narrow_heads
+    short = 1 + of("attention.length") / counts.attention_length
+    attention = counts.attention * short * heads * low / of("attention")
     progress = np.exp(-of("experts.progress") * counts.years)
     moved = (
         of("memory.bytes") * of("stack.memory") * counts.memory
@@ -80,9 +83,9 @@ def _block_parts(counts: Counts, of: Callable[[str], Value]) -> dict[str, Value]
     tp = narrower * exposed * counts.tp / of("link.nvlink") + of("tp.call") * counts.tp_calls
     # A ring computes attention in rounds and merges their results; attention hides what
     # the next round needs.
-    ring = of("cp.rounds") * counts.ringed * attention + np.maximum(0, counts.cp / of("link.nvlink") - attention)
-    sent = of("ep.exposed") * counts.ep_nvlink / of("link.nvlink") + of("ep.nic") * counts.ep_nic / of("link.nic")
-    ep = sent * progress
+    beyond = np.maximum(0, counts.cp / of("link.nvlink") - attention)
+    ring = of("cp.rounds") * counts.ringed * attention + beyond
+    ep = _sent(of, "ep.exposed", counts.ep_nvlink, "ep.nic", counts.ep_nic) * progress
     gpu = matmul + attention + memory + tp + ring + ep
     return {
         "matmul": matmul,
@@ -93,6 +96,11 @@ def _block_parts(counts: Counts, of: Callable[[str], Value]) -> dict[str, Value]
         "ep": ep,
         "host": _host(counts, of, gpu, progress),
     }
+
+
+def _sent(of: Callable[[str], Value], near: str, nvlink: Value, far: str, nic: Value) -> Value:
+    """Exposed seconds on NVLink and on the adapters; ``near`` and ``far`` name the shares."""
+    return of(near) * nvlink / of("link.nvlink") + of(far) * nic / of("link.nic")
 
 
 def _host(counts: Counts, of: Callable[[str], Value], gpu: Value, progress: Value) -> Value:
@@ -126,8 +134,11 @@ def _data_parallel(counts: Counts, of: Callable[[str], Value], microbatch: Value
     near, far = counts.dp_nvlink / of("link.nvlink"), slower * counts.dp_nic / of("link.nic")
     # Near ranks wait for one another too: the share may be above 1.
     exposed = np.maximum(of("dp.exposed") * near, np.minimum(1, of("dp.nic")) * far)
-    half = (np.maximum(near, far) - exposed) / 2  # behind the last backward pass, as much behind the first forward pass
+    # As much behind the last backward pass as behind the first forward pass.
+    half = (np.maximum(near, far) - exposed) / 2
     beyond = np.maximum(0, half - microbatch * 2 / 3) + np.maximum(0, half - microbatch / 3)
-    shards = np.maximum(counts.fsdp_nvlink / of("link.nvlink"), slower * counts.fsdp_nic / of("link.nic"))
-    each = of("fsdp.exposed") * shards + np.maximum(0, shards * (1 - of("fsdp.exposed")) - microbatch)
+    nvlink, nic = counts.fsdp_nvlink / of("link.nvlink"), slower * counts.fsdp_nic / of("link.nic")
+    shards = np.maximum(nvlink, nic)
+    hidden = shards * (1 - of("fsdp.exposed"))
+    each = of("fsdp.exposed") * shards + np.maximum(0, hidden - microbatch)
     return exposed + beyond + counts.microbatches * each

@@ -117,9 +117,10 @@ def _refuse_impossible(load: Workload) -> None:
     if load.number == "fp32":
         raise UserError("precision is fp32: only those of 16 bits and less can be predicted")
     if load.products_peak_tflops is None:
-        raise UserError(f"precision is {load.number.removesuffix('_current')}, which {load.gpu.name} does not compute")
-    stages, most = layout.pp * layout.vp, shape.num_layers + 2  # embedding and output layer may be stages of their own
-    if stages > most:
+        number = load.number.removesuffix("_current")
+        raise UserError(f"precision is {number}, which {load.gpu.name} does not compute")
+    stages = layout.pp * layout.vp
+    if stages > shape.num_layers + 2:  # embedding and output layer may be stages of their own
         raise UserError(f"pp * vp = {stages} stages are more than the {shape.num_layers} layers")
     if shape.moe and shape.moe.num_experts % layout.ep:
         raise UserError(f"ep = {layout.ep} does not divide the {shape.moe.num_experts} experts")
@@ -215,7 +216,8 @@ def _likely_width(row: Row) -> int | None:
         return None
     if not (0 < params < LARGEST * 1e9 and 0 < layers < LARGEST) or experts:
         return None
-    width = ((VOCABULARY**2 + 48 * layers * params) ** 0.5 - VOCABULARY) / (24 * layers)  # 12 l h^2 + v h = params
+    # 12 l h^2 + v h = params
+    width = ((VOCABULARY**2 + 48 * layers * params) ** 0.5 - VOCABULARY) / (24 * layers)
     return max(1, int(width / HEAD_WIDTH + 0.5)) * HEAD_WIDTH
 
 
@@ -232,7 +234,8 @@ def _positive(row: Row, column: str, default: float | None = None) -> float:
         raise UserError(f"{column} is '{text}', not a number") from None
     whole = column in COUNTS
     if not 0 < number < LARGEST or (whole and number != int(number)):
-        raise UserError(f"{column} is {text[:40]}, which is no {'whole ' if whole else ''}number above 0")
+        kind = "whole number" if whole else "number"
+        raise UserError(f"{column} is {text[:40]}, which is no {kind} above 0")
     return number
 
 
@@ -242,7 +245,8 @@ def _layout(row: Row, num_gpus: int, stack: str) -> Layout:
     tp, pp, cp = (int(_positive(row, column, 1)) for column in ("tp", "pp", "cp"))
     if num_gpus % (tp * pp * cp):
         raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
-    fsdp = int(_positive(row, "fsdp_shard", num_gpus if software.has("fully_sharded", stack) else 1))
+    shards = num_gpus if software.has("fully_sharded", stack) else 1
+    fsdp = int(_positive(row, "fsdp_shard", shards))
     ep, vp = int(_positive(row, "ep", 1)), int(_positive(row, "vp", 1))
     # Rows of 2022 state sequence parallelism in the column of recomputation.
     split = tp > 1 and (stack != software.MEGATRON_2022 or "sp" in (row.get("recompute") or ""))
@@ -268,7 +272,8 @@ def _stack(row: Row, task: str) -> str:
 def _architecture(row: Row, layers: int) -> Architecture:
     """The model of a row, with its own number of layers where it is a proxy; a
     published table says so in its notes."""
-    name, proxy = row.get("model") or "", "proxy" in (row.get("notes") or "") or not row.get("source_id")
+    name = row.get("model") or ""
+    proxy = "proxy" in (row.get("notes") or "") or not row.get("source_id")
     models = architectures()
     if name not in models and (shape := _gpt(row)):
         return Architecture(f"gpt of width {shape.hidden_size}", shape)

@@ -66,7 +66,12 @@ def breaks(points: Sequence[CurvePoint]) -> Break | None:
 
 
 def _break(before: CurvePoint, point: CurvePoint) -> Break:
-    work = (point.gbs / point.num_gpus) / (before.gbs / before.num_gpus)  # of a GPU; 1 on a weak curve
-    more = {name: seconds - before.parts[name] * work for name, seconds in point.parts.items() if name in before.parts}
-    grew = {name: more[name] for name in sorted(more, key=lambda name: -more[name]) if more[name] > 0}
+    # Sequences of a GPU over those before; 1 on a weak curve.
+    work = (point.gbs / point.num_gpus) / (before.gbs / before.num_gpus)
+    more = []
+    for name, seconds in point.parts.items():
+        if name in before.parts:
+            more.append((seconds - before.parts[name] * work, name))
+    more.sort(key=lambda pair: -pair[0])
+    grew = {name: seconds for seconds, name in more if seconds > 0}
     return Break(point.num_gpus, point.step_s - before.step_s * work, grew)

@@ -7,9 +7,11 @@ Zhou, Hu, Lange and Zhou 2019, doi:10.1080/10618600.2018.1529601). The intervals
 widened until nine of ten rows, each left out alone or with its series, lie inside.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchrun.predict.kinship import MOE, Array, Kinship, covariance, noise, noises, scales, shared
 from benchrun.predict.residuals import LEVEL, NORMAL
@@ -19,6 +21,7 @@ STEPS, LEAST = 30, 0.003
 MORE = 0.03
 """Share of the rows beyond the level that intervals hold: new rows differ more than
 those left out."""
+Names = NDArray[Any]
 PRIOR = 0.5
 """Rows for which the standard deviation at the start counts: rows of one source cannot
 tell how sources differ."""
@@ -37,11 +40,13 @@ def tuned(start: Mapping[str, float], rows: Kinship, slopes: Array) -> dict[str,
         misses = inverse @ rows.residuals
         both, pulls = inverse * scale[:, None] * scale[None, :], misses * scale
         for name, share in shares.items():
-            spread[name] *= _step(float(pulls @ share @ pulls), float((both * share).sum()), spread[name], start[name])
+            seen, expected = float(pulls @ share @ pulls), float((both * share).sum())
+            spread[name] *= _step(seen, expected, spread[name], start[name])
         for name in set(own):
             at = np.flatnonzero(own == name)
             doubt = rows.doubt[at]
-            seen, expected = float((doubt * pulls[at] ** 2).sum()), float((doubt * np.diag(both)[at]).sum())
+            seen = float((doubt * pulls[at] ** 2).sum())
+            expected = float((doubt * np.diag(both)[at]).sum())
             spread[name] *= _step(seen, expected, spread[name], start[name])
         if rows.moe.any():
             ratio = float((misses * rows.residuals)[rows.moe].sum()) / float(rows.moe.sum())
@@ -58,9 +63,7 @@ def _step(seen: float, expected: float, now: float, start: float) -> float:
     return float(np.clip((seen / expected) ** 0.25, 0.5, 2.0))
 
 
-def widened(
-    spread: Mapping[str, float], rows: Kinship, slopes: Array, series: Sequence[str], kinds: Sequence[str]
-) -> dict[str, float]:
+def widened(spread: Mapping[str, float], rows: Kinship, slopes: Array, series: Names, kinds: Names) -> dict[str, float]:
     """``spread`` with the factors on intervals under which nine of ten rows of each
     kind are inside.
 
@@ -72,14 +75,13 @@ def widened(
     misses = inverse @ rows.residuals
     alone = np.abs(misses / np.diag(inverse)) * np.sqrt(np.diag(stated))
     together = np.zeros(len(alone))
-    names, kind = np.array(series), np.array(kinds)
     for name in set(series):
-        at = np.flatnonzero(names == name)
+        at = np.flatnonzero(series == name)
         block = np.ix_(at, at)
         off = np.linalg.solve(inverse[block], misses[at])
         together[at] = np.abs(off) / np.sqrt(np.diag(np.linalg.inv(stated[block])))
     result = dict(spread)
     for each in set(kinds):
-        deviations = np.concatenate([alone[kind == each], together[kind == each]])
+        deviations = np.concatenate([alone[kinds == each], together[kinds == each]])
         result[f"interval.{each}"] = max(0.7, float(np.quantile(deviations, LEVEL + MORE)) / NORMAL)
     return result
