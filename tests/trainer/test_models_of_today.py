@@ -59,7 +59,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Curve]:
     return run
 
 
-LEARNS = ("qwen3", "deepseek", "gpt-oss")
+LEARNS = ("deepseek", "gpt-oss")
 
 
 @pytest.mark.parametrize("family", [*LEARNS, *some(sorted(FAMILIES.keys() - LEARNS), 0)])
@@ -70,9 +70,9 @@ def test_it_learns(alone: Callable[[str], Curve], family: str) -> None:
 
 LAYOUTS: list[tuple[str, dict[str, Any]]] = [
     ("deepseek", {"pp": 2, "stages": "Ett|ttmL"}),
-    ("gpt-oss", {"ep": 2}),
 ]
 MORE_LAYOUTS: list[tuple[str, dict[str, Any]]] = [
+    ("gpt-oss", {"ep": 2}),
     ("qwen3", {"tp": 2, "sequence_parallel": True}),
     ("mla", {"cp": 2}),
     ("deepseek", {"ep": 2}),

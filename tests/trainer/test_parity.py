@@ -90,7 +90,6 @@ PLAIN = ("training.distributed_optimizer=false", "training.overlap_param_gather=
 LAYOUTS: dict[str, tuple[str, int, dict[str, Any], tuple[str, ...]]] = {
     "dp2": ("tiny-llama", 2, {}, ()),
     "pp2-vp2": ("tiny-llama", 2, {"pp": 2, "vp": 2}, ()),
-    "fsdp2-tp2-sp": ("tiny-llama", 4, {**SEQUENCE, "fsdp": 2}, ()),
     "ep2": ("tiny-mixtral", 2, {"ep": 2}, ()),
 }
 """What `make test` trains."""
@@ -100,6 +99,7 @@ MORE_LAYOUTS: dict[str, tuple[str, int, dict[str, Any], tuple[str, ...]]] = {
     "dp2-plain-optimizer": ("tiny-llama", 2, {}, PLAIN),
     "tp2-pp2": ("tiny-llama", 4, {"tp": 2, "pp": 2}, ()),
     "fsdp2": ("tiny-llama", 2, {"fsdp": 2}, ()),
+    "fsdp2-tp2-sp": ("tiny-llama", 4, {**SEQUENCE, "fsdp": 2}, ()),
     "fsdp2-cp2": ("tiny-llama", 2, {"fsdp": 2, "cp": 2}, ()),
     "recompute": ("tiny-llama", 1, {}, RECOMPUTE),
     "fsdp2-moe": ("tiny-mixtral", 2, {"fsdp": 2}, RECOMPUTE),

@@ -45,7 +45,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Curve
             (4, {**SPLIT, "ep": 2}),
             (4, {**SPLIT, "pp": 2, "ep": 2}),
         ],
-        1,
+        0,
     ),
     ids=["ep2-dp4", "pp2-ep2", "tp2-pp2", "tp2-ep2-dp2", "tp2-pp2-ep2"],
 )

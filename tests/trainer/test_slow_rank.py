@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selection import some
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.thorough]
 pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
@@ -37,7 +36,7 @@ def benchrun(*args: str, **env: str) -> Any:
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module", params=some(["tp", "dp"], 1))
+@pytest.fixture(scope="module", params=["tp", "dp"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """Four ranks of which one is slow, as two pairs that split each layer, or with all of the model each."""
     folder = tmp_path_factory.mktemp("slow")
