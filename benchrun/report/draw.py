@@ -26,8 +26,6 @@ LETTER = 7.2
 """Width of a letter, rather more than less."""
 LETTERS = int(WIDTH / LETTER)
 COLOURS = [LIGHT[f"c{number}"] for number in range(6)]
-FEW = 30
-"""The largest number of points that are drawn with a dot each."""
 LEAST_ROOM = 0.004
 """Room above and below the values, as a share of them: noise of a thousandth is no mountain range."""
 LEVEL = {"color": LIGHT["ink"], "linestyle": "--", "linewidth": 1, "gid": "level"}
@@ -132,11 +130,10 @@ def _with_texts(axes: "Axes", plot: Plot, box: Box) -> Box:
 def _line(axes: "Axes", plot: Plot) -> Box:
     """Curves over x, with their intervals, the shade, the level and the marks."""
     low, high = _limits(plot)
-    dotted = len(plot.series) == 1 or plot.log_x
     marks = [mark for mark in plot.marks if mark.y <= high]
     beyond = []
     for series, colour in zip(plot.series, cycle(COLOURS)):
-        _curve(axes, series, colour, high, dotted=dotted)
+        _curve(axes, series, colour, high, dotted=plot.log_x)
         beyond += [Mark(x, y) for x, y in zip(series.x, series.y, strict=True) if y > high]
     if plot.shade:
         axes.axvspan(*plot.shade, color=LIGHT["shade"], linewidth=0, zorder=0, gid="shade")
@@ -170,11 +167,11 @@ def _limits(plot: Plot) -> tuple[float, float]:
 
 
 def _curve(axes: "Axes", series: Series, colour: str, high: float, *, dotted: bool) -> None:
-    """One curve, with its interval, and with dots where it has few points."""
+    """One curve, with its interval; ``dotted``: with a dot for each point."""
     if series.low:
         look = {"color": colour, "alpha": 0.2, "linewidth": 0}
         axes.fill_between(series.x, series.low, series.high, **look)
-    dots = series.style == "dots" or (dotted and len(series.x) <= FEW)
+    dots = series.style == "dots" or dotted or len(series.x) == 1
     line = {"line": "-", "dashed": "--", "dots": "none"}[series.style]
     look = {"color": colour, "linestyle": line, "marker": "o" if dots else "", "markersize": 3.5}
     axes.plot(series.x, np.minimum(series.y, high), label=_wrapped(series.name), clip_on=False, **look)

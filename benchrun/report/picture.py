@@ -28,6 +28,9 @@ SLIM_TAG = (
     (r'^<g id="(shade|level|beyond)"', r'<g class="\1"'),
     (r'^<g id="[^"]*"', "<g"),
     (r"(\d\.\d)\d+", r"\1"),
+    (rf"text-anchor: start;? ?|fill: {LIGHT['ink']};? ?", ""),
+    (r"stroke-(linejoin: [a-z]+|dashoffset: 0);? ?", ""),
+    (r' style=""|; ?(?=")', ""),
     (r"\s+", " "),
 )
 """Parts of a tag that the style sheet states or nobody sees, and their replacement."""
@@ -82,6 +85,7 @@ def _svg(plots: Sequence[Plot], identity: str, title: str, description: str, col
     drawn = re.sub("<[^>]*>", _slim_tag, drawn)
     for pattern in SLIM:
         drawn = re.sub(pattern, "", drawn)
+    drawn = re.sub(r"<g>(<(?:path [^>]*/>|text [^>]*>[^<]*</text>))</g>", r"\1", drawn)
     for name in DRAWN:
         drawn = drawn.replace(LIGHT[name], f"var(--{name})")
     drawn = re.sub(r'(id="|href="#)(?=m\w{10}")', rf"\1{identity}", drawn)
