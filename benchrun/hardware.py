@@ -27,6 +27,11 @@ class Device(BaseModel, frozen=True):
     """None if the GPU has no FP4 units."""
     source: str
 
+    @property
+    def family(self) -> str:
+        """The architecture in one small word: Blackwell and Blackwell Ultra are ``blackwell``."""
+        return self.arch.split()[0].lower()
+
     def peak_tflops(self, precision: str) -> float | None:
         """Dense peak at ``precision`` in TFLOPS; None if there is none (FP32 training has no agreed peak)."""
         if precision in ("bf16", "fp16"):
@@ -55,6 +60,29 @@ class Gpu(Device, frozen=True):
     """GPUs that NVLink joins."""
 
 
+class Clock(BaseModel, frozen=True):
+    """Clock and power of one GPU (column ``clock_source``)."""
+
+    peak_clock_mhz: float
+    """At this clock the dense peak holds."""
+    power_w: float | None
+    """Nominal power limit; None where the site chooses it."""
+    capped_clock_mhz: float | None
+    """Lowest median clock of a kept run at that limit; None where none was measured."""
+
+    def __str__(self) -> str:
+        return f"{self.peak_clock_mhz:.0f} MHz"
+
+
+@functools.cache
+def clock(name: str) -> Clock | None:
+    """Clock and power of the GPU called ``name``; None where the table does not state them."""
+    for row in _rows():
+        if row["gpu"] == name and row["peak_clock_mhz"]:
+            return Clock.model_validate(row)
+    return None
+
+
 def gpu(name: str) -> Gpu | None:
     """The GPU called ``name``, None if it is not listed. A name without a form factor means SXM."""
     return _gpus().get(name)
@@ -78,8 +106,11 @@ def site_gpu(site: Site) -> Device | None:
 
 @functools.cache
 def _gpus() -> dict[str, Gpu]:
-    rows = ({column: value or None for column, value in row.items()} for row in table(__file__))
-    return {gpu.name: gpu for gpu in map(Gpu.model_validate, rows)}
+    return {gpu.name: gpu for gpu in map(Gpu.model_validate, _rows())}
+
+
+def _rows() -> list[dict[str, str | None]]:
+    return [{column: value or None for column, value in row.items()} for row in table(__file__)]
 
 
 def name_of(device: str) -> str | None:
@@ -88,6 +119,7 @@ def name_of(device: str) -> str | None:
     if "MIG" in words:  # a slice of a GPU has no listed peak
         return None
     words += [f"{word}B" for word in words if word.endswith("G")]
+    words += [f"{word}GB" for word in words if word.isdigit()]
     form = next((form for form in ("PCIE", "NVL") if form in words), "")
     matches = {}
     for name in _gpus():

@@ -45,6 +45,13 @@ def representative(runs: Sequence[Path | str]) -> list[Any]:
     return [_parameter(run, run in kept) for run in runs]
 
 
+def chosen(request: pytest.FixtureRequest, name: str) -> list[Any]:
+    """Values that a parameter has in the cases of the file that will run, in their order."""
+    items = [item for item in request.session.items if item.path == request.path]
+    parameters = [item.callspec.params for item in items if hasattr(item, "callspec")]
+    return list(dict.fromkeys(each[name] for each in parameters if name in each))
+
+
 def _parameter(value: Any, kept: bool) -> Any:
     if kept:
         return value

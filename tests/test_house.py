@@ -71,14 +71,6 @@ def test_no_two_test_files_have_one_name() -> None:
     assert sorted(names) == sorted(set(names))
 
 
-def test_links_in_the_documents_lead_somewhere() -> None:
-    import re
-
-    for document in ROOT.glob("*.md"):
-        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
-            assert (ROOT / target).exists(), f"{document.name}: {target}"
-
-
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_the_scripts_of_the_tests_are_sound_shell() -> None:
     scripts = [str(path) for room in ("slurm", "gpu") for path in (ROOT / "tests" / room).glob("*.sh")]

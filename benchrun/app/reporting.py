@@ -16,7 +16,7 @@ from benchrun.metrics.samples import read
 from benchrun.metrics.setting import setting_of
 from benchrun.report.data import RunData
 from benchrun.report.history import Past, history_of
-from benchrun.report.history_plot import history_figures
+from benchrun.report.history_plot import history_plots
 from benchrun.report.model import ReportModel, report_model
 from benchrun.spec.artifacts import ENV
 from benchrun.spec.runspec import TrainingSpec
@@ -60,5 +60,5 @@ def report_on(runs: Sequence[RunData], *, drawn: bool = True, scaling: bool = Tr
     With their curves over the number of GPUs where ``scaling``, and their history where it is ``drawn``.
     """
     curves = measured_scaling([run.result for run in runs]) if scaling else ()
-    history = history_figures(history_of([Past(run.result, run.environment) for run in runs])) if drawn else ()
+    history = history_plots(history_of([Past(run.result, run.environment) for run in runs])) if drawn else ()
     return report_model(runs, curves, tuple(history))

@@ -88,7 +88,7 @@ def parse(
     if steps and form:
         _write_steps(parsed[0].steps, form, steps)
     if plot and summaries[0].num_steps:
-        from benchrun.report.plot import plot_steps
+        from benchrun.report.steps_plot import plot_steps
 
         plot_steps(app.rows_of(parsed[0], settings[0]), summaries[0], plot, metric)
     if steps is None or steps != form:  # else the rows are on stdout

@@ -108,9 +108,10 @@ def _predict_curve(
         _print(curve)
         click.echo("\n" + view.text(), nl=False)
     if plot:
-        from benchrun.report.curve import plot as draw
+        from benchrun.report.curve import scaling_plots
+        from benchrun.report.picture import save
 
-        draw([view], plot)
+        save(list(scaling_plots([view])), plot)
     return Exit.OK
 
 

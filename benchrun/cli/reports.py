@@ -118,9 +118,10 @@ def _runs(
         say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
     _write(_text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None), output)
     if plot and model.curves:
-        from benchrun.report.curve import plot as draw
+        from benchrun.report.curve import scaling_plots
+        from benchrun.report.picture import save
 
-        draw(model.curves, plot)
+        save(list(scaling_plots(model.curves)), plot)
     return worst((unjudged, failed if names else Exit.OK, *(_code(result) for result in results)))
 
 

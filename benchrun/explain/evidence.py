@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.explain.clocks import Clock, clocks
+from benchrun import hardware
 from benchrun.explain.work import Work, work, work_unknown
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.metrics.bound import Bound
@@ -97,9 +97,9 @@ class Evidence:
         return self.typical_s - self.between_s
 
     @property
-    def clock(self) -> Clock | None:
+    def clock(self) -> hardware.Clock | None:
         """Clock and power of the data sheet."""
-        return clocks().get(self.spec.gpu)
+        return hardware.clock(self.spec.gpu)
 
     @property
     def clock_mhz(self) -> float | None:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from benchrun import hardware
 from benchrun.explain.advice import choice, fault
-from benchrun.explain.clocks import Clock
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause, Part
 from benchrun.metrics.telemetry import Telemetry
@@ -43,7 +42,7 @@ def at_clock(part: Part) -> bool:
     return "matmul" in part.part or "attention" in part.part or part.cause in ("clocks", "power")
 
 
-def _of_samples(state: Telemetry, mhz: float, clock: Clock, computing: float) -> Iterator[Cause]:
+def _of_samples(state: Telemetry, mhz: float, clock: hardware.Clock, computing: float) -> Iterator[Cause]:
     """Throttled by heat or supply; a limit of the clock; a limit of the power; a low clock at the usual power."""
     lost, at = computing * _slower(mhz, clock.peak_clock_mhz), f"{mhz:.0f} MHz, the peak holds at {clock}"
     capped, limit = state.reasons.get("power_cap", 0.0), state.power_limit_w

@@ -1,4 +1,5 @@
-"""Bytes that a GPU stores from the forward to the backward pass: the part of the memory that is an estimate.
+"""Bytes that a GPU stores from the forward to the backward pass: the part of the memory
+that is an estimate.
 
 Compared with peaks that were measured on H100 and H200 in tests/memory/test_memory.py.
 """
@@ -7,8 +8,10 @@ from benchrun.frameworks.registry import framework
 from benchrun.model import Moe
 from benchrun.model.adapters import MEGATRON, TRANSFORMERS
 from benchrun.model.communication import sequence_split
+from benchrun.model.costs import bubble
 from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, Product, operators
+from benchrun.model.parts import Mla
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import RESIDENT_LAYERS
 from benchrun.vocabulary import LOW
@@ -16,45 +19,74 @@ from benchrun.vocabulary import LOW
 
 def stage_layers(spec: TrainingSpec) -> float:
     """Layers of the largest pipeline stage."""
-    if stages := spec.layout.stage_list:
-        pp = spec.layout.pp
-        return float(max(sum(stage.count("t") for stage in stages[rank::pp]) for rank in range(pp)))
-    # Where both ends count as layers, inner stages have one more than outer ones, and no embedding: it holds for both.
-    return (spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss) / spec.layout.pp
+    layout, stages = spec.layout, spec.layout.stage_list
+    if stages:
+        ranks = ["".join(stages[rank :: layout.pp]) for rank in range(layout.pp)]
+        return float(max(rank.count("t") for rank in ranks))
+    # Where both ends count as layers, inner stages have one more than outer ones, and
+    # no embedding: it holds for both.
+    return (spec.model.num_layers + 2 * layout.account_for_embedding_and_loss) / layout.pp
 
 
 def weights_of_a_layer(spec: TrainingSpec, listed: Operators) -> tuple[float, float]:
-    """Weights of a layer on one GPU, without and of its experts; the mean where layers differ."""
-    layers = spec.model.num_layers / spec.layout.pp
-    weights = [(product.expert, product.count * product.weights / layers) for product in listed.block]
-    return sum(size for expert, size in weights if not expert), sum(size for expert, size in weights if expert)
+    """Weights of a layer on one GPU, first the dense ones, then its experts'; the mean
+    where layers differ."""
+    layers, dense, experts = spec.model.num_layers / spec.layout.pp, 0.0, 0.0
+    for product in listed.block:
+        weights = product.count * product.weights / layers
+        if product.expert:
+            experts += weights
+        else:
+            dense += weights
+    return dense, experts
 
 
 def stored(spec: TrainingSpec, first: bool, extra: float = 0.0) -> float:
-    """Activations of the first or the last pipeline stage; ``extra`` is added in bytes per token and layer."""
-    recompute, layers, layout = spec.training.recompute, stage_layers(spec), spec.layout
-    # Micro-batches whose activations the stage holds at once (1F1B, or interleaved).
-    later = (layout.pp - 1) / layout.vp
-    in_flight = min(spec.num_microbatches, layout.pp + (later if layout.vp > 1 else 0) if first else layout.pp - later)
-    whole = per_token = layer(spec) + extra
+    """Activations of the first or the last pipeline stage; ``extra`` is added in bytes
+    per token and layer."""
+    recompute, layers = spec.training.recompute, stage_layers(spec)
+    in_flight = _in_flight(spec, first)
+    whole = layer(spec) + extra
     if recompute.policy is not None:
         per_token = layers * _stored_by_policy(spec, recompute.policy) + whole
     elif spec.training.offload_activations:
         per_token = min(layers, RESIDENT_LAYERS) * whole
     elif recompute.granularity == "full":
-        again = layers if recompute.method == "uniform" else min((recompute.num_layers or 0) * layout.vp, layers)
-        # A recomputed layer stores its input; one layer at a time has all of its activations.
+        again = layers
+        if recompute.method != "uniform":
+            again = min((recompute.num_layers or 0) * spec.layout.vp, layers)
+        # A recomputed layer stores its input; one layer at a time has all of its
+        # activations.
         per_token = (layers - again) * whole + again * _input(spec) + whole / max(in_flight, 1)
     else:
         per_token = layers * whole
-    return _tokens(spec) * per_token * in_flight * (2 if spec.precision == "fp32" else 1)
+    return _tokens(spec) * per_token * in_flight * (width(spec) / 2)
+
+
+def _in_flight(spec: TrainingSpec, first: bool) -> float:
+    """Micro-batches whose activations the first or the last stage holds at once (1F1B,
+    or interleaved)."""
+    pp, vp = spec.layout.pp, spec.layout.vp
+    later: float = bubble(pp, vp)
+    if not first:
+        return min(spec.num_microbatches, pp - later)
+    if vp == 1:
+        return min(spec.num_microbatches, pp)
+    return min(spec.num_microbatches, pp + later)
 
 
 def logits(spec: TrainingSpec) -> float:
-    """Logits in two bytes and their softmax in four; transformer-engine's loss writes the gradient over the logits."""
+    """Logits in two bytes and their softmax in four; transformer-engine's loss writes
+    the gradient over the logits."""
     worker = framework(spec.framework).memory.unfused_gates
     in_place = worker and spec.transformer_engine and spec.training.fused_kernels
-    return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * (2 if in_place else 6)
+    elements = _tokens(spec) * spec.model.vocab_size / spec.layout.tp
+    return elements * 2 if in_place else elements * 6
+
+
+def width(spec: TrainingSpec) -> int:
+    """Bytes of an element of weights and activations."""
+    return 4 if spec.precision == "fp32" else 2
 
 
 def _tokens(spec: TrainingSpec) -> float:
@@ -68,7 +100,8 @@ def _input(spec: TrainingSpec) -> float:
 
 
 def _stored_by_policy(spec: TrainingSpec, policy: str) -> float:
-    """Bytes per token and layer under a policy of the framework; an unlisted one is assumed to store everything."""
+    """Bytes per token and layer under a policy of the framework; an unlisted one is
+    assumed to store everything."""
     outputs = framework(spec.framework).memory.policies.get(policy)
     if outputs is None:
         return layer(spec)
@@ -77,99 +110,124 @@ def _stored_by_policy(spec: TrainingSpec, policy: str) -> float:
 
 
 def layer(spec: TrainingSpec) -> float:
-    """Bytes per token and layer: norms, attention, MLP; the mean where layers differ. In FP8, what only a matrix
-    product reads again is one byte.
+    """Bytes per token and layer: norms, attention, MLP; the mean where layers differ.
+    In FP8, what only a matrix product reads again is one byte.
 
     Recomputed modules store their input, which the norm before them stores anyway.
     """
     model, again, unread = spec.model, spec.training.recompute.modules, _unread_inputs(spec)
-    counts, named = layer_counts(model), {each.name: each for each in operators(model, layout=spec.layout).products}
+    counts, listed = layer_counts(model), operators(model, layout=spec.layout)
+    named = {each.name: each for each in listed.products}
     operand = _operand(spec)
     norm_output = operand * _input(spec) / 2
     norm = _input(spec) + norm_output
-    total = counts.attention * (norm + (_latent if model.mla else _attention)(spec, named))
-    total -= counts.attention * (norm_output if "qkv" in unread else 0.0)
-    if counts.dense:
-        stored_mlp = -norm_output if "mlp" in again else _mlp(spec, named, "dense_" if model.moe else "")
-        total += counts.dense * (norm + stored_mlp - (norm_output if "fc1" in unread and "mlp" not in again else 0.0))
-    if model.moe and counts.experts:  # a proxy may have none of them
-        stored_moe = -norm_output if "moe" in again else _experts(spec, model.moe, named)
-        total += counts.experts * (norm + stored_moe)
-    if model.mamba:
-        # What enters and leaves the convolution, and the scan's result before and after its gate.
-        inner = named["out_proj"].k if counts.mamba else 0.0
-        projected = named["in_proj"].n if counts.mamba else 0.0
+    total = counts.attention * (norm + _attention(spec, named))
+    if "qkv" in unread:
+        total -= counts.attention * norm_output
+    if "mlp" in again:
+        total += counts.dense * _input(spec)
+    elif counts.dense:
+        total += counts.dense * (norm + _mlp(spec, named, "dense_" if model.moe else ""))
+        if "fc1" in unread:
+            total -= counts.dense * norm_output
+    if "moe" in again:
+        total += counts.experts * _input(spec)
+    elif model.moe and counts.experts:  # a proxy may have none of them
+        total += counts.experts * (norm + _experts(spec, model.moe, named))
+    if counts.mamba:
+        # What enters and leaves the convolution, and the scan's result before and after
+        # its gate.
+        inner, projected = named["out_proj"].k, named["in_proj"].n
         total += counts.mamba * (norm + 2 * (2 * projected + inner) + operand * inner)
     return total / model.num_layers
 
 
 def _operand(spec: TrainingSpec) -> int:
     """Bytes of what only a matrix product reads again."""
-    return 1 if spec.precision in LOW else 2
+    if spec.precision in LOW:
+        return 1
+    return 2
 
 
 def _attention(spec: TrainingSpec, named: dict[str, Product]) -> float:
-    """Queries, keys and values, and the output; in FP8 the output once more, for the projection."""
-    return 2 * (named["qkv"].n + named["proj"].k) + (named["proj"].k if spec.precision in LOW else 0)
+    """Bytes of queries, keys and values, and of the output; in FP8 the output once more,
+    for the projection."""
+    output = 2 * named["proj"].k
+    if spec.precision in LOW:
+        output += named["proj"].k
+    if spec.model.mla is None:
+        return 2 * named["qkv"].n + output
+    return output + _latent(spec, spec.model.mla, named)
 
 
-def _latent(spec: TrainingSpec, named: dict[str, Product]) -> float:
-    """The latents, what they are projected to (unless it is computed again), and the output."""
+def _latent(spec: TrainingSpec, mla: Mla, named: dict[str, Product]) -> float:
+    """Bytes of the latents, and of their projections unless they are computed again."""
     latents = 2 * sum(named[name].n for name in ("q_down", "kv_down") if name in named)
-    heads = spec.model.num_attention_heads / spec.layout.tp
-    rotated = heads * (spec.model.mla.qk_pos_emb_head_dim if spec.model.mla else 0)
-    projected = 2 * (named["q_up"].n + named["kv_up"].n + rotated)
-    again = "mla_up_proj" in spec.training.recompute.modules
-    return latents + (0 if again else projected) + (3 if spec.precision in LOW else 2) * named["proj"].k
+    if "mla_up_proj" in spec.training.recompute.modules:
+        return latents
+    rotated = spec.model.num_attention_heads / spec.layout.tp * mla.qk_pos_emb_head_dim
+    return latents + 2 * (named["q_up"].n + named["kv_up"].n + rotated)
 
 
 def _mlp(spec: TrainingSpec, named: dict[str, Product], prefix: str, expert: bool = False) -> float:
     """The up-projection, and the activation."""
-    again, fp8 = spec.training.recompute.modules, spec.training.fp8
-    gates = 1 if spec.precision == "fp8" and fp8.store_activation_input else 2
-    operand = 0 if "fc2" in _unread_inputs(spec) else _operand(spec)
-    product = 0 if expert and "moe_act" in again else operand + _unfused_gate_bytes(spec)
-    return gates * named[f"{prefix}fc1"].n + product * named[f"{prefix}fc2"].k
+    up, down = named[f"{prefix}fc1"].n, named[f"{prefix}fc2"].k
+    if spec.precision != "fp8" or not spec.training.fp8.store_activation_input:
+        up *= 2
+    if expert and "moe_act" in spec.training.recompute.modules:
+        return up
+    product = _unfused_gate_bytes(spec)
+    if "fc2" not in _unread_inputs(spec):
+        product += _operand(spec)
+    return up + product * down
 
 
 def _experts(spec: TrainingSpec, moe: Moe, named: dict[str, Product]) -> float:
-    """Each token is copied to topk experts: input, up-projection, activation, output; then the shared experts.
+    """Each token is copied to topk experts: input, up-projection, activation, output;
+    then the shared experts.
 
     The ranks of an expert's own tensor parallelism see the same tokens.
     """
     copies = moe.topk * (moe.capacity_factor or 1) * spec.layout.etp / sequence_split(spec.layout)
-    width = moe.latent_size or spec.model.hidden_size
-    shared = moe.shared_ffn_hidden_size and "shared_experts" not in spec.training.recompute.modules
-    beside = _mlp(spec, named, "shared_") if shared else 0.0
-    return copies * (4 * width + _mlp(spec, named, "", expert=True)) + beside
+    routed = copies * (4 * spec.model.expert_width + _mlp(spec, named, "", expert=True))
+    if moe.shared_ffn_hidden_size and "shared_experts" not in spec.training.recompute.modules:
+        return routed + _mlp(spec, named, "shared_")
+    return routed
 
 
 def _unread_inputs(spec: TrainingSpec) -> set[str]:
-    """Products whose input nothing reads again: those of frozen weights that no adapter reads.
+    """Products whose input nothing reads again: those of frozen weights that no adapter
+    reads.
 
-    transformer-engine stores the norm's output all the same where the norm is a part of the layer. With dropout an
-    adapter stores a copy of its own.
+    transformer-engine stores the norm's output all the same where the norm is a part of
+    the layer. With dropout an adapter stores a copy of its own.
     """
-    launched = framework(spec.framework)
-    if spec.task != "lora" or (spec.precision in LOW and not launched.own_worker):  # others store them in FP8
+    launched, lora = framework(spec.framework), spec.training.lora
+    if spec.task != "lora":
+        return set()
+    if spec.precision in LOW and not launched.own_worker:  # others store them in FP8
         return set()
     own_norm = launched.memory.fully_sharded
-    names, lora = TRANSFORMERS if own_norm else MEGATRON, spec.training.lora
-    candidates = ("qkv", "fc1", "fc2") if own_norm else ("fc2",)
-    targets = (
-        set() if own_norm and lora.dropout else {*(lora.target_modules or [n for each in names.values() for n in each])}
-    )
-    return {name for name in candidates if not targets & {*names[name]}}
+    names = TRANSFORMERS if own_norm else MEGATRON
+    candidates = {"qkv", "fc1", "fc2"} if own_norm else {"fc2"}
+    if own_norm and lora.dropout:
+        return candidates
+    if not lora.target_modules:
+        return set()
+    return {name for name in candidates if not {*lora.target_modules} & {*names[name]}}
 
 
 def _unfused_gate_bytes(spec: TrainingSpec) -> int:
-    """Bytes per width of the MLP that are stored where no fused kernel computes the gate.
+    """Bytes per width of the MLP that are stored where no fused kernel computes the
+    gate.
 
-    They hold the gate, and for an expert also its product before the router's weight. megatron.core has a fused kernel
-    for experts with SwiGLU alone.
+    They hold the gate, and for an expert also its product before the router's weight.
+    megatron.core has a fused kernel for experts with SwiGLU alone.
     """
-    model, experts = spec.model, spec.model.moe is not None
+    model = spec.model
     if not framework(spec.framework).memory.unfused_gates or not model.gated:
         return 0
-    fused = spec.transformer_engine and spec.training.fused_kernels and (model.activation == "swiglu" or not experts)
-    return 0 if fused else 4 if experts else 2
+    fused = spec.transformer_engine and spec.training.fused_kernels
+    if fused and (model.moe is None or model.activation == "swiglu"):
+        return 0
+    return 2 if model.moe is None else 4

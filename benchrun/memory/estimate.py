@@ -1,8 +1,9 @@
 """Estimates the memory of a GPU, by part, from the operator list: whether a run fits.
 
-The result is that of the pipeline stage that needs most: the first has most micro-batches in flight and the embedding,
-the last the output layer and the logits. Flash attention is assumed: it stores no S x S matrix, so recomputing it saves
-nothing. Biases, norms and routers are left out.
+The result is that of the pipeline stage that needs most: the first has most
+micro-batches in flight and the embedding, the last the output layer and the logits.
+Flash attention is assumed: it stores no S x S matrix, so recomputing it saves nothing.
+Biases, norms and routers are left out.
 """
 
 import math
@@ -21,10 +22,12 @@ from benchrun.vocabulary import GIB, LOW
 
 NEARLY_FULL = 0.9
 GATHERED_AHEAD = 0.5e9
-"""Parameters that megatron.core's FSDP gathers ahead, at least a layer; of gradients twice as many wait (0.19)."""
+"""Parameters that megatron.core's FSDP gathers ahead, at least a layer; of gradients
+twice as many wait (0.19)."""
 ESTIMATE_ERROR = 0.1
-"""Largest error of the estimate, as a fraction of the peak. Peaks measured on H100 and H200 (tests/memory,
-tests/recipe/test_hf.py) differ less: the worst estimates are 6 % too low and 7 % too high."""
+"""Largest error of the estimate, as a fraction of the peak. Peaks measured on H100 and
+H200 (tests/memory, tests/recipe/test_hf.py) differ less: the worst estimates are 6 %
+too low and 7 % too high."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +36,22 @@ class Memory:
 
     weights: float
     gathered: float
-    """Weights that FSDP has gathered: of the layer that computes and of the next one."""
+    """Weights that FSDP has gathered: of the layer that computes and of the next
+    one."""
     gradients: float
     optimizer: float
     activations: float
     logits: float
     placeholders: float = 0.0
-    """Gradients for autograd where the real ones are accumulated elsewhere: one matrix per shape, never freed."""
+    """Gradients for autograd where the real ones are accumulated elsewhere: one matrix
+    per shape, never freed."""
     step: float = 0.0
-    """Temporary memory of the optimizer step, beyond what freed activations and logits cover."""
+    """Temporary memory of the optimizer step, beyond what freed activations and logits
+    cover."""
 
     @property
     def states(self) -> float:
-        """What exists between two steps: exact arithmetic, no estimate."""
+        """Memory between two steps: exact arithmetic, no estimate."""
         return self.weights + self.gradients + self.optimizer
 
     @property
@@ -63,13 +69,16 @@ def estimate(spec: TrainingSpec) -> Memory:
     if framework(spec.framework).memory.fully_sharded:
         stages = [_fully_sharded(spec)]
     else:
-        stages = [_stage(spec, first) for first in ((True, False) if spec.layout.pp > 1 else (True,))]
+        stages = [_stage(spec, first=True)]
+        if spec.layout.pp > 1:
+            stages.append(_stage(spec, first=False))
     parts = max(stages, key=lambda parts: sum(parts.values()))
     return Memory(**{part: size / GIB for part, size in parts.items()})
 
 
 def impossible(spec: TrainingSpec) -> str | None:
-    """Why a run cannot fit, whatever the error of the estimate; None if it may fit, or the GPU has no row."""
+    """Reason why a run cannot fit, whatever the error of the estimate; None if it may
+    fit, or the GPU has no row."""
     gpu, memory = hardware.site_gpu(spec.cluster), estimate(spec)
     if gpu is None:
         return None
@@ -80,8 +89,9 @@ def impossible(spec: TrainingSpec) -> str | None:
         )
     if memory.total <= gpu.memory_gib * (1 + ESTIMATE_ERROR):
         return None
-    options = [f"{what} would need {size:.0f}" for what, size in _smaller(spec, gpu.memory_gib)]
-    advice = f"{', '.join(options)}, or " if options else ""
+    advice = "".join(f"{what} would need {size:.0f}, " for what, size in _smaller(spec, gpu.memory_gib))
+    if advice:
+        advice += "or "
     return (
         f"it needs about {memory.total:.0f} GiB per GPU, and {spec.gpu} has {gpu.memory_gib:g}; the estimate is at "
         f"most {ESTIMATE_ERROR:.0%} off: {advice}spread the model over more GPUs (tp, pp, cp, fsdp)"
@@ -89,21 +99,26 @@ def impossible(spec: TrainingSpec) -> str | None:
 
 
 def _smaller(spec: TrainingSpec, available_gib: float) -> Iterator[tuple[str, float]]:
-    """Changes that would fit into ``available_gib`` on the same GPUs, with what they would need in GiB."""
+    """Changes that would fit into ``available_gib`` on the same GPUs, with what they
+    would need in GiB."""
     full = Recompute(granularity="full", method="uniform", num_layers=1)
     recomputing = spec.model_copy(update={"training": spec.training.model_copy(update={"recompute": full})})
-    if (size := estimate(recomputing).total) <= available_gib:
+    size = estimate(recomputing).total
+    if size <= available_gib:
         yield "full recompute", size
     if not framework(spec.framework).memory.micro_batches:
         return
     for mbs in range(spec.mbs // 2, 0, -1):
-        if spec.mbs % mbs == 0 and (size := estimate(spec.resized(mbs=mbs)).total) <= available_gib:
-            yield f"mbs {mbs}", size
-            return  # the largest that fits
+        if spec.mbs % mbs == 0:
+            size = estimate(spec.resized(mbs=mbs)).total
+            if size <= available_gib:
+                yield f"mbs {mbs}", size
+                return  # the largest that fits
 
 
 def warning(spec: TrainingSpec) -> str | None:
-    """A warning for a job that may run out of GPU memory; None if it fits, or the GPU has no row."""
+    """A warning for a job that may run out of GPU memory; None if it fits, or the GPU
+    has no row."""
     gpu, total = hardware.site_gpu(spec.cluster), estimate(spec).total
     if gpu is None or total <= NEARLY_FULL * gpu.memory_gib:
         return None
@@ -116,7 +131,9 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     listed, layers = operators(spec.model, layout=layout), activations.stage_layers(spec)
     layer, expert_layer = activations.weights_of_a_layer(spec, listed)
     dense, expert = layers * layer, layers * expert_layer
-    ends = listed.product("logits").weights * (1 if layout.pp > 1 or spec.model.tied_embeddings else 2)
+    ends = listed.product("logits").weights
+    if layout.pp == 1 and not spec.model.tied_embeddings:
+        ends *= 2
     cut, expert_cut = weight_shards(layout)
     trained = own = (dense + ends) / cut + expert / expert_cut
     ranks, expert_ranks = optimizer_shards(layout, spec.dp, training.distributed_optimizer)
@@ -125,18 +142,20 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
         adapters = adapter_params(spec.model, MEGATRON, training.lora.target_modules, training.lora.rank)
         trained, states = adapters * layers / layout.tp, adapters * layers / layout.tp / ranks
     output = not first or layout.pp == 1
-    stored, logits = activations.stored(spec, first), activations.logits(spec) if output else 0.0
-    # FP8 keeps two one-byte copies (plain and transposed), as much as BF16; beside BF16 weights they come on top.
-    weight = 4 if spec.precision == "fp32" else 2
+    stored, logits = activations.stored(spec, first), activations.logits(spec) * output
+    # FP8 keeps two one-byte copies (plain and transposed), as much as BF16; beside BF16
+    # weights they come on top.
+    weight = activations.width(spec)
     fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
-    copies = 2 if spec.precision in LOW and not fp8_weights else 0
-    gradient = 4 if spec.precision == "fp32" or training.grad_reduce_in_fp32 else 2
+    copies = 2 * (spec.precision in LOW and not fp8_weights)
+    gradient = 4 if training.grad_reduce_in_fp32 else activations.width(spec)
     largest_part = max(product.weights for product in listed.products) / ranks
     state, step = _adam(spec, states, ends / ranks, largest_part, gradient)
     unit = layer + expert_layer
-    # Under FSDP transformer-engine keeps the FP8 copies of a gathered weight for the backward pass.
+    # Under FSDP transformer-engine keeps the FP8 copies of a gathered weight for the
+    # backward pass.
     copied = dense + expert if layout.fsdp > 1 else own - ends / cut
-    gathered = _gathered(spec, unit, ends, weight, 0 if lora else gradient) if layout.fsdp > 1 else 0.0
+    gathered = _gathered(spec, unit, ends, weight, gradient * (not lora))
     return {
         "weights": own * weight + copied * copies,
         "gathered": gathered,
@@ -150,11 +169,15 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
 
 
 def _gathered(spec: TrainingSpec, unit: float, ends: float, weight: int, gradient: int) -> float:
-    """Bytes of whole weights and gradients under FSDP. ``unit`` and ``ends``: parameters of a layer, and in no layer.
+    """Bytes of whole weights and gradients under FSDP. ``unit`` and ``ends``:
+    parameters of a layer, and in no layer.
 
-    megatron.core gathers the layer that computes and the next ones, and reduces the gradients of the last ones
-    together; it has all that is in no layer whole. XLA gathers two layers, and the rest apart.
+    megatron.core gathers the layer that computes and the next ones, and reduces the
+    gradients of the last ones together; it has all that is in no layer whole. XLA
+    gathers two layers, and the rest apart.
     """
+    if spec.layout.fsdp == 1:
+        return 0.0
     if framework(spec.framework).memory.planned_by_xla:
         return unit * (2 * weight + gradient)
     layers = activations.stage_layers(spec)
@@ -165,9 +188,11 @@ def _gathered(spec: TrainingSpec, unit: float, ends: float, weight: int, gradien
 
 
 def _placeholders(spec: TrainingSpec, products: Iterable[Product]) -> float:
-    """Bytes of the gradients that stand in for those that kernels add to the buffer themselves; one per shape.
+    """Bytes of the gradients that stand in for those that kernels add to the buffer
+    themselves; one per shape.
 
-    get_dummy_wgrad in transformer-engine 2.11, which megatron.core's own linear layers call as well.
+    get_dummy_wgrad in transformer-engine 2.11, which megatron.core's own linear layers
+    call as well.
     """
     planned_by_xla = framework(spec.framework).memory.planned_by_xla
     if spec.layout.fsdp > 1 or spec.gpu == "CPU" or spec.task == "lora" or planned_by_xla:
@@ -178,11 +203,14 @@ def _placeholders(spec: TrainingSpec, products: Iterable[Product]) -> float:
 def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gradient: int) -> tuple[int, float]:
     """Bytes per parameter that Adam keeps, and bytes that its step needs for a while.
 
-    ``states``: parameters of this rank, ``of_ends`` of them outside the layers; ``largest``: of one matrix.
+    ``states``: parameters of this rank, ``of_ends`` of them outside the layers;
+    ``largest``: of one matrix.
     """
-    optimizer, facts, fp8 = spec.training.optimizer, framework(spec.framework).memory, spec.training.fp8
+    optimizer, fp8 = spec.training.optimizer, spec.training.fp8
+    facts = framework(spec.framework).memory
     fp8_weights = spec.precision == "fp8" and fp8.param_gather
-    # The precision-aware Adam writes FP8 weights under delayed scaling alone; otherwise megatron.core makes them.
+    # The precision-aware Adam writes FP8 weights under delayed scaling alone; otherwise
+    # megatron.core makes them.
     aware = optimizer.precision_aware and not (fp8_weights and fp8.recipe != "delayed")
     kinds = (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
     weights, *moments = (4 if kind == "fp32" else 2 for kind in kinds)
@@ -192,17 +220,22 @@ def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gra
         weights = 2  # only what a BF16 weight lacks of FP32
     step = 0.0
     if not (aware or facts.planned_by_xla):
-        # megatron.core takes gradients in FP32; transformer-engine makes a BF16 copy of all FP8 weights at once.
-        copies = 2 if fp8_weights and spec.task != "lora" else 0
-        step += states * (0 if gradient == 4 else 4) + (states - of_ends) * copies
+        # megatron.core takes gradients in FP32; transformer-engine makes a BF16 copy of
+        # all FP8 weights at once.
+        if gradient != 4:
+            step += states * 4
+        if fp8_weights and spec.task != "lora":
+            step += (states - of_ends) * 2
     if optimizer.precision_aware and facts.moments_at_a_time:
-        # transformer-engine's FusedAdam.step makes the FP32 moments of a group before it drops those of the last one.
+        # transformer-engine's FusedAdam.step makes the FP32 moments of a group before
+        # it drops those of the last one.
         step += 4 * moments.count(2) * min(2 * max(facts.moments_at_a_time, largest), states)
     return weights + sum(moments), step
 
 
 def _fully_sharded(spec: TrainingSpec) -> dict[str, float]:
-    """Bytes per GPU of a fine-tune by transformers: FSDP over all ranks, trained weights in FP32, whole output layer.
+    """Bytes per GPU of a fine-tune by transformers: FSDP over all ranks, trained
+    weights in FP32, whole output layer.
 
     Compared with peaks that were measured on H200 in tests/recipe/test_hf.py.
     """
@@ -211,17 +244,19 @@ def _fully_sharded(spec: TrainingSpec) -> dict[str, float]:
     if spec.task == "lora":
         frozen = model.params_total
         trained = model.num_layers * adapter_params(model, TRANSFORMERS, lora.target_modules, lora.rank)
-    narrow, tokens = 4 if spec.precision == "fp32" else 2, spec.mbs * spec.seq_length
+    narrow, tokens = activations.width(spec), spec.mbs * spec.seq_length
     layer, eager = sum(product.weights for product in listed.block), _eager_bytes(spec)
-    # transformers stores logits as computed, in FP32 and as a gradient in FP32; it frees them before it recomputes.
+    # transformers stores logits as computed, in FP32 and as a gradient in FP32; it
+    # frees them before it recomputes.
     logits = float(tokens * model.vocab_size * (narrow + 8))
     if spec.training.recompute.granularity == "full":
         logits = max(logits - tokens * (activations.layer(spec) + eager), 0.0)
     return {
         "weights": (frozen * narrow + trained * 4) / spec.num_gpus,
-        # Two layers (one computes, the next arrives), and the output layer from its forward to its backward pass.
+        # Two layers (one computes, the next arrives), and the output layer from its
+        # forward to its backward pass.
         "gathered": (2 * layer + listed.product("logits").weights) * narrow,
-        "gradients": trained * 4 / spec.num_gpus + (0 if frozen else layer * narrow),
+        "gradients": trained * 4 / spec.num_gpus + layer * narrow * (not frozen),
         "optimizer": trained * 8 / spec.num_gpus,
         "activations": activations.stored(spec, first=True, extra=eager),
         "logits": logits,
@@ -229,9 +264,11 @@ def _fully_sharded(spec: TrainingSpec) -> dict[str, float]:
 
 
 def _eager_bytes(spec: TrainingSpec) -> float:
-    """Extra bytes per token and layer that transformers stores, as it has no fused kernels."""
+    """Extra bytes per token and layer that transformers stores, as it has no fused
+    kernels."""
     lora, (queries, keys, _) = spec.training.lora, operators(spec.model).product("qkv").outputs
-    extra = 2 * 4 * spec.model.hidden_size + 2 * (queries + keys)  # both norms compute in FP32; what RoPE rotates
+    # Both norms compute in FP32; RoPE keeps what it rotates.
+    extra = 2 * 4 * spec.model.hidden_size + 2 * (queries + keys)
     if spec.task == "lora" and lora.dropout:
         # Each adapter stores its own dropped copy and a mask.
         extra += 3 * sum(inputs for inputs, _ in adapted(spec.model, TRANSFORMERS, lora.target_modules))

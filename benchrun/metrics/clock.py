@@ -9,6 +9,8 @@ JOINED_S = 10.0
 """Rows are joined to blocks of this length, which such a clock times to a tenth."""
 NEAR_S, NEAR = 2.0, 0.05
 """A row or a block counts where it is so near to the median one, in s and in parts of it; others hold a slow step."""
+STRETCH = 5
+"""Rows that may be slow together: each alone is late by less than its rounding."""
 
 
 def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> float:
@@ -19,7 +21,7 @@ def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> fl
     beyond chance, that the median is rounded.
     """
     spans = times * intervals
-    usual = _near(spans, intervals)
+    usual = _steady(spans, intervals)
     spans, steps = spans[usual], intervals[usual]
     blocks = np.array_split(np.arange(len(spans)), min(max(int(spans.sum() / JOINED_S), 1), len(spans)))
     spans, steps = (np.array([values[block].sum() for block in blocks]) for values in (spans, steps))
@@ -36,3 +38,15 @@ def _near(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
     median = spread(spans / steps, steps).median * steps
     near: NDArray[np.bool_] = np.abs(spans - median) <= NEAR_S + NEAR * median
     return near if near.any() else ~near
+
+
+def _steady(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Flags of the rows that are in no slow stretch of up to `STRETCH` rows; all where every row is in one."""
+    near = _near(spans, steps)
+    usual = steps * (spans[near].sum() / steps[near].sum())
+    steady = near.copy()
+    for length in range(2, min(STRETCH, len(spans)) + 1):
+        took, due = (np.convolve(values, np.ones(length), "valid") for values in (spans, usual))
+        for start in np.flatnonzero(took - due > NEAR_S + NEAR * due):
+            steady[start : start + length] = False
+    return steady if steady.any() else near

@@ -1,4 +1,5 @@
-"""LoRA adapters: the linear layers that have one, by the names of the libraries that add them."""
+"""LoRA adapters: the linear layers that have one, by the names of the libraries that
+add them."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -7,14 +8,16 @@ from benchrun.model.shape import ModelShape
 
 Names = Mapping[str, tuple[str, ...]]
 MEGATRON: Names = {"qkv": ("linear_qkv",), "proj": ("linear_proj",), "fc1": ("linear_fc1",), "fc2": ("linear_fc2",)}
-"""A product of the operator list -> its names in Megatron-Bridge and NeMo: one layer each."""
+"""A product of the operator list -> its names in Megatron-Bridge and NeMo: one layer
+each."""
 TRANSFORMERS: Names = {
     "qkv": ("q_proj", "k_proj", "v_proj"),
     "proj": ("o_proj",),
     "fc1": ("gate_proj", "up_proj"),
     "fc2": ("down_proj",),
 }
-"""The same for a Llama of transformers, which has a layer for each part of a fused product."""
+"""Product -> its names in a Llama of transformers, which has a layer for each part of a
+fused product."""
 MEGATRON_LINEARS = tuple(name for names in MEGATRON.values() for name in names)
 """The linear layers of a block, as megatron.core names them."""
 LLAMA_LINEARS = tuple(name for names in TRANSFORMERS.values() for name in names)
@@ -22,16 +25,20 @@ LLAMA_LINEARS = tuple(name for names in TRANSFORMERS.values() for name in names)
 
 
 def adapted(model: ModelShape, names: Names, targets: Collection[str]) -> Iterator[tuple[float, float]]:
-    """(inputs, outputs) of each adapted layer of a block; of all of them where ``targets`` names none."""
+    """(inputs, outputs) of each adapted layer of a block; of all of them where
+    ``targets`` names none."""
     whole = operators(model)
     widths: dict[str, tuple[float, float]] = {}
-    for product, layers in names.items():
-        parts = whole.product(product).outputs
-        outputs = parts if len(layers) > 1 else (sum(parts),)
-        widths |= {layer: (whole.product(product).k, n) for layer, n in zip(layers, outputs, strict=True)}
-    return (widths[name] for name in [name for name in targets if name in widths] or widths)
+    for name, layers in names.items():
+        product = whole.product(name)
+        outputs = product.outputs if len(layers) > 1 else (product.n,)
+        for layer, output in zip(layers, outputs, strict=True):
+            widths[layer] = (product.k, output)
+    chosen = [name for name in targets if name in widths]
+    return (widths[name] for name in chosen or widths)
 
 
 def adapter_params(model: ModelShape, names: Names, targets: Collection[str], rank: int) -> float:
-    """Adapter parameters of a block: rank x (inputs + outputs) of each adapted layer."""
+    """Adapter parameters of a block: rank x (inputs + outputs) of each adapted
+    layer."""
     return rank * sum(inputs + outputs for inputs, outputs in adapted(model, names, targets))

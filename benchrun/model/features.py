@@ -1,4 +1,5 @@
-"""What a model has that a plain Llama or Mixtral has not, in words: frameworks name those that they can train."""
+"""Features of a model beyond a plain Llama or Mixtral: frameworks name those that they
+can train."""
 
 from benchrun.model.shape import ModelShape
 

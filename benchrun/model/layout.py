@@ -1,4 +1,4 @@
-"""How a model is spread over GPUs, and the base class of this and of every other model."""
+"""The layout of a model on GPUs, and the base class of every pydantic model."""
 
 import re
 from collections.abc import Iterator
@@ -13,9 +13,11 @@ Size = Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
 
 
 class Frozen(BaseModel):
-    """A pydantic model that refuses unknown keys and never changes: files, JSON, the command line."""
+    """A pydantic model that refuses unknown keys and never changes: files, JSON, the
+    command line."""
 
-    # Validators are built when a model is first used: a command builds those that it needs.
+    # Validators are built when a model is first used: a command builds those that it
+    # needs.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @field_validator("*", mode="before")
@@ -56,12 +58,15 @@ class Layout(Frozen):
     sequence_parallel: bool = False
     """Activations are split along the sequence where tp leaves them whole."""
     fsdp: Size = 1
-    """Data-parallel ranks that share weights, gradients and optimizer states (1: every rank holds them whole)."""
+    """Data-parallel ranks that share weights, gradients and optimizer states (1: every
+    rank holds them whole)."""
     account_for_embedding_and_loss: bool = False
-    """Embedding and output layer count as one layer each in the split of layers over pipeline stages."""
+    """Embedding and output layer count as one layer each in the split of layers over
+    pipeline stages."""
     stages: Annotated[str, Field(pattern=r"^([EtmL|()]|\*[0-9]{1,3})+$")] | None = None
-    """The layers of each (virtual) stage, where they are not split evenly, as Megatron-LM writes them: E the embedding,
-    t a layer, m a multi-token prediction, L the output layer; ``(tt|)*30`` repeats."""
+    """The layers of each (virtual) stage, where they are not split evenly, as
+    Megatron-LM writes them: E the embedding, t a layer, m a multi-token prediction, L
+    the output layer; ``(tt|)*30`` repeats."""
 
     @property
     def gpus_per_replica(self) -> int:
@@ -70,22 +75,26 @@ class Layout(Frozen):
 
     @property
     def units(self) -> tuple[dict[str, int], ...]:
-        """The degrees whose product divides the number of GPUs: of the dense ranks, and of the ranks of experts."""
+        """The degrees whose product divides the number of GPUs: of the dense ranks, and
+        of the ranks of experts."""
         dense = {"tp": self.tp, "pp": self.pp, "cp": self.cp}
         return dense, {"ep": self.ep, "etp": self.etp, "pp": self.pp}
 
     def dp(self, num_gpus: int) -> int:
-        """Data-parallel ranks on ``num_gpus``; 1 where these are too few, which is refused."""
+        """Data-parallel ranks on ``num_gpus``; 1 where these are too few, which is
+        refused."""
         return data_parallel(num_gpus, self.gpus_per_replica)
 
     @property
     def degrees(self) -> list[tuple[str, int]]:
-        """Name and number of each degree that every layout has, and of fsdp where the weights are sharded."""
+        """Name and number of each degree that every layout has, and of fsdp where the
+        weights are sharded."""
         return [(name, getattr(self, name)) for name in (*DEGREES, *(("fsdp",) if self.fsdp > 1 else ()))]
 
     @property
     def stage_list(self) -> list[str]:
-        """The letters of each (virtual) stage, in order; empty where ``stages`` is not stated."""
+        """The letters of each (virtual) stage, in order; empty where ``stages`` is not
+        stated."""
         text = self.stages or ""
         for part in (r"\(([^()]*)\)\*(\d+)", r"([EtmL|])\*(\d+)"):
             text = re.sub(part, lambda match: match[1] * int(match[2]), text)

@@ -1,11 +1,14 @@
-"""The one list of what a decoder-only transformer computes and communicates on one GPU.
+"""The list of operators that a decoder-only transformer computes and communicates on
+one GPU.
 
-Parameters (`ModelShape`), FLOPs (`flops`), memory (`benchrun.memory`), the products that the worker times before its
-first step (`trainer.ceiling`) and the bound of a step (`metrics.bound`) are computed from this list.
+Parameters (`ModelShape`), FLOPs (`flops`), memory (`benchrun.memory`), the products
+that the worker times before its first step (`trainer.ceiling`) and the bound of a step
+(`metrics.bound`) are computed from this list.
 
-Units: elements and bytes. An operator is that of one micro-batch on one GPU, the mean over pipeline stages: a stage has
-num_layers / pp layers, and 1 / pp of the embedding, the final norm and the output layer. With the layout ``Layout()``
-and one token the list describes the whole model, per token.
+Units: elements and bytes. An operator is that of one micro-batch on one GPU, the mean
+over pipeline stages: a stage has num_layers / pp layers, and 1 / pp of the embedding,
+the final norm and the output layer. With the layout ``Layout()`` and one token the list
+describes the whole model, per token.
 """
 
 from collections.abc import Iterator
@@ -26,14 +29,16 @@ if TYPE_CHECKING:
 __all__ = ["MULTIPLY_ADD", "PASSES", "Operators", "Pass", "Product", "operators", "weight_passes"]
 WHOLE, USUAL_SIZES = Layout(), Sizes()
 SCAN = 7
-"""FLOPs of a Mamba-2 layer for each token and element of its state, as Megatron-LM counts them."""
+"""FLOPs of a Mamba-2 layer for each token and element of its state, as Megatron-LM
+counts them."""
 CONVOLUTION = 4
 """Positions that the convolution of a Mamba-2 layer sees."""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Q K^T and scores times V of every layer, after the split of heads over tp and of tokens over cp."""
+    """Q K^T and scores times V of every layer, after the split of heads over tp and of
+    tokens over cp."""
 
     tokens: float
     seq_length: float
@@ -42,7 +47,7 @@ class Attention:
     kv_channels: int
     """Width of one query or key head."""
     layers: float
-    """With and without a window."""
+    """Attention layers, with and without a window."""
     value_channels: int
     """Width of one value head."""
     windowed: float = 0
@@ -52,14 +57,16 @@ class Attention:
 
     @property
     def seen(self) -> float:
-        """Twice the mean number of positions that a token of a windowed layer sees: with a window of the whole
-        sequence it is ``seq_length``, so that half of the FLOPs is what causal attention needs."""
+        """Twice the mean number of positions that a token of a windowed layer sees:
+        with a window of the whole sequence it is ``seq_length``, so that half of the
+        FLOPs is what causal attention needs."""
         size = min(self.window or self.seq_length, self.seq_length)
         return 2 * size - size * size / self.seq_length
 
     @property
     def flops(self) -> float:
-        """FLOPs of the forward pass over the whole score matrix; causal attention needs half of them."""
+        """FLOPs of the forward pass over the whole score matrix; causal attention needs
+        half of them."""
         positions = (self.layers - self.windowed) * self.seq_length + self.windowed * self.seen
         widths = self.kv_channels + self.value_channels
         return MULTIPLY_ADD * self.heads * widths * self.tokens * positions
@@ -67,7 +74,8 @@ class Attention:
 
 @dataclass(frozen=True)
 class MemoryBound:
-    """An operator that memory bandwidth limits: one kernel reads each input and writes each output once."""
+    """An operator that memory bandwidth limits: one kernel reads each input and writes
+    each output once."""
 
     name: str
     forward_bytes: float = 0.0
@@ -81,7 +89,8 @@ class MemoryBound:
 
 @dataclass(frozen=True)
 class Operators:
-    """Everything that one GPU computes and communicates for a micro-batch, and for the end of a step."""
+    """Everything that one GPU computes and communicates for a micro-batch, and for the
+    end of a step."""
 
     products: tuple[Product, ...]
     attention: Attention
@@ -119,8 +128,9 @@ def operators(
 ) -> Operators:
     """The list for one GPU and micro-batch.
 
-    ``tokens``: mbs * seq_length / cp, before sequence parallelism. ``seq_length``: the positions that a token is scored
-    against. The options after ``task`` matter for memory-bound operators and collectives alone.
+    ``tokens``: mbs * seq_length / cp, before sequence parallelism. ``seq_length``: the
+    positions that a token is scored against. The options after ``task`` matter for
+    memory-bound operators and collectives alone.
     """
     listed = products(model, tokens, layout, task)
     attention = _attention(model, tokens, seq_length, layout)
@@ -131,31 +141,36 @@ def operators(
         experts = sum(product.params for product in listed if product.expert)
         dense = Operators(listed, attention, memory_bound, ()).params - experts
         collectives += communication.of_data_parallel_ranks(layout, dp, dense, experts, sizes, distributed_optimizer)
-        # Gradients read, states read and written, weights written, of this rank's share.
+        # Gradients read, states read and written, weights written, of this rank's
+        # share.
         ranks, expert_ranks = communication.optimizer_shards(layout, dp, distributed_optimizer)
-        per_param, share = sizes.gradient + 2 * sizes.states + sizes.weight, dense / ranks + experts / expert_ranks
+        per_param = sizes.gradient + 2 * sizes.states + sizes.weight
+        share = dense / ranks + experts / expert_ranks
         memory_bound += (MemoryBound("adam", step_bytes=share * per_param),)
     needed = tuple(each for each in collectives if each.ranks > 1 and each.bytes)
     return Operators(listed, attention, memory_bound, needed, _scan_flops(model, tokens, layout))
 
 
 def _attention(model: "ModelShape", tokens: float, seq_length: float, layout: Layout) -> Attention:
-    counts, mla = layer_counts(model), model.mla
+    counts = layer_counts(model)
     return Attention(
         tokens,
         seq_length,
         heads=model.num_attention_heads / layout.tp,
-        kv_channels=mla.qk_width if mla else model.kv_channels,
+        kv_channels=model.key_channels,
         layers=counts.attention / layout.pp,
-        value_channels=mla.v_head_dim if mla else model.kv_channels,
+        value_channels=model.value_channels,
         windowed=counts.windowed / layout.pp,
         window=model.window.size if model.window else None,
     )
 
 
 def _scan_flops(model: "ModelShape", tokens: float, layout: Layout) -> float:
-    mamba, layers = model.mamba, layer_counts(model).mamba / layout.pp
-    return SCAN * layers * tokens * mamba.inner * mamba.state_dim / layout.tp if mamba else 0.0
+    mamba = model.mamba
+    if mamba is None:
+        return 0.0
+    layers = layer_counts(model).mamba / layout.pp
+    return SCAN * layers * tokens * mamba.inner * mamba.state_dim / layout.tp
 
 
 def _memory_bound(
@@ -164,7 +179,8 @@ def _memory_bound(
     """Fused kernels, as transformer-engine has them."""
     counts, named = layer_counts(model), {product.name: product for product in listed}
     logits, pp, size, ends = named["logits"], layout.pp, sizes.activation, 1 / layout.pp
-    hidden = attention.tokens / communication.sequence_split(layout) * model.hidden_size * size  # bytes of one tensor
+    rows = attention.tokens / communication.sequence_split(layout)
+    hidden = rows * model.hidden_size * size  # bytes of one tensor
     norm = model.hidden_size * (1 if model.normalization == "RMSNorm" else 2)
     # A multi-token prediction has a norm for each of its two inputs, and a final one.
     norms, sums = (counts.halves + 3 * model.mtp_layers) / pp + ends, counts.halves / pp
@@ -173,8 +189,8 @@ def _memory_bound(
     yield from _around_attention(model, layout, named, attention, size)
     yield from _activations(listed, size)
     if model.moe:
-        layers, width = counts.experts / pp, model.moe.latent_size or model.hidden_size
-        copies = layers * (1 + model.moe.topk) * hidden * width / model.hidden_size
+        layers = counts.experts / pp
+        copies = layers * (1 + model.moe.topk) * hidden * model.expert_width / model.hidden_size
         weights = layers * model.hidden_size * model.moe.num_experts
         yield MemoryBound("router", layers * hidden, 2 * layers * hidden, params=weights)
         yield MemoryBound("permute", 2 * copies, 2 * copies)  # to the experts and back
@@ -194,9 +210,10 @@ def _around_attention(
 ) -> Iterator[MemoryBound]:
     """Rotary positions and norms of queries and keys, norms of latents, sinks."""
     layers, mla = attention.layers, model.mla
-    heads, groups = attention.heads, model.num_query_groups / layout.tp
+    heads = attention.heads
+    # The rotated part of latent keys is one for all heads.
     width = mla.qk_pos_emb_head_dim if mla else model.kv_channels
-    queries_and_keys = heads + (1 if mla else groups)
+    queries_and_keys = heads + (1 if mla else model.num_query_groups / layout.tp)
     if model.position_embedding == "rope":
         with_rope = layers * (1 - 1 / model.no_rope_every) if model.no_rope_every else layers
         rotated = 2 * with_rope * attention.tokens * queries_and_keys * width * size
@@ -214,16 +231,20 @@ def _around_attention(
 
 
 def _activations(listed: tuple[Product, ...], size: float) -> Iterator[MemoryBound]:
-    """The activation between the two products of an MLP, of an expert, and of the shared experts."""
+    """The activation between the two products of an MLP, of an expert, and of the
+    shared experts."""
     named = {product.name: product for product in listed}
-    for up, down in ((name, f"{name[:-1]}2") for name in named if name.endswith("fc1")):
-        gate = named[up].layers * named[up].rows * named[up].n * size
-        product = named[down].layers * named[down].rows * named[down].k * size
-        yield MemoryBound("activation", gate + product, 2 * gate + product)
+    for name, up in named.items():
+        if name.endswith("fc1"):
+            down = named[name.replace("fc1", "fc2")]
+            gate = up.layers * up.rows * up.n * size
+            product = down.layers * down.rows * down.k * size
+            yield MemoryBound("activation", gate + product, 2 * gate + product)
 
 
 def _mamba(mamba: "Mamba", layers: float, tokens: float, tp: int, size: float) -> MemoryBound:
-    """The convolution, the scan, and the norm of its output under a gate; states between chunks are left out."""
+    """The convolution, the scan, and the norm of its output under a gate; states
+    between chunks are left out."""
     inner, convolved = mamba.inner / tp, mamba.convolved / tp
     moved = layers * tokens * (2 * convolved + 2 * convolved + 5 * inner) * size
     weights = (CONVOLUTION + 1) * convolved + 3 * mamba.num_heads / tp + inner

@@ -1,4 +1,5 @@
-"""The matrix products of a decoder-only model on one GPU: every linear layer, each once."""
+"""The matrix products of a decoder-only model on one GPU: every linear layer, each
+once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +18,8 @@ MULTIPLY_ADD = 2
 """FLOPs."""
 Pass = Literal["forward", "input_gradient", "weight_gradient"]
 PASSES: tuple[Pass, ...] = ("forward", "input_gradient", "weight_gradient")
-"""Training computes each product three times; attention scores have two inputs in place of input and weight."""
+"""Training computes each product three times; attention scores have two inputs in place
+of input and weight."""
 OUTPUT = ("logits", "mtp_logits")
 """Products of the vocabulary, outside the layers."""
 
@@ -34,9 +36,11 @@ class Product:
     name: str
     """qkv, proj, fc1, fc2, logits; in some models also those of `products`."""
     rows: float
-    """Tokens that enter the layer; with experts, the copies of tokens that enter all experts of this GPU."""
+    """Tokens that enter the layer; with experts, the copies of tokens that enter all
+    experts of this GPU."""
     outputs: tuple[float, ...]
-    """Widths of the matrices that are multiplied as one: Q, K and V; gate and up-projection."""
+    """Widths of the matrices that are multiplied as one: Q, K and V; gate and
+    up-projection."""
     k: float
     """Inputs."""
     layers: float
@@ -62,7 +66,7 @@ class Product:
 
     @property
     def count(self) -> float:
-        """How often a GPU computes it in one pass of a micro-batch."""
+        """Matrices that a GPU multiplies in one pass of a micro-batch."""
         return self.layers * self.matrices
 
     @property
@@ -79,7 +83,9 @@ class Product:
     @property
     def params(self) -> float:
         """Parameters on this GPU."""
-        return 0.0 if self.tied else self.count * (self.weights + (self.n if self.bias else 0))
+        if self.tied:
+            return 0.0
+        return self.count * (self.weights + self.n * self.bias)
 
     @property
     def flops(self) -> float:
@@ -88,7 +94,8 @@ class Product:
 
 
 def products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> tuple[Product, ...]:
-    """Attention, MLP and experts, Mamba-2, multi-token prediction, and the output layer as the last ones."""
+    """Attention, MLP and experts, Mamba-2, multi-token prediction, and the output layer
+    as the last ones."""
     counts, pp, tp, moe = layer_counts(model), layout.pp, layout.tp, model.moe
     attention = _latent(model, model.mla, tokens, layout) if model.mla else _attention(model, tokens, layout)
     linear = [replace(each, layers=counts.attention / pp) for each in attention]
@@ -104,7 +111,8 @@ def products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> 
     logits = Product("logits", tokens, (model.vocab_size / tp,), model.hidden_size, 1 / pp, low_precision=False)
     linear += [replace(logits, tied=model.tied_embeddings)]
     if model.mtp_layers:
-        # The embedding of the next token and the layer's input, side by side; Megatron-LM splits its output over tp.
+        # The embedding of the next token and the layer's input, side by side;
+        # Megatron-LM splits its output over tp.
         mtp, both = model.mtp_layers / pp, 2 * model.hidden_size
         linear.insert(-1, Product("mtp_proj", tokens, (model.hidden_size / tp,), both, mtp))
         linear += [replace(logits, name="mtp_logits", layers=mtp, tied=True)]
@@ -119,7 +127,8 @@ def _attention(model: "ModelShape", tokens: float, layout: Layout) -> Iterator[P
 
 
 def _latent(model: "ModelShape", mla: "Mla", tokens: float, layout: Layout) -> Iterator[Product]:
-    """Every tensor-parallel rank has the projections into the latents whole; those out of them are split by heads."""
+    """Every tensor-parallel rank has the projections into the latents whole; those out
+    of them are split by heads."""
     hidden, heads = model.hidden_size, model.num_attention_heads / layout.tp
     rows = tokens / sequence_split(layout)
     if mla.q_lora_rank:
@@ -130,22 +139,26 @@ def _latent(model: "ModelShape", mla: "Mla", tokens: float, layout: Layout) -> I
     yield Product("proj", tokens, (hidden,), heads * mla.v_head_dim, 1)
 
 
-def _mlp(name: str, model: "ModelShape", tokens: float, inner: float, layers: float) -> list[Product]:
+def _mlp(
+    name: str, model: "ModelShape", rows: float, inner: float, layers: float, experts: float = 0
+) -> Iterator[Product]:
+    """Both products of an MLP, or of ``experts`` experts."""
+    width = model.expert_width if experts else model.hidden_size
     gate_and_up = (inner, inner) if model.gated else (inner,)
-    up = Product(f"{name}fc1", tokens, gate_and_up, model.hidden_size, layers)
-    return [up, Product(f"{name}fc2", tokens, (model.hidden_size,), inner, layers)]
+    own, expert = experts or 1, experts > 0
+    yield Product(f"{name}fc1", rows, gate_and_up, width, layers, own, expert)
+    yield Product(f"{name}fc2", rows, (width,), inner, layers, own, expert)
 
 
 def _experts(model: "ModelShape", moe: "Moe", tokens: float, layout: Layout, layers: float) -> Iterator[Product]:
-    # Each tp rank routes its part of the sequence; an expert that is split over etp ranks sees the tokens of all.
+    # Each tp rank routes its part of the sequence; an expert that is split over etp
+    # ranks sees the tokens of all.
     routed = tokens * moe.topk * layout.etp / layout.tp
-    width, inner, matrices = moe.latent_size or model.hidden_size, moe.ffn_hidden_size / layout.etp, moe.num_experts
-    rows, own = tokens / sequence_split(layout), matrices / layout.ep
+    inner, own = moe.ffn_hidden_size / layout.etp, moe.num_experts / layout.ep
+    rows, width = tokens / sequence_split(layout), model.expert_width
     if moe.latent_size:
         yield Product("latent_down", rows, (width,), model.hidden_size, layers)
-    gate_and_up = (inner, inner) if model.gated else (inner,)
-    yield Product("fc1", routed, gate_and_up, width, layers, own, expert=True)
-    yield Product("fc2", routed, (width,), inner, layers, own, expert=True)
+    yield from _mlp("", model, routed, inner, layers, own)
     if moe.latent_size:
         yield Product("latent_up", rows, (model.hidden_size,), width, layers)
     if moe.shared_ffn_hidden_size:
@@ -153,7 +166,8 @@ def _experts(model: "ModelShape", moe: "Moe", tokens: float, layout: Layout, lay
 
 
 def _mamba(model: "ModelShape", mamba: "Mamba", tokens: float, tp: int) -> Iterator[Product]:
-    """The gate and the input of the convolution, and a step size for each head; then back."""
+    """The gate and the input of the convolution, and a step size for each head; then
+    back."""
     widths = (mamba.inner / tp, mamba.convolved / tp, mamba.num_heads / tp)
     yield Product("in_proj", tokens, widths, model.hidden_size, 1)
     yield Product("out_proj", tokens, (model.hidden_size,), mamba.inner / tp, 1)

@@ -1,4 +1,5 @@
-"""A model's dimensions: the one description from which flags, memory, FLOPs and the worker's model come."""
+"""A model's dimensions: the one description from which flags, memory, FLOPs and the
+worker's model come."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -31,7 +32,8 @@ class ModelShape(Frozen):
     num_attention_heads: Size
     """Query heads."""
     num_query_groups: Size
-    """Key/value heads; equal to ``num_attention_heads`` without grouped-query attention."""
+    """Key/value heads; equal to ``num_attention_heads`` without grouped-query
+    attention."""
     kv_channels: Size
     """Width of one attention head."""
     vocab_size: Size
@@ -39,11 +41,13 @@ class ModelShape(Frozen):
     max_position_embeddings: Size
     """Longest sequence; the rows of a learned position table."""
     activation: Activation = "swiglu"
-    """Activation of the MLP; swiglu and geglu have a gate; clamped-swiglu is that of gpt-oss."""
+    """Activation of the MLP; swiglu and geglu have a gate; clamped-swiglu is that of
+    gpt-oss."""
     normalization: Literal["RMSNorm", "LayerNorm", "LayerNorm1p"] = "RMSNorm"
     """Kind of norm; LayerNorm1p centers its weight at zero."""
     position_embedding: Literal["rope", "learned", "none"] = "rope"
-    """Rotary positions, a learned table, or none (where Mamba-2 layers see the order)."""
+    """Rotary positions, a learned table, or none (where Mamba-2 layers see the
+    order)."""
     rotary_base: Size = 10000
     """Base of the rotary frequencies."""
     rotary_percent: PositiveFloat = 1.0
@@ -59,7 +63,8 @@ class ModelShape(Frozen):
     qk_norm: Literal["weighted", "l2"] | None = None
     """Norm of each query and key head, with a learned weight or without one."""
     mla: Mla | None = None
-    """Queries, keys and values through narrow latents; ``kv_channels`` and ``num_query_groups`` are then not used."""
+    """Queries, keys and values through narrow latents; ``kv_channels`` and
+    ``num_query_groups`` are then not used."""
     attention_sinks: bool = False
     """A learned score of each head takes probability and gives no value."""
     window: Window | None = None
@@ -69,7 +74,8 @@ class ModelShape(Frozen):
     no_rope_every: Size | None = None
     """Each n-th layer has no rotary positions; null: all have."""
     mtp_layers: Annotated[NonNegativeInt, Field(le=MOST_LAYERS)] = 0
-    """Multi-token predictions: layers at the end that each predict one token further ahead."""
+    """Multi-token predictions: layers at the end that each predict one token further
+    ahead."""
     mamba: Mamba | None = None
     """Mamba-2 layers among the others; null for a transformer."""
 
@@ -94,13 +100,35 @@ class ModelShape(Frozen):
         return self.activation in GATED
 
     @property
+    def key_channels(self) -> int:
+        """Width of one query or key head."""
+        return self.mla.qk_width if self.mla else self.kv_channels
+
+    @property
+    def value_channels(self) -> int:
+        """Width of one value head."""
+        return self.mla.v_head_dim if self.mla else self.kv_channels
+
+    @property
+    def key_heads(self) -> int:
+        """Key and value heads."""
+        return self.num_attention_heads if self.mla else self.num_query_groups
+
+    @property
+    def expert_width(self) -> int:
+        """Width of what enters and leaves a routed expert."""
+        latent = self.moe.latent_size if self.moe else None
+        return latent or self.hidden_size
+
+    @property
     def clamped(self) -> bool:
         """Whether the MLP's gate is that of gpt-oss."""
         return self.activation == "clamped-swiglu"
 
     @property
     def padded_vocab_size(self) -> int:
-        """Rows of the worker's embedding; not a multiple of tp as well, so that layouts stay comparable."""
+        """Rows of the worker's embedding; not a multiple of tp as well, so that layouts
+        stay comparable."""
         return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
     @property
@@ -110,7 +138,8 @@ class ModelShape(Frozen):
 
     @property
     def params_active(self) -> int:
-        """Parameters that one token uses; equal to ``params_total`` in a dense model."""
+        """Parameters that one token uses; equal to ``params_total`` in a dense
+        model."""
         if self.moe is None or not layer_counts(self).experts:
             return self.params_total
         experts = int(sum(product.params for product in operators(self).products if product.expert))

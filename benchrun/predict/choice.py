@@ -1,4 +1,5 @@
-"""Which constants hold for a workload: those of its GPU's architecture, its numbers and its software."""
+"""Choice of a workload's constants: by its GPU's architecture, its number format and
+its software."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -15,22 +16,26 @@ from benchrun.vocabulary import Task
 BITS = {"fp8": 8, "fp8_current": 8, "mxfp8": 8, "nvfp4": 4}
 """Numbers below 16 bits."""
 POWER_EXPONENT = 0.5
-"""Products run at the power limit to this power: a clock falls slower than the power it takes."""
+"""Products run at the power limit to this power: a clock falls slower than the power it
+takes."""
 Factors = Mapping[str, tuple[str, ...]]
 
 
 def factors(load: Workload) -> Factors:
     """The constants whose product each name of the physics stands for."""
     task = load.task if load.packed else "pretrain"
-    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack, task)
+    return _factors(load.gpu.family, load.gpu.name, load.number, load.stack, task)
 
 
 @functools.cache
 def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Factors:
     table = constants.table()
     speed = (f"stack.{stack}.products", f"gpu.{gpu}")
-    # Any constant may have a value of its own for an architecture.
-    chosen = {name: (f"{name}.{arch}" if f"{name}.{arch}" in table else name,) for name in table} | {
+    chosen: dict[str, tuple[str, ...]] = {name: (name,) for name in table}
+    for name in table:
+        if f"{name}.{arch}" in table:  # a value of its own for the architecture
+            chosen[name] = (f"{name}.{arch}",)
+    chosen |= {
         "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
         "products.16": (f"products.{arch}.16", *speed),
         "cast": (f"cast.{number}",),
@@ -45,10 +50,11 @@ def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Fac
         "stack.memory": (f"stack.{stack}.memory",),
     }
     # Any constant may have a factor of one software.
-    return {
-        name: tuple(factor for factor in dict.fromkeys((*names, f"stack.{stack}.{name}")) if factor in table)
-        for name, names in chosen.items()
-    }
+    factors = {}
+    for name, names in chosen.items():
+        candidates = dict.fromkeys((*names, f"stack.{stack}.{name}"))
+        factors[name] = tuple(factor for factor in candidates if factor in table)
+    return factors
 
 
 def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float]:
@@ -59,13 +65,15 @@ def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float
         result = 1.0
         for factor in names[name]:
             result *= values[factor]
-        return result * load.power_limit**POWER_EXPONENT if name.startswith("products") else result
+        if name.startswith("products"):
+            result *= load.power_limit**POWER_EXPONENT
+        return result
 
     return value
 
 
 class Chosen:
-    """The same for many workloads: arrays, for any values."""
+    """The constants of many workloads: arrays, for any values."""
 
     def __init__(self, loads: Sequence[Workload]) -> None:
         self.names = list(constants.table())
@@ -86,14 +94,16 @@ class Chosen:
 
         def value(name: str) -> Value:
             if name not in values:
-                result = np.exp(self._exponents[name] @ logs)
-                values[name] = result * self._power if name.startswith("products") else result
+                values[name] = np.exp(self._exponents[name] @ logs)
+                if name.startswith("products"):
+                    values[name] *= self._power
             return values[name]
 
         return value
 
     def moved(self, logs: NDArray[np.float64], indices: NDArray[Any], by: float) -> Callable[[str], Value]:
-        """The constants with the logarithm of one of ``indices`` larger by ``by``: a row of workloads for each."""
+        """The constants with the logarithm of one of ``indices`` larger by ``by``: a
+        row of workloads for each."""
         base, which = self.of(logs), indices.tobytes()
 
         def value(name: str) -> Value:

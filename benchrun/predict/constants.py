@@ -1,12 +1,13 @@
-"""The constants of the physics: their values with where they come from, read from constants.csv."""
+"""The constants of the physics: their values with where they come from, read from
+constants.csv."""
 
 import csv
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-FILE = Path(__file__).with_name("constants.csv")
+from benchrun import paths
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,10 @@ class Constant:
     value: float
     """The fitted value."""
     prior: float
-    """What measurements or other sources say before the fit."""
+    """Value before the fit, from measurements or other sources."""
     spread: float
-    """Standard deviation of the logarithm around ``prior`` that the fit allows; 0 holds it."""
+    """Standard deviation of the logarithm around ``prior`` that the fit allows; 0 holds
+    it."""
     unit: str
     source: str
 
@@ -27,13 +29,11 @@ class Constant:
 @functools.cache
 def table() -> dict[str, Constant]:
     """Every constant by name."""
-    with FILE.open(newline="", encoding="utf-8") as file:
-        return {
-            row["name"]: Constant(
-                row["name"], float(row["value"]), float(row["prior"]), float(row["spread"]), row["unit"], row["source"]
-            )
-            for row in csv.DictReader(file)
-        }
+    constants = {}
+    for row in paths.table(__file__):
+        numbers = (float(row["value"]), float(row["prior"]), float(row["spread"]))
+        constants[row["name"]] = Constant(row["name"], *numbers, row["unit"], row["source"])
+    return constants
 
 
 @functools.cache
@@ -45,10 +45,9 @@ def fitted() -> Mapping[str, float]:
 def store(values: Mapping[str, float]) -> None:
     """Write fitted values to constants.csv."""
     rows = list(table().values())
-    with FILE.open("w", newline="", encoding="utf-8") as file:
+    with Path(__file__).with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("name", "value", "prior", "spread", "unit", "source"))
+        writer.writerow(field.name for field in fields(Constant))
         for row in rows:
-            writer.writerow(
-                (row.name, f"{values[row.name]:.4g}", f"{row.prior:g}", f"{row.spread:g}", row.unit, row.source)
-            )
+            numbers = (f"{values[row.name]:.4g}", f"{row.prior:g}", f"{row.spread:g}")
+            writer.writerow((row.name, *numbers, row.unit, row.source))

@@ -1,4 +1,5 @@
-"""A workload -> its counts, from the operator list: products, attention, memory traffic and communication of a GPU."""
+"""A workload -> its counts, from the operator list: products, attention, memory traffic
+and communication of a GPU."""
 
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from benchrun.predict.choice import BITS
 from benchrun.predict.links import link_times
 from benchrun.predict.recomputation import Recomputation
 from benchrun.predict.software import MEGATRON_2022
-from benchrun.predict.work import Work
+from benchrun.predict.work import Counts
 from benchrun.predict.workload import Workload
 
 HEAD = ("loss", "embedding")
@@ -19,28 +20,31 @@ HEAD = ("loss", "embedding")
 FUSED = ("swiglu",)
 """Activations that one kernel computes between the experts' products."""
 FIRST_RELEASE = 2025.75
-"""The first release that the published rows of one mixture of experts compare with later ones."""
+"""The first release that the published rows of one mixture of experts compare with
+later ones."""
 HEAD_WIDTH = 128
 """Elements of a head for which attention kernels are fastest."""
 GATHERED_INPUTS = ("qkv", "fc1", "dense_fc1", "shared_fc1", "in_proj")
 GATHERED_GRADIENTS = ("proj", "fc2", "dense_fc2", "shared_fc2", "out_proj")
 """Products whose inputs, or whose outputs' gradients, sequence parallelism gathers."""
 WEIGHT = 2
-"""Bytes of a weight, and of its gradient before it is added to those of earlier micro-batches."""
+"""Bytes of a weight, and of its gradient before it is added to those of earlier
+micro-batches."""
 EAGER_ROPE = 6
-"""Reads and writes of queries and keys where no fused kernel rotates them: products with cosines and sines, the
-rotated copy, the sum, the result."""
+"""Reads and writes of queries and keys where no fused kernel rotates them: products
+with cosines and sines, the rotated copy, the sum, the result."""
 WEIGHED_INPUTS, BIASES = 46, 60
-"""Bytes that megatron-core moves for each element that enters an expert, to weigh it before the experts; and for each
-that leaves one, to add the expert's bias. Both are computed in FP32, forward and backward."""
+"""Bytes that megatron-core moves for each element that enters an expert, to weigh it
+before the experts; and for each that leaves one, to add the expert's bias. Both are
+computed in FP32, forward and backward."""
 
 
-def work(load: Workload) -> Work:
+def count(load: Workload) -> Counts:
     """The counts of ``load``."""
     counting = Counting.of(load)
     layout, layers = load.layout, counting.layers
     first, last = _ends(load)
-    return Work(
+    return Counts(
         **_products(counting),
         **_attention(counting),
         **_memory(counting),
@@ -64,7 +68,8 @@ def work(load: Workload) -> Work:
 
 @dataclass(frozen=True)
 class Counting:
-    """A workload with its operators and its GPU's peaks: what every group of counts is computed from."""
+    """A workload with its operators and its GPU's peaks: what every group of counts is
+    computed from."""
 
     load: Workload
     listed: Operators
@@ -122,11 +127,13 @@ def _products(counting: Counting) -> dict[str, float]:
     again = {each: counting.again.product(each) for each in blocks}
     flops = {each: (len(each.passes) + again[each]) * each.flops / layers for each in blocks}
     repeated = sum(again[each] * each.flops for each in blocks) / layers
+    grouped = sum(flops[each] / max(1.0, each.m) for each in counting.expert_products)
+    narrow = sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks)
     output = sum(len(each.passes) * each.flops for each in listed.products if each.name in OUTPUT)
     return {
         "products": sum(flops.values()) / peak_of_products,
-        "grouped": sum(flops[each] / max(1.0, each.m) for each in counting.expert_products) / peak_of_products,
-        "narrow": sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks) / peak_of_products,
+        "grouped": grouped / peak_of_products,
+        "narrow": narrow / peak_of_products,
         "repeated": repeated / max(1.0, sum(flops.values())),
         "calls": sum((len(each.passes) + again[each]) * each.layers / layers for each in blocks),
         "logits": output * counting.load.layout.pp / peak,
@@ -135,7 +142,8 @@ def _products(counting: Counting) -> dict[str, float]:
 
 
 def _attention(counting: Counting) -> dict[str, float]:
-    """Scores and values of attention, and how its kernels differ from the fastest ones."""
+    """Scores and values of attention, and how its kernels differ from the fastest
+    ones."""
     load, attention, again = counting.load, counting.listed.attention, counting.again.attention
     values, head = attention.value_channels, (attention.kv_channels + attention.value_channels) / 2
     return {
@@ -150,8 +158,10 @@ def _attention(counting: Counting) -> dict[str, float]:
 
 def _memory(counting: Counting) -> dict[str, float]:
     """Memory-bound operators, casts to low precision, and the optimizer."""
-    load, listed, layers, bandwidth = counting.load, counting.listed, counting.layers, counting.bandwidth
+    load, listed = counting.load, counting.listed
+    layers, bandwidth = counting.layers, counting.bandwidth
     layout, moved = load.layout, _moved(load, listed, counting.again.memory)
+    trained = 0 if load.task == "lora" else listed.params
     scores = listed.attention.heads * listed.attention.tokens * load.seq_length
     passes = 1 + 0.5 * (counting.again.whole or load.recompute == "selective")
     return {
@@ -167,46 +177,57 @@ def _memory(counting: Counting) -> dict[str, float]:
         "memory_head": moved["head"] * layout.pp / bandwidth,
         "optimizer": sum(each.step_bytes for each in listed.memory_bound) / bandwidth,
         "recast": sum(each.params for each in listed.block) / load.dp if load.recast else 0.0,
-        "gradients": (0 if load.task == "lora" else listed.params) * load.gradient_bytes / layout.fsdp / bandwidth,
+        "gradients": trained * load.gradient_bytes / layout.fsdp / bandwidth,
     }
 
 
 def _mixture(counting: Counting) -> dict[str, float]:
-    """What slows the host in a mixture of experts."""
+    """Causes of a slow host in a mixture of experts."""
     load, moe = counting.load, counting.load.model.shape.moe
     return {
         "moe": float(moe is not None),
         "experts": max((each.matrices for each in counting.expert_products), default=0.0),
         "sinkhorn": float(moe is not None and moe.balance == "sinkhorn"),
-        "years": max(load.release - FIRST_RELEASE, 0.0) if load.release and moe else 0.0,
+        "years": max((load.release or 0.0) - FIRST_RELEASE, 0.0) if moe else 0.0,
     }
 
 
 def _trained_weights(listed: Operators, layers: float) -> float:
     """Dense weights of a layer that get gradients."""
-    trained = [each for each in listed.block if "weight_gradient" in each.passes and not each.expert]
-    return sum(each.layers / layers * each.matrices * each.weights for each in trained)
+    weights = 0.0
+    for each in listed.block:
+        if "weight_gradient" in each.passes and not each.expert:
+            weights += each.layers / layers * each.matrices * each.weights
+    return weights
 
 
 def _copied(load: Workload, listed: Operators) -> float:
-    """Bytes of a micro-batch that PyTorch's FSDP moves for weights and gradients, in all layers.
+    """Bytes of a micro-batch that PyTorch's FSDP moves for weights and gradients, in
+    all layers.
 
-    Two gathers write each weight to its place; of trained weights a shard is cast to BF16 before, and the gradients are
-    cast to FP32, reduced, and added to those of earlier micro-batches.
+    Two gathers write each weight to its place; of trained weights a shard is cast to
+    BF16 before, and the gradients are cast to FP32, reduced, and added to those of
+    earlier micro-batches.
     """
-    if not software.copies_shards(load.stack):
+    if not software.has("copied_shards", load.stack):
         return 0.0
+    gathered = 2 * 2 * WEIGHT
+    if load.task == "lora":
+        return listed.params * gathered
     shards = max(1, load.layout.fsdp, load.dp)
-    trained = 0.0 if load.task == "lora" else 2 * (4 + WEIGHT) / shards + (WEIGHT + 4) + 12 / shards
-    return listed.params * (2 * 2 * WEIGHT + trained)
+    trained = 2 * (4 + WEIGHT) / shards + (WEIGHT + 4) + 12 / shards
+    return listed.params * (gathered + trained)
 
 
 def _cast_elements(load: Workload, listed: Operators, layers: float) -> float:
     """Elements of a layer that are cast to a low precision."""
     attention, gathered, elements = listed.attention, _cast_of_gathered(load), 0.0
     for each in listed.block:
-        inputs = gathered if each.name in GATHERED_INPUTS and not each.expert else 1.0
-        gradients = gathered if each.name in GATHERED_GRADIENTS and not each.expert else 1.0
+        inputs, gradients = 1.0, 1.0
+        if not each.expert and each.name in GATHERED_INPUTS:
+            inputs = gathered
+        if not each.expert and each.name in GATHERED_GRADIENTS:
+            gradients = gathered
         # Read, written, and for the weight gradient written transposed.
         share = (1 + len(each.passes)) / 4 * each.layers / layers
         elements += share * each.rows * (inputs * each.k + gradients * each.n)
@@ -219,17 +240,20 @@ def _cast_elements(load: Workload, listed: Operators, layers: float) -> float:
 def _cast_of_gathered(load: Workload) -> float:
     """Share of a cast's bytes that remains for what sequence parallelism gathers.
 
-    A rank casts its part of the sequence before it is gathered. Products on Hopper need the transpose too, made of the
-    whole: two of the four bytes of a cast.
+    A rank casts its part of the sequence before it is gathered. Products on Hopper need
+    the transpose too, made of the whole: two of the four bytes of a cast.
     """
     split = sequence_split(load.layout)
     if split == 1:
         return 1.0
-    return 1 / split if load.gpu.arch.startswith("Blackwell") else (3 / split + 2) / 4
+    if load.gpu.family == "blackwell":
+        return 1 / split
+    return (3 / split + 2) / 4
 
 
 def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
-    """Bytes that memory-bound operators of a micro-batch move, by the kernels that move them."""
+    """Bytes that memory-bound operators of a micro-batch move, by the kernels that move
+    them."""
     moe, fused = load.model.shape.moe is not None, load.model.shape.activation in FUSED
     bytes_of = dict.fromkeys(("head", "permute", "unfused", "rest"), 0.0)
     bytes_of["rest"] += _around_experts(load, listed)
@@ -237,10 +261,12 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
         if each.name in HEAD:
             bytes_of["head"] += each.forward_bytes + each.backward_bytes
             if each.name == "embedding" and load.task != "lora":
-                # PyTorch writes the gradient of the whole table, and DDP adds it to those of earlier micro-batches.
+                # PyTorch writes the gradient of the whole table, and DDP adds it to
+                # those of earlier micro-batches.
                 bytes_of["head"] += each.params * (4 + 2 * load.gradient_bytes)
                 if load.model.shape.tied_embeddings and load.layout.pp == 1:
-                    # The output layer has a gradient of its own, zeros where its product is added in place: the sum.
+                    # The output layer has a gradient of its own, zeros where its
+                    # product is added in place: the sum.
                     bytes_of["head"] += each.params * 4 * WEIGHT
             continue
         kernel = "unfused" if moe and each.name == "activation" and not fused else each.name
@@ -251,21 +277,33 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
 
 
 def _around_experts(load: Workload, listed: Operators) -> float:
-    """Bytes of a micro-batch to weigh what enters the experts, and to add the biases of what leaves them."""
-    moe = load.model.shape.moe
-    each = WEIGHED_INPUTS * (moe is not None and moe.probs_on_input) + BIASES * load.model.shape.bias
-    return sum(each * p.layers * p.rows * p.n for p in listed.block if p.expert and p.name.endswith("fc2"))
+    """Bytes of a micro-batch to weigh what enters the experts, and to add the biases of
+    what leaves them."""
+    shape, per_element = load.model.shape, 0
+    if shape.moe and shape.moe.probs_on_input:
+        per_element += WEIGHED_INPUTS
+    if shape.bias:
+        per_element += BIASES
+    moved = 0.0
+    for each in listed.block:
+        if each.expert and each.name.endswith("fc2"):
+            moved += per_element * each.layers * each.rows * each.n
+    return moved
 
 
 def _latent(load: Workload, listed: Operators) -> float:
-    """Bytes of a layer's queries, keys and values, read and written in both directions, where latents precede them."""
+    """Bytes of a layer's queries, keys and values, read and written in both directions,
+    where latents precede them."""
+    if load.model.shape.mla is None:
+        return 0.0
     attention = listed.attention
     width = 2 * attention.kv_channels + attention.value_channels
-    return 4 * 2 * attention.tokens * attention.heads * width if load.model.shape.mla else 0.0
+    return 4 * 2 * attention.tokens * attention.heads * width
 
 
 def _layers(load: Workload) -> float:
-    """Layers of attention and an MLP: two of a hybrid's count as one, a multi-token prediction as another."""
+    """Layers of attention and an MLP: two of a hybrid's count as one, a multi-token
+    prediction as another."""
     return layer_counts(load.model.shape).halves / 2
 
 
@@ -277,7 +315,8 @@ def _ends(load: Workload) -> tuple[float, float]:
     if layout.pp == 1:
         return _layers(load), _layers(load)
     chunks = layout.pp * layout.vp
-    if layers % chunks and (layers + 2) % chunks == 0:  # embedding and output layer count as one layer each
+    if layers % chunks and (layers + 2) % chunks == 0:
+        # Embedding and output layer count as one layer each.
         fullest, last = (layers + 2) / layout.pp, (layers + 2) / layout.pp - 1
     else:
         fullest = -(-layers // layout.pp)

@@ -1,12 +1,13 @@
-"""Fit the constants and print how well rows that were left out are predicted: ``python -m benchrun.predict.fit``.
+"""Fit the constants and print how well rows that were left out are predicted: ``python
+-m benchrun.predict.fit``.
 
-With ``--write`` constants.csv and calibration.csv are written. Rows: published.csv and the kept runs.
+With ``--write`` constants.csv and calibration.csv are written. Rows: published.csv,
+single_node.csv, the kept runs.
 """
 
 import argparse
-import csv
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +23,16 @@ from benchrun.predict.software import MEGATRON
 from benchrun.predict.workload import Workload
 
 SINGLE_NODE = Path(__file__).with_name("single_node.csv")
-"""Layouts of small models on one node (VIA-Research/vTrain data/ground_truth_single.csv@f8dda8473a48)."""
+"""Layouts of small models on one node (VIA-Research/vTrain
+data/ground_truth_single.csv@f8dda8473a48)."""
 EVERY, KNOWN = 6, 2
-"""Every n-th row of single_node.csv is fitted on; the misses of every n-th are known to predictions."""
+"""Every n-th row of single_node.csv is fitted on; the misses of every n-th are known to
+predictions."""
 FOLDS = {"rows left out": 10, "series left out": 20}
 LONG, FAR = 0.05, 0.15
 """Share of a step from which a part is long, and a miss that is far."""
+Split = tuple[Index, Index]
+"""Rows that a fit knows, and rows that it predicts."""
 
 
 def say(text: str) -> None:
@@ -40,99 +45,103 @@ def table() -> Table:
     """Published rows and kept runs."""
     loads: list[Workload] = []
     step_s: list[float] = []
-    with (
-        rows.PUBLISHED.open(newline="", encoding="utf-8") as file,
-        SINGLE_NODE.open(newline="", encoding="utf-8") as layouts,
-    ):
-        for row in (*csv.DictReader(file), *list(csv.DictReader(layouts))[::EVERY]):
-            try:
-                load, observed = rows.workload(row), rows.observed(row)
-            except UserError:
-                continue
-            if observed:
-                loads.append(load)
-                step_s.append(observed)
-    own: list[runs.Measured] = []
-    for folder in sorted(paths.measured().iterdir(), key=lambda path: path.name):
-        if folder.is_dir():
-            try:
-                run = runs.read(folder)
-            except UserError:
-                continue
-            if software.is_fitted(run.load.framework):
-                own.append(run)
-    profiled = [*(None for _ in loads), *own]
+    for row in [*rows.published(), *paths.table(str(SINGLE_NODE))[::EVERY]]:
+        try:
+            loads.append(rows.workload(row))
+        except UserError:
+            continue
+        step_s.append(float(row["step_time_s"]))
+    own = list(_kept_runs())
+    none: list[runs.Measured | None] = [None] * len(loads)
     loads += [run.load for run in own]
-    return Table(loads, [*step_s, *(run.step_s for run in own)], profiled)
+    step_s += [run.step_s for run in own]
+    return Table(loads, step_s, [*none, *own])
+
+
+def _kept_runs() -> Iterator[runs.Measured]:
+    for folder in sorted(paths.measured().iterdir(), key=lambda path: path.name):
+        if not folder.is_dir():
+            continue
+        try:
+            run = runs.read(folder)
+        except UserError:
+            continue
+        if not software.has("not_fitted", run.load.framework):
+            yield run
 
 
 def series(load: Workload) -> str:
-    """Rows that differ in layout, size and release alone."""
+    """The name that rows share which differ in layout, size and release alone."""
     return f"{load.model.name} {load.gpu.name} {load.number} {load.source} {load.stack} {load.task}"
 
 
 def groups(loads: Sequence[Workload]) -> dict[str, Index]:
     """The groups of rows whose errors are printed."""
-    moe = np.array([load.model.shape.moe is not None for load in loads])
-    nemo = [
-        load.source in software.publishers() and load.stack == MEGATRON and load.task == "pretrain" for load in loads
-    ]
-    published = np.array([load.source not in (runs.OWN, "vtrain-single") for load in loads])
-    own = np.array([load.source == runs.OWN for load in loads])
-    return {
-        "dense NeMo pretraining": np.flatnonzero(np.array(nemo) & ~moe),
-        "all dense": np.flatnonzero(published & ~moe),
-        "mixture of experts": np.flatnonzero(published & moe),
-        "own runs": np.flatnonzero(own),
-    }
-
-
-def line(name: str, data: Table, at: Index, median: Array, half: Array) -> str:
-    """Errors of step time of the rows ``at``: median / 90th percentile in %, coverage, half-width of the interval."""
-    if not len(at):
-        return f"{name:58} no rows"
-    errors = np.abs(np.exp(median[at] - data.logs[at]) - 1)
-    covered = np.abs(median[at] - data.logs[at]) < half[at]
-    return (
-        f"{name:58} {len(at):4} rows  {100 * np.median(errors):5.1f} / {100 * np.quantile(errors, 0.9):5.1f} %   "
-        f"mean {100 * errors.mean():4.1f} %   "
-        f"coverage {100 * covered.mean():3.0f} %  half-width {100 * np.median(np.expm1(half[at])):5.1f} %"
-    )
+    names = ("dense NeMo pretraining", "all dense", "mixture of experts", "own runs")
+    groups: dict[str, list[int]] = {name: [] for name in names}
+    nvidia = {(source, MEGATRON, "pretrain") for source in software.publishers().values()}
+    for row, load in enumerate(loads):
+        moe = load.model.shape.moe is not None
+        if load.source == runs.OWN:
+            groups["own runs"].append(row)
+        elif load.source != "vtrain-single":
+            groups["mixture of experts" if moe else "all dense"].append(row)
+        if not moe and (load.source, load.stack, load.task) in nvidia:
+            groups["dense NeMo pretraining"].append(row)
+    return {name: np.array(members, dtype=int) for name, members in groups.items()}
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Every row of a table, from fits without the rows of its fold."""
+    """Rows of a table, predicted by fits that do not know them."""
 
+    data: Table
     median: Array
+    """Logarithms of step times in s, one a row; 0 for a row that no split predicts."""
     half: Array
+    """Half-widths of the intervals, logarithms."""
     components: list[tuple[str, float]]
-    """The long parts of profiled steps: their name, and by how much the physics alone misses them."""
+    """The long parts of profiled steps: their name, and by how much the physics alone
+    misses them."""
+
+    def line(self, name: str, at: Index) -> str:
+        """Errors of the rows ``at``: median / 90th percentile in %, coverage,
+        half-width of the interval."""
+        if not len(at):
+            return f"{name:58} no rows"
+        misses = self.median[at] - self.data.logs[at]
+        errors = 100 * np.abs(np.exp(misses) - 1)
+        covered = 100 * (np.abs(misses) < self.half[at])
+        width = 100 * np.median(np.expm1(self.half[at]))
+        return (
+            f"{name:58} {len(at):4} rows  {np.median(errors):5.1f} / {np.quantile(errors, 0.9):5.1f} %   "
+            f"mean {errors.mean():4.1f} %   coverage {covered.mean():3.0f} %  half-width {width:5.1f} %"
+        )
 
 
-def left_out(data: Table, labels: Iterable[object], count: int) -> LeftOut:
-    """The rows of ``data`` in ``count`` folds; those of one label stay together."""
-    names = [str(label) for label in labels]
-    order = np.random.default_rng(0).permutation(sorted(set(names)))
-    fold = {name: index % count for index, name in enumerate(order)}
-    folds = np.array([fold[name] for name in names])
-    median, half, components = np.zeros(len(names)), np.zeros(len(names)), []
-    for each in range(count):
-        test, train = np.flatnonzero(folds == each), np.flatnonzero(folds != each)
+def left_out(data: Table, splits: Iterable[Split]) -> LeftOut:
+    """The test rows of each split, from a fit on its other rows."""
+    count = len(data.loads)
+    left = LeftOut(data, np.zeros(count), np.zeros(count), [])
+    for train, test in splits:
         logs, doubt, spread = everything_from(data, train)
-        median[test], half[test] = data.conditional(spread, logs, train, test, doubt)
-        components += data.components(logs, test, LONG)
-    return LeftOut(median, half, components)
+        left.median[test], left.half[test] = data.conditional(spread, logs, train, test, doubt)
+        left.components.extend(data.components(logs, test, LONG))
+    return left
 
 
-def transferred(data: Table, train: Index, test: Index) -> tuple[Array, Array]:
-    """Medians and half-widths of ``test`` from a fit on ``train`` alone."""
-    logs, doubt, spread = everything_from(data, train)
-    return data.conditional(spread, logs, train, test, doubt)
+def folds(labels: Sequence[object], count: int) -> Iterator[Split]:
+    """``count`` splits that predict each row once; rows of one label stay together."""
+    names, places = np.unique([str(label) for label in labels], return_inverse=True)
+    order = np.random.default_rng(0).permutation(len(names))
+    fold_of = np.argsort(order)[places] % count
+    for each in range(count):
+        yield np.flatnonzero(fold_of != each), np.flatnonzero(fold_of == each)
 
 
 def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, float]]:
-    """Constants, doubts, and the deviations of the covariance, all from ``rows`` alone."""
+    """Constants, doubts, and the deviations of the covariance, all from ``rows``
+    alone."""
     start = {name.removeprefix("alike."): constant.prior for name, constant in constants.table().items()}
     logs, doubt = data.doubted(start, rows)
     spread = data.tuned(start, logs, rows, doubt, [series(load) for load in data.loads])
@@ -142,54 +151,76 @@ def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, f
 
 def report(data: Table) -> None:
     """Print the cross-validation."""
-    kinds = groups(data.loads)
-    for title, labels in (("rows left out", range(len(data.loads))), ("series left out", map(series, data.loads))):
-        left = left_out(data, labels, FOLDS[title])
+    kinds, count = groups(data.loads), len(data.loads)
+    labels: dict[str, Sequence[object]] = {
+        "rows left out": range(count),
+        "series left out": [series(load) for load in data.loads],
+    }
+    for title, named in labels.items():
+        left = left_out(data, folds(named, FOLDS[title]))
         for name, at in kinds.items():
-            say(line(f"{title}: {name}", data, at, left.median, left.half))
+            say(left.line(f"{title}: {name}", at))
         say(of_components(left.components))
-    own, dense = kinds["own runs"], kinds["dense NeMo pretraining"]
     size = np.array([load.num_gpus for load in data.loads])
     hopper = np.array([load.gpu.arch == "Hopper" for load in data.loads])
+    dense = kinds["dense NeMo pretraining"]
     large = dense[size[dense] >= 512]
-    some = np.flatnonzero(size <= 128)
-    hopper_large = large[hopper[large]]
-    for name, train, test in (
-        ("up to 128 GPUs -> 512 and more: dense NeMo", some, large),
-        ("own runs on 1 to 4 GPUs -> Hopper, 512 and more", own, hopper_large),
-    ):
-        median, half = np.zeros(len(size)), np.zeros(len(size))
-        median[test], half[test] = transferred(data, train, test)
-        say(line(name, data, test, median, half))
-    say(strong_scaling(data))
-    korthikanti = np.flatnonzero([load.source == "korthikanti" for load in data.loads])
-    median, half = np.zeros(len(size)), np.zeros(len(size))
-    for row in korthikanti:
-        median[[row]], half[[row]] = transferred(data, np.delete(np.arange(len(size)), row), np.array([row]))
-    say(line("A100 rows of Korthikanti, each left out", data, korthikanti, median, half))
+    korthikanti = [row for row in range(count) if data.loads[row].source == "korthikanti"]
+    others: dict[str, list[Split]] = {
+        "up to 128 GPUs -> 512 and more: dense NeMo": [(np.flatnonzero(size <= 128), large)],
+        "own runs on 1 to 4 GPUs -> Hopper, 512 and more": [(kinds["own runs"], large[hopper[large]])],
+        "strong scaling, anchored on one small run": list(strong_scaling(data)),
+        "A100 rows of Korthikanti, each left out": [
+            (np.delete(np.arange(count), row), np.array([row])) for row in korthikanti
+        ],
+    }
+    for name, splits in others.items():
+        tested = np.concatenate([test for _, test in splits])
+        say(left_out(data, splits).line(name, tested))
     say(ranking(data))
 
 
+def strong_scaling(data: Table) -> Iterator[Split]:
+    """Rows of one series and batch: from other series and the smallest number of GPUs
+    to the larger ones."""
+    families: dict[tuple[object, ...], list[int]] = {}
+    for row in groups(data.loads)["all dense"]:
+        load = data.loads[row]
+        name = (series(load), load.gbs, load.seq_length, load.model.shape.num_layers, load.release)
+        families.setdefault(name, []).append(int(row))
+    for family, members in families.items():
+        smallest = min(members, key=lambda row: data.loads[row].num_gpus)
+        size = data.loads[smallest].num_gpus
+        larger = [row for row in members if data.loads[row].num_gpus > size]
+        if larger:
+            other = [row for row, load in enumerate(data.loads) if series(load) != family[0]]
+            yield np.array(sorted([*other, smallest])), np.array(larger)
+
+
 def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, float]) -> Kinship:
-    """The `solved` rows whose misses predictions know: those of the fit, and more layouts on one node."""
-    fitted = replace(data.kinship, residuals=data.logs - data.predicted(logs)[: len(data.loads)], doubt=doubt)
-    with SINGLE_NODE.open(newline="", encoding="utf-8") as file:
-        more = [row for n, row in enumerate(csv.DictReader(file)) if n % KNOWN == 0 and n % EVERY]
-    table = Table([rows.workload(row) for row in more], [float(row["step_time_s"]) for row in more], [None] * len(more))
-    every = fitted.joined(Kinship.of(table.loads, table.logs - table.predicted(logs)[: len(more)]))
-    return residuals.solved(every, spread)
+    """The `solved` rows whose misses predictions know: those of the fit, and more
+    layouts on one node."""
+    misses = data.logs - data.predicted(logs)[: len(data.loads)]
+    fitted = replace(data.kinship, residuals=misses, doubt=doubt)
+    loads, step_s = [], []
+    for n, row in enumerate(paths.table(str(SINGLE_NODE))):
+        if n % KNOWN == 0 and n % EVERY:
+            loads.append(rows.workload(row))
+            step_s.append(float(row["step_time_s"]))
+    layouts = Table(loads, step_s, [None] * len(loads))
+    more = Kinship.of(loads, layouts.logs - layouts.predicted(logs)[: len(loads)])
+    return residuals.solved(fitted.joined(more), spread)
 
 
 def ranking(data: Table) -> str:
-    """How well layouts of one model on one node are ranked that predictions do not know."""
+    """Rank correlation of unknown layouts of one model on one node."""
     logs, doubt, spread = everything_from(data, np.arange(len(data.loads)))
     calibration = Calibration(every_constant(data, logs, spread), known_rows(data, logs, doubt, spread))
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    with SINGLE_NODE.open(newline="", encoding="utf-8") as file:
-        for row in list(csv.DictReader(file))[1::KNOWN]:
-            key = tuple(row[name] for name in ("num_gpus", "gbs", "hidden", "layers"))
-            median = predict(rows.workload(row), calibration).median
-            points.setdefault(key, []).append((median, float(row["step_time_s"])))
+    for row in paths.table(str(SINGLE_NODE))[1::KNOWN]:
+        key = (row["num_gpus"], row["gbs"], row["hidden"], row["layers"])
+        median = predict(rows.workload(row), calibration).median
+        points.setdefault(key, []).append((median, float(row["step_time_s"])))
     ranks, losses = [], []
     for pairs in points.values():
         if len(pairs) >= 4:
@@ -205,46 +236,27 @@ def ranking(data: Table) -> str:
 
 
 def of_components(misses: Sequence[tuple[str, float]]) -> str:
-    """How far the parts of profiled steps lie from the physics, where they are long."""
+    """Misses of the physics in the long parts of profiled steps."""
     by_name: dict[str, list[float]] = {}
     for name, miss in misses:
         by_name.setdefault(name, []).append(miss)
-    texts = (
-        f"{name} {100 * np.median(each):.0f} / {100 * np.quantile(each, 0.9):.0f} %, "
-        f"{sum(miss > FAR for miss in each)} of {len(each)} beyond {FAR:.0%}"
-        for name, each in by_name.items()
-    )
+    texts = []
+    for name, each in by_name.items():
+        far = sum(miss > FAR for miss in each)
+        median, high = 100 * np.median(each), 100 * np.quantile(each, 0.9)
+        texts.append(f"{name} {median:.0f} / {high:.0f} %, {far} of {len(each)} beyond {FAR:.0%}")
     return f"parts above {LONG:.0%} of a profiled step, their runs left out: " + "; ".join(texts)
-
-
-def strong_scaling(data: Table) -> str:
-    """Rows of one series and batch: from the smallest number of GPUs alone to the others."""
-    kinds = groups(data.loads)["all dense"]
-    families: dict[object, list[int]] = {}
-    for i in kinds:
-        load = data.loads[i]
-        families.setdefault(
-            (series(load), load.gbs, load.seq_length, load.model.shape.num_layers, load.release), []
-        ).append(i)
-    median, half = np.zeros(len(data.loads)), np.zeros(len(data.loads))
-    tested = []
-    for name, members in families.items():
-        sizes = {data.loads[i].num_gpus for i in members}
-        if len(sizes) < 2:
-            continue
-        first = [i for i in members if data.loads[i].num_gpus == min(sizes)][:1]
-        rest = np.array([i for i in members if data.loads[i].num_gpus > min(sizes)])
-        other = [i for i in range(len(data.loads)) if series(data.loads[i]) != name[0]]  # type: ignore[index]
-        median[rest], half[rest] = transferred(data, np.array(sorted(other + first)), rest)
-        tested += rest.tolist()
-    return line("strong scaling, anchored on one small run", data, np.array(tested, dtype=int), median, half)
 
 
 def every_constant(data: Table, logs: Array, spread: Mapping[str, float]) -> dict[str, float]:
     """Every constant of constants.csv: those of the physics and the deviations."""
     values = dict(zip(data.names, np.exp(logs), strict=True))
-    deviations = {f"alike.{name}": value for name, value in spread.items() if f"alike.{name}" in values}
-    return values | deviations | {name: value for name, value in spread.items() if name.startswith("interval.")}
+    for name, value in spread.items():
+        if f"alike.{name}" in values:
+            values[f"alike.{name}"] = value
+        elif name.startswith("interval."):
+            values[name] = value
+    return values
 
 
 def write(data: Table) -> None:

@@ -1,12 +1,13 @@
-"""How alike two workloads are: what the physics misses of one, it probably misses of the other too.
+"""Similarity of workloads: the physics misses similar workloads by similar amounts.
 
-The covariance of two logarithms of (observed / physics) is a sum: for each trait that both share, its variance; and a
-smooth term that falls with the distance between layouts and sizes of one model. (Gaussian-process regression:
-Rasmussen and Williams 2006, chapters 2 and 5.)
+The covariance of two logarithms of (observed / physics) is a sum: for each trait that
+both share, its variance; and a smooth term that falls with the distance between layouts
+and sizes of one model. (Gaussian-process regression: Rasmussen and Williams 2006,
+chapters 2 and 5.)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,90 +17,98 @@ from benchrun.predict.software import MEGATRON_2022
 from benchrun.predict.workload import Workload
 
 Array = NDArray[np.float64]
+TRAITS = ("stack", "model_stack", "gpu", "release", "release_model", "series", "kernels", "layout_release")
+"""Names of what two workloads may share; the wider traits first."""
 NONE = ""
 """A trait that a workload shares with no other."""
-FAMILY = "model_stack"
+FAMILY = TRAITS.index("model_stack")
 """Only workloads that share this trait are near one another."""
 NOISE, SMOOTH, MOE = "noise", "smooth", "moe"
-"""Names of what is no trait: unexplained variance of a row; the smooth term; how much larger all is for experts."""
+"""Names of what is no trait: unexplained variance of a row; the smooth term; how much
+larger all is for experts."""
 
 
 @dataclass(frozen=True)
 class Kinship:
-    """Traits and places of some workloads, and what is known of them."""
+    """Traits and places of some workloads, and what is known of them: arrays with a row
+    for each workload."""
 
-    traits: list[dict[str, str]]
+    traits: NDArray[Any]
+    """Text, in the order of `TRAITS`."""
     codes: NDArray[Any]
-    """A number for each trait (columns) of each workload (rows): equal where the trait is."""
+    """A number for each trait: equal where the trait is."""
     places: Array
-    stacks: list[str]
+    stacks: NDArray[Any]
     moe: NDArray[Any]
-    residuals: Array = field(default_factory=lambda: np.zeros(0))
-    """Logarithms of observed over physics; empty where nothing was observed."""
-    doubt: Array = field(default_factory=lambda: np.zeros(0))
+    residuals: Array
+    """Logarithms of observed over physics; 0 where nothing was observed."""
+    doubt: Array
     """Factors on the variance of rows that contradict all others."""
-    weights: Array = field(default_factory=lambda: np.zeros(0))
-    """The inverse of the rows' covariance times their residuals; empty before `residuals.solved`."""
+    weights: Array
+    """The inverse of the rows' covariance times their residuals; 0 before
+    `residuals.solved`."""
 
     @classmethod
     def of(cls, loads: Sequence[Workload], residuals: Array | None = None) -> "Kinship":
-        """Of workloads."""
+        """Traits and places of ``loads``, which missed the physics by ``residuals``."""
         named = [traits(load) for load in loads]
         return cls(
-            traits=named,
+            traits=np.array(named, dtype=object),
             codes=coded(named),
             places=places(loads),
-            stacks=[load.stack for load in loads],
+            stacks=np.array([load.stack for load in loads], dtype=object),
             moe=np.array([load.model.shape.moe is not None for load in loads]),
             residuals=np.zeros(len(loads)) if residuals is None else residuals,
             doubt=np.ones(len(loads)),
+            weights=np.zeros(len(loads)),
         )
 
     def part(self, chosen: NDArray[Any]) -> "Kinship":
-        """Some of them, by index."""
-        lists = ([every[index] for index in chosen] for every in (self.traits, self.stacks))
-        some, stacks = lists
-        arrays = (every[chosen] for every in (self.moe, self.residuals, self.doubt))
-        return Kinship(some, self.codes[chosen], self.places[chosen], stacks, *arrays)
+        """The workloads at these indices."""
+        return Kinship(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     def joined(self, other: "Kinship") -> "Kinship":
-        """These and others."""
-        arrays = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("moe", "residuals", "doubt"))
-        places, codes = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", "codes"))
-        return Kinship(self.traits + other.traits, codes, places, self.stacks + other.stacks, *arrays)
+        """The workloads of both, those of ``other`` last."""
+        names = [field.name for field in fields(self)]
+        return Kinship(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
 
-def coded(named: Sequence[Mapping[str, str]]) -> NDArray[Any]:
-    """Numbers of traits, the same in every call of one process; 0 for one that is not shared."""
-    return np.array([[hash(trait) if trait else 0 for trait in each.values()] for each in named])
+def coded(named: Sequence[Sequence[str]]) -> NDArray[Any]:
+    """Numbers of traits, the same in every call of one process; 0 for one that is not
+    shared."""
+    return np.array([[hash(trait) if trait else 0 for trait in each] for each in named])
 
 
-def traits(load: Workload) -> dict[str, str]:
-    """What may be shared, by name; the wider traits first."""
+def traits(load: Workload) -> tuple[str, ...]:
+    """The traits of a workload, in the order of `TRAITS`."""
     layout, task = load.layout, "lora" if load.task == "lora" else "train"
     kind = "moe" if load.model.shape.moe else "dense"
     family, gpu, source = load.model.name, load.gpu.name, f"{load.source}/{load.stack}/{load.framework}"
     release = f"{load.release:.2f}" if load.release else "unknown"
-    shape = "/".join(f"{part:g}" for part in (layout.tp, layout.pp, layout.cp, layout.ep, layout.fsdp > 1, load.mbs))
+    degrees = (layout.tp, layout.pp, layout.cp, layout.ep, layout.fsdp > 1, load.mbs)
+    shape = "/".join(f"{degree:g}" for degree in degrees)
     series = f"{family} {gpu} {load.number} {source} {task}"
-    # What the physics misses of unfused software is that of kernels of one shape, whatever the rest of the layout.
+    # What the physics misses of unfused software is that of kernels of one shape,
+    # whatever the rest of the layout.
     kernels = f"{series} {layout.tp} {load.mbs:g}" if load.stack == MEGATRON_2022 else NONE
-    return {
-        "stack": f"{load.stack} {kind} {task}",
-        "model_stack": f"{family} {load.stack}",
-        "gpu": f"{gpu} {kind}",
-        "release": f"{source} {release} {kind}",
-        "release_model": f"{source} {release} {family}",
-        "series": series,
-        "kernels": kernels,
-        "layout_release": f"{series} {shape} {load.model.shape.num_layers} {load.seq_length} {release}",
-    }
+    return (
+        f"{load.stack} {kind} {task}",
+        f"{family} {load.stack}",
+        f"{gpu} {kind}",
+        f"{source} {release} {kind}",
+        f"{source} {release} {family}",
+        series,
+        kernels,
+        f"{series} {shape} {load.model.shape.num_layers} {load.seq_length} {release}",
+    )
 
 
 def places(loads: Sequence[Workload]) -> Array:
-    """Coordinates in which the smooth term measures distance: doublings of sizes and layouts, years of a release.
+    """Coordinates in which the smooth term measures distance: doublings of sizes and
+    layouts, years of a release.
 
-    Neither the number of GPUs nor that of micro-batches is among them: how a step scales is left to the physics.
+    Neither the number of GPUs nor that of micro-batches is among them: how a step
+    scales is left to the physics.
     """
     rows = [
         [
@@ -119,47 +128,43 @@ def places(loads: Sequence[Workload]) -> Array:
 
 
 def covariance(spread: Mapping[str, float], a: Kinship, b: Kinship) -> Array:
-    """Between workloads of ``a`` (rows) and ``b`` (columns), with the standard deviations ``spread``.
-
-    What `combined` makes of `shared`, all traits at once: quicker for few workloads.
-    """
-    names = list(a.traits[0])
-    alike = (a.codes[:, None, :] == b.codes[None, :, :]) & (b.codes != 0)[None, :, :]
-    whole = alike @ np.array([spread[name] ** 2 for name in names])
-    whole += spread[SMOOTH] ** 2 * alike[:, :, names.index(FAMILY)] * nearness(a, b)
+    """Covariance of each workload of ``a`` with each of ``b``, from the standard
+    deviations ``spread``."""
+    alike = _alike(a, b)
+    whole = alike @ np.array([spread[name] ** 2 for name in TRAITS])
+    whole += spread[SMOOTH] ** 2 * alike[:, :, FAMILY] * nearness(a, b)
     return np.asarray(whole * scales(spread, a)[:, None] * scales(spread, b)[None, :])
 
 
+def _alike(a: Kinship, b: Kinship) -> NDArray[Any]:
+    """Truth of sharing: axis 0 has the workloads of ``a``, axis 1 those of ``b``, axis
+    2 the traits."""
+    return np.asarray((a.codes[:, None, :] == b.codes[None, :, :]) & (b.codes != 0)[None, :, :])
+
+
 def nearness(a: Kinship, b: Kinship) -> Array:
-    """1 for the same place, less for those farther apart."""
+    """Distance kernel: 1 for the same place, less for those farther apart."""
     squares = (a.places**2).sum(axis=1)[:, None] + (b.places**2).sum(axis=1)[None, :] - 2 * a.places @ b.places.T
     return np.asarray(np.exp(-np.maximum(squares, 0) / 2))
 
 
-def combined(spread: Mapping[str, float], shares: Mapping[str, Array], a: Kinship, b: Kinship) -> Array:
-    """The same from what `shared` returns."""
-    whole = np.zeros((len(a.codes), len(b.codes)))
-    for name, share in shares.items():
-        whole += spread[name] ** 2 * share
-    return np.asarray(whole * scales(spread, a)[:, None] * scales(spread, b)[None, :])
-
-
-def shared(a: Kinship, b: Kinship) -> dict[str, Array]:
-    """By trait: 1 where two workloads share it, else 0; of the smooth term how near they are."""
-    names = list(a.traits[0])
-    columns = ((name, a.codes[:, [n]], b.codes[:, n][None, :]) for n, name in enumerate(names))
-    same = {name: (left == right) & (left != 0) for name, left, right in columns}
-    return {**same, SMOOTH: same[FAMILY] * nearness(a, b)}
+def shared(rows: Kinship) -> dict[str, Array]:
+    """Similarity matrices, by name: a 0/1 matrix for each trait, and the distance
+    kernel inside a family."""
+    alike = _alike(rows, rows)
+    same = {name: alike[:, :, index] for index, name in enumerate(TRAITS)}
+    return {**same, SMOOTH: alike[:, :, FAMILY] * nearness(rows, rows)}
 
 
 def scales(spread: Mapping[str, float], loads: Kinship) -> Array:
-    """How much larger all standard deviations of a workload are."""
+    """Factors on all standard deviations of each workload."""
     return np.where(loads.moe, spread[MOE], 1.0)
 
 
 def noises(spread: Mapping[str, float], loads: Kinship) -> list[str]:
     """The name of each workload's noise."""
-    return [f"{NOISE}.{stack}" if f"{NOISE}.{stack}" in spread else NOISE for stack in loads.stacks]
+    names = [f"{NOISE}.{stack}" for stack in loads.stacks]
+    return [name if name in spread else NOISE for name in names]
 
 
 def noise(spread: Mapping[str, float], loads: Kinship) -> Array:

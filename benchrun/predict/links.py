@@ -1,17 +1,19 @@
-"""Communication of one GPU: seconds of each group's collectives at the peak of the links they use."""
+"""Communication of one GPU: seconds of each group's collectives at the peak of the
+links they use."""
 
 from dataclasses import dataclass
 
-from benchrun.model import communication
+from benchrun.model import communication, costs
 from benchrun.model.communication import Collective, Group
 from benchrun.model.operators import Operators
 from benchrun.predict.workload import Workload
 
 
 def link_times(load: Workload, listed: Operators, layers: float, again: int) -> dict[str, float]:
-    """The fields of `Work` that count communication.
+    """The fields of `Counts` that count communication.
 
-    ``layers``: of a stage, the mean; ``again``: 1 where the forward pass is repeated, else 0.
+    ``layers``: of a stage, the mean; ``again``: 1 where the forward pass is repeated,
+    else 0.
     """
     traffic = Traffic.of(load, listed, again)
     return {
@@ -25,7 +27,7 @@ def link_times(load: Workload, listed: Operators, layers: float, again: int) -> 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What the GPUs of a workload send one another, and over which links."""
+    """Collectives of a GPU, and the peaks of the links that carry them."""
 
     groups: dict[str, list[Collective]]
     again: int
@@ -50,7 +52,7 @@ class Traffic:
         return self.groups.get(group, [])
 
     def times(self, each: Collective) -> float:
-        """How often a collective runs in a micro-batch."""
+        """Number of runs of a collective in a micro-batch."""
         return (1 + self.again) * each.forward + each.backward
 
     def bytes_of(self, group: Group, *, step: bool = False) -> float:
@@ -58,30 +60,37 @@ class Traffic:
         return sum(each.bus_bytes * (each.step if step else self.times(each)) for each in self.of_group(group))
 
     def ring(self, wire: float, ranks: float, stride: float) -> tuple[float, float]:
-        """Seconds on NVLink, where ranks share a domain, and on their adapters between domains.
+        """Seconds on NVLink, where ranks share a domain, and on their adapters between
+        domains.
 
-        ``wire``: bytes that a rank sends; ``stride``: GPUs from one rank of the ring to the next.
+        ``wire``: bytes that a rank sends; ``stride``: GPUs from one rank of the ring to
+        the next.
         """
         near = max(1.0, min(ranks, self.domain // max(1.0, stride)))
-        if ranks <= 1:
-            return 0.0, 0.0
-        return (wire / self.nvlink if near > 1 else 0.0), (wire / (near * self.nic) if near < ranks else 0.0)
+        nvlink, nic = 0.0, 0.0
+        if near > 1:
+            nvlink = wire / self.nvlink
+        if near < ranks:
+            nic = wire / (near * self.nic)
+        return nvlink, nic
 
 
 def _tensor_parallel(load: Workload, traffic: Traffic, layers: float) -> dict[str, float]:
-    tp, nvlink = load.layout.tp, traffic.nvlink
-    link = nvlink if tp <= traffic.domain else min(nvlink, traffic.domain * traffic.nic)
-    rounds = sum(traffic.times(each) * (2 if each.name == "all_reduce" else 1) for each in traffic.of_group("tp"))
+    tp, link = load.layout.tp, traffic.nvlink
+    if tp > traffic.domain:
+        link = min(link, traffic.domain * traffic.nic)
+    # An all-reduce passes the ring twice, as a reduce-scatter and an all-gather.
+    rounds = sum(traffic.times(each) * costs.FACTORS.get(each.name, 1) for each in traffic.of_group("tp"))
     ring = (1 + tp) / 5
-    return {
-        "tp": traffic.bytes_of("tp") / layers / link,
-        "tp_calls": rounds / layers * (min(1.0, ring) if load.tp_overlap else ring),
-    }
+    if load.tp_overlap:
+        ring = min(1.0, ring)
+    return {"tp": traffic.bytes_of("tp") / layers / link, "tp_calls": rounds / layers * ring}
 
 
 def _context_parallel(load: Workload, traffic: Traffic, layers: float) -> dict[str, float]:
     inside = load.layout.tp * load.layout.cp <= traffic.domain
-    return {"cp": traffic.bytes_of("cp") / layers / (traffic.nvlink if inside else traffic.nic)}
+    link = traffic.nvlink if inside else traffic.nic
+    return {"cp": traffic.bytes_of("cp") / layers / link}
 
 
 def _exchange_of_experts(load: Workload, traffic: Traffic, layers: float) -> dict[str, float]:
@@ -91,18 +100,19 @@ def _exchange_of_experts(load: Workload, traffic: Traffic, layers: float) -> dic
 
 
 def _border(load: Workload, traffic: Traffic) -> dict[str, float]:
-    """Of one border between pipeline stages; on NVLink only where a domain holds all GPUs."""
+    """Sends over one border between pipeline stages; on NVLink only where a domain
+    holds all GPUs."""
     layout = load.layout
     inside = layout.tp * layout.cp * load.dp * layout.pp <= traffic.domain
     size = next((each.bytes for each in traffic.of_group("pp")), 0.0)
-    return {
-        "pp_nvlink": 2 * size / traffic.nvlink if inside else 0.0,
-        "pp_nic": 0.0 if inside else 2 * size / traffic.nic,
-    }
+    if inside:
+        return {"pp_nvlink": 2 * size / traffic.nvlink, "pp_nic": 0.0}
+    return {"pp_nvlink": 0.0, "pp_nic": 2 * size / traffic.nic}
 
 
 def _data_parallel(load: Workload, traffic: Traffic) -> dict[str, float]:
-    """Gradients and weights among the ranks that hold the same ones, and among those of FSDP that share them."""
+    """Gradients and weights among the ranks that hold the same ones, and among those of
+    FSDP that share them."""
     layout = load.layout
     stride, expert_stride = float(layout.tp), float(layout.ep * layout.etp)
     ranks, expert_ranks = communication.replicas(layout, load.dp)

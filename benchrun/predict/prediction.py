@@ -14,18 +14,21 @@ from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.predict import constants, residuals, rows
 from benchrun.predict.choice import chosen
-from benchrun.predict.counting import work
+from benchrun.predict.counting import count
 from benchrun.predict.kinship import Kinship
 from benchrun.predict.physics import PARTS, seconds
 from benchrun.predict.scaling import Scaling
 from benchrun.predict.workload import Workload
 
 PUBLISHED = "published rows and kept runs"
+"""Name of the calibration that is shipped."""
+RESULTS = ("predicted_s", "low_s", "high_s")
+"""Columns that a table of rows gets."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a prediction rests on: constants, and rows whose misses are known."""
+    """Constants, and rows whose misses are known: a prediction rests on both."""
 
     values: Mapping[str, float]
     rows: Kinship
@@ -61,92 +64,96 @@ def usual() -> Calibration:
 
 
 def predict(load: Workload, calibration: Calibration | None = None) -> Prediction:
-    """Return the step of ``load``, never slower than on a GPU that differs in slower memory alone.
+    """Predict the step of ``load``: never slower than on a GPU that differs in slower
+    memory alone.
 
-    A site's own runs, with ``calibration``, say how fast its GPUs are, and no other GPU's rows correct them.
+    A site's own runs, with ``calibration``, say how fast its GPUs are, and no other
+    GPU's rows correct them.
     """
-    one = _of_rows(load, calibration or usual())
-    twin = hardware.slower_twin(load.gpu) if calibration is None else None
+    if calibration is not None:
+        return _of_rows(load, calibration)
+    one = _of_rows(load, usual())
+    twin = hardware.slower_twin(load.gpu)
     if twin is None:
         return one
-    limit = _of_rows(replace(load, gpu=twin), usual())
-    share = min(limit.median / one.median, 1.0)
-    return replace(
-        one,
-        median=one.median * share,
-        low=one.low * share,
-        high=one.high * share,
-        parts=_scaled(one.parts, share),
-    )
+    share = min(_of_rows(replace(load, gpu=twin), usual()).median / one.median, 1.0)
+    parts = _scaled(one.parts, share)
+    return replace(one, median=one.median * share, low=one.low * share, high=one.high * share, parts=parts)
 
 
 def _of_rows(load: Workload, calibration: Calibration) -> Prediction:
-    """Return physics times what similar rows took more or less, never faster than the FLOPs at peak."""
-    counts = work(load)
+    """The physics, corrected by similar rows, and never faster than the FLOPs at
+    peak."""
+    counts = count(load)
     parts = {name: float(value) for name, value in seconds(counts, chosen(load, calibration.values)).items()}
     physics = sum(parts.values())
     correction = residuals.correction(load, calibration.rows, calibration.spread)
-    bound = float(
-        counts.microbatches
-        * (
-            counts.layers * (counts.products + counts.attention * _peak_of_attention(load))
-            + counts.logits / counts.stages
-        )
-    )
+    layer = counts.products + counts.attention * _peak_of_attention(load)
+    bound = float(counts.microbatches * (counts.layers * layer + counts.logits / counts.stages))
     median = max(physics * float(np.exp(correction.median)), bound)
     wide = float(np.exp(correction.half_width))
-    return Prediction(
-        load, median, max(median / wide, bound), median * wide, _scaled(parts, median / physics), calibration.name
-    )
+    low, high = max(median / wide, bound), median * wide
+    return Prediction(load, median, low, high, _scaled(parts, median / physics), calibration.name)
 
 
 def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterator[Workload]:
-    """``load`` on other numbers of GPUs: weak keeps the batch per GPU, strong the whole. UserError if illegal."""
+    """``load`` on other numbers of GPUs: weak keeps the batch per GPU, strong the
+    whole. UserError if illegal."""
     for number in num_gpus:
         for degrees in load.layout.units:
-            if number % (unit := math.prod(degrees.values())):
+            unit = math.prod(degrees.values())
+            if number % unit:
                 raise UserError(f"{number} GPUs are no multiple of {' * '.join(degrees)} = {unit}")
         dp = load.layout.dp(number)
         gbs = load.gbs * number / load.num_gpus if scaling == "weak" else load.gbs
         interleaved = load.layout.pp if load.layout.vp > 1 else 1
-        batch, rule = load.mbs * dp * interleaved, "mbs * dp" + (" * pp" if interleaved > 1 else "")
+        batch = load.mbs * dp * interleaved
         if gbs % batch:
+            rule = "mbs * dp * pp" if interleaved > 1 else "mbs * dp"
             raise UserError(
                 f"a global batch of {gbs:g} is no multiple of {rule} = {batch:g} on {number} GPUs",
                 hint=f"leave out {number} GPUs, or name a batch: --set gbs={-(-gbs // batch) * batch:g}",
             )
-        fsdp, cp = load.layout.fsdp, load.layout.cp
-        whole = fsdp == load.dp * cp > 1  # over all ranks that share weights, here and there
-        layout = load.layout.model_copy(update={"fsdp": dp * cp if whole else fsdp})
+        layout, cp = load.layout, load.layout.cp
+        if layout.fsdp == load.dp * cp > 1:  # over all ranks that share weights, here and there
+            layout = layout.model_copy(update={"fsdp": dp * cp})
         yield replace(load, num_gpus=number, gbs=gbs, layout=layout)
 
 
 def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None) -> int:
-    """Copy the rows of a table with ``predicted_s, low_s, high_s``; returns how many could not be predicted."""
+    """Copy the rows of a table with the columns of `RESULTS`; returns how many could
+    not be predicted."""
     calibration, failed = calibration or usual(), 0
     reader = csv.DictReader(file)
-    names = [*(reader.fieldnames or ()), "predicted_s", "low_s", "high_s"]
+    names = [*(reader.fieldnames or ()), *RESULTS]
     columns = {name.strip().lower() for name in names}
     if not {"gpu", "model"} <= columns and "hidden" not in columns:
         raise UserError("the table has no columns 'model' and 'gpu'", hint="columns as in published_scaling.csv")
     writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for number, row in enumerate(reader, start=2):
-        numbers: tuple[Any, ...] = ("", "", "")
         try:
-            complete, remarks = rows.completed({str(name).strip().lower(): value for name, value in row.items()})
-            load = rows.workload(complete)
-            one = predict(load, calibration)
-            if not all(map(math.isfinite, (one.median, one.low, one.high))):
-                raise UserError("nothing finite can be predicted from it")
-            numbers = tuple(f"{value:.6g}" for value in (one.median, one.low, one.high))
-            for remark in [*remarks, *rows.doubts(complete, load)]:
-                say(f"line {number}: {remark}")
+            results, remarks = _predicted_row(row, calibration)
         except (UserError, ValueError, TypeError, ArithmeticError) as error:
+            results, remarks = dict.fromkeys(RESULTS, ""), [getattr(error, "message", str(error))]
             failed += 1
-            say(f"line {number}: {getattr(error, 'message', error)}")
-        writer.writerow({**row, **dict(zip(names[-3:], numbers, strict=True))})
+        for remark in remarks:
+            say(f"line {number}: {remark}")
+        writer.writerow({**row, **results})
     return failed
+
+
+def _predicted_row(row: rows.Row, calibration: Calibration) -> tuple[dict[str, str], list[str]]:
+    """The cells of `RESULTS`, and a sentence for each value that the row leaves open or
+    in doubt."""
+    complete, remarks = rows.completed({str(name).strip().lower(): value for name, value in row.items()})
+    load = rows.workload(complete)
+    one = predict(load, calibration)
+    numbers = (one.median, one.low, one.high)
+    if not all(map(math.isfinite, numbers)):
+        raise UserError("nothing finite can be predicted from it")
+    results = {name: f"{value:.6g}" for name, value in zip(RESULTS, numbers, strict=True)}
+    return results, [*remarks, *rows.doubts(complete, load)]
 
 
 def predicted_file(path: Path, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None) -> int:
@@ -159,9 +166,11 @@ def predicted_file(path: Path, out: TextIO, say: Callable[[str], Any], calibrati
 
 
 def _peak_of_attention(load: Workload) -> float:
-    """Attention counts at the peak of the lowest precision that may compute it."""
+    """The BF16 peak over that of the lowest precision that may compute attention."""
     gpu = load.gpu
-    return gpu.peak_bf16_tflops / (gpu.peak_fp8_tflops or gpu.peak_bf16_tflops) if load.number != "bf16" else 1.0
+    if load.number == "bf16" or not gpu.peak_fp8_tflops:
+        return 1.0
+    return gpu.peak_bf16_tflops / gpu.peak_fp8_tflops
 
 
 def _scaled(parts: Mapping[str, float], factor: float) -> dict[str, float]:

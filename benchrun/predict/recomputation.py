@@ -1,4 +1,4 @@
-"""How often the backward pass of a workload repeats parts of the forward pass."""
+"""Repeats of parts of the forward pass in the backward pass of a workload."""
 
 import functools
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ from benchrun.predict import software
 from benchrun.predict.workload import Workload
 
 SECOND_PRODUCTS = 0.5
-"""torchtitan's selective recomputation keeps attention and every second ``aten.mm``; FP8 products (``_scaled_mm``) and
-what memory limits are computed again. pytorch/torchtitan had that list until commit 114151ad4 (2026-03-23), which keeps
-FP8 products too. Every published row is older."""
+"""torchtitan's selective recomputation keeps attention and every second ``aten.mm``;
+FP8 products (``_scaled_mm``) and what memory limits are computed again.
+pytorch/torchtitan had that list until commit 114151ad4 (2026-03-23), which keeps FP8
+products too. Every published row is older."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Recomputation:
 
     @property
     def stored(self) -> tuple[str, ...] | None:
-        """The products whose results a checkpoint policy of JAX stores; None without a policy that is known."""
+        """The products whose results a checkpoint policy of JAX stores; None without a
+        policy that is known."""
         return _stored(self.load.stack, self.load.policy)
 
     @property

@@ -1,41 +1,46 @@
-"""What the physics missed of similar rows, and what it will therefore miss of a new one.
+"""Correction of the physics by the rows that are similar.
 
-calibration.csv holds one line per known row: its traits and its place (`kinship`), the logarithm of observed over
-physics, and its weight. The correction is the conditional mean given all rows, the interval its spread.
+calibration.csv holds one line per known row: the logarithm of observed over physics,
+its weight, its traits and its place (`kinship`). The correction is the conditional mean
+given all rows, the interval its spread.
 """
 
 import csv
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from benchrun.paths import table
 from benchrun.predict import constants
-from benchrun.predict.kinship import Array, Kinship, coded, covariance, noise
+from benchrun.predict.kinship import TRAITS, Kinship, coded, covariance, noise
 from benchrun.predict.workload import Workload
 
-FILE = Path(__file__).with_name("calibration.csv")
+FILE = "calibration.csv"
 NEIGHBOURS = 80
 """Similar rows that the interval rests on; more make it narrower by about 2 %."""
 LEVEL, NORMAL = 0.9, 1.645
-"""Probability of the interval, and its half-width in standard deviations of a normal distribution."""
+"""Probability of the interval, and its half-width in standard deviations of a normal
+distribution."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """The logarithm of (step time / physics): its median and the half-width of its interval."""
+    """The logarithm of (step time / physics): its median and the half-width of its
+    interval."""
 
     median: float
     half_width: float
 
 
 def correction(load: Workload, rows: Kinship, values: Mapping[str, float]) -> Correction:
-    """What `solved` rows say about ``load``."""
+    """The correction of ``load`` by `solved` rows."""
     new = Kinship.of([load])
     alike = covariance(values, new, rows)[0]
-    # Many rows are equally alike: rounding and a stable order choose the same ones on every machine.
+    # Many rows are equally alike: rounding and a stable order choose the same ones on
+    # every machine.
     near = np.argsort(-alike.round(9), kind="stable")[:NEIGHBOURS]
     likest = rows.part(near)
     among = covariance(values, likest, likest) + np.diag(noise(values, likest))
@@ -53,53 +58,42 @@ def solved(rows: Kinship, values: Mapping[str, float]) -> Kinship:
 
 
 def kind(load: Workload) -> str:
-    """Rows whose intervals are widened alike: experts; dense models of a software that constants.csv names; others."""
+    """Name of the factor on the interval: moe; the stack of dense models where
+    constants.csv has it; other."""
     if load.model.shape.moe:
         return "moe"
-    return load.stack if f"interval.{load.stack}" in constants.table() else "other"
+    if f"interval.{load.stack}" in constants.table():
+        return load.stack
+    return "other"
 
 
 @functools.cache
 def stored_rows() -> Kinship:
     """The rows of calibration.csv."""
-    with FILE.open(newline="", encoding="utf-8") as file:
-        reader = csv.reader(file)
-        header = next(reader)
-        rows = list(reader)
-    first = header.index("place0")
-    numbers = header.index("weight") + 1
-    names, places = header[numbers:first], np.array([[float(cell) for cell in row[first:]] for row in rows])
-    traits = [dict(zip(names, row[numbers:first], strict=True)) for row in rows]
+    rows = table(__file__, FILE)
+    numbers = {name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name not in TRAITS}
+    traits = [[row[name] for name in TRAITS] for row in rows]
+    kinds = [row["stack"].split() for row in rows]
+    places = [column for name, column in numbers.items() if name.startswith("place")]
     return Kinship(
-        traits=traits,
+        traits=np.array(traits, dtype=object),
         codes=coded(traits),
-        places=places,
-        stacks=[row[1] for row in rows],
-        moe=np.array([row[0] == "1" for row in rows]),
-        residuals=np.array([float(row[2]) for row in rows]),
-        doubt=np.array([float(row[3]) for row in rows]),
-        weights=np.array([float(row[4]) for row in rows]),
+        places=np.column_stack(places),
+        stacks=np.array([kind[0] for kind in kinds], dtype=object),
+        moe=np.array([kind[1] == "moe" for kind in kinds]),
+        residuals=numbers["residual"],
+        doubt=numbers["doubt"],
+        weights=numbers["weight"],
     )
 
 
 def store(rows: Kinship) -> None:
     """Write `solved` rows to calibration.csv."""
-    with FILE.open("w", newline="", encoding="utf-8") as file:
+    with Path(__file__).with_name(FILE).open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         places = [f"place{index}" for index in range(rows.places.shape[1])]
-        writer.writerow(("moe", "stack", "residual", "doubt", "weight", *rows.traits[0], *places))
+        writer.writerow(("residual", "doubt", "weight", *TRAITS, *places))
         for index, traits in enumerate(rows.traits):
-            place = (f"{value:.7g}" for value in rows.places[index])
-            head = (
-                int(rows.moe[index]),
-                rows.stacks[index],
-                f"{rows.residuals[index]:.4f}",
-                f"{rows.doubt[index]:.3g}",
-                f"{rows.weights[index]:.6g}",
-            )
-            writer.writerow((*head, *traits.values(), *place))
-
-
-def with_runs(rows: Kinship, loads: Sequence[Workload], residuals: Array, values: Mapping[str, float]) -> Kinship:
-    """``rows`` and a site's own runs, `solved`."""
-    return solved(rows.joined(Kinship.of(loads, residuals)), values)
+            known = (f"{rows.residuals[index]:.4f}", f"{rows.doubt[index]:.3g}", f"{rows.weights[index]:.6g}")
+            place = [f"{value:.7g}" for value in rows.places[index]]
+            writer.writerow((*known, *traits, *place))

@@ -1,4 +1,4 @@
-"""Runs of this suite -> workloads, and what was measured of them."""
+"""Runs of this suite -> workloads and measurements."""
 
 import json
 import re
@@ -16,11 +16,12 @@ from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.vocabulary import GIB
 
 FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
-"""By the recipe of FP8; the others scale blocks."""
+"""Number format by recipe of FP8; the other recipes scale blocks."""
 OWN = "runs"
 """The source of runs of this suite."""
-OTHER_KERNELS = "memory_bound+optimizer"
-"""Parts of the physics that are the other kernels of a profiled step."""
+OTHER_KERNELS, COMMUNICATION = "memory_bound+optimizer", "tp+cp+ep+bubble+dp"
+"""Parts of the physics that are the other kernels, and the exposed communication, of a
+profiled step."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,12 @@ class Measured:
 
 
 def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.Gpu | None = None) -> Workload:
-    """What ``spec`` trains. UserError for a GPU that is not in the hardware table, unless another stands for it."""
+    """The step of ``spec``. UserError for a GPU that is not in the hardware table,
+    unless another stands for it."""
     gpu = hardware.gpu(spec.gpu) or stand_in
     if gpu is None:
         raise UserError(f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}")
-    published = software.publisher(spec.source or "") or ""
+    published = software.publisher(spec.source or "")
     number: Number = spec.precision
     if number == "fp8":
         number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")
@@ -63,7 +65,7 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
         tp_overlap=spec.training.tp_comm_overlap,
         gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
         state_bytes=_state_bytes(spec),
-        hooked=spec.task == "lora" and software.hooks_adapters(spec.framework),
+        hooked=spec.task == "lora" and software.has("hooked_adapters", spec.framework),
         recast=_recasts(spec),
         low_attention=spec.precision == "fp8" and spec.training.fp8.dot_product_attention,
         packed=spec.packed,
@@ -76,7 +78,7 @@ def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.G
 def _recasts(spec: TrainingSpec) -> bool:
     """Whether the optimizer casts weights to FP8 together with their transposes."""
     low_weights = spec.precision == "fp8" and spec.training.fp8.param_gather and spec.task != "lora"
-    return low_weights and software.casts_transposes(spec.framework)
+    return low_weights and software.has("cast_transposes", spec.framework)
 
 
 def _offloaded_bytes(spec: TrainingSpec) -> float:
@@ -89,15 +91,16 @@ def _offloaded_bytes(spec: TrainingSpec) -> float:
 
 
 def _state_bytes(spec: TrainingSpec) -> int:
-    """What the optimizer keeps of a parameter: its master copy and two averages."""
+    """Bytes that the optimizer keeps of a parameter: its master copy and two
+    averages."""
     optimizer = spec.training.optimizer
-    return sum(
-        2 if "16" in number else 4 for number in (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
-    )
+    numbers = (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
+    return sum(2 if "16" in number else 4 for number in numbers)
 
 
 def architecture(spec: TrainingSpec) -> Architecture:
-    """The model of ``spec``, under the name that published rows give a model of its dimensions."""
+    """The model of ``spec``, under the name that published rows give a model of its
+    dimensions."""
     sizes = ("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
     for model in architectures().values():
         alike = (model.shape.moe is None) == (spec.model.moe is None)
@@ -111,24 +114,29 @@ def read(folder: Path, source: str = OWN) -> Measured:
     spec = RunSpec.model_validate_json(folder.joinpath(SPEC).read_bytes())
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{folder.name} is no training")
-    metrics = json.loads(folder.joinpath(METRICS).read_bytes()) if folder.joinpath(METRICS).is_file() else {}
-    step_time: Mapping[str, float] = metrics.get("step_time_s") or {}
+    metrics, breakdown, ceilings = (_bytes(folder / name) for name in (METRICS, BREAKDOWN, CEILINGS))
+    step_time: Mapping[str, float] = json.loads(metrics or "{}").get("step_time_s") or {}
     if not step_time.get("median"):
         raise UserError(f"{folder.name} has no step time", hint="benchrun compare RUN measures it")
-    breakdown, ceilings = folder.joinpath(BREAKDOWN), folder.joinpath(CEILINGS)
     return Measured(
         workload(spec, source),
         float(step_time["median"]),
-        Breakdown.model_validate_json(breakdown.read_bytes()) if breakdown.is_file() else None,
-        Ceilings.model_validate_json(ceilings.read_bytes()) if ceilings.is_file() else None,
+        Breakdown.model_validate_json(breakdown) if breakdown else None,
+        Ceilings.model_validate_json(ceilings) if ceilings else None,
     )
 
 
-def profiled(run: Measured) -> dict[str, float]:
-    """Seconds of a step by the parts of the physics that add up to them, from the profiled step; empty without one.
+def _bytes(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
 
-    A profiler slows the host, not the kernels: what the profiled step took longer is idle time. Copies to the host's
-    memory and back are among the other kernels, and the physics' host waits for them.
+
+def profiled(run: Measured) -> dict[str, float]:
+    """Seconds of a step by the parts of the physics that add up to them, from the
+    profiled step; empty without one.
+
+    A profiler slows the host, not the kernels: what the profiled step took longer is
+    idle time. Copies to the host's memory and back are among the other kernels, and the
+    physics' host waits for them.
     """
     parts = run.breakdown
     if parts is None:
@@ -138,7 +146,7 @@ def profiled(run: Measured) -> dict[str, float]:
         "matmul": parts.matmul_s,
         "attention": parts.attention_s,
         OTHER_KERNELS: parts.other_s,
-        "tp+cp+ep+bubble+dp": parts.communication_s,
+        COMMUNICATION: parts.communication_s,
     }
     whole = {name: value * min(1.0, run.step_s / kernels) for name, value in whole.items()}
     idle = max(0.0, run.step_s - kernels)

@@ -1,4 +1,5 @@
-"""A curve over numbers of GPUs: how efficient it is, where it breaks, and which part of the step grew there."""
+"""A curve over numbers of GPUs: its efficiency, its break, and the part of the step
+that grew there."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,8 @@ from typing import Any, Literal
 Scaling = Literal["weak", "strong"]
 """The same batch per GPU, or the same global batch."""
 LOSS = 0.05
-"""A curve breaks where a doubling of the GPUs costs more than this share of the speed."""
+"""A curve breaks where a doubling of the GPUs costs more than this share of the
+speed."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Break:
-    """Where a curve loses most of its speed between two of its points."""
+    """The first step of a curve that costs much speed."""
 
     num_gpus: int
     """GPUs of the point that is slower than those before let expect."""
@@ -54,7 +56,8 @@ def efficiencies(points: Sequence[CurvePoint]) -> list[float]:
 
 
 def breaks(points: Sequence[CurvePoint]) -> Break | None:
-    """The first point that loses more than `LOSS` a doubling; None where there is none."""
+    """The first point that loses more than `LOSS` a doubling; None where there is
+    none."""
     shares = efficiencies(points)
     for (before, point), (share, new) in zip(pairwise(points), pairwise(shares), strict=True):
         if new / share < (1 - LOSS) ** math.log2(point.num_gpus / before.num_gpus):
@@ -63,7 +66,12 @@ def breaks(points: Sequence[CurvePoint]) -> Break | None:
 
 
 def _break(before: CurvePoint, point: CurvePoint) -> Break:
-    work = (point.gbs / point.num_gpus) / (before.gbs / before.num_gpus)  # of a GPU; 1 on a weak curve
-    more = {name: seconds - before.parts[name] * work for name, seconds in point.parts.items() if name in before.parts}
-    grew = {name: more[name] for name in sorted(more, key=lambda name: -more[name]) if more[name] > 0}
+    # Sequences of a GPU over those before; 1 on a weak curve.
+    work = (point.gbs / point.num_gpus) / (before.gbs / before.num_gpus)
+    more = []
+    for name, seconds in point.parts.items():
+        if name in before.parts:
+            more.append((seconds - before.parts[name] * work, name))
+    more.sort(key=lambda pair: -pair[0])
+    grew = {name: seconds for seconds, name in more if seconds > 0}
     return Break(point.num_gpus, point.step_s - before.step_s * work, grew)

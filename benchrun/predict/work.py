@@ -1,6 +1,8 @@
-"""What one GPU computes and sends in a step: counts without any constant of a machine's efficiency.
+"""Counts of a step on one GPU: computing and sending at the peaks, without any constant
+of efficiency.
 
-Where no other unit is stated, a number is that of one transformer layer and one micro-batch, forward and backward.
+Where no other unit is stated, a number is that of one transformer layer and one
+micro-batch, forward and backward.
 """
 
 from dataclasses import dataclass, fields
@@ -13,7 +15,7 @@ Value = Any
 
 
 @dataclass(frozen=True)
-class Work:
+class Counts:
     """Counts of one workload, or of many where each field is an array."""
 
     products: Value
@@ -33,38 +35,47 @@ class Work:
     attention_length: Value
     """Tokens of a sequence on one GPU."""
     wide_heads: Value
-    """How much wider than 128 elements the values of a head are, as a share: their sums fill the registers."""
+    """Width of the values of a head beyond 128 elements, as a share of 128: their sums
+    fill the registers."""
     narrow_heads: Value
-    """How often a head goes into 128 elements beyond the first time."""
+    """128 elements over the width of a head, minus 1; 0 for wider heads."""
     ringed: Value
     """1 where keys and values come in rounds from other ranks, else 0."""
     low_attention: Value
     """1 where attention is computed in FP8, else 0."""
     memory: Value
-    """Seconds of memory-bound operators at the peak bandwidth, but for those of the next three fields."""
+    """Seconds of memory-bound operators at the peak bandwidth, but for those of the
+    next three fields."""
     permuted: Value
-    """Seconds to sort tokens by experts and back at that bandwidth; once more where they come from other ranks."""
+    """Seconds to sort tokens by experts and back at that bandwidth; once more where
+    they come from other ranks."""
     unfused: Value
-    """Seconds of the experts' activation at that bandwidth, where no fused kernel computes it."""
+    """Seconds of the experts' activation at that bandwidth, where no fused kernel
+    computes it."""
     latent: Value
-    """Seconds to assemble queries, keys and values from latents, and their gradients back, at that bandwidth."""
+    """Seconds to assemble queries, keys and values from latents, and their gradients
+    back, at that bandwidth."""
     copied: Value
-    """Seconds to copy and cast weights and gradients that FSDP shares, at that bandwidth; 0 of other software."""
+    """Seconds to copy and cast weights and gradients that FSDP shares, at that
+    bandwidth; 0 of other software."""
     accumulated: Value
-    """Seconds to write BF16 gradients of the dense weights of a layer once, at that bandwidth; 0 of frozen weights."""
+    """Seconds to write BF16 gradients of the dense weights of a layer once, at that
+    bandwidth; 0 of frozen weights."""
     balance: Value
     """Bytes that the memory moves in the time of one BF16 FLOP."""
     casts: Value
-    """Seconds to read and write, once, what enters and leaves products of low precision."""
+    """Seconds to read and write, once, what enters and leaves products of low
+    precision."""
     scores: Value
-    """Seconds to read and write the score matrix once, for stacks without fused attention."""
+    """Seconds to read and write the score matrix once, for stacks without fused
+    attention."""
     memory_head: Value
     """Seconds of embedding and loss at the peak bandwidth, per micro-batch."""
     tp: Value
     """Seconds of tensor-parallel collectives at the link's peak."""
     tp_calls: Value
-    """Tensor-parallel collectives, in those of four ranks: a ring of more takes longer to start. More than four that
-    overlap with products are no ring."""
+    """Tensor-parallel collectives, in those of four ranks: a ring of more takes longer
+    to start. More than four that overlap with products are no ring."""
     cp: Value
     """Seconds of the context-parallel ring at the link's peak."""
     ep_nvlink: Value
@@ -72,21 +83,26 @@ class Work:
     """Seconds of the experts' all-to-alls at each link's peak."""
     pp_nvlink: Value
     pp_nic: Value
-    """Seconds to send a micro-batch to the next stage, forward and backward, at each link's peak; of one border."""
+    """Seconds to send a micro-batch to the next stage, forward and backward, at each
+    link's peak; of one border."""
     dp_nvlink: Value
     dp_nic: Value
-    """Seconds of reducing gradients and gathering weights at each link's peak, per step."""
+    """Seconds of reducing gradients and gathering weights at each link's peak, per
+    step."""
     dp_nodes: Value
     """Nodes among which they are reduced."""
     fsdp_nvlink: Value
     fsdp_nic: Value
-    """Seconds of FSDP's gathers and scatters at each link's peak, of all layers of a micro-batch."""
+    """Seconds of FSDP's gathers and scatters at each link's peak, of all layers of a
+    micro-batch."""
     optimizer: Value
     """Seconds of Adam at the memory's peak bandwidth, per step."""
     recast: Value
-    """Weights that the optimizer casts to FP8 together with their transposes, per step."""
+    """Weights that the optimizer casts to FP8 together with their transposes, per
+    step."""
     gradients: Value
-    """Seconds to read the gradients of the GPU's weights once, at that bandwidth; with FSDP, those of its share."""
+    """Seconds to read the gradients of the GPU's weights once, at that bandwidth; with
+    FSDP, those of its share."""
     layers: Value
     """Layers of a stage, the mean."""
     most_layers: Value
@@ -115,13 +131,16 @@ class Work:
     experts: Value
     """Experts of a layer on this GPU: the host starts the products of each."""
     sinkhorn: Value
-    """1 where Sinkhorn's algorithm assigns tokens to experts, else 0: the host reads the error of each round."""
+    """1 where Sinkhorn's algorithm assigns tokens to experts, else 0: the host reads
+    the error of each round."""
     years: Value
-    """Of a mixture of experts: years from `counting.FIRST_RELEASE` to its software's; 0 before, and if unknown."""
+    """Years from `counting.FIRST_RELEASE` to the release of a mixture's software; 0
+    before, and if unknown."""
     legacy: Value
-    """1 for stacks without fused attention and without a distributed optimizer, else 0."""
+    """1 for stacks without fused attention and without a distributed optimizer, else
+    0."""
 
     @classmethod
-    def joined(cls, works: "list[Work]") -> "Work":
+    def joined(cls, each: "list[Counts]") -> "Counts":
         """One object of arrays."""
-        return cls(*(np.array([getattr(work, field.name) for work in works]) for field in fields(cls)))
+        return cls(*(np.array([getattr(one, field.name) for one in each]) for field in fields(cls)))

@@ -1,13 +1,13 @@
 """A curve over numbers of GPUs as a table, a picture and a document: measured beside predicted, or predicted alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from math import log2
 from typing import Any
 
 from benchrun.predict.prediction import Prediction
 from benchrun.predict.scaling import Break, CurvePoint, Scaling, breaks, efficiencies
-from benchrun.report.picture import picture, save
+from benchrun.report.plot import Plot, Series
 from benchrun.report.table import Table, plain
 
 
@@ -91,30 +91,44 @@ class CurveView:
         return {"title": self.title, "scaling": self.kind, "points": rows, "break": loss and loss.document()}
 
 
-def plot(views: Sequence[CurveView], path: Path) -> None:
-    """Draw tokens/s/GPU over the number of GPUs, in the format that the name of ``path`` ends in.
+def scaling_plots(views: Sequence[CurveView]) -> Iterator[Plot]:
+    """Tokens/s/GPU over the number of GPUs, measured beside predicted, by workload, weak and strong."""
+    for view in views:
+        places = tuple(log2(point.num_gpus) for point in view.points)
+        yield Plot(
+            "line",
+            f"{view.kind.capitalize()} scaling: {view.title}",
+            tuple(_curves(view, places)),
+            rounded_table(view.table()),
+            x_title="GPUs",
+            y_title="tokens/s/GPU" if view.predicted else "sequences/s/GPU",
+            ticks=tuple((place, str(point.num_gpus)) for place, point in zip(places, view.points, strict=True)),
+            from_zero=True,
+            whole_row=True,
+            note=_same(view) + (f" It {view.broken.sentence}." if view.broken else ""),
+        )
 
-    UserError where it cannot be drawn.
-    """
-    axes = (figure := picture(8, 5)).add_subplot()
-    for number, view in enumerate(views):
-        colour, name = f"C{number}", f"{view.title}, {view.kind}"
-        if view.predicted:
-            sizes = [one.load.num_gpus for one in view.predicted]
-            rates, low, high = view.predicted_rates
-            axes.fill_between(sizes, low, high, color=colour, alpha=0.15, linewidth=0)
-            axes.plot(sizes, rates, "--", color=colour, label=f"{name}: predicted")
-        if view.measured:
-            sizes = [point.num_gpus for point in view.measured]
-            axes.plot(sizes, view.measured_rates, "o-", color=colour, label=f"{name}: measured")
-    sizes = sorted({point.num_gpus for view in views for point in view.points})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("GPUs")
-    axes.set_ylabel("tokens/s/GPU" if all(view.predicted for view in views) else "sequences/s/GPU")
-    axes.legend(fontsize=8)
-    save(figure, path)
+
+def _curves(view: CurveView, places: tuple[float, ...]) -> Iterator[Series]:
+    """Speed per GPU, measured and predicted."""
+    if view.measured:
+        yield Series("measured", tuple(view.measured_rates), places)
+    if view.predicted:
+        rates, low, high = map(tuple, view.predicted_rates)
+        name = "predicted, with its interval" if view.measured else "predicted"
+        yield Series(name, rates, places, low, high, style="dashed")
+
+
+def _same(view: CurveView) -> str:
+    batch = "batch per GPU" if view.kind == "weak" else "global batch"
+    return f"The same {batch} at every number of GPUs."
+
+
+def rounded_table(table: Table) -> Table:
+    """Numbers with four digits."""
+    return Table(
+        table.titles, [[f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row] for row in table.rows]
+    )
 
 
 def _percent(points: Sequence[CurvePoint]) -> list[float]:

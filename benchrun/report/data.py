@@ -8,7 +8,7 @@ from benchrun.comparison.verdict import RunResult
 from benchrun.explain.evidence import Evidence
 from benchrun.metrics.rows import CompletedRows
 from benchrun.metrics.samples import Samples
-from benchrun.report.figure import Figure
+from benchrun.report.plot import Plot
 from benchrun.report.table import Table
 
 
@@ -38,7 +38,7 @@ class RunSection:
     facts: tuple[tuple[str, str], ...]
     """What was measured, and what it was compared with."""
     conditions: tuple[tuple[str, str], ...]
-    figures: tuple[Figure, ...]
+    plots: tuple[Plot, ...]
     causes: Table | None = None
     """Why a step takes as long as it does; None where nothing explains it."""
     missing: tuple[str, ...] = ()
@@ -54,5 +54,5 @@ class Section:
     title: str
     text: str
     """What it shows, in one or two sentences."""
-    figures: tuple[Figure, ...]
+    plots: tuple[Plot, ...]
     tables: tuple[Table, ...] = ()

@@ -87,7 +87,7 @@ class Change(Frozen):
     changed: tuple[Changed, ...]
 
 
-class Series(Frozen):
+class PointHistory(Frozen):
     """The runs of one point, the oldest first."""
 
     recipe: str
@@ -125,7 +125,7 @@ class History(Frozen):
 
     schema_version: Literal[1] = 1
     by: By
-    series: tuple[Series, ...]
+    series: tuple[PointHistory, ...]
     left_out: tuple[str, ...]
     """Runs without numbers or time of launch, profiled runs, and other work than training."""
 
@@ -204,11 +204,11 @@ def _values(run: HistoryRun, by: By) -> list[str | None]:
     return [value or f"no {by} recorded" for value in values or ("",)]
 
 
-def _series(spec: Any, split: str | None, runs: Sequence[HistoryRun]) -> Series:
+def _series(spec: Any, split: str | None, runs: Sequence[HistoryRun]) -> PointHistory:
     cuts = _large(changes([run.step_time_s for run in runs]), runs)
     places = [0, *(cut.place for cut in cuts), len(runs)]
     parts = [runs[start:end] for start, end in pairwise(places)]
-    return Series(
+    return PointHistory(
         recipe=proxy(spec),
         **{name: getattr(spec, name) for name in POINT},
         layout=short_layout(spec),

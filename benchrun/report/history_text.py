@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from benchrun.metrics.changes import SHORTEST
-from benchrun.report.history import Change, History, Series
+from benchrun.report.history import Change, History, PointHistory
 from benchrun.report.table import Table, as_csv, capitals, markdown, plain
 
 COLUMNS = ("node", "driver", "image", "version", "options")
@@ -26,7 +26,7 @@ def history_page(history: History, form: str) -> str:
     return "\n".join(parts) + (note if short else "")
 
 
-def _section(series: Series, heading: str, as_text: Callable[[Table], str]) -> str:
+def _section(series: PointHistory, heading: str, as_text: Callable[[Table], str]) -> str:
     sentences = "".join(f"\n{change_sentence(change)}\n" for change in series.changes)
     gap = "\n" if heading else ""
     return f"{heading}{series.name}\n{gap}{as_text(periods_table(series))}{sentences}"
@@ -44,7 +44,7 @@ def points_table(history: History) -> Table:
     return Table(titles, rows)
 
 
-def periods_table(series: Series) -> Table:
+def periods_table(series: PointHistory) -> Table:
     """One row per period between two changes."""
     rows = [
         (

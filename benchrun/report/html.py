@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from html import escape
 
 from benchrun.report.data import RunSection, Section
-from benchrun.report.figure import Figure
 from benchrun.report.model import ReportModel
+from benchrun.report.picture import INSTALL, drawable, inline_svg
+from benchrun.report.plot import Plot
 from benchrun.report.style import PAGE
-from benchrun.report.svg import svg
 from benchrun.report.table import Table, visible
 
 SHORT = 12
@@ -26,6 +26,9 @@ NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( %)?")
 """A cell of a column that stands at the right."""
 COLOURS = {"pass": "pass", "as_expected": "pass", "slow": "slow", "slower_than_expected": "slow", "invalid_run": "slow"}
 """Class of a judgement; every other one needs a look."""
+
+
+NO_PLOTS = f"<p class=look>Plots are left out, because matplotlib is not installed: {INSTALL}</p>"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ def page(report: ReportModel, title: str = "benchrun report", leads: Sequence[Le
                 '<meta name="viewport" content="width=device-width, initial-scale=1">',
                 f"<title>{escape(title)}</title>\n<style>{PAGE}</style>\n</head>\n<body>\n<main>",
                 f"<h1>{escape(title)}</h1>",
+                *([] if drawable() else [NO_PLOTS]),
                 *(part for lead in leads for part in _lead(lead)),
                 *_body(report, by),
                 "</main>\n</body>\n</html>\n",
@@ -108,7 +112,7 @@ def _kind(judgement: str) -> str:
 def section_html(part: Section) -> Iterator[str]:
     """A heading, a sentence, the plots and the tables."""
     yield f'<h2 id="{part.identity}">{escape(part.title)}</h2>\n<p>{escape(part.text)}</p>'
-    yield _figures(part.figures, part.identity)
+    yield _plots(part.plots, part.identity)
     yield from map(table_html, part.tables)
 
 
@@ -119,8 +123,8 @@ def _run(run: RunSection, identity: str, opened: bool) -> Iterator[str]:
     yield f'<span class="soft">{escape(run.run_id)}</span></summary>'
     # The anchor stands inside: a browser opens the closed details that a link leads into.
     yield f'<p id="{identity}">{escape(run.reason)}</p>'
-    if run.figures:
-        yield _figures(run.figures, identity)
+    if run.plots:
+        yield _plots(run.plots, identity)
     if run.causes:
         yield "<h4>Causes</h4>" + table_html(run.causes)
     yield from (f'<p class="soft">To know more: {escape(each)}</p>' for each in run.missing)
@@ -129,19 +133,22 @@ def _run(run: RunSection, identity: str, opened: bool) -> Iterator[str]:
     yield "</details>"
 
 
-def _figures(figures: Sequence[Figure], identity: str) -> str:
-    return f'<div class="figures">{"".join(_figure(each, f"{identity}f{i}") for i, each in enumerate(figures))}</div>'
+def _plots(plots: Sequence[Plot], identity: str) -> str:
+    return f'<div class="figures">{"".join(_plot(each, f"{identity}f{i}") for i, each in enumerate(plots))}</div>'
 
 
-def _figure(figure: Figure, identity: str) -> str:
+def _plot(plot: Plot, identity: str) -> str:
     """The plot with its table below it, or beside it where it takes a whole row."""
-    note = f"<p>{escape(figure.note)}</p>" if figure.note else ""
-    head, drawn = f"<figcaption>{escape(figure.title)}</figcaption>", svg(figure, identity) + note
-    if figure.wide:
-        beside = f'<div class="pair"><div>{drawn}</div>{table_html(figure.table)}</div>'
+    note = f"<p>{escape(plot.note)}</p>" if plot.note else ""
+    head, drawn = (
+        f"<figcaption>{escape(plot.title)}</figcaption>",
+        (inline_svg(plot, identity) if drawable() else "") + note,
+    )
+    if plot.wide:
+        beside = f'<div class="pair"><div>{drawn}</div>{table_html(plot.table)}</div>'
         return f'<figure class="wide">{head}{beside}</figure>'
-    opened = " open" if len(figure.table.rows) <= SMALL else ""
-    table = f"<details{opened}><summary>Numbers</summary>{table_html(figure.table)}</details>"
+    opened = " open" if len(plot.table.rows) <= SMALL else ""
+    table = f"<details{opened}><summary>Numbers</summary>{table_html(plot.table)}</details>"
     return f"<figure>{head}{drawn}{table}</figure>"
 
 

@@ -9,8 +9,8 @@ from benchrun.comparison.verdict import RunResult
 from benchrun.launch.rundir import stamp_of
 from benchrun.report.curve import CurveView
 from benchrun.report.data import RunData, RunSection, Section
-from benchrun.report.figure import Figure
 from benchrun.report.frameworks import ValidRun, side_by_side, valid_runs
+from benchrun.report.plot import Plot
 from benchrun.report.published import Pair, pairs
 from benchrun.report.readable import readable
 from benchrun.report.runs import identified, ratio_line
@@ -60,7 +60,7 @@ MANY = 80
 
 
 def report_model(
-    runs: Sequence[RunData], curves: Sequence[CurveView] = (), history: Sequence[Figure] = ()
+    runs: Sequence[RunData], curves: Sequence[CurveView] = (), history: Sequence[Plot] = ()
 ) -> ReportModel:
     """The report on ``runs``, those of one recipe, GPU and precision together; ``history`` is plots over time."""
     ordered = sorted(runs, key=_order)

@@ -1,26 +1,25 @@
-"""The figures of several runs together."""
+"""The plots of several runs together."""
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from math import nan
 from typing import Any
 
 from benchrun.comparison.checks import Check
 from benchrun.explain.model import Difference
 from benchrun.metrics.model import Metrics
-from benchrun.report.curve import CurveView
-from benchrun.report.figure import Figure, Series, thinned
-from benchrun.report.figures import PARTS
+from benchrun.report.curve import rounded_table
+from benchrun.report.plot import Plot, Series, thinned
 from benchrun.report.published import Pair, published_table
 from benchrun.report.readable import brief
+from benchrun.report.run_plots import PARTS
 from benchrun.report.table import Table
 
 MOST_BREAKDOWNS = 60
-"""Bars of one figure."""
+"""Bars of one plot."""
 EQUAL = "Dashed: equal speed."
 
 
-def verdict_figure(pairs: Sequence[tuple[str, Check]]) -> Figure | None:
+def verdict_plot(pairs: Sequence[tuple[str, Check]]) -> Plot | None:
     """Speed of each point over that of its verdict's reference; None where nothing was compared."""
     speeds = [(name, check) for name, check in pairs if check.reference.better != "equal"]
     if not speeds:
@@ -30,7 +29,7 @@ def verdict_figure(pairs: Sequence[tuple[str, Check]]) -> Figure | None:
         (name, check.value, check.reference.value, check.reference.unit, f"{check.ratio:.2f}", check.reference.id)
         for name, check in speeds
     ]
-    return Figure(
+    return Plot(
         "bars",
         "Speed over that of the verdict's reference",
         (Series("", tuple(check.ratio for _, check in speeds)),),
@@ -41,11 +40,11 @@ def verdict_figure(pairs: Sequence[tuple[str, Check]]) -> Figure | None:
     )
 
 
-def published_figure(listed: Sequence[Pair]) -> Figure | None:
+def published_plot(listed: Sequence[Pair]) -> Plot | None:
     """Speed of each point over that of the nearest published number; None where nothing was published."""
     if not listed:
         return None
-    return Figure(
+    return Plot(
         "bars",
         "Speed over that of the nearest published number",
         (Series("", tuple(pair.ratio for pair in listed)),),
@@ -56,47 +55,7 @@ def published_figure(listed: Sequence[Pair]) -> Figure | None:
     )
 
 
-def scaling_figures(views: Sequence[CurveView]) -> Iterator[Figure]:
-    """Tokens/s/GPU over the number of GPUs, measured beside predicted, by workload, weak and strong."""
-    for view in views:
-        places = tuple(math.log2(point.num_gpus) for point in view.points)
-        yield Figure(
-            "line",
-            f"{view.kind.capitalize()} scaling: {view.title}",
-            tuple(_curves(view, places)),
-            _rounded(view.table()),
-            x_title="GPUs",
-            y_title="tokens/s/GPU" if view.predicted else "sequences/s/GPU",
-            ticks=tuple((place, str(point.num_gpus)) for place, point in zip(places, view.points, strict=True)),
-            from_zero=True,
-            whole_row=True,
-            note=_same(view) + (f" It {view.broken.sentence}." if view.broken else ""),
-        )
-
-
-def _curves(view: CurveView, places: tuple[float, ...]) -> Iterator[Series]:
-    """Speed per GPU, measured and predicted."""
-    if view.measured:
-        yield Series("measured", tuple(view.measured_rates), places)
-    if view.predicted:
-        rates, low, high = map(tuple, view.predicted_rates)
-        name = "predicted, with its interval" if view.measured else "predicted"
-        yield Series(name, rates, places, low, high, dashed=True)
-
-
-def _same(view: CurveView) -> str:
-    batch = "batch per GPU" if view.kind == "weak" else "global batch"
-    return f"The same {batch} at every number of GPUs."
-
-
-def _rounded(table: Table) -> Table:
-    """Numbers with four digits."""
-    return Table(
-        table.titles, [[f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row] for row in table.rows]
-    )
-
-
-def speeds_figure(table: Table) -> Figure | None:
+def speeds_plot(table: Table) -> Plot | None:
     """Speed of each framework, in its fastest release, relative to the fastest of its point; None without a point."""
     points = _by_point(table)
     if not points:
@@ -111,21 +70,21 @@ def speeds_figure(table: Table) -> Figure | None:
         (label, *(f"{speeds[name]:.2f}" if name in speeds else None for name in names))
         for label, speeds in zip(labels, each, strict=True)
     ]
-    return Figure(
+    return Plot(
         "bars",
         "Speed relative to the fastest framework",
-        tuple(Series(name, tuple(speeds.get(name, math.nan) for speeds in each)) for name in names),
+        tuple(Series(name, tuple(speeds.get(name, nan) for speeds in each)) for name in names),
         Table(("point", *names), rows),
         labels=labels,
         limits=(0.0, 1.0),
     )
 
 
-def frameworks_figures(table: Table) -> Iterator[Figure]:
+def frameworks_plots(table: Table) -> Iterator[Plot]:
     """Frameworks of one point side by side, from the rows of `benchrun.report.frameworks`."""
     shown = ("framework", "runs", "step_time_s", "tokens_per_s_per_gpu", "speed", "memory_gib")
     for point, records in _by_point(table).items():
-        yield Figure(
+        yield Plot(
             "bars",
             _title(point),
             (Series("", tuple(float(record["tokens_per_s_per_gpu"] or 0) for record in records)),),
@@ -134,7 +93,7 @@ def frameworks_figures(table: Table) -> Iterator[Figure]:
                 [[_short(record[key]) for key in shown] for record in records],
             ),
             labels=tuple(str(record["framework"]) for record in records),
-            note="Tokens/s/GPU.",
+            y_title="tokens/s/GPU",
         )
 
 
@@ -152,16 +111,7 @@ def _title(point: tuple[Any, ...]) -> str:
     return f"{recipe}, {precision}, {num_gpus} x {gpu}, batch {gbs}, {brief(layout)}".removesuffix(", ")
 
 
-def part_of(figure: Figure, part: slice, title: str) -> Figure:
-    """Some of the bars of a figure, at the same scale."""
-    series = tuple(replace(each, y=each.y[part]) for each in figure.series)
-    table = Table(figure.table.titles, figure.table.rows[part])
-    high = max(value for each in figure.series for value in each.y if not math.isnan(value))
-    limits = figure.limits or (0.0, high)
-    return replace(figure, title=title, series=series, labels=figure.labels[part], table=table, limits=limits)
-
-
-def breakdowns_figure(runs: Sequence[tuple[str, Metrics]]) -> Figure | None:
+def breakdowns_plot(runs: Sequence[tuple[str, Metrics]]) -> Plot | None:
     """Shares of a profiled step of several runs; None where fewer than two have a breakdown."""
     profiled = [(name, metrics.breakdown) for name, metrics in runs if metrics.breakdown][:MOST_BREAKDOWNS]
     if len(profiled) < 2:
@@ -171,7 +121,7 @@ def breakdowns_figure(runs: Sequence[tuple[str, Metrics]]) -> Figure | None:
         (name, f"{step.step_s:.4g}", *(f"{shares[key][index]:.1f}" for key in PARTS))
         for index, (name, step) in enumerate(profiled)
     ]
-    return Figure(
+    return Plot(
         "stack",
         "Where the time of a profiled step goes",
         tuple(Series(name, shares[key]) for key, name in PARTS.items()),
@@ -181,29 +131,29 @@ def breakdowns_figure(runs: Sequence[tuple[str, Metrics]]) -> Figure | None:
     )
 
 
-def steps_figure(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> Figure | None:
+def steps_plot(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> Plot | None:
     """Step times of a few runs over their measured steps: name, steps, seconds; None of fewer than two."""
     drawn = [(name, thinned(steps, times, most=150), times) for name, steps, times in runs if len(times) > 1]
     if len(drawn) < 2:
         return None
     rows = [(name, len(times), min(times), sorted(times)[len(times) // 2], max(times)) for name, _, times in drawn]
-    return Figure(
+    return Plot(
         "line",
         "Step time over the measured steps",
         tuple(Series(name, y, x) for name, (x, y), _ in drawn),
-        Table(("run", "steps", "lowest s", "median s", "highest s"), _rounded(Table("", rows)).rows),
+        Table(("run", "steps", "lowest s", "median s", "highest s"), rounded_table(Table("", rows)).rows),
         x_title="step",
         y_title="step time (s)",
         whole_row=True,
     )
 
 
-def difference_figure(difference: Difference) -> Figure | None:
+def difference_plot(difference: Difference) -> Plot | None:
     """Seconds of a step by part, of two runs; None where no part differs."""
     if not difference.parts:
         return None
     rows = [(each.part, f"{each.a:.4g}", f"{each.b:.4g}", f"{each.seconds:+.4g}") for each in difference.parts]
-    return Figure(
+    return Plot(
         "bars",
         "Seconds of a step by part",
         tuple(
@@ -218,4 +168,8 @@ def difference_figure(difference: Difference) -> Figure | None:
 
 
 def _short(value: Any) -> Any:
-    return f"{value:,.0f}" if isinstance(value, float) and value >= 1000 else _rounded(Table("", [[value]])).rows[0][0]
+    return (
+        f"{value:,.0f}"
+        if isinstance(value, float) and value >= 1000
+        else rounded_table(Table("", [[value]])).rows[0][0]
+    )

@@ -1,65 +1,111 @@
-"""A metric over the steps as a picture; needs matplotlib (the ``plot`` extra)."""
+"""A plot as data: its series, and the table with the same numbers."""
 
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Literal, NamedTuple
 
-import numpy as np
+from benchrun.report.table import Table
 
-from benchrun.errors import UserError
-from benchrun.metrics.model import MeanMedian, Summary
-from benchrun.metrics.registry import OURS, Metric, metric
-from benchrun.metrics.rows import CompletedRows
-from benchrun.metrics.statistics import Floats, Spread
-from benchrun.report.picture import picture, save
+Kind = Literal["line", "histogram", "bars", "stack", "waterfall"]
 
 
-def plot_steps(rows: CompletedRows, summary: Summary, path: Path, name: str | None = None) -> None:
-    """Write the picture to ``path``, in the format that its name ends in; ``name`` is a metric of the registry.
+@dataclass(frozen=True)
+class Series:
+    """Named values: ``y`` over ``x``, or one bar for each label of the plot; no point and no bar for NaN."""
 
-    The step time where None, or tokens/s where the log gives no time. UserError where it cannot be drawn.
-    """
-    entry = metric(name or ("tokens_per_s_per_gpu" if np.isnan(rows.step_time_s).all() else "step_time_s"))
-    steps, left_out, values = rows.step, rows.impossible, series(entry, rows, summary)
-    if np.isnan(values).all():
-        raise UserError(f"no step has a value of {entry.name}", where=summary.file)
-    axes = (figure := picture(10, 5)).add_subplot()
-    axes.plot(steps[~left_out], values[~left_out], ".-", linewidth=0.8, markersize=4, label="each row")
-    if left_out.any():
-        axes.plot(steps[left_out], values[left_out], "x", color="red", label="impossible, left out")
-    if summary.window is not None and summary.warmup_rows_dropped:
-        axes.axvspan(steps[0], summary.window.first_step, color="0.9", label="warm-up, dropped")
-    middle = entry.read(summary, OURS)
-    if middle is not None:
-        axes.axhline(middle, color="0.4", linestyle="--", label=f"median {middle:.4g}")
-        # The axis leaves the warm-up out: a first step with compilation would flatten all others.
-        inside = values[(steps >= summary.window.first_step) & ~left_out] if summary.window else values
-        low, high = float(np.nanmin(inside)), float(np.nanmax(inside))
-        room = max(high - low, 0.02 * middle)
-        axes.set_ylim(max(low - room, 0), high + room)
-    axes.set_xlabel("step")
-    axes.set_ylabel("step time (s)" if entry.name == "step_time_s" else entry.unit)
-    axes.set_title(f"{summary.file}  ({summary.framework})", fontsize=10)
-    axes.legend(loc="upper right", fontsize=9)
-    save(figure, path)
+    name: str
+    y: tuple[float, ...]
+    x: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()
+    """Lower ends of the interval of each value; empty where there is none."""
+    high: tuple[float, ...] = ()
+    """Upper ends."""
+    style: Literal["line", "dashed", "dots"] = "line"
 
 
-def series(entry: Metric, rows: CompletedRows, summary: Summary) -> Floats:
-    """The value of ``entry`` in each row, NaN where a row has none: the summary is read with the times of one row."""
-    each = (_of_row(summary, *pair) for pair in zip(rows.step_time_s, rows.tokens_per_s_per_gpu, strict=True))
-    return np.array([entry.read(one, OURS) for one in each], dtype=np.float64)
+class Mark(NamedTuple):
+    """A point that stands out, e.g. a stall."""
+
+    x: float
+    y: float
+    name: str = ""
+    """The text beside it."""
 
 
-def _of_row(summary: Summary, time_s: float, rate: float) -> Summary:
-    """``summary`` as if every step had this time and this rate, from which TFLOPS and MFU follow."""
-    step = dict.fromkeys(Spread.model_fields, time_s) | {"stdev": 0.0}
-    share = rate / (summary.tokens_per_s_per_gpu.median or np.nan)
-    tflops, *mfu = (
-        each and each.model_copy(update={"full": share * each.full, "causal": share * each.causal})
-        for each in (summary.tflops_per_gpu, *summary.mfu)
-    )
-    update = {
-        "step_time_s": None if np.isnan(time_s) else Spread(**step),
-        "tokens_per_s_per_gpu": MeanMedian(mean=rate, median=rate),
-        "tflops_per_gpu": tflops,
-        "mfu": tuple(mfu),
-    }
-    return summary.model_copy(update=update)
+@dataclass(frozen=True)
+class Plot:
+    """One plot; its table is for readers who do not see it and for those who want the numbers."""
+
+    kind: Kind
+    title: str
+    series: tuple[Series, ...]
+    table: Table
+    x_title: str = ""
+    y_title: str = ""
+    """The unit of the values; of bars and a waterfall too."""
+    labels: tuple[str, ...] = ()
+    """Names of bars."""
+    level: float | None = None
+    """A value with a dashed line, e.g. the median."""
+    shade: tuple[float, float] | None = None
+    """Values of x that do not count, e.g. the warm-up."""
+    marks: tuple[Mark, ...] = ()
+    limits: tuple[float, float] | None = None
+    """Lowest and highest value of the axis, from the data where None; a larger value is written at its edge."""
+    ticks: tuple[tuple[float, str], ...] = ()
+    """Places and names on the x axis; round numbers where empty."""
+    note: str = ""
+    """The meaning of shade, marks and level."""
+    from_zero: bool = False
+    """The y axis begins at zero."""
+    whole_row: bool = False
+    """Shown alone in a row of a page, its table beside it."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether it takes a whole row of a page; many bars do too."""
+        return self.whole_row or bool(self.labels)
+
+    @property
+    def legend(self) -> list[str]:
+        """Name of each series; empty where nothing has to be told apart. A single bar's parts have their value."""
+        names = [series.name for series in self.series]
+        if self.kind == "waterfall" or (len(names) < 2 and not self.series[0].low):
+            return []
+        if self.kind != "stack" or self.labels:
+            return names
+        whole = sum(series.y[0] for series in self.series) or 1.0
+        texts = []
+        for series in self.series:
+            share = 100 * series.y[0] / whole
+            texts.append(f"{series.name}: {series.y[0]:.3g} {self.y_title}, {share:.1f} %")
+        return texts
+
+    @property
+    def description(self) -> str:
+        """One sentence for readers who do not see the plot."""
+        first = self.series[0]
+        if self.kind == "histogram":
+            return f"{sum(first.y):.0f} {self.y_title} in {len(first.y)} bars"
+        if self.kind == "waterfall":
+            return f"{len(self.labels)} parts that add up to {sum(first.y):.4g} {self.y_title}"
+        if self.kind == "stack" and not self.labels:
+            return "; ".join(self.legend)
+        ranges = []
+        for series in self.series:
+            values = [value for value in series.y if not isnan(value)]
+            if values:
+                ranges.append(f"{series.name or 'value'} {min(values):.4g} to {max(values):.4g}")
+        return ", ".join(ranges)
+
+
+def thinned(x: Sequence[float], y: Sequence[float], most: int = 300) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """At most ``2 * most`` points of a curve: the lowest and highest of each stretch, in order."""
+    if len(x) <= 2 * most:
+        return tuple(x), tuple(y)
+    chosen: list[int] = []
+    for part in range(most):
+        indices = range(part * len(x) // most, (part + 1) * len(x) // most)
+        chosen += sorted({min(indices, key=y.__getitem__), max(indices, key=y.__getitem__)})
+    return tuple(x[index] for index in chosen), tuple(y[index] for index in chosen)

@@ -5,9 +5,9 @@ from typing import Any
 
 from benchrun.explain.explanation import explain
 from benchrun.launch.rundir import stamp_of
-from benchrun.report import figures
+from benchrun.report import run_plots
 from benchrun.report.data import RunData, RunSection
-from benchrun.report.figure import Figure
+from benchrun.report.plot import Plot
 from benchrun.report.readable import point_name
 from benchrun.report.terminal import basis_rows, metrics_rows, spec_rows
 from benchrun.spec.artifacts import objects, trained_with
@@ -17,14 +17,14 @@ def run_section(run: RunData, *, brief: bool = False) -> RunSection:
     """The section on one run; ``brief``: only steps, waterfall and causes, for a page on many runs."""
     result, metrics, verdict = run.result, run.result.metrics, run.result.verdict
     explanation = explain(run.evidence) if run.evidence else None
-    drawn: list[Figure] = []
+    drawn: list[Plot] = []
     if metrics is not None and run.rows is not None:
-        drawn += [each for each in figures.step_figures(run.rows, metrics) if not (brief and each.kind == "histogram")]
-    if metrics is not None and not brief and (breakdown := figures.breakdown_figure(metrics)):
+        drawn += [each for each in run_plots.step_plots(run.rows, metrics) if not (brief and each.kind == "histogram")]
+    if metrics is not None and not brief and (breakdown := run_plots.breakdown_plot(metrics)):
         drawn.append(breakdown)
-    drawn += () if brief else figures.telemetry_figures(run.telemetry)
+    drawn += () if brief else run_plots.telemetry_plots(run.telemetry)
     if explanation:
-        drawn.append(figures.waterfall_figure(explanation))
+        drawn.append(run_plots.waterfall_plot(explanation))
     return RunSection(
         run_id=result.run_id,
         title=point_name(result),
@@ -38,8 +38,8 @@ def run_section(run: RunData, *, brief: bool = False) -> RunSection:
             ]
         ),
         conditions=(*_launched(result.run_id), *spec_rows(result.spec), *_environment(run.environment)),
-        figures=tuple(drawn),
-        causes=figures.causes_table(explanation) if explanation and explanation.causes else None,
+        plots=tuple(drawn),
+        causes=run_plots.causes_table(explanation) if explanation and explanation.causes else None,
         missing=(f"benchrun report {result.run_id} --output run.html draws more of it",)
         if brief
         else tuple(explanation.missing if explanation else ()),

@@ -8,10 +8,10 @@ from benchrun.explain.difference import difference, sides_of
 from benchrun.explain.evidence import Evidence
 from benchrun.metrics.model import Metrics
 from benchrun.report import overview
-from benchrun.report.curve import CurveView
+from benchrun.report.curve import CurveView, scaling_plots
 from benchrun.report.data import RunData, Section
 from benchrun.report.explanation import interval_text
-from benchrun.report.figure import Figure
+from benchrun.report.plot import Plot
 from benchrun.report.published import Pair
 from benchrun.report.readable import point_name
 from benchrun.report.runs import distinctions
@@ -29,7 +29,7 @@ def sections(
     frameworks: Table,
     published: Sequence[Pair],
     curves: Sequence[CurveView],
-    history: Sequence[Figure] = (),
+    history: Sequence[Plot] = (),
 ) -> Iterator[Section]:
     """Every section that has something to show."""
     results = [run.result for run in runs]
@@ -37,15 +37,15 @@ def sections(
     if drawn := tuple(_compared(results, published)):
         text = "What was compared, with what, and what differs. A verdict counts only numbers of the same conditions."
         yield Section("published", "Beside references", text, drawn)
-    each = tuple(overview.frameworks_figures(frameworks))
-    together = overview.speeds_figure(frameworks) if len(each) > 1 else None
+    each = tuple(overview.frameworks_plots(frameworks))
+    together = overview.speeds_plot(frameworks) if len(each) > 1 else None
     if drawn := (*((together,) if together else ()), *each):
         yield Section("frameworks", "Frameworks", "The same point in different frameworks, the fastest first.", drawn)
-    if drawn := tuple(overview.scaling_figures(curves)):
+    if drawn := tuple(scaling_plots(curves)):
         text = "Speed of one GPU over the number of GPUs: a level line is perfect scaling."
         yield Section("scaling", "Scaling", text, drawn)
-    if figure := overview.breakdowns_figure(_profiled(results)):
-        yield Section("breakdowns", "Breakdowns", "One profiled step of each point.", (figure,))
+    if plot := overview.breakdowns_plot(_profiled(results)):
+        yield Section("breakdowns", "Breakdowns", "One profiled step of each point.", (plot,))
     if history:
         yield Section("history", "History", "Each point over time.", tuple(history))
 
@@ -55,37 +55,37 @@ def _beside(runs: Sequence[RunData]) -> Iterator[Section]:
     explained = [run.evidence for run in runs if run.evidence is not None]
     if not 2 <= len(explained) <= FEW:
         return
-    drawn = [overview.steps_figure([(each.name, each.steps.tolist(), each.times.tolist()) for each in explained])]
+    drawn = [overview.steps_plot([(each.name, each.steps.tolist(), each.times.tolist()) for each in explained])]
     text, tables = f"{len(explained)} runs in one plot.", []
     if len(explained) == 2:
-        text, figure, differing = _two(*explained)
-        drawn.append(figure)
+        text, plot, differing = _two(*explained)
+        drawn.append(plot)
         tables.append(differing)
     yield Section("beside", "Side by side", text, tuple(filter(None, drawn)), tuple(tables))
 
 
-def _two(first: Evidence, second: Evidence) -> tuple[str, Figure | None, Table]:
+def _two(first: Evidence, second: Evidence) -> tuple[str, Plot | None, Table]:
     """The ratio in words, the parts, and what differs."""
     result = difference(*sides_of(first, second))
     ratio = f"{result.ratio:.3f} times as long as {result.a} for the same tokens{interval_text(result)}"
     text = f"{result.b} takes {ratio}."
     rows = [(each.name, each.a, each.b) for each in result.differs]
-    return text, overview.difference_figure(result), Table(("differs", "first", "second"), rows)
+    return text, overview.difference_plot(result), Table(("differs", "first", "second"), rows)
 
 
-def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterator[Figure]:
+def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterator[Plot]:
     """Beside the verdict's references; and for points that have no published one, beside the nearest."""
     points = by_point(results)
     named = dict(zip((point[0].spec.repeat_key() for point in points), point_labels(points), strict=True))
     checks = [(point, check) for point in points if point[-1].verdict for check in point[-1].verdict.checks]
     judged = [(named[point[0].spec.repeat_key()], check) for point, check in checks]
-    if figure := overview.verdict_figure(judged):
-        yield figure
+    if plot := overview.verdict_plot(judged):
+        yield plot
     own = {"measured", "predicted"}
     by_published = {point[0].spec.repeat_key() for point, check in checks if not own & {*check.reference.flags}}
     others = [pair for pair in published if pair.spec.repeat_key() not in by_published]
-    if figure := overview.published_figure(others):
-        yield figure
+    if plot := overview.published_plot(others):
+        yield plot
 
 
 def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:

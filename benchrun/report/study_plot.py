@@ -1,50 +1,63 @@
-"""A study as a picture: speed and memory of each point; needs matplotlib (the ``plot`` extra)."""
+"""The plots of a study: ratio, speed and memory of each point, or the loads of a server."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from benchrun.comparison.ratio import Ratio
 from benchrun.errors import UserError
-from benchrun.report.pareto import loads, plot_pareto
-from benchrun.report.picture import picture, save
-from benchrun.report.study import point_text
-from benchrun.study.result import PointResult, StudyResult
+from benchrun.report.pareto import pareto_plots
+from benchrun.report.picture import save
+from benchrun.report.plot import Plot, Series
+from benchrun.report.study import NAMES, point_text
+from benchrun.report.table import Table
+from benchrun.study.result import StudyResult
 
 
 def plot_study(study: StudyResult, path: Path) -> None:
-    """Write bars of tokens/s/GPU and of the peak memory to ``path``, in the format that its name ends in.
-
-    Of loads of a server throughput against the speed for a user.
+    """Write the plots to ``path``, in the format that its name ends in.
 
     UserError where no point was measured or the file cannot be written.
     """
-    if loads(study):
-        plot_pareto(study, path)
-        return
-    points = [point for point in study.points if point.metrics["tokens_per_s_per_gpu"] is not None]
-    if not points:
+    plots = list(study_plots(study))
+    if not plots:
         raise UserError(f"no point of {study.study} was measured", hint=f"benchrun study {study.study}")
-    figure = picture(10, 1.5 + 0.4 * len(points))
-    rows, names = range(len(points)), [point_text(study, point) for point in points]
-    speed, memory = figure.subplots(1, 2, sharey=True)
-    for axes, metric, title in (
-        (speed, "tokens_per_s_per_gpu", "tokens/s/GPU"),
-        (memory, "peak_memory_gib", "peak memory in GiB"),
-    ):
-        values = [point.metrics[metric] or 0.0 for point in points]
-        axes.barh(rows, values, color="0.6")
-        texts = [_text(point, metric) for point in points]
-        axes.bar_label(axes.containers[0], labels=texts, padding=3, fontsize=8)
-        axes.set_xlim(0, 1.35 * max(values, default=1) or 1)
-        axes.set_xlabel(title)
-    speed.set_yticks(rows, names, fontsize=9)
-    speed.invert_yaxis()
-    figure.suptitle(f"{study.study}: {study.description}", fontsize=10)
-    save(figure, path)
+    save(plots, path)
 
 
-def _text(point: PointResult, metric: str) -> str:
-    """The value, and beside a speed its ratio to the baseline."""
-    value, ratio = point.metrics[metric], point.ratio
-    if value is None:
-        return ""
-    beside = f"  x {ratio.value:.2f}" if ratio and metric == "tokens_per_s_per_gpu" else ""
-    return f"{value:,.3g}{beside}" if value < 1000 else f"{value:,.0f}{beside}"
+def study_plots(study: StudyResult) -> Iterator[Plot]:
+    """Bars of the ratio, the speed and the memory of each measured point, or the Pareto front of the loads."""
+    yield from pareto_plots(study)
+    points = [point for point in study.points if point.measured]
+    ratios = [(point_text(study, point), point.ratio) for point in points if point.ratio]
+    if ratios:
+        rows = [(name, f"{ratio.value:.3f}", *_interval(ratio)) for name, ratio in ratios]
+        yield Plot(
+            "bars",
+            "Speed relative to the baseline",
+            (Series("", tuple(ratio.value for _, ratio in ratios)),),
+            Table(("point", "ratio", "low", "high"), rows, "-"),
+            labels=tuple(name for name, _ in ratios),
+            level=1.0,
+            note="Dashed: equal speed.",
+        )
+    for key, title in (("tokens_per_s_per_gpu", "Tokens/s/GPU"), ("peak_memory_gib", "Peak memory (GiB)")):
+        names, values = [], []
+        for point in points:
+            value = point.metrics[key]
+            if value is not None:
+                names.append(point_text(study, point))
+                values.append(value)
+        if values:
+            texts = map(NAMES[key].text, values)
+            yield Plot(
+                "bars",
+                title,
+                (Series("", tuple(values)),),
+                Table(("point", title), list(zip(names, texts, strict=True))),
+                labels=tuple(names),
+            )
+
+
+def _interval(ratio: Ratio) -> tuple[str | None, str | None]:
+    low, high = (None if each is None else f"{each:.3f}" for each in (ratio.low, ratio.high))
+    return low, high

@@ -1,28 +1,55 @@
 """Style sheets: of the HTML page, and of plots that are files of their own. Text has a contrast of 4.5 and more."""
 
-LIGHT = """--ink: #1f2328; --soft: #57606a; --paper: #fff; --line: #d0d7de; --shade: #eaeef2; --link: #0550ae;
-  --c0: #0550ae; --c1: #bc4c00; --c2: #116329; --c3: #8250df; --c4: #a40e26; --c5: #6e7781;
-  --good: #116329; --bad: #a40e26; --look: #7d4e00"""
-DARK = """--ink: #e6edf3; --soft: #9da7b3; --paper: #0d1117; --line: #3d444d; --shade: #1c2128; --link: #79b8ff;
-  --c0: #58a6ff; --c1: #f0883e; --c2: #56d364; --c3: #bc8cff; --c4: #ff7b72; --c5: #9da7b3;
-  --good: #56d364; --bad: #ff7b72; --look: #e3b341"""
-_COLOURS = "".join(
-    f".line.c{n}, .dots.c{n} {{ stroke: var(--c{n}) }} .fill.c{n} {{ fill: var(--c{n}) }}\n" for n in range(6)
-)
-PLOT = f"""svg text {{ font: 11.5px system-ui, sans-serif; fill: var(--ink) }}
-.grid {{ stroke: var(--line); stroke-width: 1 }} .shade {{ fill: var(--shade) }} .paper {{ fill: var(--paper) }}
-.halo {{ stroke: var(--paper); stroke-width: 4 }} .level {{ stroke: var(--ink); stroke-dasharray: 5 3 }}
-.mark {{ fill: none; stroke: var(--c4); stroke-width: 1.5 }} .beyond {{ fill: var(--c4) }}
-.line {{ fill: none; stroke-width: 1.5 }} .dots {{ stroke-width: 4; stroke-linecap: round }}
-{_COLOURS}"""
-FILE = f"""svg {{ {LIGHT} }}
-@media (prefers-color-scheme: dark) {{ svg {{ {DARK} }} }}
-{PLOT}"""
-"""Of a plot that is a file of its own."""
+LIGHT = {
+    "ink": "#1f2328",
+    "soft": "#57606a",
+    "paper": "#ffffff",
+    "line": "#d0d7de",
+    "shade": "#eaeef2",
+    "link": "#0550ae",
+    "c0": "#0550ae",
+    "c1": "#bc4c00",
+    "c2": "#116329",
+    "c3": "#8250df",
+    "c4": "#a40e26",
+    "c5": "#6e7781",
+    "good": "#116329",
+    "bad": "#a40e26",
+    "look": "#7d4e00",
+}
+"""Colour of each use; c0 to c5 are those of series."""
+DARK = {
+    "ink": "#e6edf3",
+    "soft": "#9da7b3",
+    "paper": "#0d1117",
+    "line": "#3d444d",
+    "shade": "#1c2128",
+    "link": "#79b8ff",
+    "c0": "#58a6ff",
+    "c1": "#f0883e",
+    "c2": "#56d364",
+    "c3": "#bc8cff",
+    "c4": "#ff7b72",
+    "c5": "#9da7b3",
+    "good": "#56d364",
+    "bad": "#ff7b72",
+    "look": "#e3b341",
+}
+DRAWN = ("ink", "soft", "paper", "line", "shade", "c0", "c1", "c2", "c3", "c4", "c5")
+"""Colours of plots."""
+
+
+def _variables(colours: dict[str, str]) -> str:
+    return "; ".join(f"--{name}: {colour}" for name, colour in colours.items())
+
+
+SCHEMES = f""":root {{ {_variables(LIGHT)}; color-scheme: light dark }}
+@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}
+svg text {{ font: 11.5px system-ui, sans-serif }} svg {{ background: var(--paper) }}
+"""
+"""Colours of a page, and of a plot that is a file of its own."""
 PAGE = f"""
-:root {{ {LIGHT}; color-scheme: light dark }}
-@media (prefers-color-scheme: dark) {{ :root {{ {DARK} }} }}
-* {{ box-sizing: border-box }}
+{SCHEMES}* {{ box-sizing: border-box }}
 body {{ font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
   max-width: 1240px; padding: 16px; overflow-wrap: break-word }}
 h1 {{ font-size: 1.6rem; margin: 0 0 .3em }} h2 {{ font-size: 1.25rem; margin: 1.8em 0 .4em }}
@@ -39,7 +66,7 @@ figure svg {{ width: 100%; max-width: 460px; height: auto; display: block }}
 figcaption {{ font-weight: 600; margin-bottom: 4px }} figure p {{ color: var(--soft); font-size: 13px }}
 .wide {{ grid-column: 1 / -1; break-inside: auto }}
 .pair {{ display: grid; gap: 14px 32px; grid-template-columns: minmax(0, 460px) minmax(0, 1fr); align-items: start }}
-{PLOT}table {{ border-collapse: collapse; width: 100%; font-size: 13px }}
+table {{ border-collapse: collapse; width: 100%; font-size: 13px }}
 th, td {{ text-align: left; vertical-align: top; padding: 3px 10px 3px 0; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere }}
 th {{ overflow-wrap: normal; hyphens: auto }}
@@ -47,7 +74,7 @@ th {{ overflow-wrap: normal; hyphens: auto }}
 .facts td:first-child {{ width: 9em; color: var(--soft) }}
 details {{ border-top: 1px solid var(--line); padding: 8px 0 }} summary {{ cursor: pointer }}
 figure details {{ border: 0; padding: 2px 0 }} figure summary {{ color: var(--soft); font-size: 13px }}
-@media (max-width: 760px) {{
+@media (max-width: 900px) {{
   .pair {{ grid-template-columns: minmax(0, 1fr) }} .pair table:not(.cards) td {{ overflow-wrap: break-word }}
   .cards thead {{ position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden }}
   .cards tr {{ display: block; border-bottom: 2px solid var(--line); padding: 6px 0 }}
@@ -56,7 +83,7 @@ figure details {{ border: 0; padding: 2px 0 }} figure summary {{ color: var(--so
   .cards td::before {{ content: attr(data-label); color: var(--soft); text-align: left; flex: none; max-width: 45% }}
   .cards td.n {{ white-space: normal }} }}
 @media print {{
-  :root {{ {LIGHT} }}
+  :root {{ {_variables(LIGHT)} }}
   details::details-content {{ content-visibility: visible; display: block; height: auto }}
   nav {{ display: none }} body {{ max-width: none; padding: 0; font-size: 12px }}
   .figures {{ grid-template-columns: repeat(2, minmax(0, 1fr)) }} .pair {{ grid-template-columns: 1fr }}

@@ -103,10 +103,10 @@ def _rows(
 def _waterfalls(report: ReportModel) -> Table:
     """The seconds of each part in the drawn waterfalls."""
     drawn = waterfalls(report)
-    parts = [{row[0]: row[1] for row in figure.table.rows} for figure in drawn]
+    parts = [{row[0]: row[1] for row in plot.table.rows} for plot in drawn]
     names = dict.fromkeys(name for each in parts for name in each if name != "the measured step")
     rows = [(name, *(each.get(name) for each in parts)) for name in (*names, "the measured step")] if drawn else []
-    return Table(("seconds of a step", *(figure.title for figure in drawn)), rows, NOTHING)
+    return Table(("seconds of a step", *(plot.title for plot in drawn)), rows, NOTHING)
 
 
 def _curve(curve: Curve) -> list[str]:

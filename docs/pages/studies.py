@@ -11,7 +11,7 @@ from benchrun.launch.endings import Ending
 from benchrun.metrics.model import Metrics
 from benchrun.recipe.select import Request
 from benchrun.report.study import measured_table, remarks, sentences, setting
-from benchrun.report.study_html import study_figures
+from benchrun.report.study_plot import study_plots
 from benchrun.report.table import Table, markdown
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
@@ -47,7 +47,7 @@ def images(runs: Sequence[MeasuredRun]) -> dict[str, str]:
     measured = [(study, gpu) for name in names for gpu, study, _ in _measured(name, runs)]
     return {
         _image(study.study, gpu): grid(
-            f"{study.description}: {gpu}", [each for each in study_figures(study) if each.level is None]
+            f"{study.description}: {gpu}", [each for each in study_plots(study) if each.level is None]
         )
         for study, gpu in measured
     }

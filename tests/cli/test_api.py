@@ -9,9 +9,8 @@ import benchrun
 from benchrun import app
 
 
-@pytest.mark.parametrize("name", app.__all__)
-def test_every_name_of_the_api_is_documented(name: str) -> None:
-    assert (getattr(app, name).__doc__ or "").strip()
+def test_every_name_of_the_api_is_documented() -> None:
+    assert [name for name in app.__all__ if not (getattr(app, name).__doc__ or "").strip()] == []
 
 
 def test_the_api_imports_nothing_before_it_is_used() -> None:

@@ -82,6 +82,7 @@ def test_the_measured_steps_compute_the_same_as_without_a_profile(
     assert ids[0] != ids[1]  # no repeat of each other
 
 
+@pytest.mark.thorough
 def test_the_verb_profile_records_a_fine_tune_of_transformers(tmp_path: Path) -> None:
     pytest.importorskip("peft", reason="training needs pip install '.[hf]'")
     point = ("tiny-llama-lora", "--precision", "fp32", "--num-gpus", "2", "--framework", "hf")

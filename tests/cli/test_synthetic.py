@@ -77,6 +77,7 @@ def test_data_that_was_damaged_ends_the_job_with_a_reason(
     assert not (run / "steps.jsonl").exists() or not (run / "steps.jsonl").read_text()
 
 
+@pytest.mark.thorough
 def test_instruction_data_goes_through_the_fine_tune(tmp_path: Path) -> None:
     """A tokenizer and conversations made in the job, read by transformers; the same job packs nothing by hand."""
     pytest.importorskip("peft", reason="fine-tuning needs pip install '.[hf]'")

@@ -43,10 +43,10 @@ def test_a_committed_run_took_the_memory_that_was_estimated(path: Path) -> None:
     assert estimate(spec).total == pytest.approx(float(peak), rel=0.1 if spec.framework == "hf" else 0.05)
 
 
-def test_committed_runs_do_not_tell_where_they_ran() -> None:
-    for path in KEPT:
-        for name, text in text_of(path).items():
-            found = PATH.search(text)
-            assert found is None, f"{path.name}/{name}: {found[0]}"
-        env = json.loads((path / "env.json").read_text())
-        assert all(re.fullmatch(r"node\d+", node["host"]) for node in env["nodes"])
+@pytest.mark.parametrize("path", representative(KEPT), ids=lambda path: path.name)
+def test_a_committed_run_does_not_tell_where_it_ran(path: Path) -> None:
+    for name, text in text_of(path).items():
+        found = PATH.search(text)
+        assert found is None, f"{name}: {found[0]}"
+    env = json.loads((path / "env.json").read_text())
+    assert all(re.fullmatch(r"node\d+", node["host"]) for node in env["nodes"])

@@ -26,9 +26,7 @@ from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.report.scaling import curves
 from benchrun.spec.runspec import RunSpec, TrainingSpec
-from docs.pages.chart import chart
 from docs.pages.measured import page
-from docs.pages.pictures import headline_pairs, pictures
 
 ROOT = Path(__file__).parents[2]
 KEPT = [run.path for run in map(RunDir, sorted(path.parent for path in paths.MEASURED.glob("*/spec.json")))]
@@ -347,16 +345,6 @@ def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept: Kept) -> None:
     for otherwise in ({"image": "another"}, {"env": {"NCCL_ALGO": "Ring"}}, {"num_nodes": 2}):
         (found,) = curves([*ones, on(2, 32, 90.0, **otherwise)])
         assert found.rates == {1: 100.0, 2: 99.0}
-
-
-def test_the_page_is_in_step_with_what_is_kept() -> None:
-    report = app.report_on([app.run_data(run) for run in app.find_runs(paths.MEASURED)])
-    current = page(load_measured(), load_references(), report)
-    assert (ROOT / "docs" / "measured.md").read_text() == current, "python docs/generate.py"
-    for name, picture in pictures(report).items():
-        assert (ROOT / "docs" / "images" / name).read_text() == picture, "python docs/generate.py"
-        assert f"](images/{name})" in current
-    assert (ROOT / "docs/images/measured.svg").read_text() == chart(headline_pairs(report.published))
 
 
 def test_what_the_readme_says_was_measured_stands_on_the_page() -> None:

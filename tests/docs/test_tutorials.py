@@ -1,23 +1,28 @@
 """The transcripts of the tutorials are what the commands print.
 
-``pytest tests/docs/test_tutorials.py tests/slurm/test_9_tutorials.py --update-transcripts`` writes the outputs that
-differ anew; the change is then reviewed as a diff.
+``pytest -m "" tests/docs/test_tutorials.py tests/slurm/test_9_tutorials.py --update-transcripts`` writes the
+outputs that differ anew; the change is then reviewed as a diff.
 """
 
 from pathlib import Path
 from typing import Any
 
 import pytest
+from selection import some
 
 from tests.docs.transcripts import ROOT, Call, Names, Shell, agree, calls, check, differences, renewed
 
 PAGES = [page for page in sorted((ROOT / "docs").glob("**/*.md")) if calls(page.read_text())]
 ON_SLURM = {"site-administrator.md"}
 """Pages of a cluster: tests/slurm runs them."""
+TRAINING = {"acceptance.md", "performance.md"}
+"""Pages whose commands train for minutes."""
+HERE = [page for page in PAGES if page.name not in ON_SLURM | TRAINING]
+LONG = [page for page in PAGES if page.name in TRAINING]
 
 
 @pytest.mark.train
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in ON_SLURM], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*HERE, *some(LONG, 0)], ids=lambda page: page.name)
 def test_the_commands_print_what_the_page_shows(page: Path, tmp_path: Path, request: Any) -> None:
     shell = Shell(tmp_path, SLURM_CONF="/dev/null")
     check(page, shell, update=request.config.getoption("--update-transcripts"))

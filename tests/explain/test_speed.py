@@ -8,7 +8,6 @@ from test_faults import profile, state
 from test_with_a_trace import rank, trace
 
 from benchrun import hardware
-from benchrun.explain.clocks import clocks as clock_table
 from benchrun.explain.evidence import Evidence
 from benchrun.trace.model import ProductRow
 
@@ -26,7 +25,7 @@ def test_the_peak_holds_at_the_clock_of_the_table(gpu: str, multiprocessors: int
     """White papers: multiprocessors, and dense FP16 operations of one in a clock."""
     listed = hardware.gpu(gpu)
     assert listed is not None
-    assert multiprocessors * flops * clock_table()[gpu].peak_clock_mhz / 1e6 == pytest.approx(
+    assert multiprocessors * flops * hardware.clock(gpu).peak_clock_mhz / 1e6 == pytest.approx(
         listed.peak_bf16_tflops, rel=0.002
     )
 

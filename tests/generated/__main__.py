@@ -5,15 +5,21 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from .bulk import Tally, check, dumped, loaded, run_apart, smallest
 from .forms import ALL
+from .served import FORMS as SERVERS
 from .served import served_log
+from .truth import PRECISIONS
+from .wrap import WRAPPERS
 from .write import log
 
 LEAST = 200
-"""How often each dialect, wrapper and precision should occur in a full run."""
+"""How often each dialect, wrapper, precision and server has to occur in a full run."""
+FULL = 50_000
+"""Logs of a full run."""
 
 
 def _say(text: str) -> None:
@@ -40,11 +46,17 @@ def _replay(path: Path) -> int:
     return 1 if found else 0
 
 
-def _coverage(tally: Tally) -> None:
-    for kind, counter in tally.occurred.items():
-        rare = [name for name, count in counter.items() if count < LEAST]
-        words = ", ".join(f"{name} {count}" for name, count in sorted(counter.items()))
+def _coverage(tally: Tally) -> list[str]:
+    """Print how often each name occurred; the names that occurred too rarely."""
+    wanted = {"dialect": ALL, "wrapper": WRAPPERS, "precision": PRECISIONS, "server": SERVERS}
+    too_rare = []
+    for kind, names in wanted.items():
+        counter = tally.occurred.get(kind, Counter())
+        rare = [name for name in names if counter[name] < LEAST]
+        words = ", ".join(f"{name} {counter[name]}" for name in sorted(names))
         _say(f"{kind}: {words}" + (f"; fewer than {LEAST}: {', '.join(rare)}" if rare else ""))
+        too_rare += rare
+    return too_rare
 
 
 def _write(tally: Tally, folder: Path) -> None:
@@ -76,9 +88,10 @@ def main() -> int:
     tally = run_apart(given.logs, given.seed, given.form, given.processes)
     seconds = time.perf_counter() - start
     _say(f"{tally.logs} logs in {seconds:.0f} s, {1000 * seconds / tally.logs:.1f} ms a log")
-    _coverage(tally)
+    too_rare = _coverage(tally)
     _write(tally, given.output)
-    return 1 if tally.failures or tally.servers else 0
+    short = given.form is None and given.logs >= FULL and too_rare
+    return 1 if tally.failures or tally.servers or short else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Many logs: write each, let benchrun parse it, judge, count what occurred."""
 
 import json
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -38,7 +39,10 @@ class Tally:
         self.logs += 1
         family = type(ALL[truth.form]).__name__
         for finding in found:
-            self.failures.setdefault((family, finding.kind), []).append((truth, finding))
+            cases = self.failures.setdefault((family, finding.kind), [])
+            if not cases:
+                sys.stderr.write(f"log {self.logs}, {truth.form}: {finding.kind}: {finding.said}\n")
+            cases.append((truth, finding))
 
     def add(self, other: "Tally") -> None:
         """Add what another process counted."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from benchrun.report.pareto import loads, pareto_figures
+from benchrun.report.pareto import loads, pareto_plots
+from benchrun.report.picture import inline_svg
 from benchrun.report.study_plot import plot_study
-from benchrun.report.svg import svg
 from benchrun.study.result import PointResult, StudyResult
 from benchrun.study.schedule import State
 
@@ -57,9 +57,9 @@ def test_a_load_that_is_worse_in_both_is_not_on_the_front() -> None:
 def test_the_plot_has_every_load(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     sweep = study((100, 10), (50, 40), (20, 80))
-    (figure,) = pareto_figures(sweep)
-    assert len(figure.marks) == len(figure.table.rows) == 3
-    assert svg(figure, "a").count("<") > 10
+    (plot,) = pareto_plots(sweep)
+    assert len(plot.marks) == len(plot.table.rows) == 3
+    assert inline_svg(plot, "a").count("<") > 10
     plot_study(sweep, tmp_path / "pareto.svg")
     text = (tmp_path / "pareto.svg").read_text()
     assert "<svg" in text

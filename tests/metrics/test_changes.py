@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import pairs
 
 from benchrun.metrics.changes import ALPHA, SHORTEST, changes
 from benchrun.metrics.statistics import Floats
@@ -18,8 +19,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("size", [8, 11, 20, 60])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "size"), pairs(KINDS, [8, 11, 20, 60]))
 def test_random_series_have_a_change_no_more_often_than_stated(kind: str, size: int) -> None:
     random = np.random.default_rng(size)
     alarms = sum(bool(changes(KINDS[kind](random, size))) for _ in range(SERIES))

@@ -19,8 +19,8 @@ from benchrun.metrics.summary import measure, summarise
 from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.report.plot import plot_steps, series
 from benchrun.report.runs import table
+from benchrun.report.steps_plot import plot_steps, series
 from benchrun.report.table import as_csv, markdown
 from benchrun.report.terminal import metrics_rows, summary_view
 

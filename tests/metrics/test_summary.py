@@ -169,6 +169,8 @@ def test_a_model_that_the_dimensions_do_not_describe_is_none() -> None:
         ("NVIDIA GH200 480GB", "GH200"),
         ("NVIDIA A100-SXM4-80GB", "A100"),
         ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
+        ("A100-80", "A100"),
+        ("A100-40", "A100-40GB"),
         ("NVIDIA B200", "B200"),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
         ("NVIDIA GeForce RTX 5090", None),

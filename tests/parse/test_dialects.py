@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selection import pairs, some
 
 from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.metrics.summary import summarise
@@ -209,6 +210,10 @@ LINES = {
     "deepspeed-timer": (TIMER, "deepspeed", 10, 2.0, None, None, None, 32, None),
 }
 EACH = pytest.mark.parametrize("name", LINES)
+SOME = pytest.mark.parametrize("name", some(LINES, 10))
+
+
+PREFIXES = ["12: ", "  0: [default0]:", "host-1: ", "(task, pid=6678) ", "[+  300.557] "]
 
 
 def parse(tmp_path: Path, text: bytes | str, **options: str) -> Log:
@@ -235,14 +240,13 @@ def test_every_dialect_has_a_line_here() -> None:
     assert {line[1] for line in LINES.values()} == set(DIALECTS) - elsewhere
 
 
-@EACH
-@pytest.mark.parametrize("prefix", ["12: ", "  0: [default0]:", "host-1: ", "(task, pid=6678) ", "[+  300.557] "])
+@pytest.mark.parametrize(("name", "prefix"), pairs(LINES, PREFIXES))
 def test_prefixes_of_launchers_change_nothing(tmp_path: Path, name: str, prefix: str) -> None:
     text = "\n".join(prefix + line for line in LINES[name][0].split("\n"))
     assert values(parse(tmp_path, text + "\n")) == values(parse(tmp_path, LINES[name][0] + "\n"))
 
 
-@EACH
+@SOME
 def test_a_cut_line_gives_its_value_or_nothing(tmp_path: Path, name: str) -> None:
     """Cut anywhere, as a killed job leaves it: by the end of the file, or by another rank's line."""
     text = LINES[name][0]
@@ -253,7 +257,7 @@ def test_a_cut_line_gives_its_value_or_nothing(tmp_path: Path, name: str) -> Non
             assert right_or_nothing(found, whole), (text[:end], tail, found)
 
 
-@EACH
+@SOME
 def test_another_ranks_line_in_the_middle_changes_no_value(tmp_path: Path, name: str) -> None:
     before, newline, text = LINES[name][0].rpartition("\n")
     whole = values(parse(tmp_path, f"{before}{newline}{text}\n"))
@@ -367,7 +371,7 @@ def test_dropped_lines_are_missed(tmp_path: Path) -> None:
     assert kinds["missing_steps"] == "no row between step 11 and 13"
 
 
-@EACH
+@SOME
 def test_a_forced_framework_reads_its_own_lines_and_no_others(tmp_path: Path, name: str) -> None:
     text, framework = LINES[name][:2]
     assert len(parse(tmp_path, text + "\n", framework=framework).steps) == 1

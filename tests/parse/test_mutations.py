@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selection import pairs
 
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.summary import summarise
@@ -66,8 +67,7 @@ SAME = {
 }
 
 
-@EACH
-@pytest.mark.parametrize("change", SAME)
+@pytest.mark.parametrize(("file", "change"), pairs(FILES, SAME))
 def test_noise_changes_nothing(tmp_path: Path, file: str, change: str) -> None:
     if (file[:2], change) == ("15", "twice-each"):
         pytest.skip("lines without a step number cannot be told from the next step's")
@@ -75,8 +75,7 @@ def test_noise_changes_nothing(tmp_path: Path, file: str, change: str) -> None:
     assert values(parse(tmp_path, SAME[change](data))) == values(parse(tmp_path, data))
 
 
-@EACH
-@pytest.mark.parametrize("keep", [0.55, 0.7, 0.83, 0.97])
+@pytest.mark.parametrize(("file", "keep"), pairs(FILES, [0.55, 0.7, 0.83, 0.97]))
 def test_a_cut_log_gives_only_whole_rows(tmp_path: Path, file: str, keep: float) -> None:
     data = original(file)
     whole, cut = values(parse(tmp_path, data)), parse(tmp_path, data[: int(len(data) * keep)])
@@ -98,8 +97,7 @@ def test_a_log_without_its_end_is_not_complete(tmp_path: Path, file: str) -> Non
     assert not summarise(cut).complete
 
 
-@EACH
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("file", "seed"), pairs(FILES, [1, 2, 3]))
 def test_dropped_lines_lose_rows_and_change_none(tmp_path: Path, file: str, seed: int) -> None:
     data = original(file)
     rng = random.Random(seed)
@@ -126,8 +124,7 @@ def test_a_restart_that_repeats_steps_keeps_the_last_rows(tmp_path: Path, file: 
     assert twice.segments >= once.segments
 
 
-@EACH
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("file", "seed"), pairs(FILES, [1, 2]))
 def test_lines_of_other_ranks_in_between(tmp_path: Path, file: str, seed: int) -> None:
     """A second rank's copy of the log, interleaved line by line in its own pace."""
     data = original(file)

@@ -11,7 +11,7 @@ from benchrun import hardware
 from benchrun.model.layout import Layout
 from benchrun.predict import constants
 from benchrun.predict.choice import chosen
-from benchrun.predict.counting import work
+from benchrun.predict.counting import count
 from benchrun.predict.fit import table
 from benchrun.predict.physics import seconds
 from benchrun.predict.prediction import predict, scaled
@@ -72,7 +72,7 @@ def test_weak_scaling_never_shortens_a_step_and_strong_scaling_is_not_superlinea
 @settings(max_examples=40, deadline=None)
 @given(loads())
 def test_no_step_is_faster_than_its_flops_at_the_peak(load: Workload) -> None:
-    counts = work(load)
+    counts = count(load)
     least = counts.microbatches * (counts.layers * counts.products + counts.logits / counts.stages)
     assert predict(load).low >= least * (1 - 1e-9)
 
@@ -85,23 +85,23 @@ def test_more_work_never_shortens_a_step(load: Workload) -> None:
     deeper = replace(load.model, shape=shape.model_copy(update={"num_layers": 2 * shape.num_layers}))
     assert predict(replace(load, gbs=2 * load.gbs)).median >= here * (1 - 1e-9)
     deep = replace(load, model=deeper)
-    once, twice = (sum(seconds(work(each), chosen(each, constants.fitted())).values()) for each in (load, deep))
+    once, twice = (sum(seconds(count(each), chosen(each, constants.fitted())).values()) for each in (load, deep))
     assert twice >= once * (1 - 1e-9)
 
 
 @settings(max_examples=40, deadline=None)
 @given(loads())
 def test_recomputing_and_offloading_never_shorten_the_physics_of_a_step(load: Workload) -> None:
-    once = sum(seconds(work(load), chosen(load, constants.fitted())).values())
+    once = sum(seconds(count(load), chosen(load, constants.fitted())).values())
     for more in (replace(load, recompute="full"), replace(load, offloaded_bytes=1e9)):
-        assert sum(seconds(work(more), chosen(more, constants.fitted())).values()) >= once * (1 - 1e-9)
+        assert sum(seconds(count(more), chosen(more, constants.fitted())).values()) >= once * (1 - 1e-9)
 
 
 @settings(max_examples=20, deadline=None)
 @given(loads(), st.sampled_from(["tp_overlap", "hooked"]))
 def test_hidden_communication_and_fewer_hooks_never_slow_a_step(load: Workload, what: str) -> None:
     one, other = (
-        sum(seconds(work(each), chosen(each, constants.fitted())).values())
+        sum(seconds(count(each), chosen(each, constants.fitted())).values())
         for each in (replace(load, **{what: True}), replace(load, **{what: False}))
     )
     assert one <= other * (1 + 1e-9) if what == "tp_overlap" else one >= other * (1 - 1e-9)
@@ -110,7 +110,7 @@ def test_hidden_communication_and_fewer_hooks_never_slow_a_step(load: Workload, 
 def test_no_measured_step_is_near_its_flops_at_the_peak() -> None:
     rows = table()
     for load, step_s in zip(rows.loads, np.exp(rows.logs), strict=True):
-        counts = work(load)
+        counts = count(load)
         least = counts.microbatches * (counts.layers * counts.products + counts.logits / counts.stages)
         assert step_s > 1.25 * least, f"{load.source}: {load.model.name} on {load.num_gpus} {load.gpu.name}"
 
@@ -121,7 +121,7 @@ def test_the_bubble_of_an_ideal_pipeline(stages: int, virtual: int, batches: int
     assert gpu is not None
     model = architectures()["gpt3-175b"]
     load = Workload(model, gpu, stages, Layout(pp=stages, vp=virtual), 1, batches, 2048)
-    counts = replace(work(load), logits=0.0, memory_head=0.0, pp_nvlink=0.0, pp_nic=0.0)
+    counts = replace(count(load), logits=0.0, memory_head=0.0, pp_nvlink=0.0, pp_nic=0.0)
     of = chosen(load, {**constants.fitted(), "bubble.exposed": 1.0})
     parts = seconds(counts, of)
     steady = sum(parts[name] for name in ("matmul", "attention", "memory_bound"))
@@ -169,5 +169,5 @@ def test_a_stage_with_the_output_layer_counts_however_layers_are_spread(stages: 
     """32 layers on 18 stages and more: the fullest has two, and the last one has one, not fewer than none."""
     model, gpu = architectures()["llama3-8b"], hardware.gpu("H100")
     assert gpu is not None
-    counts = work(Workload(model, gpu, stages, Layout(tp=1, pp=stages, cp=1, vp=1), 1, 8.0 * stages, 8192))
+    counts = count(Workload(model, gpu, stages, Layout(tp=1, pp=stages, cp=1, vp=1), 1, 8.0 * stages, 8192))
     assert (counts.most_layers, counts.last_layers) == (2, 1)

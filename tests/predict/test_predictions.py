@@ -14,13 +14,14 @@ from click.testing import CliRunner
 
 from benchrun import app, paths
 from benchrun.cli import group
+from benchrun.comparison.references import load_references
 from benchrun.errors import UserError
 from benchrun.memory import ESTIMATE_ERROR, estimate
-from benchrun.predict.kinship import Kinship, combined, covariance, shared
+from benchrun.predict.kinship import Kinship, covariance, scales, shared
 from benchrun.predict.physics import PARTS
 from benchrun.predict.prediction import predict, predicted_rows, usual
 from benchrun.predict.residuals import solved, stored_rows
-from benchrun.predict.rows import PUBLISHED
+from benchrun.predict.rows import published
 from benchrun.predict.runs import profiled, read
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -99,9 +100,12 @@ def test_a_table_keeps_its_rows_and_explains_those_it_cannot_predict() -> None:
 
 def test_published_rows_lie_in_their_intervals() -> None:
     out = io.StringIO()
-    with PUBLISHED.open(newline="") as file:
-        lines = file.read().splitlines(keepends=True)
-    predicted_rows(io.StringIO("".join([lines[0], *lines[1::12]])), out, lambda text: None)
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(published()[0]))
+    writer.writeheader()
+    writer.writerows(published()[::12])
+    table.seek(0)
+    predicted_rows(table, out, lambda text: None)
     rows = [row for row in csv.DictReader(io.StringIO(out.getvalue())) if row["predicted_s"]]
     inside = [float(row["low_s"]) <= float(row["step_time_s"]) <= float(row["high_s"]) for row in rows]
     assert len(rows) > 50
@@ -110,10 +114,20 @@ def test_published_rows_lie_in_their_intervals() -> None:
 
 def test_published_pipelines_of_mlperf_state_their_virtual_stages() -> None:
     """All of them interleave: their configurations say so, and without it the bubble is several times too long."""
-    with PUBLISHED.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["source_id"] == "mlperf" and int(row["pp"]) > 1]
+    rows = [row for row in published() if row["source_id"] == "mlperf" and int(row["pp"]) > 1]
     assert len(rows) >= 8
     assert all(int(row["vp"] or 1) > 1 for row in rows)
+
+
+def test_a_published_row_names_the_reference_number_of_its_own_conditions() -> None:
+    references = {entry.id: entry for entry in load_references()}
+    named = [row for row in published() if row["reference"]]
+    assert len(named) > 400
+    for row in named:
+        entry = references[row["reference"]]
+        assert (entry.key.num_gpus, entry.key.gbs) == (int(row["num_gpus"]), int(row["gbs"])), row
+        assert entry.key.gpu in (row["gpu"], {"A100-80": "A100", "H100": "H100-96GB"}.get(row["gpu"])), row
+        assert entry.metric in ("step_time_s", "tokens_per_s_per_gpu"), row
 
 
 def test_a_sites_slow_runs_raise_its_predictions(tmp_path: Path) -> None:
@@ -197,10 +211,12 @@ def test_a_slower_link_to_the_host_is_seen_where_activations_leave_the_gpu() -> 
     assert predict(whole).median < 0.8 * kept.step_s
 
 
-def test_similar_rows_are_found_quickly_and_as_in_the_fit() -> None:
-    rows, spread = stored_rows(), usual().spread
-    some = rows.part(np.arange(0, len(rows.codes), 37))
-    np.testing.assert_allclose(covariance(spread, some, rows), combined(spread, shared(some, rows), some, rows))
+def test_rows_are_alike_in_a_prediction_as_in_the_fit() -> None:
+    spread = usual().spread
+    some = stored_rows().part(np.arange(0, len(stored_rows().codes), 37))
+    whole = sum(spread[name] ** 2 * matrix for name, matrix in shared(some).items())
+    scale = scales(spread, some)
+    np.testing.assert_allclose(covariance(spread, some, some), whole * scale[:, None] * scale[None, :])
 
 
 def test_the_stored_weights_are_those_of_all_stored_rows() -> None:
@@ -212,6 +228,6 @@ def test_the_stored_weights_are_those_of_all_stored_rows() -> None:
 def test_a_known_row_is_stored_where_it_is() -> None:
     kept = next(read(path) for path in sorted(paths.MEASURED.iterdir()) if path.name.startswith("llama2-7b-37190d88"))
     own, rows = Kinship.of([kept.load]), stored_rows()
-    same = [place for traits, place in zip(rows.traits, rows.places, strict=True) if traits == own.traits[0]]
-    assert same
+    same = rows.places[(rows.traits == own.traits[0]).all(axis=1)]
+    assert len(same)
     np.testing.assert_allclose(same[0], own.places[0], atol=1e-3)

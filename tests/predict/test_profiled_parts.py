@@ -8,7 +8,7 @@ from benchrun import hardware
 from benchrun.model.layout import Layout
 from benchrun.predict import constants
 from benchrun.predict.choice import chosen
-from benchrun.predict.counting import work
+from benchrun.predict.counting import count
 from benchrun.predict.physics import seconds
 from benchrun.predict.runs import OTHER_KERNELS, Measured, profiled
 from benchrun.predict.workload import Workload, architectures
@@ -23,7 +23,7 @@ def load(name: str = "llama3-8b", **changes: object) -> Workload:
 
 
 def parts(one: Workload) -> dict[str, float]:
-    return {name: float(value) for name, value in seconds(work(one), chosen(one, constants.fitted())).items()}
+    return {name: float(value) for name, value in seconds(count(one), chosen(one, constants.fitted())).items()}
 
 
 def breakdown(idle_s: float) -> Breakdown:
@@ -52,14 +52,14 @@ def test_copies_to_the_host_are_not_told_from_other_kernels() -> None:
 
 
 def test_frozen_weights_have_no_gradients_to_write() -> None:
-    full, frozen = (work(load(task=task)) for task in ("pretrain", "lora"))
+    full, frozen = (count(load(task=task)) for task in ("pretrain", "lora"))
     assert (frozen.accumulated, frozen.gradients) == (0, 0)
     assert full.accumulated > 0
     assert frozen.casts == pytest.approx(full.casts * 3 / 4)
 
 
 def test_an_added_gradient_costs_what_weights_cost_in_any_precision_of_the_sum() -> None:
-    low, full = (work(load(gradient_bytes=size)) for size in (2, 4))
+    low, full = (count(load(gradient_bytes=size)) for size in (2, 4))
     assert low.accumulated == full.accumulated
     assert low.gradients < full.gradients
 
@@ -69,7 +69,7 @@ def test_ranks_cast_their_part_of_a_sequence(name: str) -> None:
     """Three of four ranks' inputs and gradients arrive cast; Hopper transposes them again."""
     gpu = hardware.gpu(name)
     layouts = (Layout(tp=4, sequence_parallel=split) for split in (False, True))
-    whole, split = (work(load(num_gpus=4, gpu=gpu, layout=layout)).casts for layout in layouts)
+    whole, split = (count(load(num_gpus=4, gpu=gpu, layout=layout)).casts for layout in layouts)
     shape = load().model.shape
     gathered = 4 * shape.hidden_size
     narrow = (shape.hidden_size + 1024 * 2 + shape.hidden_size + 3 * shape.ffn_hidden_size) / 4
@@ -83,7 +83,7 @@ def test_a_shared_table_has_two_gradients_on_one_stage() -> None:
     own = replace(model, shape=model.shape.model_copy(update={"tied_embeddings": False}))
     for pp in (1, 2):
         layout = Layout(pp=pp)
-        shared, apart = (work(load(model=each, num_gpus=pp, layout=layout)).memory_head for each in (model, own))
+        shared, apart = (count(load(model=each, num_gpus=pp, layout=layout)).memory_head for each in (model, own))
         assert (shared > apart) == (pp == 1)
 
 
@@ -117,7 +117,7 @@ def test_the_host_reads_the_error_of_each_round_of_sinkhorn() -> None:
     update = {"moe": moe.model_copy(update={"balance": "sinkhorn"})}
     assigned = replace(model, shape=model.shape.model_copy(update=update))
     usual, rounds = (
-        sum(seconds(work(one), chosen(one, constants.fitted())).values())
+        sum(seconds(count(one), chosen(one, constants.fitted())).values())
         for one in (load(model=model), load(model=assigned))
     )
     layers = model.shape.num_layers
@@ -132,17 +132,17 @@ def test_kernels_of_every_layer_and_micro_batch_leave_gaps() -> None:
 
 
 def test_ranks_that_share_weights_share_their_gradients() -> None:
-    whole = work(load(num_gpus=8, gbs=64))
-    shared = work(load(num_gpus=8, gbs=64, layout=Layout(fsdp=8)))
+    whole = count(load(num_gpus=8, gbs=64))
+    shared = count(load(num_gpus=8, gbs=64, layout=Layout(fsdp=8)))
     assert shared.gradients == pytest.approx(whole.gradients / 8)
 
 
 def test_a_ring_over_nodes_takes_the_time_of_its_slower_link() -> None:
     """Ranks of 8 nodes reduce gradients; one of each node uses no NVLink, eight use it beside their adapters."""
-    alone = work(load(num_gpus=64, gbs=64, layout=Layout(tp=8, sequence_parallel=True)))
+    alone = count(load(num_gpus=64, gbs=64, layout=Layout(tp=8, sequence_parallel=True)))
     assert alone.dp_nvlink == 0 < alone.dp_nic
     together = load(num_gpus=64, gbs=512)
-    of, counts = chosen(together, constants.fitted()), work(together)
+    of, counts = chosen(together, constants.fitted()), count(together)
     no_nvlink, no_adapters = (
         float(seconds(replace(counts, **{link: 0.0}), of)["dp"]) for link in ("dp_nvlink", "dp_nic")
     )
@@ -157,9 +157,9 @@ def test_a_ring_of_context_parallel_ranks_costs_attention_more() -> None:
 
 def test_torchs_fsdp_copies_weights_and_the_gradients_of_trained_ones() -> None:
     shared = {"number": "bf16", "num_gpus": 8, "layout": Layout(fsdp=8)}
-    whole, frozen = (work(load(stack="torchtitan", task=task, **shared)).copied for task in ("pretrain", "lora"))
+    whole, frozen = (count(load(stack="torchtitan", task=task, **shared)).copied for task in ("pretrain", "lora"))
     assert 0 < frozen < whole
-    assert work(load(stack="megatron", **shared)).copied == 0
+    assert count(load(stack="megatron", **shared)).copied == 0
 
 
 def test_positions_that_no_kernel_fuses_move_more() -> None:
@@ -167,10 +167,10 @@ def test_positions_that_no_kernel_fuses_move_more() -> None:
     shape = one.model.shape.model_copy(update={"no_rope_every": None})
     fused = replace(one, model=replace(one.model, shape=shape))
     assert one.model.shape.no_rope_every == 4
-    assert work(one).memory > work(fused).memory
+    assert count(one).memory > count(fused).memory
 
 
 def test_biases_of_experts_are_added_by_kernels_of_their_own() -> None:
     one = load("gpt-oss-20b", number="bf16")
     shape = one.model.shape.model_copy(update={"bias": False})
-    assert work(one).memory > 1.1 * work(replace(one, model=replace(one.model, shape=shape))).memory
+    assert count(one).memory > 1.1 * count(replace(one, model=replace(one.model, shape=shape))).memory

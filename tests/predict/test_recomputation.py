@@ -6,7 +6,7 @@ import pytest
 
 from benchrun import hardware
 from benchrun.model.layout import Layout
-from benchrun.predict.counting import work
+from benchrun.predict.counting import count
 from benchrun.predict.rows import workload
 from benchrun.predict.workload import Workload, architectures
 
@@ -20,20 +20,20 @@ def load(**changes: object) -> Workload:
 
 @pytest.mark.parametrize(("number", "share"), [("bf16", 3.5 / 3), ("fp8", 4 / 3)])
 def test_torchtitan_repeats_products_and_keeps_attention(number: str, share: float) -> None:
-    none, some = (work(load(stack="torchtitan", number=number, recompute=each)) for each in ("none", "selective"))
+    none, some = (count(load(stack="torchtitan", number=number, recompute=each)) for each in ("none", "selective"))
     assert some.products == pytest.approx(share * none.products)
     assert some.attention == none.attention
     assert some.memory > none.memory
 
 
 def test_megatrons_selective_recomputation_repeats_no_product() -> None:
-    none, some = (work(load(recompute=each)) for each in ("none", "selective"))
+    none, some = (count(load(recompute=each)) for each in ("none", "selective"))
     assert (some.products, some.memory) == (none.products, none.memory)
 
 
 def test_a_checkpoint_policy_repeats_what_it_does_not_store() -> None:
     policies = ("", "save_dot_except_mlpwi", "save_qkv_proj", "full")
-    none, *stored = (work(load(stack="jax-maxtext", policy=each)) for each in policies)
+    none, *stored = (count(load(stack="jax-maxtext", policy=each)) for each in policies)
     products = [none.products, *(each.products for each in stored)]
     assert products == sorted(set(products))
     assert products[-1] < 4 / 3 * none.products  # not the last product of a layer
@@ -41,7 +41,7 @@ def test_a_checkpoint_policy_repeats_what_it_does_not_store() -> None:
 
 
 def test_what_an_unknown_policy_stores_is_not_guessed() -> None:
-    none, unknown = (work(load(stack="jax-maxtext", policy=each)) for each in ("", "minimal"))
+    none, unknown = (count(load(stack="jax-maxtext", policy=each)) for each in ("", "minimal"))
     assert none == unknown
 
 

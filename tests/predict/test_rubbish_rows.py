@@ -5,6 +5,7 @@ import io
 from pathlib import Path
 
 import pytest
+from selection import pairs
 
 from benchrun.cli import main
 from benchrun.predict.prediction import predicted_rows
@@ -24,8 +25,11 @@ def table(*rows: dict[str, str]) -> tuple[list[dict[str, str]], list[str]]:
     return list(csv.DictReader(io.StringIO(out.getvalue()))), reasons
 
 
-@pytest.mark.parametrize("column", ["num_gpus", "tp", "pp", "mbs", "gbs", "seq_len"])
-@pytest.mark.parametrize("value", ["inf", "nan", "-1", "0", "1e30", "9" * 400, "x"])
+COLUMNS = ["num_gpus", "tp", "pp", "mbs", "gbs", "seq_len"]
+RUBBISH = ["inf", "nan", "-1", "0", "1e30", "9" * 400, "x"]
+
+
+@pytest.mark.parametrize(("column", "value"), pairs(COLUMNS, RUBBISH))
 def test_a_row_with_rubbish_has_a_reason_and_the_others_stay(column: str, value: str) -> None:
     rows, reasons = table(GOOD, {**GOOD, column: value}, GOOD)
     assert [bool(row["predicted_s"]) for row in rows] == [True, False, True]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from selection import some
 
 from benchrun import paths
 from benchrun.errors import UserError
@@ -53,9 +54,9 @@ OUTSIDE = {
 """What the form leaves out, besides the whole of ``cluster``."""
 
 
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['spec']['recipe']}-{case['spec']['framework']}")
-def test_an_id_that_was_given_once_is_given_for_ever(case: dict[str, dict[str, Any] | str]) -> None:
-    assert RunSpec.model_validate(case["spec"]).identity() == case["identity"]
+def test_an_id_that_was_given_once_is_given_for_ever() -> None:
+    for case in GOLDEN:
+        assert RunSpec.model_validate(case["spec"]).identity() == case["identity"], case["spec"]["recipe"]
 
 
 def test_the_ids_held_are_of_every_framework_and_task_and_all_differ() -> None:
@@ -66,8 +67,7 @@ def test_the_ids_held_are_of_every_framework_and_task_and_all_differ() -> None:
     assert len({spec.identity() for spec in specs}) == len(specs)
 
 
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['spec']['recipe']}-{case['spec']['framework']}")
-def test_a_new_field_and_another_default_leave_every_id(case: dict[str, dict[str, Any] | str]) -> None:
+def test_a_new_field_and_another_default_leave_every_id() -> None:
     class LaterFp8(Fp8):
         format: str = "e4m3"
         another: bool = False
@@ -81,7 +81,8 @@ def test_a_new_field_and_another_default_leave_every_id(case: dict[str, dict[str
         training: LaterTraining
         spare_nodes: int = 0
 
-    assert Later.model_validate(case["spec"]).identity() == case["identity"]
+    for case in GOLDEN:
+        assert Later.model_validate(case["spec"]).identity() == case["identity"], case["spec"]["recipe"]
 
 
 def test_the_form_has_names_of_its_own_and_says_what_is_not_usual() -> None:
@@ -237,7 +238,7 @@ def test_every_kept_run_is_called_by_its_identity() -> None:
         assert stated == {"version": 1, "hash": spec.identity()}, path.name
 
 
-@pytest.mark.parametrize("case", SCHEMA_1, ids=lambda case: case["kept"])
+@pytest.mark.parametrize("case", some(SCHEMA_1, 8), ids=lambda case: case["kept"])
 def test_a_spec_of_schema_1_is_read_as_the_same_measurement(
     case: dict[str, dict[str, Any] | str], tmp_path: Path
 ) -> None:

@@ -58,25 +58,29 @@ def _answer(argv: Argv) -> Answer:
     return _places[0].answer(argv)
 
 
-def write(folder: Path, answers: Iterable[Answer]) -> dict[str, Any]:
-    """Write the answers; returns number of calls, CPU seconds and the longest one of each verb."""
-    costs: dict[str, Any] = {}
+Costs = dict[str, Any]
+"""Verb -> number of calls, CPU seconds and the longest one."""
+
+
+def write(folder: Path, answers: Iterable[Answer], known: Costs | None = None) -> Costs:
+    """Add the answers to a recording, whose costs so far are ``known``; returns all costs."""
+    costs = {**(known or {})}
     with contextlib.ExitStack() as open_files:
         files: dict[str, IO[str]] = {}
         for answer in answers:
             verb = verb_of(answer.argv)
             if verb not in files:
-                files[verb] = open_files.enter_context(_new_file(folder, verb))
-                costs[verb] = {"calls": 0, "cpu_s": 0.0, "longest_s": 0.0, "longest": ""}
+                files[verb] = open_files.enter_context(_file(folder, verb))
+                costs.setdefault(verb, {"calls": 0, "cpu_s": 0.0, "longest_s": 0.0, "longest": ""})
             document = asdict(answer)
             _add(costs[verb], answer.argv, document.pop("cpu_s"))
             files[verb].write(json.dumps(document) + "\n")
     return dict(sorted(costs.items()))
 
 
-def _new_file(folder: Path, verb: str) -> IO[str]:
+def _file(folder: Path, verb: str) -> IO[str]:
     path = folder / f"{verb}{ENDING}"
-    return cast(IO[str], gzip.open(path, "wt", encoding="utf-8", compresslevel=4))
+    return cast(IO[str], gzip.open(path, "at", encoding="utf-8", compresslevel=4))
 
 
 def _add(cost: dict[str, Any], argv: Argv, seconds: float) -> None:
@@ -90,6 +94,11 @@ def _add(cost: dict[str, Any], argv: Argv, seconds: float) -> None:
 def recorded_verbs(folder: Path) -> list[str]:
     """The verbs of a recording."""
     return sorted(path.name.removesuffix(ENDING) for path in folder.glob(f"*{ENDING}"))
+
+
+def recorded_calls(folder: Path) -> list[Argv]:
+    """Every call of a recording."""
+    return [argv for verb in recorded_verbs(folder) for argv in read(folder, verb)]
 
 
 def read(folder: Path, verb: str) -> dict[Argv, dict[str, Any]]:

@@ -23,16 +23,22 @@ def report(kept: list[RunData]) -> ReportModel:
     return app.report_on(kept)
 
 
+def runs_of(recipe: str, count: int) -> list[RunData]:
+    """The first kept runs of a recipe."""
+    found = [run for run in app.find_runs(paths.MEASURED) if run.run_id.startswith(recipe)]
+    return [app.run_data(run) for run in found[:count]]
+
+
 @pytest.fixture(scope="session")
-def few(kept: list[RunData]) -> ReportModel:
+def few() -> ReportModel:
     """On a few kept runs of one recipe."""
-    return app.report_on([run for run in kept if run.result.run_id.startswith("llama3.1-8b-")][:6])
+    return app.report_on(runs_of("llama3.1-8b-", 6))
 
 
 @pytest.fixture(scope="session")
-def two(kept: list[RunData]) -> ReportModel:
+def two() -> ReportModel:
     """On two runs of one recipe."""
-    return app.report_on([run for run in kept if run.result.run_id.startswith("llama3.1-8b-")][:2])
+    return app.report_on(runs_of("llama3.1-8b-", 2))
 
 
 @pytest.fixture(scope="session")

@@ -30,9 +30,9 @@ for (const svg of document.querySelectorAll('svg')) {
   if (svg.getAttribute('role') !== 'img' || !described) faults.push(`no name: ${title}`);
   const table = svg.closest('figure')?.querySelector('table');
   if (!table || !table.querySelector('td') || !seen(table)) faults.push(`no table: ${title}`);
-  const shade = svg.querySelector('.shade'), grounds = shade ? [paper, getComputedStyle(shade).fill] : [paper];
+  const shade = svg.querySelector('.shade path'), grounds = shade ? [paper, getComputedStyle(shade).fill] : [paper];
   const texts = [...svg.querySelectorAll('text')].filter(text => text.textContent).map(text => [text, box(text)]);
-  const lines = [...svg.querySelectorAll('line.level')].map(box);
+  const lines = [...svg.querySelectorAll('.level path')].map(box);
   texts.forEach(([text, a], index) => {
     const what = `${text.textContent} in ${title}`;
     for (const ground of grounds) if (contrast(getComputedStyle(text).fill, ground) < 4.5) faults.push(`contrast: ${what}`);

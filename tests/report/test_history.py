@@ -19,9 +19,8 @@ from click.testing import CliRunner
 from benchrun import app, paths
 from benchrun.cli.reports import report
 from benchrun.comparison.verdict import RunResult
-from benchrun.report.figure import Figure
-from benchrun.report.history import History, Past, Series, history_of, launch_time
-from benchrun.report.history_plot import history_figures, plot_history
+from benchrun.report.history import History, Past, PointHistory, history_of, launch_time
+from benchrun.report.history_plot import history_plots, plot_history
 from benchrun.report.history_text import history_page, runs_table
 from benchrun.report.html import page
 from benchrun.vocabulary import Exit
@@ -55,7 +54,7 @@ def times(*levels: tuple[float, int]) -> Iterator[tuple[int, float]]:
     return ((next(days), level * random.normal(1, 0.002)) for level, runs in levels for _ in range(runs))
 
 
-def only(history: History) -> Series:
+def only(history: History) -> PointHistory:
     (series,) = history.series
     return series
 
@@ -160,10 +159,9 @@ def test_the_json_reads_back(changed: History) -> None:
     assert History.model_validate_json(json.dumps(changed.model_dump(mode="json"))) == changed
 
 
-def test_figures_and_picture(changed: History, tmp_path: Path) -> None:
-    (figure,) = history_figures(changed)  # the point with a single run has none
-    assert isinstance(figure, Figure)
-    assert figure.marks == ((12.0, changed.series[0].runs[12].step_time_s),)
+def test_plots_and_picture(changed: History, tmp_path: Path) -> None:
+    (plot,) = history_plots(changed)  # the point with a single run has none
+    assert [mark[:2] for mark in plot.marks] == [(12.0, changed.series[0].runs[12].step_time_s)]
     for name in ("history.svg", "history.png"):
         plot_history(changed, tmp_path / name)
         assert (tmp_path / name).stat().st_size > 5000
@@ -245,9 +243,9 @@ def test_the_time_axis_has_a_unit_that_fits(span: timedelta, title: str) -> None
     last = point.runs[-1].model_copy(update={"launched": START + span})
     first = [run.model_copy(update={"launched": START}) for run in point.runs[:-1]]
     point = point.model_copy(update={"runs": (*first, last)})
-    (figure,) = history_figures(History(by="point", series=(point,), left_out=()))
-    assert figure.x_title == title
-    assert max(figure.series[0].x) < 48
+    (plot,) = history_plots(History(by="point", series=(point,), left_out=()))
+    assert plot.x_title == title
+    assert max(plot.series[0].x) < 48
 
 
 @pytest.mark.parametrize("nodes", [3, "n1", ["n1"], [{"host": "n1", "gpus": 3}]])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selection import chosen, some
 
 from benchrun.report.html import page
 
@@ -23,20 +24,19 @@ MEDIA = {
 """What is replaced in a page to get each medium."""
 PAGES = {"study": "study_page", "kept": "report", "scaling": "scaling_study", "two": "two", "few": "few"}
 """Reports by name, and their fixtures."""
-CASES = [
-    *((name, width, "light") for name in PAGES for width in WIDTHS),
-    *(("few", width, "dark") for width in WIDTHS),
-    ("few", 1000, "print"),
-]
+CASES = ["few-390-light", "few-1280-dark", "few-1000-print"]
+MORE_CASES = {f"{name}-{width}-light" for name in PAGES for width in WIDTHS} | {"few-390-dark"}
+"""Page, width and medium."""
 CHECK = (Path(__file__).parent / "page_faults.js").read_text()
 
 
-def framed(name: str, width: int, medium: str, html: str, folder: Path) -> str:
-    """Write the page with the check inside; returns a frame of that width, as a window has a least width."""
+def framed(case: str, html: str, folder: Path) -> str:
+    """Write the page of a case with the check inside; returns a frame of that width, as a window has a least width."""
+    _, width, medium = case.split("-")
     html = html.replace(*MEDIA[medium])
     if medium != "print":
         html = html.replace("<details>", "<details open>")
-    file = folder / f"{name}-{width}-{medium}.html"
+    file = folder / f"{case}.html"
     file.write_text(html.replace("</body>", f"<script>{CHECK}</script></body>"))
     return f'<iframe src="{file.name}" style="width:{width}px;height:2000px;border:0"></iframe>'
 
@@ -47,9 +47,11 @@ def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     folder = tmp_path_factory.mktemp("pages")
-    reports = {name: request.getfixturevalue(fixture) for name, fixture in PAGES.items()}
+    cases = chosen(request, "case")
+    names = {case.split("-")[0] for case in cases}
+    reports = {name: request.getfixturevalue(PAGES[name]) for name in names}
     pages = {name: each if isinstance(each, str) else page(each) for name, each in reports.items()}
-    frames = [framed(name, width, medium, pages[name], folder) for name, width, medium in CASES]
+    frames = [framed(case, pages[case.split("-")[0]], folder) for case in cases]
     collect = "addEventListener('load', () => { r.textContent = JSON.stringify([...document.querySelectorAll('iframe')]"
     collect += ".map(f => [f.getAttribute('src'), f.contentWindow.measured])) })"
     file = folder / "all.html"
@@ -62,12 +64,10 @@ def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return dict(json.loads(unescape(match[1])))
 
 
-@pytest.mark.parametrize(("name", "width", "medium"), CASES)
-def test_nothing_overlaps_is_cut_or_is_pale(
-    name: str, width: int, medium: str, measured: dict[str, dict[str, Any]]
-) -> None:
-    result = measured[f"{name}-{width}-{medium}.html"]
-    assert result["width"] == width
+@pytest.mark.parametrize("case", [*CASES, *some(sorted(MORE_CASES - {*CASES}), 0)])
+def test_nothing_overlaps_is_cut_or_is_pale(case: str, measured: dict[str, dict[str, Any]]) -> None:
+    result = measured[f"{case}.html"]
+    assert result["width"] == int(case.split("-")[1])
     assert result["plots"] > 10
     assert result["tables"] >= result["plots"]
     assert sorted(set(result["faults"]))[:12] == []

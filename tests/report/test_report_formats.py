@@ -10,13 +10,11 @@ from benchrun import app
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import ProblemEntry
 from benchrun.report.data import RunData
-from benchrun.report.drawing import length, names_of, number, ticks, wrapped
-from benchrun.report.figure import Figure, Series, thinned
 from benchrun.report.formats import formatted
 from benchrun.report.html import page
 from benchrun.report.junit import junit
 from benchrun.report.model import ReportModel, report_model
-from benchrun.report.svg import svg
+from benchrun.report.plot import Plot, Series
 from benchrun.report.table import Table
 from benchrun.spec.runspec import TrainingSpec
 
@@ -93,7 +91,7 @@ def test_the_page_is_one_file_of_bounded_size_without_script(report: ReportModel
 
 
 def test_few_runs_are_drawn_with_all_of_their_plots(few: ReportModel) -> None:
-    assert all(len(run.figures) > 5 for run in few.runs)
+    assert all(len(run.plots) > 5 for run in few.runs)
 
 
 def test_every_figure_has_a_name_and_a_table(report: ReportModel) -> None:
@@ -113,7 +111,7 @@ def test_every_figure_has_a_name_and_a_table(report: ReportModel) -> None:
 def test_a_run_with_measured_steps_has_its_waterfall(report: ReportModel) -> None:
     trainings = [result for result in report.results if isinstance(result.spec, TrainingSpec)]
     timed = {result.run_id: result.numbers.step_time_s for result in trainings if result.numbers}
-    drawn = {run.run_id: [each for each in run.figures if each.kind == "waterfall"] for run in report.runs}
+    drawn = {run.run_id: [each for each in run.plots if each.kind == "waterfall"] for run in report.runs}
     assert {name for name, figures in drawn.items() if figures} == {name for name, step in timed.items() if step}
     for figure in (each for figures in drawn.values() for each in figures):
         step_s = figure.table.rows[-1][1]
@@ -123,8 +121,8 @@ def test_a_run_with_measured_steps_has_its_waterfall(report: ReportModel) -> Non
 
 def test_a_curve_is_drawn_beside_its_prediction(scaling_study: ReportModel) -> None:
     (section,) = [each for each in scaling_study.sections if each.identity == "scaling"]
-    assert {figure.title.split()[0] for figure in section.figures} == {"Weak", "Strong"}
-    for figure in section.figures:
+    assert {figure.title.split()[0] for figure in section.plots} == {"Weak", "Strong"}
+    for figure in section.plots:
         measured, predicted = figure.series
         assert [name for _, name in figure.ticks] == ["1", "2", "4"]
         assert all(
@@ -137,28 +135,20 @@ def test_a_curve_is_drawn_beside_its_prediction(scaling_study: ReportModel) -> N
 def test_two_runs_stand_side_by_side(two: ReportModel) -> None:
     section = two.sections[0]
     assert section.identity == "beside"
-    steps, parts = section.figures
+    steps, parts = section.plots
     assert [series.name for series in steps.series] == [run.run_id for run in two.runs]
     assert [series.name for series in parts.series] == ["first", "second"]
     assert section.tables[0].rows
 
 
 def test_plots_over_time_have_their_place(kept: list[RunData]) -> None:
-    figure = Figure("line", "over time", (Series("a", (1.0, 2.0), (0.0, 1.0)),), Table(("day",), [["x"]]))
+    figure = Plot("line", "over time", (Series("a", (1.0, 2.0), (0.0, 1.0)),), Table(("day",), [["x"]]))
     text = page(report_model(kept[:1], history=(figure,)))
     assert 'href="#history"' in text and ">over time<" in text
 
 
 def test_the_runs_of_a_study_are_no_history(study_page: str) -> None:
     assert 'id="study"' in study_page and "istory" not in study_page
-
-
-def test_the_axis_of_a_histogram_has_whole_steps() -> None:
-    figure = Figure(
-        "histogram", "t", (Series("steps", (1.0, 2.0), (0.0, 1.0)),), Table(("a",), [["x"]]), y_title="steps"
-    )
-    axis = re.search(r'<g text-anchor="end">(.*?)</g>', svg(figure, "f"))
-    assert axis is not None and re.findall(r">([^<]+)</text>", axis[1]) == ["0", "1", "2"]
 
 
 def test_two_values_with_an_arrow_stay_on_one_line(report: ReportModel) -> None:
@@ -242,53 +232,3 @@ def test_a_verdict_in_junit(report: ReportModel, verdict: str | None, ending: st
     given = first.verdict.model_copy(update={"verdict": verdict}) if verdict else None
     (case,) = ElementTree.fromstring(junit([RunResult(first.run_id, first.spec, first.metrics, given, ending)]))
     assert [child.tag for child in case if child.tag != "system-out"] == ([element] if element else [])
-
-
-class TestDrawing:
-    @pytest.mark.parametrize(("low", "high"), [(0, 1), (8.11, 8.22), (0, 123456), (-5, 5), (3, 3), (1e-6, 2e-6)])
-    def test_ticks_are_few_round_and_inside(self, low: float, high: float) -> None:
-        values = ticks(low, high)
-        assert len(values) <= 6
-        assert all(low - 1e-9 <= value <= high + 1e-9 for value in values)
-
-    @pytest.mark.parametrize("values", [[8.138, 8.139, 8.14, 8.141], [500.0, 1000.0, 1500.0, 2000.0], [0.0, 0.5, 1.0]])
-    def test_ticks_have_different_names_without_exponents(self, values: list[float]) -> None:
-        names = names_of(values)
-        assert [float(name) for name in names] == pytest.approx(values, rel=1e-3)
-        assert len(set(names)) == len(values) and not [name for name in names if "e" in name]
-
-    @pytest.mark.parametrize("width", [360, 100, 50])
-    def test_a_long_label_is_wrapped_and_keeps_every_letter(self, width: float) -> None:
-        label = "llama3.1-405b (proxy: num_layers 1 of 126, vocab_size 16032 of 128256), fp8, 1 x H100, megatron-bridge"
-        lines = wrapped(label, width)
-        assert "".join(lines).replace(" ", "") == label.replace(" ", "")
-        assert max(map(length, lines)) <= width
-
-    def test_a_step_beyond_the_axis_has_a_mark_and_its_value(self) -> None:
-        times = (60.0, 1.0, 1.01, 9.7, 1.0, 0.99)
-        series = (Series("a", times, tuple(map(float, range(6)))),)
-        drawn = svg(Figure("line", "t", series, Table(("x",), [[1]]), limits=(0.99, 1.01)), "i")
-        (triangles,) = re.findall(r'<path class="beyond" d="([^"]+)"', drawn)
-        assert triangles.count("M") == 2
-        assert ">60</text>" in drawn and ">9.7</text>" in drawn
-
-    @pytest.mark.parametrize(
-        ("value", "text"), [(0, "0"), (8.15, "8.15"), (16103.2, "16.1k"), (2.5e6, "2.5M"), (950, "950")]
-    )
-    def test_numbers_are_short(self, value: float, text: str) -> None:
-        assert number(value) == text
-
-    def test_thinning_keeps_ends_and_extremes(self) -> None:
-        y = [1.0] * 10_000
-        y[4321] = 9.0
-        xs, ys = thinned(range(10_000), y, most=50)
-        assert len(xs) <= 100
-        assert (4321, 9.0) in zip(xs, ys, strict=True)
-        assert list(xs) == sorted(xs)
-
-    def test_a_line_lies_inside_its_frame(self) -> None:
-        series = (Series("a", (5.0, 1.0, 1.1), (1.0, 2.0, 3.0)),)
-        figure = Figure("line", "t", series, Table(("x",), [[1]]), shade=(1.0, 1.5), level=1.05)
-        points = re.search(r'points="([^"]+)"', svg(figure, "i"))[1].split(" ")
-        numbers = [float(value) for value in points]
-        assert all(0 <= x <= 360 for x in numbers[::2]) and all(0 <= y <= 220 for y in numbers[1::2])

@@ -35,13 +35,6 @@ def pytest_collection_modifyitems(items: Any) -> None:
             item.add_marker(pytest.mark.slurm)
 
 
-def chosen(request: pytest.FixtureRequest, name: str) -> list[Any]:
-    """Values that a parameter has in the cases of this file that will run, in their order."""
-    items = [item for item in request.session.items if item.path == request.path]
-    parameters = [item.callspec.params for item in items if hasattr(item, "callspec")]
-    return list(dict.fromkeys(each[name] for each in parameters if name in each))
-
-
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Any]:
     """SLURM_CONF of the running test cluster. CI starts it; elsewhere the tests run only if somebody has."""

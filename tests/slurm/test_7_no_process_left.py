@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selection import some
+from selection import chosen, some
 
-from .conftest import chosen
 from .runtimes import RUNTIMES as CONTAINERS
 from .runtimes import containers, settings, start
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from selection import some
+from selection import chosen, some
 
-from .conftest import DIR, chosen
+from .conftest import DIR
 from .runtimes import RUNTIMES, settings, start
 
 WRONG = {

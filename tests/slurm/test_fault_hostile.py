@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import ValidationError
-from selection import some
+from selection import chosen, some
 
 from benchrun.spec.cluster import Cluster
 
-from .conftest import POINT, User, chosen
+from .conftest import POINT, User
 
 HERE = "n3"
 # A site's own lines of shell: they are meant to be run.

@@ -26,6 +26,7 @@ def call(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, env=env, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.thorough
 def test_a_study_that_is_killed_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None:
     words, env = command(tmp_path, "tiny", "--concurrency", "1")
     launcher = subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True)

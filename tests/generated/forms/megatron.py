@@ -134,6 +134,11 @@ def classic_flops(truth: Truth) -> float:
     return 60 * m.layers * h * h * (inner + m.vocab / (10 * m.layers * h))
 
 
+def _recomputes(truth: Truth) -> bool:
+    """Whether a job of Megatron-DeepSpeed recomputes activations, a pass that its TFLOPS count."""
+    return truth.seed % 2 == 1
+
+
 @dataclass(frozen=True)
 class Megatron(Form):
     """`iteration N/ M | ... |`, printed by the last rank; the arguments by the first."""
@@ -171,7 +176,10 @@ class Megatron(Form):
                 0,
                 "head",
             )
-            yield from dump(arguments(truth, random))
+            found = arguments(truth, random)
+            if self.convention == "recompute":
+                found["recompute_granularity"] = "full" if _recomputes(truth) else None
+            yield from dump(found)
         yield Line("> initialized tensor model parallel with size " + str(truth.tp), 0, "head")
         yield Line("[before the start of training step] datetime: 2026-03-01 10:00:00 ", 0, "head")
 
@@ -184,7 +192,7 @@ class Megatron(Form):
             "causal": m.flops(truth.seq_length, causal=True),
             "full": full,
             "classic": classic_flops(truth),
-            "recompute": full * (4 / 3 if truth.seed % 2 else 1),
+            "recompute": full * (4 / 3 if _recomputes(truth) else 1),
         }
         return tokens * per_token[self.convention or "full"] * truth.tflops_factor
 

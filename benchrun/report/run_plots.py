@@ -1,4 +1,4 @@
-"""The figures of one run."""
+"""The plots of one run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -9,7 +9,7 @@ from benchrun.explain.model import Explanation
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.rows import CompletedRows
 from benchrun.metrics.samples import Samples
-from benchrun.report.figure import Figure, Series, thinned
+from benchrun.report.plot import Mark, Plot, Series, thinned
 from benchrun.report.table import Table
 
 STALL = 1.05
@@ -29,7 +29,7 @@ STATE = {"sm_clock_mhz": "clock (MHz)", "power_w": "power (W)", "temperature_c":
 """Columns of the telemetry that have a plot."""
 
 
-def step_figures(rows: CompletedRows, metrics: Metrics) -> Iterator[Figure]:
+def step_plots(rows: CompletedRows, metrics: Metrics) -> Iterator[Plot]:
     """Step time over the steps, and its distribution; none where the log has no times."""
     valid = ~np.isnan(rows.step_time_s) & ~rows.impossible
     steps, times = rows.step[valid].tolist(), rows.step_time_s[valid].tolist()
@@ -37,7 +37,7 @@ def step_figures(rows: CompletedRows, metrics: Metrics) -> Iterator[Figure]:
     if len(times) < 2 or spread is None or window is None:
         return
     counted = [(step, time) for step, time in zip(steps, times, strict=True) if step >= window.first_step]
-    stalls = [(float(step), time) for step, time in counted if time > STALL * spread.median]
+    stalls = [Mark(float(step), time) for step, time in counted if time > STALL * spread.median]
     facts = [
         ("steps counted", len(counted)),
         ("warm-up rows dropped", metrics.warmup_rows_dropped),
@@ -52,7 +52,7 @@ def step_figures(rows: CompletedRows, metrics: Metrics) -> Iterator[Figure]:
     inside = [time for _, time in counted if time <= CUT * spread.median]
     beyond = " Triangles: above the axis, with the value in s." if max(y) > max(inside) else ""
     grey = "Grey: warm-up, not counted. " if warm_up else ""
-    yield Figure(
+    yield Plot(
         "line",
         "Step time over the steps",
         (Series("step time", y, x),),
@@ -68,14 +68,14 @@ def step_figures(rows: CompletedRows, metrics: Metrics) -> Iterator[Figure]:
     yield _distribution([time for _, time in counted], spread.median)
 
 
-def _distribution(times: Sequence[float], median: float) -> Figure:
+def _distribution(times: Sequence[float], median: float) -> Plot:
     """How many counted steps took how long; the slowest hundredth is in the last bar."""
     high = float(np.quantile(times, 0.99)) if len(times) > 100 else max(times)
     counts, edges = np.histogram(np.minimum(times, high), bins=min(BINS, max(4, len(times) // 3)))
     rows = [
         (f"{low:.4g} to {upper:.4g}", int(count)) for (low, upper), count in zip(pairwise(edges), counts, strict=True)
     ]
-    return Figure(
+    return Plot(
         "histogram",
         "Distribution of the step time",
         (Series("steps", tuple(map(float, counts)), tuple(map(float, edges[:-1]))),),
@@ -87,14 +87,14 @@ def _distribution(times: Sequence[float], median: float) -> Figure:
     )
 
 
-def breakdown_figure(metrics: Metrics) -> Figure | None:
+def breakdown_plot(metrics: Metrics) -> Plot | None:
     """Where the time of a profiled step went; None without a profile."""
     if (step := metrics.breakdown) is None:
         return None
     parts = {name: float(getattr(step, key)) for key, name in PARTS.items()}
     rows = [(name, seconds, f"{100 * seconds / step.step_s:.1f} %") for name, seconds in parts.items()]
     rows.append(("communication hidden by kernels, not added", step.hidden_s, ""))
-    return Figure(
+    return Plot(
         "stack",
         "Where the time of a profiled step goes",
         tuple(Series(name, (seconds,)) for name, seconds in parts.items()),
@@ -103,7 +103,7 @@ def breakdown_figure(metrics: Metrics) -> Figure | None:
     )
 
 
-def telemetry_figures(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Figure]:
+def telemetry_plots(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Plot]:
     """Clock, power and temperature of each GPU over the time since the first sample."""
     gpus = [(f"{host} GPU {index}", samples) for host, each in hosts.items() for index, samples in each.items()]
     gpus = [(name, samples) for name, samples in gpus if len(samples) > 2]
@@ -123,16 +123,16 @@ def telemetry_figures(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Fi
             shown = tuple(series[:6])
             more = "" if len(series) <= len(shown) else f"The first {len(shown)} of {len(series)} GPUs are drawn."
             table = Table(("GPU", "lowest", "median", "highest"), rows)
-            yield Figure("line", f"GPU {title} over time", shown, table, "time (s)", title, note=more)
+            yield Plot("line", f"GPU {title} over time", shown, table, "time (s)", title, note=more)
 
 
-def waterfall_figure(explanation: Explanation) -> Figure:
+def waterfall_plot(explanation: Explanation) -> Plot:
     """From what the work takes at the GPU's peak to the measured step."""
     parts, step_s = explanation.waterfall, explanation.step_time_s
     rows = [(part.part, part.seconds, f"{100 * part.seconds / step_s:.1f}", part.evidence) for part in parts]
     rows.append(("the measured step", step_s, "100.0", "mean of the log"))
     seconds, caused = zip(*((part.seconds, float(part.cause is not None)) for part in parts), strict=True)
-    return Figure(
+    return Plot(
         "waterfall",
         "From the GPU's peak to the measured step",
         (Series("", seconds, caused),),

@@ -1,0 +1,32 @@
+"""The step time of rows whose clock shows whole seconds."""
+
+import numpy as np
+import pytest
+
+from benchrun.metrics.clock import middle
+from benchrun.metrics.statistics import Floats, Ints
+
+
+def _rows(step_s: Floats) -> tuple[Floats, Ints]:
+    """Mean step time in s and number of steps of each row: a row ends where the clock shows another second."""
+    clock = np.floor(np.cumsum(step_s))
+    ends = np.flatnonzero(np.diff(clock)) + 1
+    steps = np.diff(ends)
+    return np.diff(clock[ends]) / steps, steps
+
+
+@pytest.mark.parametrize(
+    ("step_s", "steps", "factor", "slow", "first"),
+    [
+        (0.634, 95, 4, 2, 33),
+        (0.8, 60, 4, 3, 47),
+        (0.45, 95, 3, 5, 47),
+        (0.3, 95, 6, 8, 26),
+    ],
+)
+def test_slow_steps_in_a_row_do_not_move_the_step_time(
+    step_s: float, steps: int, factor: float, slow: int, first: int
+) -> None:
+    times = np.full(steps, step_s)
+    times[first : first + slow] *= factor
+    assert middle(*_rows(times), coarse=True) == pytest.approx(step_s, rel=0.05)
