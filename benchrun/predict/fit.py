@@ -77,17 +77,18 @@ def series(load: Workload) -> str:
 
 def groups(loads: Sequence[Workload]) -> dict[str, Index]:
     """The groups of rows whose errors are printed."""
-    moe = np.array([load.model.shape.moe is not None for load in loads])
-    nvidia = np.array([load.source in software.publishers().values() for load in loads])
-    usual = np.array([load.stack == MEGATRON and load.task == "pretrain" for load in loads])
-    own = np.array([load.source == runs.OWN for load in loads])
-    published = ~own & np.array([load.source != "vtrain-single" for load in loads])
-    return {
-        "dense NeMo pretraining": np.flatnonzero(nvidia & usual & ~moe),
-        "all dense": np.flatnonzero(published & ~moe),
-        "mixture of experts": np.flatnonzero(published & moe),
-        "own runs": np.flatnonzero(own),
-    }
+    names = ("dense NeMo pretraining", "all dense", "mixture of experts", "own runs")
+    groups: dict[str, list[int]] = {name: [] for name in names}
+    nvidia = {(source, MEGATRON, "pretrain") for source in software.publishers().values()}
+    for row, load in enumerate(loads):
+        moe = load.model.shape.moe is not None
+        if load.source == runs.OWN:
+            groups["own runs"].append(row)
+        elif load.source != "vtrain-single":
+            groups["mixture of experts" if moe else "all dense"].append(row)
+        if not moe and (load.source, load.stack, load.task) in nvidia:
+            groups["dense NeMo pretraining"].append(row)
+    return {name: np.array(members, dtype=int) for name, members in groups.items()}
 
 
 @dataclass(frozen=True)
@@ -131,10 +132,9 @@ def left_out(data: Table, splits: Iterable[Split]) -> LeftOut:
 
 def folds(labels: Sequence[object], count: int) -> Iterator[Split]:
     """``count`` splits that predict each row once; rows of one label stay together."""
-    names = [str(label) for label in labels]
-    order = np.random.default_rng(0).permutation(sorted(set(names)))
-    fold = {name: index % count for index, name in enumerate(order)}
-    fold_of = np.array([fold[name] for name in names])
+    names, places = np.unique([str(label) for label in labels], return_inverse=True)
+    order = np.random.default_rng(0).permutation(len(names))
+    fold_of = np.argsort(order)[places] % count
     for each in range(count):
         yield np.flatnonzero(fold_of != each), np.flatnonzero(fold_of == each)
 
@@ -152,8 +152,12 @@ def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, f
 def report(data: Table) -> None:
     """Print the cross-validation."""
     kinds, count = groups(data.loads), len(data.loads)
-    for title, labels in (("rows left out", range(count)), ("series left out", list(map(series, data.loads)))):
-        left = left_out(data, folds(labels, FOLDS[title]))
+    labels: dict[str, Sequence[object]] = {
+        "rows left out": range(count),
+        "series left out": [series(load) for load in data.loads],
+    }
+    for title, named in labels.items():
+        left = left_out(data, folds(named, FOLDS[title]))
         for name, at in kinds.items():
             say(left.line(f"{title}: {name}", at))
         say(of_components(left.components))
@@ -186,7 +190,8 @@ def strong_scaling(data: Table) -> Iterator[Split]:
         families.setdefault(name, []).append(int(row))
     for family, members in families.items():
         smallest = min(members, key=lambda row: data.loads[row].num_gpus)
-        larger = [row for row in members if data.loads[row].num_gpus > data.loads[smallest].num_gpus]
+        size = data.loads[smallest].num_gpus
+        larger = [row for row in members if data.loads[row].num_gpus > size]
         if larger:
             other = [row for row, load in enumerate(data.loads) if series(load) != family[0]]
             yield np.array(sorted([*other, smallest])), np.array(larger)
@@ -195,12 +200,16 @@ def strong_scaling(data: Table) -> Iterator[Split]:
 def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, float]) -> Kinship:
     """The `solved` rows whose misses predictions know: those of the fit, and more
     layouts on one node."""
-    fitted = replace(data.kinship, residuals=data.logs - data.predicted(logs)[: len(data.loads)], doubt=doubt)
-    more = [row for n, row in enumerate(paths.table(str(SINGLE_NODE))) if n % KNOWN == 0 and n % EVERY]
-    loads, step_s = [rows.workload(row) for row in more], [float(row["step_time_s"]) for row in more]
-    layouts = Table(loads, step_s, [None] * len(more))
-    every = fitted.joined(Kinship.of(loads, layouts.logs - layouts.predicted(logs)[: len(more)]))
-    return residuals.solved(every, spread)
+    misses = data.logs - data.predicted(logs)[: len(data.loads)]
+    fitted = replace(data.kinship, residuals=misses, doubt=doubt)
+    loads, step_s = [], []
+    for n, row in enumerate(paths.table(str(SINGLE_NODE))):
+        if n % KNOWN == 0 and n % EVERY:
+            loads.append(rows.workload(row))
+            step_s.append(float(row["step_time_s"]))
+    layouts = Table(loads, step_s, [None] * len(loads))
+    more = Kinship.of(loads, layouts.logs - layouts.predicted(logs)[: len(loads)])
+    return residuals.solved(fitted.joined(more), spread)
 
 
 def ranking(data: Table) -> str:

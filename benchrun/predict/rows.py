@@ -154,12 +154,17 @@ def completed(row: Row) -> tuple[Row, list[str]]:
     name = filled["model"] = _known_name(stated) or stated
     if _words(name) != _words(stated):
         remarks.append(f"no model is called '{stated}': {name} is meant")
-    if not (row.get("seq_len") or "").strip() and (usual := _usual_length(name, _task_text(row))):
-        filled["seq_len"] = str(usual[0])
-        remarks.append(f"seq_len is empty: {usual[0]}, as {usual[1]}")
-    if name not in architectures() and _gpt(row) is None and (width := _likely_width(row)):
-        filled |= {"hidden": str(width), "heads": str(width // HEAD_WIDTH)}
-        remarks.append(f"no model is called '{name}': a GPT of its parameters and layers, {width} wide, stands for it")
+    if not (row.get("seq_len") or "").strip():
+        length, origin = _usual_length(name, _task_text(row))
+        if length:
+            filled["seq_len"] = str(length)
+            remarks.append(f"seq_len is empty: {length}, as {origin}")
+    if name not in architectures() and _gpt(row) is None:
+        width = _likely_width(row)
+        if width:
+            filled |= {"hidden": str(width), "heads": str(width // HEAD_WIDTH)}
+            gpt = f"a GPT of its parameters and layers, {width} wide"
+            remarks.append(f"no model is called '{name}': {gpt}, stands for it")
     return filled, remarks
 
 
@@ -185,9 +190,9 @@ def _known_name(name: str) -> str | None:
     return alike[0] if len(shapes) == 1 else None
 
 
-def _usual_length(model: str, task: str) -> tuple[int, str] | None:
-    """Tokens of a sequence where a table does not state them, and who says so; None
-    where nobody does.
+def _usual_length(model: str, task: str) -> tuple[int, str]:
+    """Tokens of a sequence where a table does not state them, and who says so; 0 where
+    nobody does.
 
     The recipe of this model and task says it; else most of the published rows, of the
     same task if there are any.
@@ -201,7 +206,7 @@ def _usual_length(model: str, task: str) -> tuple[int, str] | None:
     rows = [row for row in rows if row["seq_len"]]
     alike = [row for row in rows if _task(_task_text(row)) == _task(task)] or rows
     if not alike:
-        return None
+        return 0, ""
     usual = Counter(int(row["seq_len"]) for row in alike).most_common(1)[0][0]
     return usual, f"most published rows of {model} have it"
 
@@ -263,7 +268,8 @@ def _gpu(name: str, notes: str) -> hardware.Gpu:
 
 
 def _stack(row: Row, task: str) -> str:
-    if stated := software.of_source(row.get("source_id") or "") or software.of_task(task):
+    stated = software.of_source(row.get("source_id") or "") or software.of_task(task)
+    if stated:
         return stated
     old = (row.get("gpu") or "").startswith("A100") and row.get("precision") == "FP16"
     return software.MEGATRON_2022 if old else software.MEGATRON
@@ -275,10 +281,11 @@ def _architecture(row: Row, layers: int) -> Architecture:
     name = row.get("model") or ""
     proxy = "proxy" in (row.get("notes") or "") or not row.get("source_id")
     models = architectures()
-    if name not in models and (shape := _gpt(row)):
-        return Architecture(f"gpt of width {shape.hidden_size}", shape)
     if name not in models:
-        raise UserError(f"no model is called '{name}'", hint=closest(name, models))
+        gpt = _gpt(row)
+        if gpt is None:
+            raise UserError(f"no model is called '{name}'", hint=closest(name, models))
+        return Architecture(f"gpt of width {gpt.hidden_size}", gpt)
     model = models[name]
     if not layers or not proxy or layers == model.shape.num_layers:
         return model
