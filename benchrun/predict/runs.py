@@ -19,8 +19,9 @@ FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
 """Number format by recipe of FP8; the other recipes scale blocks."""
 OWN = "runs"
 """The source of runs of this suite."""
-OTHER_KERNELS = "memory_bound+optimizer"
-"""Parts of the physics that are the other kernels of a profiled step."""
+OTHER_KERNELS, COMMUNICATION = "memory_bound+optimizer", "tp+cp+ep+bubble+dp"
+"""Parts of the physics that are the other kernels, and the exposed communication, of a
+profiled step."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def profiled(run: Measured) -> dict[str, float]:
         "matmul": parts.matmul_s,
         "attention": parts.attention_s,
         OTHER_KERNELS: parts.other_s,
-        "tp+cp+ep+bubble+dp": parts.communication_s,
+        COMMUNICATION: parts.communication_s,
     }
     whole = {name: value * min(1.0, run.step_s / kernels) for name, value in whole.items()}
     idle = max(0.0, run.step_s - kernels)

@@ -11,7 +11,7 @@ from benchrun.predict.choice import BITS
 from benchrun.predict.kinship import Kinship
 from benchrun.predict.prediction import Calibration, predict, usual
 from benchrun.predict.residuals import correction, solved
-from benchrun.predict.runs import OTHER_KERNELS, Measured, profiled
+from benchrun.predict.runs import COMMUNICATION, OTHER_KERNELS, Measured, profiled
 from benchrun.spec.artifacts import Ceilings
 from benchrun.vocabulary import Precision
 
@@ -77,7 +77,7 @@ def _of_breakdown(run: Measured, base: Calibration) -> Factors:
         "matmul": f"products.{arch}.{BITS.get(run.load.number, 16)}",
         "attention": f"attention.{arch}",
         OTHER_KERNELS: f"memory.{arch}",
-        "tp+cp+ep+bubble+dp": "link.nvlink",
+        COMMUNICATION: "link.nvlink",
     }
     for part, seconds in profiled(run).items():
         if seconds > LEAST * run.step_s and part in constant:

@@ -1,4 +1,4 @@
-"""benchrun says the truth of a generated log, or nothing, or ends with 4: a few hundred logs in CI.
+"""benchrun says the truth of a generated log, or nothing, or ends with 4: a hundred logs in `make test`.
 
 `python -m tests.generated --logs 50000 --seed 1` checks more, and keeps what fails.
 """

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from oracle import shares
+from selection import some
 
 from benchrun import app
 
@@ -19,7 +20,7 @@ def ranks(*files: Path, window: str = "device") -> list[dict[str, Any]]:
     return app.fingerprint_of(files, window)[0].model_dump(mode="json", by_alias=True)["ranks"]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", some(FILES, 4), ids=lambda file: file.name)
 def test_the_shares_are_those_of_the_sweep(file: Path) -> None:
     expected = shares(file)
     measured = {rank["device"]: rank for rank in ranks(file)}
@@ -34,7 +35,7 @@ WINDOWS = [*((file, "device") for file in [*FILES, TRACES / "h200_llama_tp2_pp2_
 WINDOWS += [(file, "steps") for file in MARKED]
 
 
-@pytest.mark.parametrize(("file", "window"), WINDOWS, ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize(("file", "window"), some(WINDOWS, 4), ids=lambda value: getattr(value, "name", value))
 def test_the_parts_add_up_and_the_causes_of_idle_time_to_it(file: Path, window: str) -> None:
     for rank in ranks(file, window=window):
         assert rank["compute"] + rank["exposed_comm"] + rank["copy"] + rank["idle"] == pytest.approx(1, abs=1e-9)
@@ -86,7 +87,7 @@ def test_groups_that_the_traces_do_not_state_are_those_that_end_together(tmp_pat
     assert {each.transfer_s for each in found if each.name == "send_recv"} == {None}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", some(FILES, 4), ids=lambda file: file.name)
 def test_nearly_every_kernel_has_a_class(file: Path) -> None:
     result = app.fingerprint_of([file])[0]
     assert result.unknown_share < 0.001
