@@ -70,7 +70,7 @@ class Box(NamedTuple):
     bottom: float = 0
 
 
-CURVE = Box(height=162, left=72, right=10, top=18, bottom=40)
+CURVE = Box(height=162, left=72, right=24, top=18, bottom=40)
 
 
 def draw(plots: Sequence[Plot], columns: int = 1, *, titled: bool) -> "Figure":
@@ -197,7 +197,7 @@ def _histogram(axes: "Axes", plot: Plot) -> Box:
 def _framed(axes: "Axes", plot: Plot) -> Box:
     """Titles, grid and numbers of the axes."""
     axes.set(xlabel=plot.x_title, ylabel=plot.y_title)
-    axes.yaxis.set_label_coords(-60 / (WIDTH - CURVE.left - CURVE.right), 0.5)
+    axes.yaxis.set_label_coords(-55 / (WIDTH - CURVE.left - CURVE.right), 0.5)
     axes.grid(axis="y", linewidth=1)
     for axis, title in ((axes.xaxis, plot.x_title), (axes.yaxis, plot.y_title)):
         if not (plot.log_x and axis is axes.xaxis):
@@ -261,7 +261,7 @@ def _waterfall(axes: "Axes", plot: Plot) -> Box:
 
 def _labels(axes: "Axes", labels: Sequence[str], room: float) -> tuple[np.ndarray, float]:
     """Write the labels below each other with room for bars; where each one ends, and the last bar."""
-    ends, y = [], 0.0
+    ends, y = [], 3.0
     for label in labels:
         lines = fill(label, LETTERS)
         axes.text(0, y, lines, va="top")
