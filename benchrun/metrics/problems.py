@@ -33,15 +33,22 @@ def fatal_problem(
 
 def _is_fatal(problem: Problem, done: bool) -> bool:
     kind = kind_of(problem.kind)
+    role = role_of(problem)
+    if role == "said" and problem.then:
+        return False  # it was handled
     made_up_by = kind.made_up_by
     # When all work is done, ranks leave one after the other, and some see others go.
-    late = kind.late or role_of(problem) == "peer"
+    late = kind.late or role in ("peer", "said")
     return made_up_by is not None and problem.then not in made_up_by and not (done and late)
 
 
 def job_ended(log: Log) -> bool:
     """Whether a growing log shows that its job was ended, or ended itself, before the last planned step."""
-    return any(kind_of(problem.kind).ends and not problem.then for problem in log.problems)
+    return any(_ends_job(problem) for problem in log.problems)
+
+
+def _ends_job(problem: Problem) -> bool:
+    return kind_of(problem.kind).ends and not problem.then and problem.role != "word"
 
 
 def contradictory_layout(facts: Facts) -> Iterator[Problem]:

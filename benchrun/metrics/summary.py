@@ -104,8 +104,7 @@ def _measurement(
     notes += [*_printed_mfu(inside), *contradictory_rates(log, setting, inside, (launched, setting.model))]
     notes += [*contradictory_layout(log.facts), *_unknown(setting), *_assumed_length(log, setting)]
     problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes)
-    steps_timed, skipped = updates(log)
-    skipped_share = skipped / steps_timed if steps_timed else 0.0
+    steps_timed, skipped, skipped_share = updates(log)
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)
     complete = log.complete(planned_steps) if planned_steps is not None or log.results else None
     return Measurement(

@@ -16,16 +16,19 @@ ENOUGH_DIGITS = 5
 """Losses that agree in so many printed digits agree by more than chance."""
 
 
-def updates(log: Log) -> tuple[int, int]:
-    """Number of steps that the rows stand for, and how many of them made no update.
+def updates(log: Log) -> tuple[int, int, float]:
+    """Number of steps that the rows stand for, how many of them made no update, and their share.
 
-    Counted by the rows, else by messages; a single message is the usual search for a loss scale.
+    Counted by the rows, else by messages, which tell of all steps and not of those with a row alone; a single message
+    is the usual search for a loss scale.
     """
-    left_out, intervals = log.distinct.columns("skipped", "interval")
+    number, left_out, intervals = log.distinct.columns("step", "skipped", "interval")
     skipped, steps = int(left_out.sum()), int(intervals.sum())
-    if not skipped and log.skip_messages > 1:
+    covered = steps
+    if not skipped and log.skip_messages > 1 and steps:
         skipped = log.skip_messages
-    return steps, min(skipped, steps)
+        covered = max(steps, int(np.ptp(number)) if len(number) > 1 else log.steps_made)
+    return steps, min(skipped, steps), min(skipped / covered, 1.0) if covered else 0.0
 
 
 def no_training(log: Log, first_step: int) -> Iterator[Problem]:

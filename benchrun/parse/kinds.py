@@ -17,7 +17,7 @@ from benchrun.paths import table
 
 ROLES = (
     *("hardware", "resource", "failure", "remote", "said"),
-    *("fault", "peer", "exit", "after", "last", ""),
+    *("fault", "peer", "exit", "after", "word", "last", ""),
 )
 """From the strongest evidence to the weakest.
 
@@ -25,8 +25,8 @@ ROLES = (
 for the end of the process or job. ``remote``: an exception that blames another rank or the network: a ``failure``, but
 the word of a ``peer`` where a launcher saw a ``fault``. ``said``: an error outside a traceback, which may have been
 handled. ``fault``: a process that signal 11 ended, as a launcher saw it. ``peer``: that another rank has gone.
-``exit``: the exit code that a launcher saw. ``after``: what a launcher did then. ``last``: that work is missing. Empty:
-no evidence of an end.
+``exit``: the exit code that a launcher saw. ``after``: what a launcher did then. ``word``: an error line that says no
+more. ``last``: that work is missing. Empty: no evidence of an end.
 """
 MADE_UP_BY = {"always": (), "verdict": (), "restart": ("restart",), "steps": ("steps", "restart")}
 """What must follow a problem in the log to make up for it, by the column ``fatal``."""

@@ -25,23 +25,33 @@ signal that ends its server (release 0.26 reports the end of its engine as an er
 HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 """NeMo goes on without what it could not import."""
 PLAIN_EXCEPTIONS = (
-    *("Error: ", "Exception: ", ".exceptions."),
+    *("rror: ", "Exception: ", ".exceptions.", "pyarrow.lib.Arrow", "ERROR", "FATAL", "Aborted!"),
     *("AssertionError", "NotImplementedError", "RuntimeError", "TimeoutError"),
 )
-"""What a line holds that is an exception's last one, where the log has no traceback before it."""
+"""What a line holds that is an exception's last one, where the log has no traceback before it, or another error."""
 _UNCAUGHT = "  what():  "
 """What C++ prints before the message of an exception that nobody caught: it ends the process."""
 _LABELS = (
     r"^\s*(?:(?![\[(\w.-]{0,80}(?i:warn|info|debug|hint|note)|\[W\d)"
-    r"(?:\d{1,7}:|\[[^\]]{1,80}\]:?|\([^)]{1,80}\)|[\w.-]{1,80}:)\s*){0,4}"
+    r"(?:\[[^\]]{1,80}\]:?|\([^)]{1,80}\)|[\w.-]{1,80}(?::| \|)(?!\d)|[\d-]{5,10}[ T][\d:.,]{8,15}(?: \|)?"
+    r"|(?:ERROR|CRITICAL|FATAL)\b)\s*){0,8}"
 )
 _NAME = r"[A-Za-z_]\w{0,99}"
 _EXCEPTION = re.compile(
     rf"{_LABELS}(?:{_NAME}\.){{0,9}}"
-    rf"(?:(?:{_NAME}Error|\w{{0,99}}Exception|(?<=\.exceptions\.){_NAME}): "
+    rf"(?:(?:{_NAME}Error|\w{{0,99}}Exception|(?<=\.exceptions\.){_NAME}|(?<=pyarrow\.lib\.)Arrow\w{{1,99}}): "
     r"|(?:Assertion|NotImplemented|Runtime|Timeout)Error\s*$)"
 )
 """The last line of an exception that no traceback precedes."""
+_SOURCE = re.compile(r"(?:^|\s)raise [A-Za-z_][\w.]{0,200}(?:\(.*|\s+from \w+)?\s*$")
+"""A line of a program, as a traceback shows it: what it names was raised, if at all, with the next lines."""
+ERROR_LINE = "error_line"
+"""Kind of a line that says it is an error, and no more: `with_last_error` makes it a cause or leaves it out."""
+_ERROR_LINE = re.compile(
+    r"(?!.*(?:(?i:warn|\bhint|\bnote\b|\binfo\b)|ld\.so|srun: |slurmstepd|level))"
+    r"(?:.{0,100}?(?<![^\s\[|(:])(?:ERROR|FATAL)\b[\]:|)]*\s+\S"
+    rf"|{_LABELS}(?i:(?:fatal )?error|fatal): |\W*Aborted!\W*$)"
+)
 
 
 class _Sign(NamedTuple):
@@ -121,11 +131,15 @@ def _sign_of(text: str, *, in_exception: bool) -> _Sign | None:
 
 def recognise(text: str, line: int) -> Problem | None:
     """The problem that a line outside a traceback reports, if any, with host and rank where it names them."""
+    if _SOURCE.search(text):
+        return None
     uncaught = _UNCAUGHT in text
     in_exception = uncaught or _EXCEPTION.match(text) is not None
     sign = _sign_of(text, in_exception=in_exception)
     if sign is None:
-        return described(GENERIC, text, line, text, "said") if in_exception else None
+        if in_exception:
+            return described(GENERIC, text, line, text, "said")
+        return described(ERROR_LINE, text, line, text, "word") if _ERROR_LINE.match(text) else None
     # No program goes on after an error of CUDA or NCCL, or without memory: its exception says so wherever it stands.
     sure = uncaught or (sign.role == "failure" and kind_of(sign.kind).fatal != "steps")
     role = sign.role if sure or not in_exception else _UNRAISED.get(sign.role, sign.role)
@@ -148,13 +162,34 @@ def described(kind: str | None, text: str, line: int, detail: str, role: str) ->
 
 def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """The problems without those that follow from the one that ended the job: a run has one cause."""
-    # What rows show, and what a file is, has no role.
-    ends = [each for each in problems if each.role and not each.then and kind_of(each.kind).made_up_by is not None]
+    ends = _ends(problems)
     if not ends:
         return tuple(problems)
     cause = strongest(ends)
     same = cause.kind, role_of(cause)
     return tuple(each for each in problems if each not in ends or (each.kind, role_of(each)) == same)
+
+
+def with_last_error(problems: Sequence[Problem], log: Log) -> list[Problem]:
+    """The problems; an error line among them, the last, only where nothing else says why the work is not done."""
+    others = [each for each in problems if each.kind != ERROR_LINE]
+    ends = _ends(others)
+    known = any(each.kind != GENERIC or role_of(each) not in ("exit", "after", "last") for each in ends)
+    planned = log.planned_steps
+    well = planned is None if len(log.steps) else bool(log.results or log.served)
+    if known or well or log.complete(planned):
+        return others
+    until = min((each.line or 0 for each in ends), default=None)
+    lines = [each for each in problems if each.kind == ERROR_LINE and not each.then]
+    before = [each for each in lines if until is None or (each.line or 0) < until]
+    if not before:
+        return others
+    return [*(each for each in others if each not in ends), before[-1]._replace(kind=GENERIC)]
+
+
+def _ends(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems that may have ended the job; what rows show, and what a file is, has no role."""
+    return [each for each in problems if each.role and not each.then and kind_of(each.kind).made_up_by is not None]
 
 
 def strongest(problems: Sequence[Problem]) -> Problem:

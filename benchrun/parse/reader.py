@@ -242,7 +242,8 @@ class Reader:
         log = self._as_launched(_merged(name, self._finished or [self._file_log(name)]))
         if self._measured is not None:
             log = profiled.without_profiled(log, self._measured)
-        every = (*problems.without_consequences(log.problems), *problems.step_problems(log))
+        causes = problems.without_consequences(problems.with_last_error(log.problems, log))
+        every = (*causes, *problems.step_problems(log))
         return replace(log, problems=every, skip_messages=self._skip_messages)
 
     def _as_launched(self, log: Log) -> Log:
@@ -295,7 +296,7 @@ def _date(text: str) -> float | None:
 @functools.cache
 def _search(classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
     """The search for step lines and facts of these dialects, and for problems. Owner: 2 x dialect, + 1 for a fact."""
-    words = (*problems.NEEDLES, tracebacks.HEADER.encode())
+    words = (*problems.NEEDLES, tracebacks.HEADER.encode(), tracebacks.FRAME.encode())
     wanted: list[tuple[bytes, int]] = [(each, _PROBLEM) for each in words]
     wanted += [(profiled.NEEDLE, _PROFILE), (launched.NEEDLE, _LAUNCH)]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]

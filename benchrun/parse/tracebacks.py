@@ -13,10 +13,13 @@ from benchrun.parse.problems import HARMLESS, described, recognise, strongest
 from benchrun.parse.records import Problem
 
 HEADER = "Traceback (most recent call last)"
+FRAME = 'File "'
 MOST_OPEN = 128
 """The most blocks that are collected at a time."""
 MOST_LINES = 5000
 """A block of more lines has lost its end."""
+LINES_OF_A_CALL = 4
+"""So many lines after a frame may show its source, in a traceback whose header is missing."""
 MESSAGE_LINES = 12
 """So many lines after the exception may belong to it: the rest of its message, or the next exception of a chain."""
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
@@ -25,6 +28,7 @@ _CLOCK = re.compile(
 )
 _BOX = "╭╰─╮╯│┃❱┌└ \t|"
 _FRAME = re.compile(r"[\s│┃╰╭❱|]|$|\[Previous line repeated|^During task with name|\.\.\. ")
+_CALL = re.compile(r'File "[^"]{1,1000}", line \d{1,9}, in ')
 _OTHER_RANK = re.compile(r"\s{0,8}\d{1,7}: ")
 _LABEL = re.compile(r"\d{1,7}:|rank|default|\bpid=|\bip=")
 _EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99})(?:\(\w{1,99}\))?(?::(?:\s.*)?)?$")
@@ -46,11 +50,13 @@ class Taken(NamedTuple):
 class _Block:
     """The lines of one process."""
 
-    def __init__(self, prefix: str, problem: Problem | None) -> None:
+    def __init__(self, prefix: str, problem: Problem | None, *, cut: bool = False) -> None:
         self.labelled = bool(_LABEL.search(prefix))
         """Whether each of its lines must have the label."""
         self.problem = problem
-        """None where the traceback ends no process."""
+        """None where the traceback ends no process, and where its header is cut off until the exception comes."""
+        self.cut = cut
+        """Whether it has no header: it ends with its exception, or soon after its last frame."""
         self.lines = 0
         self.after: int | None = None
         """Lines since the last exception; None within the frames."""
@@ -58,7 +64,8 @@ class _Block:
     @property
     def closed(self) -> bool:
         """Whether no more lines belong to it."""
-        return self.lines > MOST_LINES or (self.after is not None and self.after > MESSAGE_LINES)
+        most = LINES_OF_A_CALL if self.cut and self.after is None else MOST_LINES
+        return self.lines > most or (self.after is not None and self.after > MESSAGE_LINES)
 
 
 class Tracebacks:
@@ -82,12 +89,10 @@ class Tracebacks:
         at = text.find(HEADER)
         if at >= 0:
             return self._header(text, at, line, ignored)
-        if not self._blocks:
-            return None
-        label, content = self._part(text)
+        label, content = self._part(text) if self._blocks else ("", text)
         block = self._blocks.get(label)
         if block is None:
-            return None
+            return self._cut(text)
         block.lines += 1
         taken = (_in_frames if block.after is None else _in_message)(block, content, text, line)
         if block.closed:
@@ -109,12 +114,26 @@ class Tracebacks:
     def _measure(self) -> None:
         self._lengths = sorted({len(label) for label in self._blocks}, reverse=True)
 
+    def _label(self, prefix: str) -> str:
+        label = _CLOCK.sub("", prefix).strip()
+        self._clocks |= label != prefix
+        return label
+
+    def _cut(self, text: str) -> Taken | None:
+        """Begin a block with a frame whose header is not in the log; None where the line is no frame."""
+        call = _CALL.search(text)
+        if call is None or len(self._blocks) >= MOST_OPEN:
+            return None
+        prefix = text[: call.start()].strip(_BOX)
+        self._blocks[self._label(prefix)] = _Block(prefix, None, cut=True)
+        self._measure()
+        return Taken()
+
     def _header(self, text: str, at: int, line: int, ignored: bool) -> Taken:
         prefix = text[:at].strip(_BOX)
         if _is_exception(prefix):
             prefix = ""  # IPython prints the exception's name in the header
-        label = _CLOCK.sub("", prefix).strip()
-        self._clocks |= label != prefix
+        label = self._label(prefix)
         before = self._blocks.get(label)
         if before is not None and (before.after == -1 or (before.after is None and before.problem is not None)):
             before.after = None
@@ -129,6 +148,8 @@ class Tracebacks:
 
 def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | None:
     """What a line between the header and the exception adds; None for a line of something else."""
+    if block.cut and _CALL.search(content):
+        block.lines = 0
     if _FRAME.match(content):
         return Taken()
     if not _is_exception(content):
@@ -137,10 +158,10 @@ def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | Non
         return Taken()
     block.after = 0
     before = block.problem
-    if before is None:
+    if before is None and not block.cut:
         return Taken()
     exception = described(None, text, line, content, "failure")
-    block.problem = _better(before, exception)
+    block.problem = _better(before, exception) if before else exception
     return Taken(block.problem, before) if block.problem is not before else Taken()
 
 
@@ -160,13 +181,14 @@ def _in_message(block: _Block, content: str, text: str, line: int) -> Taken | No
 
 
 def _better(before: Problem, last: Problem) -> Problem:
-    """Of two exceptions of a chain the one that names a resource, else the one that has a name, else the last.
+    """Of two exceptions of a chain the one that names a resource, else the one that has a name, else the first.
 
     One that points to another exception, or to a peer, is neither.
     """
     if before.kind in RESOURCES or (before.kind != GENERIC and last.kind == GENERIC):
         return before
-    return strongest((last, before))
+    only_last_has_name = before.kind == GENERIC != last.kind
+    return strongest((last, before) if only_last_has_name else (before, last))
 
 
 def _is_exception(content: str) -> bool:

@@ -177,6 +177,7 @@ WRAPPERS: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "Ray": labelled("(WorkerDict pid=2862157) "),
     "colours": labelled("\x1b[36m(Worker pid=7)\x1b[0m "),
     "logger": labelled("ERROR 11-23 10:00:00 [core.py:704] "),
+    "docker compose": labelled("vllm-1 | (Worker_TP0 pid=231) ERROR 10-17 16:33:43 [executor.py:623] "),
     "clock": labelled("2026-01-05 10:00:00,123 node-4 "),
     "pdsh": labelled("gpu-3: "),
     "docker": docker,
@@ -274,9 +275,21 @@ def test_of_a_chain_the_resource_is_the_cause(
     assert (found.fatal.kind, resource[:60] in found.fatal.detail) == (kind, True), found.fatal
 
 
-def test_of_a_chain_without_a_resource_the_last_exception_is_the_cause(tmp_path: Path) -> None:
+def test_of_a_chain_without_a_resource_the_first_exception_is_the_cause(tmp_path: Path) -> None:
     lines = [*frames(1), "KeyError: 'x'", "", CHAINED[0], "", *frames(2), "ValueError: no model x"]
-    assert_cause(summary(tmp_path, lines), "rank_crash", "ValueError: no model x")
+    assert_cause(summary(tmp_path, lines), "rank_crash", "KeyError: 'x'")
+
+
+@pytest.mark.parametrize("wrapper", ["bare", "srun", "torch", "Ray", "logger", "docker compose"])
+@pytest.mark.parametrize("last", ["KeyError: 'x'", "pkg.errors.Unusual: it", "pkg.rendezvous.OwnTimeoutError"])
+def test_a_traceback_without_its_header_ends_with_its_exception(tmp_path: Path, wrapper: str, last: str) -> None:
+    lines = [*frames(3)[1:], "    raise OwnTimeoutError", last]
+    assert_cause(summary(tmp_path, WRAPPERS[wrapper](lines)), "rank_crash", last)
+
+
+def test_a_stack_without_an_exception_is_no_traceback(tmp_path: Path) -> None:
+    later = [f"step {n} of something" for n in range(9)]
+    assert summary(tmp_path, [*frames(3)[1:], *later, "pkg.module.Note: all is well"]).fatal is None
 
 
 @pytest.mark.parametrize(

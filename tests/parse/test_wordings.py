@@ -70,6 +70,14 @@ SPAWN = "torch.multiprocessing.spawn.ProcessRaisedException: "
 DURING = ["", "During handling of the above exception, another exception occurred:", "", *TRACEBACK]
 ENGINE = "RuntimeError: Engine process failed to start. See stack trace for the root cause."
 NO_DATA = "Dataset does not exist: /data/x"
+PERMISSION = "slurmstepd: error: pyxis:     mkdir: cannot create directory '/run/user/7': Permission denied"
+PYXIS = ["slurmstepd: error: pyxis: container start failed with error code: 1", PERMISSION]
+SQUASH = 'slurmstepd: error: pyxis:     /x/docker.sh: line 337: 12773 Killed                  MOUNTPOINT="${PWD}/r'
+OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=1054.0. Some of the step tasks have been OOM Killed."
+LIMIT = "salloc: Job 12 has exceeded its time limit and its allocation has been revoked."
+WORKER = "RuntimeError: One or more background workers are dead"
+NO_PROFILE = "ERROR: the profile h100 was not found"
+NVML = "Failed to initialize NVML: Unknown Error"
 NO_ATTRIBUTE = "AttributeError: 'NoneType' object has no attribute 'sizes'"
 
 
@@ -84,9 +92,36 @@ NO_ATTRIBUTE = "AttributeError: 'NoneType' object has no attribute 'sizes'"
         pytest.param([*TRACEBACK, SPAWN, *CHILD], "KeyError: 'x'", id="torch spawns"),
         pytest.param([*TRACEBACK, "KeyError: 'x'", *DURING, ENGINE], "KeyError: 'x'", id="a server"),
         pytest.param([NO_DATA, *TRACEBACK, NO_ATTRIBUTE], NO_DATA, id="the file, then its use"),
+        pytest.param([*PYXIS, "slurmstepd: error: pyxis: couldn't start container"], PERMISSION, id="enroot says why"),
+        pytest.param([SQUASH, PYXIS[0], OOM], OOM, id="the kernel killed what pyxis had started"),
+        pytest.param([LIMIT, "srun: forcing job termination"], LIMIT, id="srun after the time limit"),
+        pytest.param([*TRACEBACK, WORKER, OOM], OOM, id="a worker was killed"),
+        pytest.param([NO_PROFILE, EXITED], NO_PROFILE, id="srun after an error line"),
+        pytest.param(["ERROR: first", NO_PROFILE], NO_PROFILE, id="the last error line"),
+        pytest.param([NO_PROFILE, *TRACEBACK, "KeyError: 'x'"], "KeyError: 'x'", id="an exception explains more"),
+        pytest.param([NVML, *TRACEBACK, "KeyError: 'x'"], "KeyError: 'x'", id="a program that goes on without NVML"),
     ],
 )
 def test_the_line_that_names_the_cause_is_chosen(tmp_path: Path, lines: list[str], cause: str) -> None:
     found = fatal(tmp_path, *lines)
     assert found is not None
     assert found.detail == " ".join(cause.split())
+
+
+@pytest.mark.parametrize("line", [NO_PROFILE, NVML, "Aborted!"])
+def test_an_error_line_fails_no_run_that_did_its_work(tmp_path: Path, line: str) -> None:
+    assert fatal(tmp_path, line, *STEPS) is None
+    assert fatal(tmp_path, *STEPS, line) is None
+    assert fatal(tmp_path, *STEPS[:-1], line) is not None
+
+
+SKIPPED = "[INFO] [stage_1_and_2.py:676:step] [deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64"
+TIMER = (
+    "[timer.py:260:stop] epoch=0/micro_step={0}/global_step={0}, RunningAvgSamplesPerSec=9.5, CurrSamplesPerSec=9.1,"
+)
+
+
+@pytest.mark.parametrize(("rows", "kind"), [([6000], None), ([2000, 4000], None), ([20], "skipped_steps")])
+def test_skipped_steps_are_a_share_of_all_steps(tmp_path: Path, rows: list[int], kind: str | None) -> None:
+    found = fatal(tmp_path, *[SKIPPED] * 18, *(TIMER.format(row) for row in rows))
+    assert (found and found.kind) == kind
