@@ -46,7 +46,8 @@ def _steady(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
     usual = steps * (spans[near].sum() / steps[near].sum())
     steady = near.copy()
     for length in range(2, min(STRETCH, len(spans)) + 1):
-        took, due = (np.convolve(values, np.ones(length), "valid") for values in (spans, usual))
+        # A row that is slow already makes none beside it slow.
+        took, due = (np.convolve(values * steady, np.ones(length), "valid") for values in (spans, usual))
         for start in np.flatnonzero(took - due > NEAR_S + NEAR * due):
             steady[start : start + length] = False
     return steady if steady.any() else near

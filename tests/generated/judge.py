@@ -9,6 +9,7 @@ from .forms import ALL
 from .product import Answer
 from .truth import OPTION, PEAKS, Truth
 
+HYBRID = "hybrid_override_pattern"
 SLACK = 0.012
 """Relative difference that the noise of the steps and the window's choice explain."""
 
@@ -66,6 +67,8 @@ def codes(truth: Truth) -> frozenset[int]:
     states = ALL[truth.form].states(truth)
     if truth.wrong or truth.impossible:
         return frozenset({2, 4})
+    if truth.exotic == HYBRID and "recipe" in truth.typed:
+        return frozenset({2})  # no recipe of the generator has such layers
     if contradicted(truth):
         return frozenset({4} if visible(truth) else {0, 4})
     if truth.loss == "constant" and truth.pp > 1 and truth.ending == "complete":
@@ -265,7 +268,8 @@ def judge(truth: Truth, answer: Answer) -> list[Finding]:
         problems = [f"{p['kind']}: {p['detail']}" for d in answer.documents for p in d["problems"]]
         text = f"{answer.code} {problems} {answer.stderr.strip()[:200]}"
         return [Finding(f"exit code {answer.code}, {_why(truth)}", str(sorted(right)), text)]
-    if truth.wrong or truth.impossible or truth.second_job or contradicted(truth):
+    refused = truth.wrong or truth.impossible or right == {2}
+    if refused or truth.second_job or contradicted(truth):
         return []
     if len(answer.documents) != 1:
         return [Finding("number of runs", "1", str(len(answer.documents)))]

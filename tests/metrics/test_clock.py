@@ -30,3 +30,9 @@ def test_slow_steps_in_a_row_do_not_move_the_step_time(
     times = np.full(steps, step_s)
     times[first : first + slow] *= factor
     assert middle(*_rows(times), coarse=True) == pytest.approx(step_s, rel=0.05)
+
+
+def test_rows_beside_a_slow_row_count() -> None:
+    spans = np.array([7.0, 8.0, 7.0, 8.0, 30.0, 7.0, 8.0, 7.0, 8.0])
+    steps = np.full(len(spans), 5)
+    assert middle(spans / steps, steps, coarse=True) == pytest.approx(1.5)
