@@ -60,7 +60,7 @@ def runs_table(acceptance: Acceptance) -> Table:
 
 
 def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
-    """What a plan will launch, and what that may take."""
+    """The points that a plan will launch, with their GPU-hours and limits."""
     hours = {number: each.hours for number, each in enumerate(study.points, 1)}
     rows = []
     for point in acceptance.points:

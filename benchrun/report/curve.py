@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import log2
 from typing import Any
 
 from benchrun.predict.prediction import Prediction
@@ -46,7 +45,7 @@ class CurveView:
 
     @property
     def broken(self) -> Break | None:
-        """Where the curve breaks; the parts are those of breakdowns, or of predictions where runs have none."""
+        """The place where the curve breaks; its parts come from predictions where the runs have no breakdown."""
         loss = breaks(self.points)
         if loss is None or loss.grew or not self.predicted:
             return loss
@@ -94,23 +93,23 @@ class CurveView:
 def scaling_plots(views: Sequence[CurveView]) -> Iterator[Plot]:
     """Tokens/s/GPU over the number of GPUs, measured beside predicted, by workload, weak and strong."""
     for view in views:
-        places = tuple(log2(point.num_gpus) for point in view.points)
         yield Plot(
             "line",
             f"{view.kind.capitalize()} scaling: {view.title}",
-            tuple(_curves(view, places)),
+            tuple(_curves(view)),
             rounded_table(view.table()),
             x_title="GPUs",
             y_title="tokens/s/GPU" if view.predicted else "sequences/s/GPU",
-            ticks=tuple((place, str(point.num_gpus)) for place, point in zip(places, view.points, strict=True)),
+            log_x=True,
             from_zero=True,
             whole_row=True,
             note=_same(view) + (f" It {view.broken.sentence}." if view.broken else ""),
         )
 
 
-def _curves(view: CurveView, places: tuple[float, ...]) -> Iterator[Series]:
+def _curves(view: CurveView) -> Iterator[Series]:
     """Speed per GPU, measured and predicted."""
+    places = tuple(float(point.num_gpus) for point in view.points)
     if view.measured:
         yield Series("measured", tuple(view.measured_rates), places)
     if view.predicted:

@@ -1,4 +1,4 @@
-"""What a report is made from, and its parts."""
+"""The input of a report, and its sections."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class RunData:
     telemetry: Mapping[str, Mapping[int, Samples]] = field(default_factory=dict)
     """Samples of each host's GPUs."""
     evidence: Evidence | None = None
-    """What an explanation needs; None where it was not read, and of a run without measured steps."""
+    """The input of an explanation; None where it was not read or the run has no measured step."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class RunSection:
     judgement: str
     reason: str
     facts: tuple[tuple[str, str], ...]
-    """What was measured, and what it was compared with."""
+    """The measured values, and the references that they were compared with."""
     conditions: tuple[tuple[str, str], ...]
     plots: tuple[Plot, ...]
     causes: Table | None = None
     """Why a step takes as long as it does; None where nothing explains it."""
     missing: tuple[str, ...] = ()
-    """What would make the explanation sharper."""
+    """Measurements that would make the explanation sharper."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,6 @@ class Section:
     """Its anchor: beside, published, frameworks, scaling, breakdowns or history."""
     title: str
     text: str
-    """What it shows, in one or two sentences."""
+    """Its content in one or two sentences."""
     plots: tuple[Plot, ...]
     tables: tuple[Table, ...] = ()

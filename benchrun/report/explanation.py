@@ -93,7 +93,7 @@ def interval_text(result: Difference) -> str:
 
 
 def _basis(result: Difference) -> Iterator[str]:
-    """What the ratio rests on."""
+    """Lines on the steps, the interval and the answer behind the ratio."""
     a, b = result.step_time_s
     yield f"step time   {a:.4g} s and {b:.4g} s, medians"
     if result.scale != 1:

@@ -7,7 +7,7 @@ COLUMNS = ("measured", "of", "compared", "median", "lowest", "outlier below", "u
 
 
 def fleet_view(fleet: Fleet, reason: str | None = None) -> str:
-    """What was measured, who is slow, and what to do; first the ``reason`` why the job did not end well."""
+    """The tests, the outliers and the exclude list; first the ``reason`` why the job did not end well."""
     rows = [
         [
             f"{row.test} ({row.work})",

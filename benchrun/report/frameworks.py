@@ -111,7 +111,7 @@ def side_by_side(runs: Sequence[ValidRun]) -> Table:
 
 
 def _fastest(runs: Sequence[ValidRun]) -> Iterator[list[ValidRun]]:
-    """Of each release of a framework the repeats with the options with which it was fastest; the latest ones.
+    """The latest repeats of each release of a framework, with the options with which it was fastest.
 
     Where some runs say their release, those that do not are left out.
     """

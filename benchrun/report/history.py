@@ -23,7 +23,7 @@ from benchrun.spec.artifacts import objects, trained_with
 from benchrun.spec.runspec import TrainingSpec
 
 By = Literal["point", "node", "driver", "image", "version"]
-"""What separates the runs of a point into series; ``point``: nothing."""
+"""The column that separates the runs of a point into series; ``point``: none."""
 SMALLEST = 0.01
 """A smaller change of the step time, as a fraction, is not listed."""
 MOST = 0.8
@@ -38,7 +38,7 @@ class Past(NamedTuple):
     environment: Mapping[str, Any]
     """env.json; empty where it is missing."""
     launched: datetime | None = None
-    """Where the run's id has no time."""
+    """Time of launch for a run whose id has none."""
 
 
 class HistoryRun(Frozen):
@@ -66,7 +66,7 @@ class Period(Frozen):
 
 
 class Changed(Frozen):
-    """What is different on the two sides of a change."""
+    """A column that differs on the two sides of a change."""
 
     column: str
     before: tuple[str, ...]
@@ -81,9 +81,9 @@ class Change(Frozen):
     run_id: str
     """The first run after it."""
     percent: float
-    """Of the median step time; positive is slower."""
+    """Change of the median step time; positive is slower."""
     chance: float
-    """How often runs without a change look like this."""
+    """Probability that runs without a change look like this."""
     changed: tuple[Changed, ...]
 
 
@@ -91,7 +91,7 @@ class PointHistory(Frozen):
     """The runs of one point, the oldest first."""
 
     recipe: str
-    """With what a proxy has less of."""
+    """Name of the recipe, with what a proxy has less of."""
     framework: str
     gpu: str
     precision: str

@@ -46,13 +46,11 @@ def points_table(history: History) -> Table:
 
 def periods_table(series: PointHistory) -> Table:
     """One row per period between two changes."""
-    rows = [
-        (
-            *(_day(period.first), _day(period.last), period.runs, period.step_time_s, period.tokens_per_s_per_gpu),
-            f"{change.percent:+.1f} %" if change else "",
-        )
-        for period, change in zip(series.periods, (None, *series.changes), strict=True)
-    ]
+    sizes = ["", *(f"{change.percent:+.1f} %" for change in series.changes)]
+    rows = []
+    for period, size in zip(series.periods, sizes, strict=True):
+        days = (_day(period.first), _day(period.last))
+        rows.append((*days, period.runs, period.step_time_s, period.tokens_per_s_per_gpu, size))
     return Table(("from", "to", "runs", "step time (s)", "tokens/s/GPU", "step time changed by"), rows)
 
 
@@ -70,16 +68,16 @@ def runs_table(history: History) -> Table:
     for series in history.series:
         first = {change.run_id: change for change in series.changes}
         for number, run in zip(series.period_of, series.runs, strict=True):
+            row: list[object] = [getattr(series, name) for name in CONDITIONS]
+            row += [run.run_id, run.launched.strftime("%Y-%m-%dT%H:%M:%SZ"), run.step_time_s]
+            row += [run.tokens_per_s_per_gpu, run.verdict]
+            row += [" ".join(run.facts[name]) for name in COLUMNS]
             change = first.get(run.run_id)
-            rows.append(
-                (
-                    *(getattr(series, name) for name in CONDITIONS),
-                    *(run.run_id, run.launched.strftime("%Y-%m-%dT%H:%M:%SZ"), run.step_time_s),
-                    *(run.tokens_per_s_per_gpu, run.verdict, *(" ".join(run.facts[name]) for name in COLUMNS)),
-                    *(number + 1, change.percent if change else None, change.chance if change else None),
-                    "; ".join(one.column for one in change.changed) if change else "",
-                )
-            )
+            if change:
+                columns = "; ".join(one.column for one in change.changed)
+                rows.append([*row, number + 1, change.percent, change.chance, columns])
+            else:
+                rows.append([*row, number + 1, None, None, ""])
     measured = ("run_id", "launched", "step_time_s", "tokens_per_s_per_gpu", "verdict")
     return Table((*CONDITIONS, *measured, *COLUMNS, "period", "change_percent", "chance", "changed"), rows)
 

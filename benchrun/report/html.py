@@ -95,7 +95,7 @@ def _lead(lead: Lead) -> Iterator[str]:
 
 
 def _tally(report: ReportModel) -> str:
-    """How many runs got which verdict."""
+    """The number of runs with each verdict."""
     judgements = [run.judgement for run in report.runs]
     if not judgements:
         return "<p>no runs</p>"

@@ -38,7 +38,7 @@ class ReportModel:
     published: tuple[Pair, ...]
     """Each point beside the nearest published number."""
     sections: tuple[Section, ...]
-    """What has plots of several runs."""
+    """Sections on several runs together."""
     runs: tuple[RunSection, ...]
     results: tuple[RunResult, ...]
 

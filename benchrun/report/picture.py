@@ -28,6 +28,9 @@ SLIM_TAG = (
     (r'^<g id="(shade|level|beyond)"', r'<g class="\1"'),
     (r'^<g id="[^"]*"', "<g"),
     (r"(\d\.\d)\d+", r"\1"),
+    (rf"text-anchor: start;? ?|fill: {LIGHT['ink']};? ?", ""),
+    (r"stroke-(linejoin: [a-z]+|dashoffset: 0);? ?", ""),
+    (r' style=""|; ?(?=")', ""),
     (r"\s+", " "),
 )
 """Parts of a tag that the style sheet states or nobody sees, and their replacement."""
@@ -78,21 +81,23 @@ def svg_file(title: str, plots: Sequence[Plot], columns: int, description: str =
 
 def _svg(plots: Sequence[Plot], identity: str, title: str, description: str, columns: int = 1, *, titled: bool) -> str:
     drawn = _drawn(plots, "svg", columns, titled=titled).decode()
-    size = re.search(r'viewBox="[^"]*"', drawn)
+    size = re.search(r'viewBox="0 0 (\S+) [^"]*"', drawn)
     drawn = re.sub("<[^>]*>", _slim_tag, drawn)
     for pattern in SLIM:
         drawn = re.sub(pattern, "", drawn)
+    drawn = re.sub(r"<g>(<(?:path [^>]*/>|text [^>]*>[^<]*</text>))</g>", r"\1", drawn)
     for name in DRAWN:
         drawn = drawn.replace(LIGHT[name], f"var(--{name})")
     drawn = re.sub(r'(id="|href="#)(?=m\w{10}")', rf"\1{identity}", drawn)
     names = f'role="img" aria-labelledby="{identity}" aria-describedby="{identity}d"'
     head = f'<title id="{identity}">{escape(title)}</title>'
     head += f'<desc id="{identity}d">{escape(description)}</desc>'
+    assert size is not None
     spaces = ""
     if titled:
-        spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        spaces = f'width="{size[1]}" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         head += f"<style>{SCHEMES}</style>"
-    return f"<svg {spaces}{size and size[0]} {names}>{head}{drawn}</svg>"
+    return f"<svg {spaces}{size[0]} {names}>{head}{drawn}</svg>"
 
 
 def _slim_tag(tag: re.Match[str]) -> str:

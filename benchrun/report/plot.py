@@ -9,6 +9,8 @@ from benchrun.report.table import Table
 
 Kind = Literal["line", "histogram", "bars", "stack", "waterfall"]
 
+EQUAL = "Dashed: equal speed."
+
 
 @dataclass(frozen=True)
 class Series:
@@ -53,8 +55,8 @@ class Plot:
     marks: tuple[Mark, ...] = ()
     limits: tuple[float, float] | None = None
     """Lowest and highest value of the axis, from the data where None; a larger value is written at its edge."""
-    ticks: tuple[tuple[float, str], ...] = ()
-    """Places and names on the x axis; round numbers where empty."""
+    log_x: bool = False
+    """The x axis is logarithmic, with powers of two."""
     note: str = ""
     """The meaning of shade, marks and level."""
     from_zero: bool = False
@@ -98,6 +100,16 @@ class Plot:
             if values:
                 ranges.append(f"{series.name or 'value'} {min(values):.4g} to {max(values):.4g}")
         return ", ".join(ranges)
+
+
+def ratio_bars(
+    title: str, names: Sequence[str], ratios: Sequence[float], table: Table, note: str = EQUAL
+) -> Plot | None:
+    """Bars of speed ratios, with equal speed marked; None without any."""
+    if not names:
+        return None
+    bars = Series("", tuple(ratios))
+    return Plot("bars", title, (bars,), table, labels=tuple(names), level=1.0, note=note)
 
 
 def thinned(x: Sequence[float], y: Sequence[float], most: int = 300) -> tuple[tuple[float, ...], tuple[float, ...]]:

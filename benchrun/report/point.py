@@ -53,14 +53,14 @@ def _work(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
 
 
 def _large(number: float, most: float = 1e9) -> str:
-    """With three digits, in billions, millions or thousands, and in no more than ``most``."""
+    """A number with three digits, in billions, millions or thousands; the largest unit is ``most``."""
     scales = [(1e9, "billion"), (1e6, "million"), (1e3, "thousand")]
     scale, name = next((each for each in scales if each[0] <= min(number, most)), scales[-1])
     return f"{number / scale:.3g} {name}"
 
 
 def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
-    """How the model is split."""
+    """The layout and its source."""
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''} of {spec.ranks_per_node}"
     if not isinstance(spec, TrainingSpec):
         yield "nodes", nodes
@@ -73,8 +73,8 @@ def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if recompute.granularity != "none" or recompute.policy:
         size = f", {recompute.method} {recompute.num_layers}" if recompute.method else ""
         yield "recompute", recompute.policy or f"{recompute.granularity}{size}"
-    if warning := document["layout_warning"]:
-        yield "  warning", warning
+    if document["layout_warning"]:
+        yield "  warning", document["layout_warning"]
     if spec.derived or not spec.source:
         yield "derived", spec.derived or "the recipe states no source of this layout"
     else:
@@ -94,8 +94,8 @@ def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         yield "memory", f"{bar(named, gpu.memory_gib)} {total:.1f} of {gpu.memory_gib:g} GiB"
     if named:
         yield "", ", ".join(f"{name} {size:.1f}" for name, size in named.items())
-    if warning := document["memory_warning"]:
-        yield "  warning", warning
+    if document["memory_warning"]:
+        yield "  warning", document["memory_warning"]
 
 
 def bar(parts: Mapping[str, float], whole: float) -> str:
@@ -132,7 +132,8 @@ def _number(value: float) -> str:
 
 def _expected(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     """The predicted step time; none where it cannot be predicted."""
-    if (step := document.get("expected_step_time_s")) and isinstance(spec, TrainingSpec):
+    step = document.get("expected_step_time_s")
+    if step and isinstance(spec, TrainingSpec):
         rate = spec.gbs * spec.seq_length / spec.num_gpus / step["median"]
         limits = f"{step['low']:.3g} to {step['high']:.3g} s"
         yield "expected", f"{step['median']:.3g} s ({limits}; {rate:,.0f} tokens/s/GPU): a prediction"
@@ -146,15 +147,16 @@ def _unit(entry: Mapping[str, Any]) -> str:
 
 
 def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
-    """Where and how it would run."""
+    """The cluster, the image and the number of steps."""
     site = spec.cluster
-    queue = ", ".join(f"{name} {value}" for name in ("partition", "account", "qos") if (value := getattr(site, name)))
-    where = f"{site.name} ({', '.join(filter(None, [site.scheduler, queue, site.container.runtime]))})"
+    queue = {"partition": site.partition, "account": site.account, "qos": site.qos}
+    stated = [f"{name} {value}" for name, value in queue.items() if value]
+    where = f"{site.name} ({', '.join(filter(None, [site.scheduler, *stated, site.container.runtime]))})"
     yield "cluster", f"{where}, at most {site.time_limit}"
     if spec.container_image:
         yield "image", spec.container_image
-    if warning := document["launch_warning"]:
-        yield "  note", warning
+    if document["launch_warning"]:
+        yield "  note", document["launch_warning"]
     steps = f"{spec.planned_steps} steps; " if spec.planned_steps else ""  # a benchmark of a server has none
     yield "run", f"{steps}identity {spec.identity()}"
 
@@ -168,7 +170,7 @@ def launch_line(spec: RunSpec, request: Request) -> str:
 
 
 PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (_work, _layout, _memory, _expected, _published, _job)
-"""What is shown, in this order."""
+"""Parts of the page, in this order."""
 
 
 CHOSEN = ("recipe", "framework", "gpu", "precision", "num_gpus")
@@ -176,10 +178,16 @@ CHOSEN = ("recipe", "framework", "gpu", "precision", "num_gpus")
 
 def suite_rows(points: Sequence[tuple[Mapping[str, Any], RunSpec | UserError]]) -> list[dict[str, Any]]:
     """One row per run of a suite or study, in its order: its conditions, and ``refused``: why it is illegal."""
-    varied = [key for key in dict.fromkeys(key for stated, _ in points for key in stated) if key not in CHOSEN]
-    differing = [key for key in varied if len({str(stated.get(key)) for stated, _ in points}) > 1]
-    return [{**_chosen(stated, spec), **{key: stated.get(key) for key in differing}, **_size(spec)}
-            for stated, spec in points]  # fmt: skip
+    varied: dict[str, set[str]] = {}
+    for stated, _ in points:
+        for key in stated:
+            varied.setdefault(key, {str(each.get(key)) for each, _ in points})
+    differing = [key for key, values in varied.items() if len(values) > 1 and key not in CHOSEN]
+    rows = []
+    for stated, spec in points:
+        settings = {key: stated.get(key) for key in differing}
+        rows.append({**_chosen(stated, spec), **settings, **_size(spec)})
+    return rows
 
 
 def _chosen(stated: Mapping[str, Any], spec: RunSpec | UserError) -> dict[str, Any]:

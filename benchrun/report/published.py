@@ -8,6 +8,7 @@ from benchrun.comparison.nearest import Nearest, nearest
 from benchrun.comparison.references import Reference
 from benchrun.metrics.registry import METRICS
 from benchrun.report.frameworks import ValidRun
+from benchrun.report.repeats import median_of, valid_values
 from benchrun.report.table import Table
 from benchrun.spec.runspec import TrainingSpec
 
@@ -20,12 +21,12 @@ class Pair:
     """A measured point and the published number beside it."""
 
     name: str
-    """Of the point."""
+    """Name of the point."""
     spec: TrainingSpec
     rates: tuple[float, ...]
     """Tokens/s/GPU of each of its runs."""
     measured: float
-    """In the unit of the published number."""
+    """The measured value in the unit of the published number."""
     near: Nearest
 
     @property
@@ -51,13 +52,13 @@ class Pair:
 
     @property
     def differs(self) -> str:
-        """What else differs, published -> ours: besides the model, the GPUs, the framework and its image."""
+        """Other differences, published -> ours, besides the model, the GPUs, the framework and its image."""
         others = [each for each in self.near.differs if each.partition(" ")[0] not in STATED]
         return ", ".join(others) or "nothing else that is stated"
 
     @property
     def same_batch_per_gpu(self) -> bool:
-        """Whether a GPU has as many sequences of a step here as there."""
+        """True where a GPU has as many sequences in a step as in the published run."""
         key, spec = self.near.entry.key, self.spec
         if key.gbs is None or key.num_gpus is None:
             return False
@@ -68,27 +69,23 @@ def pairs(points: Sequence[tuple[str, Sequence[ValidRun]]], published: Sequence[
     """One pair for each named point that has a published number near it; medians over its repeats."""
     listed = []
     for name, repeats in points:
-        near = nearest(repeats[0].spec, published)
-        rates, tflops = (_values(repeats, metric) for metric in ("tokens_per_s_per_gpu", "tflops_per_gpu"))
-        value = near.measured(*(median(each) if each else None for each in (rates, tflops))) if near else None
-        if near and value is not None and rates:
-            listed.append(Pair(name, repeats[0].spec, rates, value, near))
+        spec, metrics = repeats[0].spec, [run.metrics for run in repeats]
+        near = nearest(spec, published)
+        rates = valid_values(METRICS["tokens_per_s_per_gpu"].key, metrics)
+        if not near or not rates:
+            continue
+        value = near.measured(median(rates), median_of(METRICS["tflops_per_gpu"].key, metrics))
+        if value is not None:
+            listed.append(Pair(name, spec, tuple(rates), value, near))
     return listed
-
-
-def _values(repeats: Sequence[ValidRun], metric: str) -> tuple[float, ...]:
-    values = (run.metrics.metrics[METRICS[metric].key] for run in repeats)
-    return tuple(value for value in values if value is not None)
 
 
 def published_table(listed: Sequence[Pair]) -> Table:
     """One row per pair, for readers."""
     titles = ("point", "measured", "published", "unit", "ratio", "published by", "also differs: published, ours")
-    rows = [
-        (
-            *(pair.name, f"{pair.measured:,.0f}", f"{pair.near.published:,.0f}", pair.near.unit, f"{pair.ratio:.2f}"),
-            *(f"{pair.source}, {pair.published_on}", pair.differs),
-        )
-        for pair in listed
-    ]
+    rows = []
+    for pair in listed:
+        near, by = pair.near, f"{pair.source}, {pair.published_on}"
+        values = (f"{pair.measured:,.0f}", f"{near.published:,.0f}", near.unit, f"{pair.ratio:.2f}")
+        rows.append((pair.name, *values, by, pair.differs))
     return Table(titles, rows)

@@ -21,25 +21,15 @@ NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
 
 def readable(results: Sequence[RunResult]) -> Table:
     """One row per point. A column in which no row has anything is left out."""
-    records = table(results).records()
-    points = by_point(results)
+    points, rows = by_point(results), []
     differing = _differing([point[0] for point in points])
-    rows = [
-        (
-            *(
-                point_name(point[0]),
-                brief(record["layout"]) or None,
-                *(record[key] for key in NAMES),
-                options,
-                record["runs"],
-            ),
-            *(METRICS_BY_KEY[key].text(record[key], "") or None for key in READ),
-            _served(record),
-            ": ".join(filter(None, (record["verdict"].replace("_", " "), record["limits"].replace("_", " ")))),
-        )
-        for point, record, options in zip(points, records, differing, strict=True)
-    ]
-    metrics = (METRICS_BY_KEY[key].title or key for key in READ)
+    for point, record, options in zip(points, table(results).records(), differing, strict=True):
+        verdict = (record["verdict"].replace("_", " "), record["limits"].replace("_", " "))
+        row = [point_name(point[0]), brief(record["layout"]) or None, *map(record.get, NAMES)]
+        row += [options, record["runs"]]
+        row += [METRICS_BY_KEY[key].text(record[key], "") or None for key in READ]
+        rows.append([*row, _served(record), ": ".join(filter(None, verdict))])
+    metrics = [METRICS_BY_KEY[key].title or key for key in READ]
     titles = ("point", "layout", *NAMES.values(), "with", "runs", *metrics, "served", "verdict")
     shown = [index for index in range(len(titles)) if not rows or any(row[index] is not None for row in rows)]
     return Table(titles, rows).only(shown)
@@ -47,22 +37,25 @@ def readable(results: Sequence[RunResult]) -> Table:
 
 def _served(record: Mapping[str, Any]) -> str | None:
     """The metrics of a server, each with its name and unit; None for a training."""
-    values = ((METRICS_BY_KEY[key], record.get(key)) for key in SERVED)
-    return (
-        ", ".join(f"{metric.text(value, '')} {metric.title}" for metric, value in values if value is not None) or None
-    )
+    texts = []
+    for key in SERVED:
+        metric, value = METRICS_BY_KEY[key], record.get(key)
+        if value is not None:
+            texts.append(f"{metric.text(value, '')} {metric.title}")
+    return ", ".join(texts) or None
 
 
-def _differing(points: Sequence[RunResult]) -> list[str | None]:
-    """For each point the settings that tell it from points with the same name, batch and layout; None without such."""
-    settings: dict[int, str] = {}
-    keys = [
-        (point_name(each), short_layout(each.spec), *(getattr(each.spec, name, None) for name in NAMES))
-        for each in points
-    ]
-    for same in grouped(range(len(points)), lambda index: str(keys[index])):
-        settings |= zip(same, distinctions([points[index].spec for index in same]), strict=True)
-    return [settings[index] or None for index in range(len(points))]
+def _differing(results: Sequence[RunResult]) -> list[str | None]:
+    """The settings that tell each point from those with the same name, batch and layout; None without such."""
+    keys = []
+    for result in results:
+        stated = [getattr(result.spec, name, None) for name in NAMES]
+        keys.append(str((point_name(result), short_layout(result.spec), *stated)))
+    settings: list[str | None] = [None] * len(keys)
+    for same in grouped(range(len(keys)), lambda index: keys[index]):
+        for index, text in zip(same, distinctions([results[index].spec for index in same]), strict=True):
+            settings[index] = text or None
+    return settings
 
 
 def point_name(result: RunResult) -> str:

@@ -1,4 +1,4 @@
-"""What the repeats of a point measured together: the one place where it is computed."""
+"""Medians over the repeats of a point."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -8,7 +8,8 @@ from benchrun.metrics.model import Metrics
 
 def valid_values(key: str, repeats: Iterable[Metrics]) -> list[float]:
     """The metric ``key`` of each run that has one."""
-    return [value for run in repeats if (value := run.metrics.get(key)) is not None]
+    values = (run.metrics.get(key) for run in repeats)
+    return [value for value in values if value is not None]
 
 
 def median_of(key: str, repeats: Iterable[Metrics]) -> float | None:

@@ -69,7 +69,7 @@ def step_plots(rows: CompletedRows, metrics: Metrics) -> Iterator[Plot]:
 
 
 def _distribution(times: Sequence[float], median: float) -> Plot:
-    """How many counted steps took how long; the slowest hundredth is in the last bar."""
+    """Histogram of the counted step times; the slowest hundredth is in the last bar."""
     high = float(np.quantile(times, 0.99)) if len(times) > 100 else max(times)
     counts, edges = np.histogram(np.minimum(times, high), bins=min(BINS, max(4, len(times) // 3)))
     rows = [
@@ -87,14 +87,15 @@ def _distribution(times: Sequence[float], median: float) -> Plot:
     )
 
 
-def breakdown_plot(metrics: Metrics) -> Plot | None:
-    """Where the time of a profiled step went; None without a profile."""
-    if (step := metrics.breakdown) is None:
-        return None
+def breakdown_plots(metrics: Metrics) -> Iterator[Plot]:
+    """One plot of the parts of a profiled step; none without a profile."""
+    step = metrics.breakdown
+    if step is None:
+        return
     parts = {name: float(getattr(step, key)) for key, name in PARTS.items()}
     rows = [(name, seconds, f"{100 * seconds / step.step_s:.1f} %") for name, seconds in parts.items()]
     rows.append(("communication hidden by kernels, not added", step.hidden_s, ""))
-    return Plot(
+    yield Plot(
         "stack",
         "Where the time of a profiled step goes",
         tuple(Series(name, (seconds,)) for name, seconds in parts.items()),
@@ -145,17 +146,13 @@ def waterfall_plot(explanation: Explanation) -> Plot:
 
 
 def causes_table(explanation: Explanation) -> Table:
-    """Why the step takes as long as it does, the largest fault first, and what to change."""
+    """Causes with evidence and advice, the largest fault first."""
     titles = ("cause", "kind", "s", "of the step", "evidence", "advice")
-    rows = [
-        (
-            *(_where(cause.cause, cause.rank, cause.host), cause.kind, cause.seconds),
-            *(f"{100 * cause.seconds / explanation.step_time_s:.1f} %", cause.evidence, cause.advice),
-        )
-        for cause in explanation.causes
-    ]
+    rows = []
+    for cause in explanation.causes:
+        share = f"{100 * cause.seconds / explanation.step_time_s:.1f} %"
+        name = cause.cause if cause.rank is None else f"{cause.cause}, rank {cause.rank}"
+        if cause.host:
+            name += f" on {cause.host}"
+        rows.append((name, cause.kind, cause.seconds, share, cause.evidence, cause.advice))
     return Table(titles, rows)
-
-
-def _where(cause: str, rank: int | None, host: str | None) -> str:
-    return cause + (f", rank {rank}" if rank is not None else "") + (f" on {host}" if host else "")

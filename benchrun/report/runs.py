@@ -1,6 +1,6 @@
 """Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchrun.comparison.checks import Check
@@ -23,7 +23,7 @@ STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs
 MINOR = frozenset({"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"})
 """Settings that do not change a step."""
 SIDES = {"trtllm_over_nemo": ("TensorRT-LLM", "NeMo's"), "vllm_over_transformers": ("vLLM", "transformers' own")}
-"""Whose generation is compared with whose, by the name of the ratio."""
+"""Names of the two engines, by the name of their ratio."""
 SPREAD = "step_time_s"
 """Metric whose range over the repeats is shown."""
 
@@ -44,25 +44,18 @@ def _columns(results: Sequence[RunResult]) -> tuple[Metric, ...]:
 
 def identified(results: Sequence[RunResult]) -> Table:
     """`table` for programs: with the runs of each point, when they were launched, and every condition by itself."""
-    plain, points = table(results), by_point(results)
-    more = [
-        (
-            " ".join(result.run_id for result in point),
-            _distinct(stamp_of(result.run_id) for result in point),
-            *(point[0].spec.image, point[0].spec.identity(), *_conditions(point[0].spec)),
-        )
-        for point in points
-    ]
+    plain, rows = table(results), []
+    for row, point in zip(plain.rows, by_point(results), strict=True):
+        ids = [result.run_id for result in point]
+        spec = point[0].spec
+        own = conditions(spec)
+        degrees = [getattr(own, name) for name in DEGREES]
+        reduced = ", ".join(map(str, own.reduced))
+        identity = (spec.image, spec.identity(), own.task, reduced)
+        more = (*identity, *degrees, getattr(spec, "dp", None), ", ".join(own.options or ()))
+        rows.append((*row, " ".join(ids), _distinct(map(stamp_of, ids)), *more))
     titles = (*plain.titles, "run_ids", "launched", "image", "identity", "task", "proxy", *DEGREES, "dp", "options")
-    return Table(titles, [(*row, *added) for row, added in zip(plain.rows, more, strict=True)])
-
-
-def _conditions(spec: RunSpec) -> Iterator[Any]:
-    """Task, what a proxy has less of, the degrees of the layout, and options other than the defaults."""
-    own = conditions(spec)
-    yield from (own.task, ", ".join(map(str, own.reduced)))
-    yield from (getattr(own, name) for name in DEGREES)
-    yield from (getattr(spec, "dp", None), ", ".join(own.options or ()))
+    return Table(titles, rows)
 
 
 def distinctions(specs: Sequence[RunSpec]) -> list[str]:
@@ -73,32 +66,37 @@ def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     if len(specs) < 2:
         return [""] * len(specs)
     stated = [dict(by_path(spec.model_dump(mode="json"))) for spec in specs]
-    names = dict.fromkeys(name for each in stated for name in each if name.partition(".")[0] not in NOT_COMPARED)
-    differing = [name for name in names if len({str(each.get(name)) for each in stated}) > 1]
-    chosen = {name: name.partition(".")[2] or name for name in differing}
-    brief = {name: short for name, short in chosen.items() if short not in MINOR}
-    ways = [_stated(stated, shown) for shown in (brief, chosen, {**chosen, "image": "image"})]
-    return next((texts for texts in ways if len(set(texts)) == len(texts)), ways[1])
+    names: dict[str, None] = {}
+    for each in stated:
+        names |= dict.fromkeys(name for name in each if name.partition(".")[0] not in NOT_COMPARED)
+    differing = {}
+    for name in names:
+        if len({str(each.get(name)) for each in stated}) > 1:
+            differing[name] = name.partition(".")[2] or name
+    brief = {name: short for name, short in differing.items() if short not in MINOR}
+    for shown in (brief, differing, {**differing, "image": "image"}):
+        texts = [_stated(each, shown) for each in stated]
+        if len(set(texts)) == len(texts):
+            return texts
+    return [_stated(each, differing) for each in stated]
 
 
-def _stated(specs: Sequence[Mapping[str, Any]], shown: Mapping[str, str]) -> list[str]:
-    """The fields ``shown`` of each specification; ``shown`` has their short names."""
-    return [", ".join(f"{short} {each.get(name)}" for name, short in shown.items()) for each in specs]
+def _stated(spec: Mapping[str, Any], shown: Mapping[str, str]) -> str:
+    """The fields ``shown`` of a specification, under their short names."""
+    return ", ".join(f"{short} {spec.get(name)}" for name, short in shown.items())
 
 
 def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
     spec, measured = repeats[0].spec, [result.numbers for result in repeats if result.numbers]
-    labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
-    return [
-        *(proxy(spec), *(getattr(spec, name, None) for name in STATED)),
-        *(short_layout(spec), spec.cluster.name, len(repeats)),
-        *(median_of(metric.key, measured) for metric in columns),
-        *(
-            _distinct(result.judgement for result in repeats),
-            _distinct(labels),
-            spread_percent(valid_values(SPREAD, measured)),
-        ),
-    ]
+    labels: list[str] = []
+    for result in repeats:
+        if result.verdict:
+            labels.append(", ".join(label.code for label in result.verdict.labels))
+    row = [proxy(spec), *(getattr(spec, name, None) for name in STATED)]
+    row += [short_layout(spec), spec.cluster.name, len(repeats)]
+    row += [median_of(metric.key, measured) for metric in columns]
+    row += [_distinct(result.judgement for result in repeats), _distinct(labels)]
+    return [*row, spread_percent(valid_values(SPREAD, measured))]
 
 
 def runs_page(results: Sequence[RunResult]) -> str:
@@ -125,7 +123,7 @@ def proxy(spec: RunSpec) -> str:
 
 
 def layout(spec: TrainingSpec) -> str:
-    """How the model is split."""
+    """Every degree of the layout."""
     return ", ".join(f"{name} {degree}" for name, degree in spec.layout.degrees) + f", dp {spec.dp}"
 
 

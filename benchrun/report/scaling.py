@@ -21,7 +21,7 @@ class Curve:
     """One workload on at least two numbers of GPUs."""
 
     spec: TrainingSpec
-    """Of the fewest GPUs."""
+    """The run with the fewest GPUs."""
     kind: str
     """weak: the same batch per GPU; strong: the same global batch."""
     rates: dict[int, float]
@@ -33,7 +33,7 @@ class Curve:
 
 
 class Run(Protocol):
-    """What a curve needs of a run."""
+    """The fields of a run that a curve needs."""
 
     @property
     def spec(self) -> TrainingSpec: ...
@@ -64,12 +64,12 @@ def curves_of(points: Iterable[tuple[TrainingSpec, float]]) -> list[Curve]:
 
 
 SIZES = ("num_gpus", "dp", "gbs", "num_microbatches")
-"""What changes along a curve."""
+"""Fields that change along a curve."""
 PUBLISHED = attrgetter("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
-"""What a published ratio shares with the runs."""
+"""Fields that a published ratio shares with the runs."""
 FSDP = attrgetter("spec.layout.fsdp")
 BOTH_SIDES = attrgetter("framework", "image", "reduced", "cluster.name")
-"""What both sides of a ratio share besides; layout and micro-batch are tuned: a side's fastest point counts."""
+"""Other fields that both sides share. Layout and micro-batch are tuned: the fastest point of each side counts."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Ratio:
     """Speed of one kind of run over that of another, of one workload."""
 
     spec: RunSpec
-    """Of one of the runs."""
+    """Specification of one of the runs."""
     value: float
     published: Reference | None
     metric: str = "fsdp_over_3d"
@@ -115,7 +115,7 @@ def _published(spec: TrainingSpec, references: Sequence[Reference]) -> Reference
 
 
 GENERATED = attrgetter("recipe", "gpu", "num_gpus", "precision", "gbs")
-"""What a published ratio of two engines shares with the runs."""
+"""Fields that a published ratio of two engines shares with the runs."""
 
 
 ENGINES: Mapping[str, tuple[Engine, Engine]] = {

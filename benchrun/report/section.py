@@ -1,6 +1,6 @@
 """One run for a reader: verdict, plots, the waterfall with its causes, numbers, conditions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchrun.explain.explanation import explain
@@ -19,36 +19,39 @@ def run_section(run: RunData, *, brief: bool = False) -> RunSection:
     explanation = explain(run.evidence) if run.evidence else None
     drawn: list[Plot] = []
     if metrics is not None and run.rows is not None:
-        drawn += [each for each in run_plots.step_plots(run.rows, metrics) if not (brief and each.kind == "histogram")]
-    if metrics is not None and not brief and (breakdown := run_plots.breakdown_plot(metrics)):
-        drawn.append(breakdown)
-    drawn += () if brief else run_plots.telemetry_plots(run.telemetry)
+        drawn += run_plots.step_plots(run.rows, metrics)
+    if brief:
+        drawn = drawn[:1]
+    else:
+        drawn += run_plots.breakdown_plots(metrics) if metrics else ()
+        drawn += run_plots.telemetry_plots(run.telemetry)
+    missing: Sequence[str] = ()
+    causes = None
     if explanation:
         drawn.append(run_plots.waterfall_plot(explanation))
+        missing = explanation.missing
+        causes = run_plots.causes_table(explanation) if explanation.causes else None
+    if brief:
+        missing = (f"benchrun report {result.run_id} --output run.html draws more of it",)
+    rows = basis_rows(verdict) if verdict else []
+    rows += metrics_rows(metrics) if metrics else []
     return RunSection(
         run_id=result.run_id,
         title=point_name(result),
         judgement=result.judgement,
         reason=verdict.reason if verdict else "benchrun compare judges it",
-        facts=tuple(
-            (name.strip(), text)
-            for name, text in [
-                *(basis_rows(verdict) if verdict else ()),
-                *(metrics_rows(metrics) if metrics else ()),
-            ]
-        ),
+        facts=tuple((name.strip(), text) for name, text in rows),
         conditions=(*_launched(result.run_id), *spec_rows(result.spec), *_environment(run.environment)),
         plots=tuple(drawn),
-        causes=run_plots.causes_table(explanation) if explanation and explanation.causes else None,
-        missing=(f"benchrun report {result.run_id} --output run.html draws more of it",)
-        if brief
-        else tuple(explanation.missing if explanation else ()),
+        causes=causes,
+        missing=tuple(missing),
     )
 
 
 def _launched(run_id: str) -> Iterator[tuple[str, str]]:
     """When the run was launched."""
-    if stamp := stamp_of(run_id):
+    stamp = stamp_of(run_id)
+    if stamp:
         yield "launched", f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[9:11]}:{stamp[11:13]} UTC"
 
 
@@ -58,8 +61,9 @@ def _environment(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         **trained_with(environment),
         "benchrun": environment.get("commit") or environment.get("benchrun"),
     }
-    if text := ", ".join(f"{name} {version}" for name, version in versions.items() if version):
-        yield "versions", text
+    known = [f"{name} {version}" for name, version in versions.items() if version]
+    if known:
+        yield "versions", ", ".join(known)
     nodes = objects(environment.get("nodes"))
     if nodes:
         yield "nodes", ", ".join(str(node.get("host")) for node in nodes)

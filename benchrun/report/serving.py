@@ -12,8 +12,11 @@ LATENCIES = {
     "e2el": "request latency",
 }
 RATES = (
-    *("output_tokens_per_s_per_gpu", "total_tokens_per_s_per_gpu", "output_tokens_per_s_per_user"),
-    *("answered_requests_per_s", "goodput_requests_per_s"),
+    "output_tokens_per_s_per_gpu",
+    "total_tokens_per_s_per_gpu",
+    "output_tokens_per_s_per_user",
+    "answered_requests_per_s",
+    "goodput_requests_per_s",
 )
 
 
@@ -25,15 +28,17 @@ def serving_rows(measured: Measurement) -> Iterator[tuple[str, str]]:
         total = values.get("total_tokens_per_s")
         both = f", {total:,.1f} with the prompts" if total is not None else ""
         yield "output tokens/s", f"{values['output_tokens_per_s']:,.1f}{both}, of all GPUs"
-    for rate in map(METRICS.__getitem__, RATES):
-        if (value := rate.read(measured, OURS)) is not None:
+    for name in RATES:
+        rate = METRICS[name]
+        value = rate.read(measured, OURS)
+        if value is not None:
             yield rate.title, f"{value:,.4g}" if value < 1000 else f"{value:,.1f}"
     for short, title in LATENCIES.items():
-        texts = [
-            f"{statistic} {value:,.4g}" if value < 1000 else f"{statistic} {value:,.0f}"
-            for statistic in ("mean", "median", "p90", "p95", "p99")
-            if (value := values.get(f"{statistic}_{short}_ms")) is not None
-        ]
+        texts = []
+        for statistic in ("mean", "median", "p90", "p95", "p99"):
+            value = values.get(f"{statistic}_{short}_ms")
+            if value is not None:
+                texts.append(f"{statistic} {value:,.4g}" if value < 1000 else f"{statistic} {value:,.0f}")
         if texts:
             yield title, f"{', '.join(texts)} ms"
     if measured.settings:

@@ -1,9 +1,10 @@
 """A study as a table, and the sentences that its numbers support."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from benchrun.comparison.ratio import Ratio
 from benchrun.report.table import Table, as_csv, markdown, markdown_text, plain
 from benchrun.study.result import SERVED, TABLED, PointResult, StudyResult
 from benchrun.study.schedule import State
@@ -13,42 +14,41 @@ NAMES = {metric.key: metric for metric in (*TABLED, *SERVED)}
 
 def study_table(study: StudyResult) -> Table:
     """One row per point: its factors, what it measured, its ratio to the baseline."""
-    ratio = ("ratio", "ratio_low", "ratio_high")
-    hours = ("gpu_hours_limit", "gpu_hours_used")
-    names = [name for name in NAMES if any(name in point.metrics for point in study.points)]
-    titles = ("point", *study.columns, "state", "runs", *names, *ratio, *hours, "note")
-    return Table(titles, [_row(number, point, study, names) for number, point in enumerate(study.points, 1)])
+    measured: set[str] = set().union(*(point.metrics for point in study.points))
+    names = [name for name in NAMES if name in measured]
+    ratios, hours = ("ratio", "ratio_low", "ratio_high"), ("gpu_hours_limit", "gpu_hours_used")
+    titles = ("point", *study.columns, "state", "runs", *names, *ratios, *hours, "note")
+    rows = [_row(number, point, study, names) for number, point in enumerate(study.points, 1)]
+    return Table(titles, rows)
 
 
 def _row(number: int, point: PointResult, study: StudyResult, names: Sequence[str]) -> list[Any]:
-    ratio = point.ratio
-    return [
-        number,
-        *(setting(point.settings[column]) if column in point.settings else None for column in study.columns),
-        point.state.value,
-        point.measured,
-        *(point.metrics.get(name) for name in names),
-        *((ratio.value, ratio.low, ratio.high) if ratio else (None, None, None)),
-        point.hours.limit * study.repeats if point.hours else None,
-        point.gpu_hours_used,
-        point.reason,
-    ]
+    row = [number, *factors(point, study.columns, None), point.state.value, point.measured]
+    row += map(point.metrics.get, names)
+    ratio, hours = point.ratio, point.hours
+    row += [ratio.value, ratio.low, ratio.high] if ratio else [None] * 3
+    row += [hours.limit * study.repeats if hours else None, point.gpu_hours_used, point.reason]
+    return row
+
+
+def factors(point: PointResult, columns: Iterable[str], missing: str | None = "") -> list[str | None]:
+    """The values of a point's factors as text; ``missing`` for one that it does not have."""
+    return [setting(point.settings[name]) if name in point.settings else missing for name in columns]
 
 
 def measured_table(study: StudyResult) -> Table:
     """For readers: factors, what was measured and the ratio with its interval, without the state of the runs."""
-    factors = [name for name in study.columns if any(name in point.settings for point in study.points)]
-    metrics = [name for name in NAMES if any(point.metrics.get(name) is not None for point in study.points)]
-    titles = (*factors, "runs", *(NAMES[name].title or name for name in metrics), "ratio (95 % interval)")
-    rows = [
-        (
-            *(setting(point.settings[name]) if name in point.settings else "" for name in factors),
-            point.measured,
-            *(NAMES[name].text(point.metrics.get(name), "") for name in metrics),
-            _interval(point),
-        )
-        for point in study.points
-    ]
+    stated: set[str] = set().union(*(point.settings for point in study.points))
+    columns = [name for name in study.columns if name in stated]
+    metrics = []
+    for name, metric in NAMES.items():
+        if any(point.metrics.get(name) is not None for point in study.points):
+            metrics.append(metric)
+    titles = (*columns, "runs", *(metric.title or metric.key for metric in metrics), "ratio (95 % interval)")
+    rows = []
+    for point in study.points:
+        texts = [metric.text(point.metrics.get(metric.key), "") for metric in metrics]
+        rows.append((*factors(point, columns), point.measured, *texts, _interval(point)))
     return Table(titles, rows)
 
 
@@ -87,7 +87,7 @@ def filled(table: Table) -> Table:
 
 
 def planned_line(study: StudyResult) -> str:
-    """What all runs of the study may take and what they took, and the cost where a price is stated."""
+    """GPU-hours that all runs may take and have taken, and their cost where a price is stated."""
     price = study.price_per_gpu_hour
     limit = f"{study.gpu_hours_limit:.3g} GPU-hours by their time limits"
     parts = [f"{study.runs} runs take at most {limit}{_cost(study.gpu_hours_limit, price)}"]
@@ -110,28 +110,34 @@ def sentences(study: StudyResult) -> Iterator[str]:
         if point.ratio is None or point.baseline is None:
             continue
         baseline = study.points[point.baseline - 1]
-        stated = [column for column in study.columns if column in point.settings]
-        changed = [column for column in stated if point.settings[column] != baseline.settings[column]]
-        what = ", ".join(f"{column} {setting(point.settings[column])}" for column in changed)
-        other = ", ".join(setting(baseline.settings[column]) for column in changed)
-        same = [column for column in stated if column not in changed]
-        where = f" ({', '.join(f'{column} {setting(point.settings[column])}' for column in same)})" if same else ""
-        yield f"{what}{where}: {_speed(point, other)}{_memory(point, baseline)}."
+        changed, same, other = [], [], []
+        for name in study.columns:
+            if name not in point.settings:
+                continue
+            text = f"{name} {setting(point.settings[name])}"
+            if point.settings[name] == baseline.settings[name]:
+                same.append(text)
+            else:
+                changed.append(text)
+                other.append(setting(baseline.settings[name]))
+        where = f" ({', '.join(same)})" if same else ""
+        speed, memory = _speed(point.ratio, ", ".join(other)), _memory(point, baseline)
+        yield f"{', '.join(changed)}{where}: {speed}{memory}."
 
 
 def remarks(study: StudyResult) -> Iterator[str]:
-    """What limits the sentences."""
-    once = [number for number, point in enumerate(study.points, 1) if point.measured == 1]
-    if once and any(point.ratio for point in study.points):
-        listed = f"Point{'s' if len(once) > 1 else ''} {', '.join(map(str, once))} of the table"
-        repeated = any(point.measured > 1 for point in study.points)
-        which = f"{listed} {'were' if len(once) > 1 else 'was'}" if repeated else "Each point was"
-        yield f"{which} measured once: the intervals do not show how runs differ from each other."
+    """Limits of the sentences."""
+    once = [str(number) for number, point in enumerate(study.points, 1) if point.measured == 1]
+    if not once or not any(point.ratio for point in study.points):
+        return
+    which = "Each point was"
+    if any(point.measured > 1 for point in study.points):
+        listed = f"{', '.join(once)} of the table"
+        which = f"Points {listed} were" if len(once) > 1 else f"Point {listed} was"
+    yield f"{which} measured once: the intervals do not show how runs differ from each other."
 
 
-def _speed(point: PointResult, other: str) -> str:
-    ratio = point.ratio
-    assert ratio is not None
+def _speed(ratio: Ratio, other: str) -> str:
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.2f} times the speed of {other}, without an interval"
     interval = f"{ratio.value:.3f}, interval {ratio.low:.3f} to {ratio.high:.3f}"
@@ -142,10 +148,10 @@ def _speed(point: PointResult, other: str) -> str:
 
 
 def _memory(point: PointResult, baseline: PointResult) -> str:
-    memory, other = (each.metrics["peak_memory_gib"] for each in (point, baseline))
-    if memory is None or other is None:
+    memory, other = point.metrics["peak_memory_gib"], baseline.metrics["peak_memory_gib"]
+    if memory is None or other is None or f"{memory:.3g}" == f"{other:.3g}":
         return ""
-    return f"; peak memory {memory:.3g} GiB, not {other:.3g}" if f"{memory:.3g}" != f"{other:.3g}" else ""
+    return f"; peak memory {memory:.3g} GiB, not {other:.3g}"
 
 
 def missing(study: StudyResult) -> Iterator[str]:

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchrun.comparison.ratio import Ratio
 from benchrun.errors import UserError
 from benchrun.report.pareto import pareto_plots
 from benchrun.report.picture import save
-from benchrun.report.plot import Plot, Series
+from benchrun.report.plot import Plot, Series, ratio_bars
 from benchrun.report.study import NAMES, point_text
 from benchrun.report.table import Table
 from benchrun.study.result import StudyResult
@@ -28,18 +27,18 @@ def study_plots(study: StudyResult) -> Iterator[Plot]:
     """Bars of the ratio, the speed and the memory of each measured point, or the Pareto front of the loads."""
     yield from pareto_plots(study)
     points = [point for point in study.points if point.measured]
-    ratios = [(point_text(study, point), point.ratio) for point in points if point.ratio]
-    if ratios:
-        rows = [(name, f"{ratio.value:.3f}", *_interval(ratio)) for name, ratio in ratios]
-        yield Plot(
-            "bars",
-            "Speed relative to the baseline",
-            (Series("", tuple(ratio.value for _, ratio in ratios)),),
-            Table(("point", "ratio", "low", "high"), rows, "-"),
-            labels=tuple(name for name, _ in ratios),
-            level=1.0,
-            note="Dashed: equal speed.",
-        )
+    names, ratios, rows = [], [], []
+    for point in points:
+        ratio = point.ratio
+        if ratio:
+            names.append(point_text(study, point))
+            ratios.append(ratio.value)
+            cells = [None if each is None else f"{each:.3f}" for each in (ratio.value, ratio.low, ratio.high)]
+            rows.append((names[-1], *cells))
+    table = Table(("point", "ratio", "low", "high"), rows, "-")
+    bars = ratio_bars("Speed relative to the baseline", names, ratios, table)
+    if bars:
+        yield bars
     for key, title in (("tokens_per_s_per_gpu", "Tokens/s/GPU"), ("peak_memory_gib", "Peak memory (GiB)")):
         names, values = [], []
         for point in points:
@@ -56,8 +55,3 @@ def study_plots(study: StudyResult) -> Iterator[Plot]:
                 Table(("point", title), list(zip(names, texts, strict=True))),
                 labels=tuple(names),
             )
-
-
-def _interval(ratio: Ratio) -> tuple[str | None, str | None]:
-    low, high = (None if each is None else f"{each:.3f}" for each in (ratio.low, ratio.high))
-    return low, high

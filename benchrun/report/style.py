@@ -45,7 +45,7 @@ def _variables(colours: dict[str, str]) -> str:
 
 SCHEMES = f""":root {{ {_variables(LIGHT)}; color-scheme: light dark }}
 @media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}
-svg text {{ font: 11.5px system-ui, sans-serif }} svg {{ background: var(--paper) }}
+svg text {{ font: 11.5px system-ui, sans-serif; fill: var(--ink) }} svg {{ background: var(--paper) }}
 """
 """Colours of a page, and of a plot that is a file of its own."""
 PAGE = f"""

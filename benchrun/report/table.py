@@ -35,7 +35,7 @@ class Table:
     titles: Sequence[str]
     rows: Sequence[Sequence[Any]]
     missing: str = ""
-    """In place of None, for readers."""
+    """The text for None, for readers."""
 
     def only(self, columns: Sequence[int]) -> "Table":
         """These columns alone."""

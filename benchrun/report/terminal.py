@@ -38,7 +38,7 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
 
 
 def basis_rows(verdict: Verdict) -> Rows:
-    """What the verdict rests on."""
+    """The references and the choice behind the verdict."""
     rows = [row for check in verdict.checks for row in check_rows(check)]
     if verdict.chosen_because is not None:
         rows.append(("  because", verdict.chosen_because.sentence))
@@ -107,7 +107,7 @@ def _more_rows(summary: Summary) -> Rows:
 
 
 def _left_out(measured: Measurement) -> bool:
-    """Whether times or rates were read, and left out as impossible."""
+    """True where times or rates were read, and left out as impossible."""
     return any(each.kind.startswith("impossible") for each in measured.problems)
 
 
@@ -258,7 +258,7 @@ DETAILS: dict[str, Callable[[Measurement], Rows]] = {
 
 
 def _problem_rows(measured: Measurement) -> Rows:
-    """What conditions follow from, the first few problems, the fatal one first, and how many more."""
+    """Derived conditions with their reasons, then the first problems, the fatal one first."""
     guesses = [(f"  {name.replace('_', ' ')}", reason) for name, reason in measured.derived.items()]
     rows = []
     for entry in _problems(measured):

@@ -1,5 +1,6 @@
 """The pictures of docs/images: plots of the report on our own runs, as files."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import isnan
@@ -30,6 +31,11 @@ def pictures(model: ReportModel) -> dict[str, str]:
     }
     plots = {name: (title, list(each)) for name, (title, each) in drawn.items()}
     return {name: grid(title, each) for name, (title, each) in plots.items() if each}
+
+
+def texts(picture: str) -> list[str]:
+    """Every text of an SVG: titles, names and numbers. Places differ between releases of matplotlib."""
+    return re.findall(r">([^<]+)<", re.sub("(?s)<style>.*?</style>", "", picture))
 
 
 def grid(title: str, plots: Sequence[Plot]) -> str:

@@ -8,6 +8,7 @@ checkout that the recording DIR lacks are answered on its inputs and added.
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections import Counter
@@ -82,8 +83,8 @@ def _asked(given: argparse.Namespace) -> tuple[Path, list[Argv]]:
     if given.against is None:
         copy_inputs(inputs, given.logs)
         return inputs, all_calls(inputs)
-    given.folder.mkdir(parents=True)
-    return given.against / INPUTS, recorded_calls(given.against)
+    shutil.copytree(given.against / INPUTS, inputs)
+    return inputs, recorded_calls(given.against)
 
 
 def _compare(given: argparse.Namespace) -> int:
