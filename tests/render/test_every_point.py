@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from selection import some
 
 from benchrun import paths
 from benchrun.frameworks.registry import FRAMEWORKS
@@ -32,7 +33,7 @@ def kinds(name: str) -> dict[str, dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("name", paths.shipped(paths.RECIPES))
+@pytest.mark.parametrize("name", some(paths.shipped(paths.RECIPES), 12))
 def test_every_point_becomes_files_that_can_be_read(tmp_path: Path, name: str) -> None:
     scripts = []
     for i, files in enumerate(kinds(name).values()):
