@@ -53,7 +53,7 @@ class _Block:
     """The lines of one process."""
 
     def __init__(self, prefix: str, problem: Problem | None, *, cut: bool = False) -> None:
-        self.prefix = prefix
+        self.shape = shape_of(prefix)
         self.labelled = bool(_LABEL.search(label_of(prefix)))
         """Whether each of its lines must have the label."""
         self.problem = problem
@@ -80,7 +80,7 @@ class Tracebacks:
         self._blocks: dict[str, _Block] = {}
         """Label -> its open block."""
         self._shapes: list[re.Pattern[str]] = []
-        """Shapes of the blocks' prefixes, the longest first."""
+        """The different shapes of the blocks' prefixes, the longest first."""
 
     @property
     def open(self) -> bool:
@@ -127,17 +127,17 @@ class Tracebacks:
             before.framed = True
             return
         for longer, block in reversed(self._blocks.items()):
-            unlike = block.labelled and not _LABEL.search(label)
-            if longer.startswith(label) and not block.framed and not unlike:
-                block.prefix, block.framed = prefix, True
+            if block.framed or not longer.startswith(label):
+                continue
+            if not block.labelled or _LABEL.search(label):
+                block.shape, block.framed = shape_of(prefix), True
                 self._blocks[label] = self._blocks.pop(longer)
                 self._measure()
                 return
 
     def _measure(self) -> None:
-        prefixes = {block.prefix for block in self._blocks.values() if block.prefix}
-        ordered = sorted(prefixes, key=len, reverse=True)
-        self._shapes = list(dict.fromkeys(shape_of(each) for each in ordered))
+        shapes = {block.shape.pattern: block.shape for label, block in self._blocks.items() if label}
+        self._shapes = [shapes[pattern] for pattern in sorted(shapes, key=len, reverse=True)]
 
     def _cut(self, text: str, call: re.Match[str] | None) -> Taken | None:
         """Begin a block with a frame whose header is not in the log; None where the line is no frame."""

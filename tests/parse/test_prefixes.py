@@ -1,4 +1,4 @@
-"""An exception is the cause behind any prefix: of launchers, container runtimes, loggers, and of several at a time."""
+"""An exception is the cause behind any prefix: of launchers, containers, loggers, or several."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ BLOCK = [
 ]
 KINDS = st.sampled_from(sorted(LAST_LINES))
 PREFIXES = st.tuples(st.sampled_from(TRANSPORTS), st.sampled_from(RANKS), st.sampled_from(LOGGERS)).map("".join)
-EXAMPLES = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def fatal(tmp_path: Path, lines: Sequence[str]) -> ProblemEntry | None:
@@ -111,6 +111,28 @@ def test_a_logger_may_label_the_header_alone(tmp_path: Path, transport: str, log
     header = behind(transport + logger, ["the engine failed: " + BLOCK[0]])
     block = [*header, *behind(transport, [*BLOCK[1:], LAST_LINES[kind]])]
     assert_cause(fatal(tmp_path, block), kind, len(block))
+
+
+RANKED = [
+    "{r}: ",
+    "[rank{r}]: ",
+    "[1,{r}]<stderr>:",
+    "[pod/train-{r}/main] ",
+    "2026-01-05T10:00:{s:02}.12{s}Z [default{r}]:",
+    "vllm-1  | (Worker pid={r}) ERROR 10-17 16:33:{s:02} [executor.py:623] ",
+    "[2026-01-05 10:00:{s:02} TP{r}] ",
+]
+
+
+@EXAMPLES
+@given(prefix=st.sampled_from(RANKED), order=st.permutations([0, 1, 2] * 7), kind=KINDS)
+def test_ranks_are_told_apart_by_the_numbers_in_their_prefixes(
+    tmp_path: Path, prefix: str, order: list[int], kind: str
+) -> None:
+    blocks = [[*BLOCK, LAST_LINES[kind]] for _ in range(3)]
+    lines = [prefix.format(r=rank, s=second) + blocks[rank].pop(0) for second, rank in enumerate(order)]
+    began_first = max(number for number, rank in enumerate(order, 1) if rank == order[0])
+    assert_cause(fatal(tmp_path, lines), kind, began_first)
 
 
 @EXAMPLES
