@@ -155,7 +155,11 @@ def _line(axes: "Axes", plot: Plot) -> Box:
     if plot.log_x:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
-    return _framed(axes, plot)
+    box = _framed(axes, plot)
+    places = {x for series in plot.series for x in series.x}
+    if len(places) == 1:
+        axes.set_xticks([*places])
+    return box
 
 
 def _limits(plot: Plot) -> tuple[float, float]:
