@@ -4,7 +4,10 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("any machine", parent=settings(), deadline=None)
+settings.load_profile("any machine")
 os.environ.pop("BENCHRUN_RESULTS", None)  # of the user's shell: the tests have folders of their own
 
 

@@ -25,8 +25,9 @@ signal that ends its server (release 0.26 reports the end of its engine as an er
 HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 """NeMo goes on without what it could not import."""
 PLAIN_EXCEPTIONS = (
-    *("rror: ", "Exception: ", ".exceptions.", "pyarrow.lib.Arrow", "ERROR", "FATAL", "Aborted!"),
-    *("AssertionError", "NotImplementedError", "RuntimeError", "TimeoutError"),
+    *("rror: ", "Exception: ", ".exceptions.", ".exc.", "pyarrow.lib.Arrow", "BadZipFile: "),
+    *("ERROR", "FATAL", "Aborted!"),
+    *("AssertionError", "NotImplementedError", "RuntimeError", "TimeoutError", "EOFError"),
 )
 """What a line holds that is an exception's last one, where the log has no traceback before it, or another error."""
 _UNCAUGHT = "  what():  "
@@ -39,12 +40,13 @@ _LABELS = (
 _NAME = r"[A-Za-z_]\w{0,99}"
 _EXCEPTION = re.compile(
     rf"{_LABELS}(?:{_NAME}\.){{0,9}}"
-    rf"(?:(?:{_NAME}Error|\w{{0,99}}Exception|(?<=\.exceptions\.){_NAME}|(?<=pyarrow\.lib\.)Arrow\w{{1,99}}): "
-    r"|(?:Assertion|NotImplemented|Runtime|Timeout)Error\s*$)"
+    rf"(?:(?:{_NAME}Error|\w{{0,99}}Exception|(?<=\.exceptions\.){_NAME}"
+    rf"|(?<=\.exc\.){_NAME}|BadZipFile|(?<=pyarrow\.lib\.)Arrow\w{{1,99}}): "
+    r"|(?:Assertion|NotImplemented|Runtime|Timeout|EOF)Error\s*$)"
 )
 """The last line of an exception that no traceback precedes."""
 _SOURCE = re.compile(r"(?:^|\s)raise [A-Za-z_][\w.]{0,200}(?:\(.*|\s+from \w+)?\s*$")
-"""A line of a program, as a traceback shows it: what it names was raised, if at all, with the next lines."""
+"""A line of a program, as a traceback shows it: the next lines say better what was raised."""
 ERROR_LINE = "error_line"
 """Kind of a line that says it is an error, and no more: `with_last_error` makes it a cause or leaves it out."""
 _ERROR_LINE = re.compile(
@@ -70,7 +72,7 @@ class _Sign(NamedTuple):
 _PROGRAM = (
     r"(?:\S*/)?(?:python[\d.]*|torchrun|accelerate|deepspeed|colossalai|horovodrun|ray|uv|tune"
     r"|axolotl|llamafactory-cli|swift|vllm|trtllm-\w+|[ms]run|sbatch|mpirun|mpiexec|docker|podman"
-    r"|enroot|apptainer|singularity|numactl|nsys)"
+    r"|enroot|apptainer|singularity|numactl|nsys|conda|mamba)"
 )
 """The program that a job was to start, as opposed to one that a script asks for a detail."""
 _SHELL = r"(?:\b(?:ba|da|a|k|z|c)?sh|\.sh|_script)(?:: line)?(?::? ?\d+)?: (?:exec: |\S+: )?"
@@ -131,11 +133,11 @@ def _sign_of(text: str, *, in_exception: bool) -> _Sign | None:
 
 def recognise(text: str, line: int) -> Problem | None:
     """The problem that a line outside a traceback reports, if any, with host and rank where it names them."""
-    if _SOURCE.search(text):
-        return None
     uncaught = _UNCAUGHT in text
     in_exception = uncaught or _EXCEPTION.match(text) is not None
     sign = _sign_of(text, in_exception=in_exception)
+    if _SOURCE.search(text):
+        return described(sign.kind, text, line, text, "last") if sign else None
     if sign is None:
         if in_exception:
             return described(GENERIC, text, line, text, "said")

@@ -100,6 +100,11 @@ NO_ATTRIBUTE = "AttributeError: 'NoneType' object has no attribute 'sizes'"
         pytest.param(["ERROR: first", NO_PROFILE], NO_PROFILE, id="the last error line"),
         pytest.param([NO_PROFILE, *TRACEBACK, "KeyError: 'x'"], "KeyError: 'x'", id="an exception explains more"),
         pytest.param([NVML, *TRACEBACK, "KeyError: 'x'"], "KeyError: 'x'", id="a program that goes on without NVML"),
+        pytest.param(
+            ["    raise RendezvousTimeoutError", "E: x.RendezvousTimeoutError"],
+            "E: x.RendezvousTimeoutError",
+            id="raised",
+        ),
     ],
 )
 def test_the_line_that_names_the_cause_is_chosen(tmp_path: Path, lines: list[str], cause: str) -> None:
