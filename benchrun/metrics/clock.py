@@ -28,7 +28,7 @@ def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> fl
     usual = _near(spans, steps)
     spans, steps = spans[usual], steps[usual]
     median, mean = spread(spans / steps, steps).median, float(spans.sum() / steps.sum())
-    rounded = np.ptp(spans) <= 1 and np.ptp(steps) == 0
+    rounded = bool(np.all(np.abs(spans - mean * steps) < 1))
     error = NORMAL_95 * float(np.std(spans / steps)) / float(np.sqrt(len(spans)))
     return mean if coarse or rounded or abs(mean - median) > error else median
 

@@ -15,6 +15,8 @@ _DETAILS = frozenset({"fp4_format", "fp4_recipe", "fp8_format", "fp8_recipe"})
 _FORMATS = frozenset({"fp8_e4m3", "fp8_hybrid"})
 """Details beside ``fp8``; Megatron-LM had them in its place until 2023."""
 _OFF = frozenset({"", "none", "null", "false", "0", "no", "off"})
+_INTEGERS = re.compile(r"int\d")
+"""A quantization of weights and activations; a bare ``true`` names no number format."""
 _FLOATS = (
     ("bf16", re.compile(r"bf16|bfloat16")),
     ("fp16", re.compile(r"fp16|(?<!b)float16|half|(?<!\d)16(?!\d)")),
@@ -34,8 +36,9 @@ def precision_of(stated: Mapping[str, str]) -> str | None:
         return _fp4(used)
     if any("fp8" in name or "fp8" in text for name, text in on.items()):
         return "fp8"
-    if integers := on.get("quantization"):
-        return integers
+    quantization = on.get("quantization", "")
+    if _INTEGERS.search(quantization):
+        return quantization
     return _float(on, {*stated} - {*on})
 
 

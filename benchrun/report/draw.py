@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,10 @@ LETTERS = int(WIDTH / LETTER)
 COLOURS = [LIGHT[f"c{number}"] for number in range(6)]
 LEAST_ROOM = 0.004
 """Room above and below the values, as a share of them: noise of a thousandth is no mountain range."""
-LEVEL = {"color": LIGHT["ink"], "linestyle": "--", "linewidth": 1, "gid": "level"}
-OFFSET = {"textcoords": "offset points"}
+Look = dict[str, Any]
+"""Keyword arguments of matplotlib."""
+LEVEL: Look = {"color": LIGHT["ink"], "linestyle": "--", "linewidth": 1, "gid": "level"}
+OFFSET: Look = {"textcoords": "offset points"}
 STYLE = {
     "axes.axisbelow": True,
     "axes.edgecolor": LIGHT["line"],
@@ -119,9 +121,9 @@ def _wrapped(name: str) -> str:
 def _with_texts(axes: "Axes", plot: Plot, box: Box) -> Box:
     """Add the title above a plot, and its note below it."""
     title, note = fill(plot.title, LETTERS), fill(plot.note, LETTERS)
-    place = {"xycoords": "axes fraction", **OFFSET}
+    place: Look = {"xycoords": "axes fraction", **OFFSET}
     axes.annotate(title, (0, 1), (-box.left, box.top + 4), va="bottom", weight="bold", **place)
-    below = {"va": "top", "color": LIGHT["soft"]}
+    below: Look = {"va": "top", "color": LIGHT["soft"]}
     axes.annotate(note, (0, 0), (-box.left, -box.bottom - 4), **below, **place)
     top, bottom = (LINE * len(text.splitlines()) + 4 for text in (title, note))
     return box._replace(top=box.top + top, bottom=box.bottom + bottom)
@@ -147,13 +149,17 @@ def _line(axes: "Axes", plot: Plot) -> Box:
     middle = sum(axes.get_xlim()) / 2
     for x, y, name in marks:
         on_right = x > middle
-        side = {"ha": "right" if on_right else "left", **OFFSET}
+        side: Look = {"ha": "right" if on_right else "left", **OFFSET}
         axes.annotate(name, (x, y), (-6 if on_right else 6, 5), **side)
     axes.set_ylim(low, high)
     if plot.log_x:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
-    return _framed(axes, plot)
+    box = _framed(axes, plot)
+    places = {x for series in plot.series for x in series.x}
+    if len(places) == 1:
+        axes.set_xticks([*places])
+    return box
 
 
 def _limits(plot: Plot) -> tuple[float, float]:
@@ -169,15 +175,14 @@ def _limits(plot: Plot) -> tuple[float, float]:
 def _curve(axes: "Axes", series: Series, colour: str, high: float, *, dotted: bool) -> None:
     """One curve, with its interval; ``dotted``: with a dot for each point."""
     if series.low:
-        look = {"color": colour, "alpha": 0.2, "linewidth": 0}
-        axes.fill_between(series.x, series.low, series.high, **look)
+        axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
     dots = series.style == "dots" or dotted or len(series.x) == 1
     line = {"line": "-", "dashed": "--", "dots": "none"}[series.style]
-    look = {"color": colour, "linestyle": line, "marker": "o" if dots else "", "markersize": 3.5}
+    look: Look = {"color": colour, "linestyle": line, "marker": "o" if dots else "", "markersize": 3.5}
     axes.plot(series.x, np.minimum(series.y, high), label=_wrapped(series.name), clip_on=False, **look)
 
 
-def _points(axes: "Axes", marks: Sequence[Mark], **look: str | float) -> None:
+def _points(axes: "Axes", marks: Sequence[Mark], **look: Any) -> None:
     x, y = [mark.x for mark in marks], [mark.y for mark in marks]
     axes.plot(x, y, linestyle="none", color=COLOURS[4], clip_on=False, **look)
 
@@ -199,10 +204,12 @@ def _framed(axes: "Axes", plot: Plot) -> Box:
     axes.set(xlabel=plot.x_title, ylabel=plot.y_title)
     axes.yaxis.set_label_coords(-55 / (WIDTH - CURVE.left - CURVE.right), 0.5)
     axes.grid(axis="y", linewidth=1)
-    for axis, title in ((axes.xaxis, plot.x_title), (axes.yaxis, plot.y_title)):
-        if not (plot.log_x and axis is axes.xaxis):
-            axis.get_major_formatter().set_useOffset(False)
-            axis.get_major_locator().set_params(nbins=5, integer=title in ("step", "steps"))
+    linear: dict[Literal["x", "y"], str] = {"x": plot.x_title, "y": plot.y_title}
+    if plot.log_x:
+        del linear["x"]
+    for axis, title in linear.items():
+        axes.ticklabel_format(axis=axis, useOffset=False)
+        axes.locator_params(axis=axis, nbins=5, integer=title in ("step", "steps"))
     return CURVE
 
 

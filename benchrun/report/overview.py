@@ -110,7 +110,9 @@ def _title(point: tuple[Any, ...]) -> str:
 
 def breakdowns_plot(runs: Sequence[tuple[str, Metrics]]) -> Plot | None:
     """Shares of a profiled step of several runs; None where fewer than two have a breakdown."""
-    names, rows, shares = [], [], []
+    names: list[str] = []
+    rows: list[tuple[str, ...]] = []
+    shares: list[list[float]] = []
     for name, metrics in runs:
         step = metrics.breakdown
         if step and len(names) < MOST_BREAKDOWNS:

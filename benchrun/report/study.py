@@ -23,7 +23,7 @@ def study_table(study: StudyResult) -> Table:
 
 
 def _row(number: int, point: PointResult, study: StudyResult, names: Sequence[str]) -> list[Any]:
-    row = [number, *factors(point, study.columns, None), point.state.value, point.measured]
+    row: list[Any] = [number, *factors(point, study.columns, None), point.state.value, point.measured]
     row += map(point.metrics.get, names)
     ratio, hours = point.ratio, point.hours
     row += [ratio.value, ratio.low, ratio.high] if ratio else [None] * 3

@@ -36,3 +36,8 @@ def test_rows_beside_a_slow_row_count() -> None:
     spans = np.array([7.0, 8.0, 7.0, 8.0, 30.0, 7.0, 8.0, 7.0, 8.0])
     steps = np.full(len(spans), 5)
     assert middle(spans / steps, steps, coarse=True) == pytest.approx(1.5)
+
+
+def test_rows_that_differ_by_their_rounding_alone_give_their_mean() -> None:
+    spans, steps = _rows(np.full(20, 9.1884))
+    assert middle(spans, steps, coarse=False) == pytest.approx(9.1884, rel=0.01)

@@ -234,6 +234,7 @@ SWITCHES = [
     ({"dtype": "bfloat16", "quantization": "te_nvfp4"}, "nvfp4"),
     ({"dtype": "bfloat16", "quantization": "nanoo_fp8"}, "fp8"),
     ({"dtype": "bfloat16", "quantization": "int8"}, "int8"),
+    ({"bf16": "True", "quantization": "True"}, "bf16"),
     ({"bf16": "False", "fp16": "False", "params_dtype": "torch.float32"}, "fp32"),
     ({"fp16": "{'enabled': True, 'type': 'bfloat16'}"}, "bf16"),
     ({"fp16": "{'enabled': True, 'loss_scale': 0}"}, "fp16"),
