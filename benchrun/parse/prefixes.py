@@ -21,9 +21,9 @@ _NOTICE = re.compile(
 """A level below that of an error, or the first word of an advice."""
 _PIECE = re.compile(
     r"\s*(?:\[[^\]]{1,120}\](?:<\w{1,20}>)?:?|\([^)]{1,120}\):?"
-    rf"|{_DATE}[ T]{_TIME}(?:Z|[+-]\d\d:?\d\d)?"
+    rf"|(?:[EF] )?{_DATE}[ T]{_TIME}(?:Z|[+-]\d\d:?\d\d| UTC)?:?"
     r"|(?:ERROR|CRITICAL|FATAL|Error|stderr [FP]|stdout [FP])(?=\s)"
-    r"|(?:[\w.-]{1,80} )?[\w.-]{1,80}\[\d{1,9}\]:|(?:\d{1,9} )?[\w./-]{1,200}:\d{1,7}\]"
+    r"|(?:[\w.-]{1,80} )?[\w.-]{1,80}\[\d{1,9}\]:|(?:[EF\d]\d{0,8} )?[\w./-]{1,200}:\d{1,7}\]"
     r"|[\w.-]{1,80}(?::(?!\d)|\s{1,40}\|)|[\w.:<>-]{1,80} - |[|-](?=\s))\s*"
 )
 _MOST_PIECES = 12
