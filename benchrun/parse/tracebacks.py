@@ -15,6 +15,8 @@ from benchrun.parse.records import Problem
 
 HEADER = "Traceback (most recent call last)"
 FRAME = 'File "'
+FRAME_INDENT = 2
+"""Blanks of a frame beside its header."""
 MOST_OPEN = 128
 """The most blocks that are collected at a time."""
 MOST_LINES = 5000
@@ -62,6 +64,8 @@ class _Block:
         """Whether it has no header: it ends with its exception, or soon after its last frame."""
         self.framed = cut
         """Whether a frame has shown its prefix."""
+        self.margin = ""
+        """The blanks before its header, where it has no other prefix."""
         self.lines = 0
         self.after: int | None = None
         """Lines since the last exception; None within the frames."""
@@ -144,7 +148,10 @@ class Tracebacks:
         if call is None or not call["inside"] or len(self._blocks) >= MOST_OPEN:
             return None
         prefix = _prefix(text[: call.start()])
-        self._blocks[label_of(prefix)] = _Block(prefix, None, cut=True)
+        block = _Block(prefix, None, cut=True)
+        if not text[: call.start()].strip():
+            block.margin = text[: call.start() - FRAME_INDENT]
+        self._blocks[label_of(prefix)] = block
         self._measure()
         return Taken()
 
@@ -160,7 +167,10 @@ class Tracebacks:
         if HARMLESS.search(text) or len(self._blocks) >= MOST_OPEN:
             ignored = True
         problem = None if ignored else described(GENERIC, text, line, "a traceback without its last line", "last")
-        self._blocks[label] = _Block(prefix, problem)
+        block = _Block(prefix, problem)
+        if not text[:at].strip():
+            block.margin = text[:at]
+        self._blocks[label] = block
         self._measure()
         return Taken(problem)
 
@@ -174,7 +184,7 @@ def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | Non
     """What a line between the header and the exception adds; None for a line of something else."""
     if block.cut and _CALL.search(content):
         block.lines = 0
-    content = _OF_A_GROUP.sub("", content, 1)
+    content = _OF_A_GROUP.sub("", content.removeprefix(block.margin), 1)
     if _FRAME.match(content):
         return Taken()
     if not _is_exception(content):

@@ -160,3 +160,27 @@ def test_a_warning_that_names_an_exception_ends_nothing(tmp_path: Path, prefix: 
 )
 def test_the_level_of_a_line(line: str, expected: bool) -> None:
     assert is_warning(line) is expected
+
+
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("margin", ["", "  ", "        "])
+def test_a_traceback_may_be_indented_as_a_whole(tmp_path: Path, margin: str, header: bool) -> None:
+    lines = ["Traceback (most recent call last):", '  File "/x/train.py", line 3, in step', "    work()"]
+    lines = [*lines[not header :], "torch.AcceleratorError: CUDA error: device-side assert triggered"]
+    found = fatal(tmp_path, [margin + line for line in lines])
+    assert found is not None
+    assert (found.kind, found.line) == ("cuda_error", len(lines))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "n1:1642598:1642688 [3] NCCL INFO [Service thread] Connection closed by localRank 3",
+        "[2026-01-05 10:00:00,109] torch.distributed.elastic.rendezvous.dynamic_rendezvous: [WARNING] The node"
+        " 'n1_988551_0' has failed to shutdown the rendezvous '15212' due to an error of type"
+        " RendezvousConnectionError.",
+        "run.sh: line 160: 138253 Killed                  ( while true; do sleep 5; done )",
+    ],
+)
+def test_what_sound_jobs_print_at_their_end_is_no_cause(tmp_path: Path, line: str) -> None:
+    assert fatal(tmp_path, [line]) is None
