@@ -42,10 +42,15 @@ def no_training(log: Log, first_step: int) -> Iterator[Problem]:
 
 
 def _without_gradients(log: Log) -> Iterator[Problem]:
-    """Gradient norms that are zero or NaN in too many steps. GRPO has none where all answers are rated alike."""
-    norm, skipped = log.distinct.columns("grad_norm", "skipped")
+    """Gradient norms that are zero or NaN in too many steps.
+
+    GRPO has none where all answers are rated alike. It trains nothing if every loss is zero too.
+    """
+    norm, loss, skipped = log.distinct.columns("grad_norm", "loss", "skipped")
     stated = (norm != NO_VALUE) & (skipped <= 0)
-    lost = stated & (np.isnan(norm) | ((norm == 0) & (not log.post_training)))
+    zero = norm == 0
+    counts = not log.post_training or bool((zero & (loss == 0))[stated].all())
+    lost = stated & (np.isnan(norm) | (zero & counts))
     if lost.sum() > MOST_LOST * stated.sum():
         detail = f"the gradients' norm is zero or not a number in {lost.sum()} of {stated.sum()} rows"
         yield Problem("no_update", None, detail)

@@ -9,12 +9,15 @@ import numpy as np
 from benchrun.parse.columns import NO_VALUE, Column
 from benchrun.parse.kinds import GENERIC, ROLES, kind_of
 from benchrun.parse.lines import SHORTEST
+from benchrun.parse.prefixes import is_warning, starts
 from benchrun.parse.records import Log, Problem
 from benchrun.parse.rows import Rows
 from benchrun.paths import table
 
 MOST = 50
 """The most problems of one kind that are recorded, the first and the last: a thousand ranks die of one cause."""
+MISSING = frozenset({"missing_file", "missing_module"})
+"""Kinds that lead to other exceptions, and follow from none."""
 MOST_LOST = 0.1
 """Above this share of steps without an update, without gradients or without a loss, a run did not train."""
 LONGEST_DETAIL = 240
@@ -32,28 +35,21 @@ PLAIN_EXCEPTIONS = (
 """What a line holds that is an exception's last one, where the log has no traceback before it, or another error."""
 _UNCAUGHT = "  what():  "
 """What C++ prints before the message of an exception that nobody caught: it ends the process."""
-_LABELS = (
-    r"^\s*(?:(?![\[(\w.-]{0,80}(?i:warn|info|debug|hint|note)|\[W\d)"
-    r"(?:\[[^\]]{1,80}\]:?|\([^)]{1,80}\)|[\w.-]{1,80}(?::| \|)(?!\d)|[\d-]{5,10}[ T][\d:.,]{8,15}(?: \|)?"
-    r"|(?:ERROR|CRITICAL|FATAL)\b)\s*){0,8}"
-)
 _NAME = r"[A-Za-z_]\w{0,99}"
 _EXCEPTION = re.compile(
-    rf"{_LABELS}(?:{_NAME}\.){{0,9}}"
+    rf"(?:{_NAME}\.){{0,9}}"
     rf"(?:(?:{_NAME}Error|\w{{0,99}}Exception|(?<=\.exceptions\.){_NAME}"
     rf"|(?<=\.exc\.){_NAME}|BadZipFile|(?<=pyarrow\.lib\.)Arrow\w{{1,99}}): "
     r"|(?:Assertion|NotImplemented|Runtime|Timeout|EOF)Error\s*$)"
 )
-"""The last line of an exception that no traceback precedes."""
+"""The last line of an exception that no traceback precedes, behind its prefix."""
 _SOURCE = re.compile(r"(?:^|\s)raise [A-Za-z_][\w.]{0,200}(?:\(.*|\s+from \w+)?\s*$")
 """A line of a program, as a traceback shows it: the next lines say better what was raised."""
 ERROR_LINE = "error_line"
 """Kind of a line that says it is an error, and no more: `with_last_error` makes it a cause or leaves it out."""
-_ERROR_LINE = re.compile(
-    r"(?!.*(?:(?i:warn|\bhint|\bnote\b|\binfo\b)|ld\.so|srun: |slurmstepd|level))"
-    r"(?:.{0,100}?(?<![^\s\[|(:])(?:ERROR|FATAL)\b[\]:|)]*\s+\S"
-    rf"|{_LABELS}(?i:(?:fatal )?error|fatal): |\W*Aborted!\W*$)"
-)
+_NO_ERROR_LINE = re.compile(r"(?i:warn|\bhint|\bnote\b|\binfo\b)|ld\.so|srun: |slurmstepd|level")
+_ERROR_LINE = re.compile(r".{0,100}?(?<![^\s\[|(:])(?:ERROR|FATAL)\b[\]:|)]*\s+\S|\W*Aborted!\W*$")
+_ERROR_WORD = re.compile(r"(?i:(?:fatal )?error|fatal): ")
 
 
 class _Sign(NamedTuple):
@@ -134,19 +130,30 @@ def _sign_of(text: str, *, in_exception: bool) -> _Sign | None:
 def recognise(text: str, line: int) -> Problem | None:
     """The problem that a line outside a traceback reports, if any, with host and rank where it names them."""
     uncaught = _UNCAUGHT in text
-    in_exception = uncaught or _EXCEPTION.match(text) is not None
+    in_exception = uncaught or any(_EXCEPTION.match(text, at) for at in starts(text))
     sign = _sign_of(text, in_exception=in_exception)
     if _SOURCE.search(text):
         return described(sign.kind, text, line, text, "last") if sign else None
     if sign is None:
         if in_exception:
             return described(GENERIC, text, line, text, "said")
-        return described(ERROR_LINE, text, line, text, "word") if _ERROR_LINE.match(text) else None
+        return described(ERROR_LINE, text, line, text, "word") if _is_error_line(text) else None
     # No program goes on after an error of CUDA or NCCL, or without memory: its exception says so wherever it stands.
     sure = uncaught or (sign.role == "failure" and kind_of(sign.kind).fatal != "steps")
-    role = sign.role if sure or not in_exception else _UNRAISED.get(sign.role, sign.role)
+    # Nor is it sure that a warning ends a program.
+    warns = kind_of(sign.kind).fatal == "steps" and is_warning(text)
+    unsure = not sure and (in_exception or warns)
+    role = _UNRAISED.get(sign.role, sign.role) if unsure else sign.role
     before = max(text.find(sign.words) - LONGEST_DETAIL // 2, 0) if len(text) > LONGEST_DETAIL else 0
     return described(sign.kind, text, line, text[before:], role)
+
+
+def _is_error_line(text: str) -> bool:
+    if _NO_ERROR_LINE.search(text):
+        return False
+    if _ERROR_LINE.match(text):
+        return True
+    return any(_ERROR_WORD.match(text, at) for at in starts(text))
 
 
 def described(kind: str | None, text: str, line: int, detail: str, role: str) -> Problem:
@@ -167,9 +174,21 @@ def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     ends = _ends(problems)
     if not ends:
         return tuple(problems)
-    cause = strongest(ends)
+    cause = strongest(_without_echoes(ends))
     same = cause.kind, role_of(cause)
     return tuple(each for each in problems if each not in ends or (each.kind, role_of(each)) == same)
+
+
+def _without_echoes(problems: list[Problem]) -> list[Problem]:
+    """The problems without exceptions that are printed both before and after a missing part.
+
+    A log may begin within a chain, whose first exception then stands in its second print alone.
+    """
+    kinds = [each.kind if role_of(each) == "failure" else "" for each in problems]
+    at = next((index for index, kind in enumerate(kinds) if kind in MISSING), 0)
+    before = {each.detail for each in problems[:at] if each.kind == GENERIC}
+    echoes = before & {each.detail for each in problems[at:]}
+    return [each for each in problems if each.detail not in echoes]
 
 
 def with_last_error(problems: Sequence[Problem], log: Log) -> list[Problem]:

@@ -9,6 +9,7 @@ import re
 from typing import NamedTuple
 
 from benchrun.parse.kinds import GENERIC, RESOURCES
+from benchrun.parse.prefixes import label_of, shape_of
 from benchrun.parse.problems import HARMLESS, described, recognise, strongest
 from benchrun.parse.records import Problem
 
@@ -23,20 +24,21 @@ LINES_OF_A_CALL = 4
 MESSAGE_LINES = 12
 """So many lines after the exception may belong to it: the rest of its message, or the next exception of a chain."""
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-_CLOCK = re.compile(
-    r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\d\d-\d\d(?= )|\b[EWI]\d{4}\b|(?<=\[)\+? *\d+\.\d+(?= ?s?\])"
-)
-_BOX = "╭╰─╮╯│┃❱┌└ \t|"
+_BOX = "╭╰─╮╯│┃❱┌└ \t"
+_MARGIN = _BOX + "|+-"
+"""Signs around a traceback: of rich, and of an exception group, which has nothing before them."""
+_OF_A_GROUP = re.compile(r" +\| ")
 _FRAME = re.compile(r"[\s│┃╰╭❱|]|$|\[Previous line repeated|^During task with name|\.\.\. ")
-_CALL = re.compile(r'File "[^"]{1,1000}", line \d{1,9}, in ')
+_CALL = re.compile(r'File "[^"]{1,1000}", line \d{1,9}(?P<inside>, in )?')
 _OTHER_RANK = re.compile(r"\s{0,8}\d{1,7}: ")
 _LABEL = re.compile(r"\d{1,7}:|rank|default|\bpid=|\bip=")
 _EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99})(?:\(\w{1,99}\))?(?::(?:\s.*)?)?$")
 _SUFFIXES = ("Error", "Exception", "Exit", "Interrupt", "Expired", "Failure", "Timeout", "Empty", "Abort", "Violation")
 _WRAPPER = re.compile(
-    r"(?:ray\.exceptions\.)?RayTaskError\b|(?:torch\.multiprocessing\.spawn\.ProcessRaised)?Exception:?\s*$"
+    r"(?:ray\.exceptions\.)?RayTaskError\b|(?:\w{1,99}\.)?(?:Base)?ExceptionGroup: "
+    r"|(?:torch\.multiprocessing\.spawn\.ProcessRaised)?Exception:?\s*$"
 )
-"""An exception whose own traceback follows within the block: Ray's, and that of a process which torch has spawned."""
+"""An exception whose own traceback follows within the block: of Ray, a group, a process that torch has spawned."""
 
 
 class Taken(NamedTuple):
@@ -51,12 +53,15 @@ class _Block:
     """The lines of one process."""
 
     def __init__(self, prefix: str, problem: Problem | None, *, cut: bool = False) -> None:
-        self.labelled = bool(_LABEL.search(prefix))
+        self.shape = shape_of(prefix)
+        self.labelled = bool(_LABEL.search(label_of(prefix)))
         """Whether each of its lines must have the label."""
         self.problem = problem
         """None where the traceback ends no process, and where its header is cut off until the exception comes."""
         self.cut = cut
         """Whether it has no header: it ends with its exception, or soon after its last frame."""
+        self.framed = cut
+        """Whether a frame has shown its prefix."""
         self.lines = 0
         self.after: int | None = None
         """Lines since the last exception; None within the frames."""
@@ -73,11 +78,9 @@ class Tracebacks:
 
     def __init__(self) -> None:
         self._blocks: dict[str, _Block] = {}
-        """Label -> its open block. A label has no clocks, which differ from line to line."""
-        self._lengths: list[int] = []
-        """Lengths of the labels, the longest first."""
-        self._clocks = False
-        """Whether a label had a clock."""
+        """Label -> its open block."""
+        self._shapes: list[re.Pattern[str]] = []
+        """The different shapes of the blocks' prefixes, the longest first."""
 
     @property
     def open(self) -> bool:
@@ -89,10 +92,13 @@ class Tracebacks:
         at = text.find(HEADER)
         if at >= 0:
             return self._header(text, at, line, ignored)
+        call = _CALL.search(text)
+        if call is not None and self._blocks:
+            self._frame(_prefix(text[: call.start()]))
         label, content = self._part(text) if self._blocks else ("", text)
         block = self._blocks.get(label)
         if block is None:
-            return self._cut(text)
+            return self._cut(text, call)
         block.lines += 1
         taken = (_in_frames if block.after is None else _in_message)(block, content, text, line)
         if block.closed:
@@ -102,38 +108,51 @@ class Tracebacks:
 
     def _part(self, text: str) -> tuple[str, str]:
         """The label of the block that a line belongs to, and the rest of the line."""
-        line = _CLOCK.sub("", text).strip() if self._clocks else text.strip()
-        for length in self._lengths:
-            if length and line[:length] in self._blocks:
-                return line[:length], line[length:].removeprefix(" ")
+        for shape in self._shapes:
+            match = shape.match(text)
+            if match is not None and (label := label_of(match[0])) in self._blocks:
+                return label, text[match.end() :].removeprefix(" ")
         if "" in self._blocks:
             return ("-" if _OTHER_RANK.match(text) else ""), text
         # Some loggers label the first line alone.
-        return next((label for label, block in self._blocks.items() if not block.labelled), "-"), text
+        blocks = self._blocks.items()
+        alone = (label for label, block in blocks if not (block.labelled or block.framed))
+        return next(alone, "-"), text
+
+    def _frame(self, prefix: str) -> None:
+        """Give a block the prefix of its first frame: before its header a logger may say more."""
+        label = label_of(prefix)
+        before = self._blocks.get(label)
+        if before is not None and before.after is None:
+            before.framed = True
+            return
+        for longer, block in reversed(self._blocks.items()):
+            if block.framed or not longer.startswith(label):
+                continue
+            if not block.labelled or _LABEL.search(label):
+                block.shape, block.framed = shape_of(prefix), True
+                self._blocks[label] = self._blocks.pop(longer)
+                self._measure()
+                return
 
     def _measure(self) -> None:
-        self._lengths = sorted({len(label) for label in self._blocks}, reverse=True)
+        shapes = {block.shape.pattern: block.shape for label, block in self._blocks.items() if label}
+        self._shapes = [shapes[pattern] for pattern in sorted(shapes, key=len, reverse=True)]
 
-    def _label(self, prefix: str) -> str:
-        label = _CLOCK.sub("", prefix).strip()
-        self._clocks |= label != prefix
-        return label
-
-    def _cut(self, text: str) -> Taken | None:
+    def _cut(self, text: str, call: re.Match[str] | None) -> Taken | None:
         """Begin a block with a frame whose header is not in the log; None where the line is no frame."""
-        call = _CALL.search(text)
-        if call is None or len(self._blocks) >= MOST_OPEN:
+        if call is None or not call["inside"] or len(self._blocks) >= MOST_OPEN:
             return None
-        prefix = text[: call.start()].strip(_BOX)
-        self._blocks[self._label(prefix)] = _Block(prefix, None, cut=True)
+        prefix = _prefix(text[: call.start()])
+        self._blocks[label_of(prefix)] = _Block(prefix, None, cut=True)
         self._measure()
         return Taken()
 
     def _header(self, text: str, at: int, line: int, ignored: bool) -> Taken:
-        prefix = text[:at].strip(_BOX)
+        prefix = _prefix(text[:at])
         if _is_exception(prefix):
             prefix = ""  # IPython prints the exception's name in the header
-        label = self._label(prefix)
+        label = label_of(prefix)
         before = self._blocks.get(label)
         if before is not None and (before.after == -1 or (before.after is None and before.problem is not None)):
             before.after = None
@@ -146,10 +165,16 @@ class Tracebacks:
         return Taken(problem)
 
 
+def _prefix(before: str) -> str:
+    """The prefix of a header or frame, without the margin of a traceback."""
+    return before.strip(_BOX) if before.strip(_MARGIN) else ""
+
+
 def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | None:
     """What a line between the header and the exception adds; None for a line of something else."""
     if block.cut and _CALL.search(content):
         block.lines = 0
+    content = _OF_A_GROUP.sub("", content, 1)
     if _FRAME.match(content):
         return Taken()
     if not _is_exception(content):

@@ -137,3 +137,18 @@ def test_digits_count_however_a_log_prints_its_losses(
     tmp_path: Path, form: Callable[[Path, str], Path], loss: str, kind: str | None
 ) -> None:
     assert fatal_kind(parse_log(form(tmp_path / "a.log", loss))) == kind
+
+
+REWARDS = "'reward': 0.0, 'completion_length': 1.0"
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [([("0.0", "0.0")], "no_update"), ([("0.0", "0.0"), ("0.1", "0.0")], None), ([("0.0", "0.2")], None)],
+)
+def test_a_post_training_whose_losses_and_gradients_are_all_zero_trains_nothing(
+    tmp_path: Path, rows: list[tuple[str, str]], kind: str | None
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("".join(f"{{'loss': {loss}, 'grad_norm': {norm}, {REWARDS}}}\n" for loss, norm in rows))
+    assert fatal_kind(parse_log(path)) == kind

@@ -287,6 +287,17 @@ def test_a_traceback_without_its_header_ends_with_its_exception(tmp_path: Path, 
     assert_cause(summary(tmp_path, WRAPPERS[wrapper](lines)), "rank_crash", last)
 
 
+@pytest.mark.parametrize("wrapper", ["bare", "docker compose", "Ray"])
+def test_a_group_of_exceptions_gives_the_first_of_them(tmp_path: Path, wrapper: str) -> None:
+    group = "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)"
+    outer = [f"  | {line}" for line in [*frames(2)[1:], group]]
+    inner = [f"    | {line}" for line in [*frames(1), "KeyError: 'x'"]]
+    header = "  + Exception Group Traceback (most recent call last):"
+    lines = [header, *outer, "  +-+---------------- 1 ----------------", *inner]
+    end = "    +------------------------------------"
+    assert_cause(summary(tmp_path, WRAPPERS[wrapper]([*lines, end])), "rank_crash", "KeyError: 'x'")
+
+
 def test_a_stack_without_an_exception_is_no_traceback(tmp_path: Path) -> None:
     later = [f"step {n} of something" for n in range(9)]
     assert summary(tmp_path, [*frames(3)[1:], *later, "pkg.module.Note: all is well"]).fatal is None

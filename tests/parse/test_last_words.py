@@ -19,7 +19,6 @@ WORDS = {
     "rank_crash": [
         "Killed",
         "Aborted (core dumped)",
-        "train.sh: line 3: 991 Bus error               python t.py",
         "*** SIGABRT received at time=1767600000 on cpu 3 ***",
         "*** Aborted at 1767600000 (unix time) try date ***",
         "F0105 10:00:00.123456 7 executor.cc:99] Check failed: status.ok()",
@@ -65,7 +64,14 @@ WORDS = {
         "FloatingPointError: invalid value (nan) encountered in jit(step)",
     ],
     "shm_full": [
-        "n1:7:9 [0] NCCL WARN Error: failed to extend /dev/shm/nccl-a1 to 9 bytes: No space left on device (28)"
+        "train.sh: line 3: 991 Bus error               python t.py",
+        "srun: error: n1: task 3: Bus error (core dumped)",
+        "*** SIGBUS (@0x7f) received by PID 7 (TID 0x7f) from PID 0; stack trace: ***",
+        "Fatal Python error: Bus error",
+        "  exitcode  : -7 (pid: 10)\n  traceback : Signal 7 (SIGBUS) received by PID 10",
+        "mpirun noticed that process rank 1 with PID 7 on node n1 exited on signal 7 (Bus error).",
+        "trainer-1 exited with code 135",
+        "n1:7:9 [0] NCCL WARN Error: failed to extend /dev/shm/nccl-a1 to 9 bytes: No space left on device (28)",
     ],
     "disk_full": ["tar: /x: Cannot write: Disk quota exceeded", "SafetensorError: IoError(Os { code: 122, kind: Q })"],
     "image_missing": [

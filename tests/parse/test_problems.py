@@ -52,7 +52,7 @@ SIGNS = [
     ("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "rank_crash"),
     ("E0704 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 3", "rank_crash"),
     ("srun: error: n7: tasks 4-7: Terminated", "rank_crash"),
-    ("./train.sh: line 12: 4711 Bus error               (core dumped) python train.py", "rank_crash"),
+    ("./train.sh: line 12: 4711 Bus error               (core dumped) python train.py", "shm_full"),
     ("  traceback : Signal 9 (SIGKILL) received by PID 208585", "rank_crash"),
     ("./train.sh: line 12: 4711 Killed                  python train.py", "rank_crash"),
     ('contained.sh: line 27:  4711 Killed                  "$@" 7<&-', "rank_crash"),

@@ -78,6 +78,19 @@ LIMIT = "salloc: Job 12 has exceeded its time limit and its allocation has been 
 WORKER = "RuntimeError: One or more background workers are dead"
 NO_PROFILE = "ERROR: the profile h100 was not found"
 NVML = "Failed to initialize NVML: Unknown Error"
+LORA = [*TRACEBACK[1:], "RuntimeError: Loading lora x failed"]
+NO_ADAPTER = "FileNotFoundError: [Errno 2] No such file or directory: 'x/adapter_config.json'"
+NO_GLIBC = (
+    "WARNING 07-16 22:59:22 ops.py:14] Failed to import x with ImportError(version `GLIBC_2.32' not found (required by"
+)
+NO_HEADER = "/usr/include/stdlib.h:31:10: fatal error: stddef.h: No such file or directory"
+INDUCTOR = "torch._inductor.exc.InductorError: CalledProcessError: Command '['gcc']' returned non-zero exit status 1."
+TESTS = "slurmstepd: error: pyxis:     /etc/enroot/hooks.d/5-x.sh: line 39: [: 1(x2): integer expression expected"
+LOCALE = "slurmstepd: error: pyxis:     /etc/profile.d/x.sh: line 2: /usr/bin/x: No such file or directory"
+WORKSPACE = "slurmstepd: error: pyxis:     /etc/rc: line 4: cd: /workspace: No such file or directory"
+RAY = "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Runner.run() (pid=7)"
+MONITOR = "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."
+TORCH = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 NO_ATTRIBUTE = "AttributeError: 'NoneType' object has no attribute 'sizes'"
 
 
@@ -100,6 +113,13 @@ NO_ATTRIBUTE = "AttributeError: 'NoneType' object has no attribute 'sizes'"
         pytest.param(["ERROR: first", NO_PROFILE], NO_PROFILE, id="the last error line"),
         pytest.param([NO_PROFILE, *TRACEBACK, "KeyError: 'x'"], "KeyError: 'x'", id="an exception explains more"),
         pytest.param([NVML, *TRACEBACK, "KeyError: 'x'"], "KeyError: 'x'", id="a program that goes on without NVML"),
+        pytest.param([*LORA, *TRACEBACK, NO_ADAPTER, "", *LORA], NO_ADAPTER, id="a chain that is printed twice"),
+        pytest.param([*TRACEBACK, NO_ADAPTER, *DURING, LORA[-1]], NO_ADAPTER, id="a chain"),
+        pytest.param([NO_GLIBC, *TRACEBACK, "KeyError: 'x'"], "KeyError: 'x'", id="a warning, then an exception"),
+        pytest.param([NO_HEADER, "ERROR x.py: the engine failed", *TRACEBACK, INDUCTOR], NO_HEADER, id="a compiler"),
+        pytest.param([PYXIS[0], TESTS, LOCALE, WORKSPACE, EXITED], WORKSPACE, id="scripts that go on"),
+        pytest.param([RAY, *TRACEBACK[1:], MONITOR], MONITOR, id="Ray's monitor of the memory"),
+        pytest.param([RAY, *TRACEBACK[1:], TORCH], TORCH, id="the device's memory in a task of Ray"),
         pytest.param(
             ["    raise RendezvousTimeoutError", "E: x.RendezvousTimeoutError"],
             "E: x.RendezvousTimeoutError",
