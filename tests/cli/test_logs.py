@@ -278,11 +278,11 @@ def test_several_logs_and_stdin_are_one_run(tmp_path: Path) -> None:
     assert (piped.returncode, json.loads(piped.stdout)["num_steps"]) == (4, 30)
 
 
-def test_steps_timed_by_whole_seconds_are_no_stalls_and_a_missing_mfu_has_its_reason() -> None:
+def test_steps_of_unequal_length_are_no_stalls_and_a_missing_mfu_has_its_reason() -> None:
     log = LOGS / "23-hf-trainer-msswift-30it.log.xz"
     options = ["--recipe", "llama3-8b-sft", "--gpu", "H100", "--precision", "bf16", "--gbs", "32"]
     printed = call("compare", log, *options).stdout
-    assert "steady: steps vary by at most 2.4 %" in printed
+    assert "steady: steps vary by 2.5 %" in printed
     assert "none: the tokens per step are unknown" in printed
 
 

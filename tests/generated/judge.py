@@ -1,5 +1,6 @@
 """The property: benchrun says the truth, says nothing, or ends with 4 (2: the user's contradiction)."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,12 @@ def visible(truth: Truth) -> bool:
     return rated and "model" in have and not (truth.lora or truth.exotic or _unusual(truth))
 
 
+def unstated_fp4(truth: Truth) -> bool:
+    """Whether the job is faster than all but NVFP4 allows, which nobody states: benchrun asks for the precision."""
+    fp8 = PEAKS[truth.gpu].get("fp8", math.inf)
+    return "precision" not in known(truth) and truth.tflops(causal=True) > (1 - SLACK) * fp8
+
+
 def apart(truth: Truth) -> bool:
     """Whether the lines of two jobs differ in anything but their times."""
     form = ALL[truth.form]
@@ -78,7 +85,7 @@ def codes(truth: Truth) -> frozenset[int]:
     if truth.second_job or truth.ending in CRASHES or silent_loss(truth):
         return frozenset({4})
     if truth.ending == "complete":
-        return frozenset({0})
+        return frozenset({0, 4} if unstated_fp4(truth) else {0})
     return frozenset({4}) if "planned" in states else frozenset({0, 4})
 
 

@@ -145,3 +145,20 @@ def test_a_second_that_is_cut_off_makes_no_step_impossible(tmp_path: Path) -> No
     found = summarise(parse_log(path), given=given)
     assert found.step_time_s.median == pytest.approx(1.91, rel=0.01)
     assert not [each for each in found.problems if each.kind.startswith("impossible")]
+
+
+@pytest.mark.parametrize(("steps", "restarted", "coarse"), [(24, 0.0, False), (24, 60.0, True), (2400, 0.0, True)])
+def test_the_mean_of_all_steps_is_a_finer_clock(tmp_path: Path, steps: int, restarted: float, coarse: bool) -> None:
+    """ms-swift's mean counts where it agrees with the whole seconds, and its four digits tell more than these."""
+    path, clock, lines = tmp_path / "swift.log", 20.1, []
+    for step in range(1, steps + 1):
+        clock += 3.89 + (8.36 if step in (8, 14, 20) else 0.0)
+        if step in (8, 14, 20):
+            lines.append("{'eval_loss': '9.5', 'eval_runtime': '8.36'}")
+        place = f"'global_step/max_steps': '{step}/{steps}', 'elapsed_time': '{round(clock)}s'"
+        mean = f"{(clock + restarted) / step:.4g}"
+        lines.append(f"{{'loss': '{9 - step / steps:.4g}', {place}, 'train_speed(s/it)': '{mean}'}}")
+    path.write_text("\n".join(lines))
+    found = summarise(parse_log(path))
+    assert found.step_time_s.median == pytest.approx(3.89, rel=0.05 if coarse else 0.004)
+    assert ("coarse_clock" in [problem.kind for problem in found.problems]) == coarse

@@ -24,6 +24,9 @@ STEP = (
     " global batch size:     8 | lm loss: 2.{n}E+00 |\n"
 )
 
+ENDS_OF_LIVES = {kind.state: kind.endings for kind in (KINDS["node"], KINDS["preempted"])}
+"""Slurm's states after which a job may run again, with the endings of a job that does not."""
+
 
 @dataclass
 class Job:
@@ -136,9 +139,11 @@ class World:
         """
         for job in self.queued():
             told = self._told(job)
+            hidden = _last_life(job, told)
             job.forgotten, job.rows = True, [*told]
             if job.ended_at is None:
-                self._end(job, STATE_LOST if job.nodes else replace_kind(STATE_LOST, done=None))
+                job.hidden |= hidden
+                self._end(job, STATE_LOST if _runs(job) else replace_kind(STATE_LOST, done=None))
             else:
                 self._log(job, STATE_LOST)
                 job.hidden |= STATE_LOST.endings if _is_open(told) else set()
@@ -298,6 +303,19 @@ class World:
 def replace_kind(kind: Kind, **changes: object) -> Kind:
     """A kind with other fields."""
     return kind._replace(**changes)  # type: ignore[arg-type]
+
+
+def _runs(job: Job) -> bool:
+    """Whether a script of the job runs: it has nodes, and is not between two lives."""
+    return bool(job.nodes) and job.state != "COMPLETING"
+
+
+def _last_life(job: Job, told: Sequence[tuple[float, dict[str, str]]]) -> frozenset[str]:
+    """The endings that can be seen of a job that runs again, or was to, where no trace of its next life is left."""
+    states = [row["State"] for _, row in job.rows if row["State"] in ENDS_OF_LIVES]
+    if not states or (_runs(job) and (not told or _is_open(told))):
+        return frozenset()
+    return ENDS_OF_LIVES[states[-1]] | {"requeued"} if _runs(job) else ENDS_OF_LIVES[states[-1]]
 
 
 def _is_open(rows: Sequence[tuple[float, dict[str, str]]]) -> bool:

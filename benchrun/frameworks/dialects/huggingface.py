@@ -156,8 +156,8 @@ class HuggingFace(Dialect):
 
     def complete(self, values: dict[str, Any]) -> None:
         """A clock from the mean time of all steps so far, which ms-swift prints on Megatron from the first step on."""
-        mean_s, step = values.pop("mean_s", None), values.get("step")
-        if mean_s is None or step is None:
+        mean_s, step = values.get("mean_s"), values.get("step")
+        if mean_s is None or step is None or "clock_s" in values:
             return
         self._from_start |= not len(self._dictionaries) and np.ravel(step)[0] == self.first_number
         if self._from_start:
@@ -274,8 +274,9 @@ class HuggingFace(Dialect):
         self, drawn: trainer_rows.Drawn, pauses: Pauses, average_s: float | None, by_bars: Rows
     ) -> tuple[Pauses, Column]:
         """Set the rows. Returns the pauses in their clock, and the step at each of its rows."""
-        clock, measured = self._dictionaries.columns("clock_s", "step_time_s")
+        clock, measured, mean = self._dictionaries.columns("clock_s", "step_time_s", "mean_s")
         step, at = self._numbers(drawn), drawn.step
+        clock = trainer_rows.finer(clock, mean, step)
         own = (measured != NO_VALUE).any() or (clock != NO_VALUE).all()
         fine = (clock[clock != NO_VALUE] % 1 != 0).any()
         if own:

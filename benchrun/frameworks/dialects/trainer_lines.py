@@ -109,6 +109,8 @@ def record_of(pairs: dict[str, Value]) -> Record:
         values.append(pairs["train_runtime"]._replace(column="clock_s"))
     elif "elapsed_time" in pairs:
         values.append(pairs["elapsed_time"]._replace(column="clock_s", reading=_CLOCK))
+        if "train_speed(s/it)" in pairs:
+            values.append(pairs["train_speed(s/it)"]._replace(column="mean_s"))
     elif "train_speed(s/it)" in pairs and _FINE.parse(pairs["train_speed(s/it)"].text):
         values.append(pairs["train_speed(s/it)"]._replace(column="mean_s", reading=_FINE))
     counters = ("global_step/max_steps", "iteration", "current_steps", "step", "global_step")

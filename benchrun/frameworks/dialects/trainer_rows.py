@@ -18,12 +18,14 @@ BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
 DICTIONARY_TYPES = {
     **{"bars": "q", "step": "q", "line": "I"},
     **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm", "tokens_seen", *QUANTITIES), "d"),
-    **dict.fromkeys(("tokens_per_s_per_gpu", "mean_tokens_per_s", "learning_rate", *RATES), "d"),
+    **dict.fromkeys(("mean_s", "tokens_per_s_per_gpu", "mean_tokens_per_s", "learning_rate", *RATES), "d"),
 }
 """Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` and ``tokens_seen``, of all ranks,
-count from the start of the run."""
+count from the start of the run; ``mean_s`` is the mean time of all steps so far."""
 MOST_STUCK = 0.1
 """This share of the dictionaries may find a bar that was not drawn anew: such a row replaces the one before it."""
+FINE = 0.01
+"""Part of a step to which a clock has to be known to be finer than one of whole seconds."""
 
 
 CLOCKS_S = 2.0
@@ -203,6 +205,15 @@ def _counted(run: Column, every: int, resumed: int) -> Column:
     place = np.arange(len(run))
     again = (run == run[-1]) & (resumed > 0)
     return every * (place + 1) + np.where(again, resumed - every * np.searchsorted(run, run[-1]), 0)
+
+
+def finer(clock: Column, mean_s: Column, step: Column) -> Column:
+    """The clock of the mean time of all steps so far, of four digits, where it agrees with the whole seconds."""
+    told = mean_s * step
+    if not (mean_s > 0).all() or (np.abs(told - clock) > 1).any() or len(step) < 2:
+        return clock
+    error_s = 5e-4 * 10 ** np.floor(np.log10(mean_s)) * step
+    return told if error_s.max() <= FINE * float(np.median(np.diff(told))) else clock
 
 
 def clocks(step: Column, drawn: Drawn) -> Column:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
 from random import Random
 from typing import Any
 
@@ -31,9 +32,11 @@ class Trainer(Form):
         return frozenset({"planned", "step_s"} | ({"gbs"} if truth.states_setting else set()))
 
     def resolution(self, truth: Truth) -> float:
-        """The bars have whole seconds."""
-        timed = truth.rows * truth.interval - max(5, truth.rows * truth.interval // 10)
-        return 1.5 / truth.step_s / max(timed, 1)
+        """The bars have whole seconds, and each pause, whose row does not count, cuts their clock anew."""
+        pauses = len({*truth.evaluations, *truth.checkpoints})
+        warm = max(5, truth.rows * truth.interval // 10)
+        timed = (truth.rows - pauses) * truth.interval - warm
+        return 1.5 * sqrt(1 + pauses) / truth.step_s / max(timed, 1)
 
     def _say(self, text: str, part: str) -> Line:
         return Line(self.prefix + text, 0, part)
