@@ -40,7 +40,7 @@ def gpu_of(cluster: str) -> str:
 
 def point_rows(recipes: Sequence[str], gpu: str | None, cluster: str | None = None) -> Rows:
     """The rows of `list_points`, each with ``conditions``: what a published number must agree with."""
-    by_recipe = [_rows(name) for name in recipes or paths.shipped(paths.RECIPES)]
+    by_recipe = [_rows(name, cluster) for name in recipes or paths.shipped(paths.RECIPES)]
     rows = [row | {"derived": None} for each in by_recipe for row in each]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if gpu is not None and (recipes or not chosen):
@@ -84,7 +84,7 @@ def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:
     return f"{tuned}; {why}"
 
 
-def _rows(recipe: str) -> Rows:
+def _rows(recipe: str, cluster: str | None) -> Rows:
     """The rows of one recipe: of the table, or resolved where the recipe is the user's own."""
     table = {} if is_own_file(recipe) else _table()
     rows = table.get(recipe)
@@ -92,7 +92,7 @@ def _rows(recipe: str) -> Rows:
         from benchrun.app.point_table import resolved_rows
         from benchrun.recipe.catalogue import recipe_file
 
-        rows = resolved_rows(recipe_file(recipe))
+        rows = resolved_rows(recipe_file(recipe), cluster)
     return [row | {"conditions": tuple(map(row.get, HARD))} for row in rows]
 
 

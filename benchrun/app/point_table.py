@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import Any
 
 from benchrun import paths
-from benchrun.app.listing import COLUMNS, POINTS, Rows, inputs_digest
+from benchrun.app.listing import COLUMNS, POINTS, Rows, gpu_of, inputs_digest
 from benchrun.comparison.conditions import Conditions, besides_recipe, conditions
 from benchrun.comparison.references import Reference, load_references, matching
 from benchrun.recipe.catalogue import Point, RecipeFile, points, recipe_file
@@ -18,11 +18,15 @@ from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import DEGREES
 
 
-def resolved_rows(file: RecipeFile) -> Rows:
-    """One row per point of a recipe. UserError names the first point that cannot be resolved."""
+def resolved_rows(file: RecipeFile, cluster: str | None = None) -> Rows:
+    """One row per point of a recipe. UserError names the first point that cannot be resolved.
+
+    Points for the GPU of ``cluster`` are resolved there, others on the shipped cluster of their GPU.
+    """
+    own_gpu = gpu_of(cluster) if cluster else None
     rows = []
     for point in points(file.recipe):
-        spec = resolve_point(file, point, to_launch=False)
+        spec = resolve_point(file, point, cluster if point.gpu == own_gpu else None, to_launch=False)
         rows.append(_row(spec, point))
     return rows
 

@@ -26,18 +26,27 @@ def test_a_copy_is_listed_as_the_shipped_recipe_is(tmp_path: Path, recipe: str) 
     assert app.list_points((str(path),)) == app.list_points((recipe,))
 
 
-@pytest.mark.parametrize(("old", "new"), [("num_gpus: [1, ", "num_gpus: ['1', "), ("gpu: CPU", "gpu: 40")])
-def test_a_list_has_the_types_that_values_are_meant_to_have(tmp_path: Path, old: str, new: str) -> None:
-    path, _ = changed(tmp_path, "tiny-llama", old, new)
+def test_a_list_has_the_types_that_values_are_meant_to_have(tmp_path: Path) -> None:
+    path, _ = changed(tmp_path, "tiny-llama", "num_gpus: [1, ", "num_gpus: ['1', ")
     for row in app.list_layouts((path,)):
-        assert isinstance(row["gpu"], str)
         assert row["num_gpus"] == sorted(row["num_gpus"])
+
+
+def test_a_gpu_of_no_shipped_cluster_is_listed_with_a_cluster_that_has_it(tmp_path: Path) -> None:
+    path, _ = changed(tmp_path, "tiny-llama", "gpu: CPU", "gpu: 40")
+    with pytest.raises(UserError, match="no shipped cluster profile has GPUs of type 40"):
+        app.list_points((path,))
+    text = (paths.CLUSTERS / "local.yaml").read_text()
+    assert "gpu: CPU" in text
+    site = tmp_path / "site.yaml"
+    site.write_text(text.replace("gpu: CPU", "gpu: '40'"))
+    assert {row["gpu"] for row in app.list_points((path,), "40", str(site))} == {"40"}
 
 
 @pytest.mark.parametrize(
     ("recipe", "old", "new", "text"),
     [
-        ("gpt-moe-53b", "model: {moe: {", "model: {moe: {topk: many, ", "'moe.topk' is 'many'"),
+        ("gpt-moe-53b", "model: {moe: {", "model: {moe: {topk: many, ", "moe.topk' is 'many'"),
         ("gpt-20b", "gbs_per_gpu: 4", "gbs_per_gpu: 1e400", "gives no whole batch"),
         ("llama2-7b-ppo", "task: ppo", "task: pretrain", "'task' is 'pretrain'"),
         ("llama2-7b-ppo", "layout: {", "layout: 3 # {", "'layout' is 3"),
