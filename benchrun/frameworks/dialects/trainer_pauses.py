@@ -29,7 +29,7 @@ class Pauses(NamedTuple):
 
     def without(self, clock: Column) -> Column:
         """The ``clock`` (s, one value per row) as it would stand had it stopped in the evaluations."""
-        if not len(clock):
+        if not self.seconds.any():
             return clock
         passed = np.diff(clock, prepend=0.0)
         lost = np.where(passed + CLOCK_S > self.seconds, self.seconds, 0.0)
