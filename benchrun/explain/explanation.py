@@ -10,9 +10,9 @@ from benchrun.explain.choices import OFFLOADED, choices
 from benchrun.explain.evidence import Evidence, alike
 from benchrun.explain.faults import faults
 from benchrun.explain.model import DIGITS, FAULT_SHARE, NOTICEABLE, Against, Cause, Explanation, Name, Part
-from benchrun.explain.pauses import FEW_STEPS
 from benchrun.explain.ratio import ratio_interval
 from benchrun.explain.speed import at_limit
+from benchrun.explain.waits import FEW_STEPS
 from benchrun.explain.waterfall import waterfall
 
 SHOWN_SHARE = 0.005

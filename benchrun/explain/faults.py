@@ -9,7 +9,7 @@ from benchrun.explain.advice import fault
 from benchrun.explain.buckets import Buckets
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.links import slow_links
-from benchrun.explain.model import Cause, Name, Part
+from benchrun.explain.model import FAULT_SHARE, Cause, Name, Part
 from benchrun.explain.pauses import slow_steps
 from benchrun.explain.speed import held_back
 from benchrun.explain.waterfall import MATMUL_IN_TRAINING
@@ -22,8 +22,6 @@ IDLE_SHARE = 0.1
 LAYER_S = 0.001
 """Of a layer's products at the peak, all passes, for each expert: with less, a host that launches some hundred kernels
 is late."""
-QUEUE_SHARE = 0.1
-"""Of the step that the threads of ranks wait for a core: of those that they are bound to, or that others keep busy."""
 HALF, MOST = 0.5, 0.8
 DELAYS: tuple[tuple[Name, str, str], ...] = (
     ("data", "data_s", "waits for its loader"),
@@ -138,15 +136,23 @@ def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Itera
         yield fault("host", min(wait.seconds, idle), wait.evidence)
     if (wait := waits.between_steps(run)) and wait.seconds > IDLE_SHARE * run.typical_s:
         yield fault("host", wait.seconds, wait.evidence)
-    if (run.on_gpu or waits.bound(run)) and (wait := waits.queue(run)) and wait.seconds > QUEUE_SHARE * run.typical_s:
+    if (run.on_gpu or waits.bound(run)) and (wait := waits.queue(run)) and wait.seconds > FAULT_SHARE * run.typical_s:
         yield fault("host", min(wait.seconds, idle), wait.evidence)
+    if run.on_gpu:
+        yield from _of_idle_gpus(run, parts, divided)
+
+
+def _of_idle_gpus(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
+    """GPUs without a kernel although the kernels are large, in the profiled step or in ragged steps of all ranks."""
     unused = [part for part in parts if part.cause == "host"]
     seconds = sum(part.seconds for part in unused)
-    if run.on_gpu and divided is not None and seconds > IDLE_SHARE * run.typical_s and not _of_small_kernels(run):
+    if divided is not None and seconds > IDLE_SHARE * run.typical_s and not _of_small_kernels(run):
         share = 100 * seconds / run.step_s
         largest = max(unused, key=lambda part: part.seconds)
         evidence = f"the GPUs have no kernel in {share:.0f} % of the step; {largest.part} ({largest.evidence})"
         yield fault("host", seconds, evidence)
+    elif (wait := waits.ragged(run)) and wait.seconds > FAULT_SHARE * run.typical_s and not _of_small_kernels(run):
+        yield fault("host", wait.seconds, wait.evidence)
 
 
 def _of_small_kernels(run: Evidence) -> bool:

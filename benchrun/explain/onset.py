@@ -7,16 +7,12 @@ import numpy as np
 from benchrun.metrics.changes import SHORTEST, changes
 from benchrun.metrics.statistics import Floats, robust_deviation
 
-ONSET = 0.05
-"""Share of the typical step: ranks that differ by less are healthy."""
 FEWEST = 4
 """Steps behind, and steps before, that are no accident."""
 STEADY = 0.9
-"""Share of the steps after the change in which the rank must be behind."""
-NOISE = 3.0
-"""Robust deviations by which it must be behind."""
-MOST_CHANCE = 0.005
-"""How often a series without a change looks like the rank's, at most: every rank of every run is a test."""
+"""Share of the steps before and after the change that lie on their side of the middle between both levels."""
+SURE = 3.0
+"""Robust deviations by which the rank must be behind."""
 LONGEST = 1000
 """Rows that are tested, at the end of a longer run."""
 
@@ -44,17 +40,20 @@ def late_since(times: Floats, least_s: float) -> Onset | None:
     behind = times - np.array([_others(times, row) for row in range(len(times))])
     row = int(np.median(behind[:, -FEWEST:], axis=1).argmax())
     series = behind[row]
-    cuts = [cut for cut in changes(series) if cut.chance <= MOST_CHANCE]
-    if not cuts:
-        return None
-    place = cuts[-1].place
+    found = [(_shift(series, cut.place, least_s), cut.place) for cut in changes(series)]
+    seconds, place = max(found, default=(0.0, 0))
+    return Onset(row, skipped + place, seconds) if seconds > 0 else None
+
+
+def _shift(series: Floats, place: int, least_s: float) -> float:
+    """By how much ``series``, in s behind the others, rises at ``place`` to its end; 0 where it is not sure."""
     before, after = series[:place], series[place:]
-    seconds = float(np.median(after) - np.median(before))
-    noise = NOISE * max(robust_deviation(before), robust_deviation(after))
-    sure = min(len(before), len(after)) >= FEWEST and float(np.mean(after > np.median(before))) >= STEADY
-    if not sure or seconds <= max(least_s, noise) or np.median(after) <= 0:
-        return None
-    return Onset(row, skipped + place, seconds)
+    low, high = float(np.median(before)), float(np.median(after))
+    noise = SURE * max(robust_deviation(before), robust_deviation(after))
+    middle = (low + high) / 2
+    apart = min(float(np.mean(before < middle)), float(np.mean(after > middle)))
+    sure = min(len(before), len(after)) >= FEWEST and apart >= STEADY
+    return high - low if sure and high > 0 and high - low > max(least_s, noise) else 0.0
 
 
 def _others(times: Floats, row: int) -> Floats:

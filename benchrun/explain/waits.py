@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchrun.explain.evidence import Evidence
-from benchrun.explain.onset import ONSET, late_since
+from benchrun.explain.model import FAULT_SHARE
+from benchrun.explain.onset import SURE, late_since
 from benchrun.metrics.statistics import Floats, robust_deviation
 from benchrun.spec.artifacts import BREAKDOWN, HOST, RANKS, RankTime
 from benchrun.trace.model import IdleByCause
@@ -20,10 +21,12 @@ MUCH, NEARLY_ALL = 0.3, 0.9
 """Of the step and of the steps: a rank that is so far behind is slow, also where other processes take its core."""
 ONE_STEP = 0.15
 """Of the step that a GPU's rank must be behind in a single profiled one, or wait for data."""
+FEW_STEPS = 20
+"""Fewer say little about how steps differ."""
 CORES_DIFFER = 0.1
 """Of the step of a run on CPUs: cores that other processes and hyper-threads share differ by as much."""
-
-
+FASTEST = 0.05
+"""Quantile of the steps that shows what every rank can do: a single fastest step may be an accident."""
 MOST_CORES = 30
 """Characters of a list of cores that a sentence can hold."""
 
@@ -92,33 +95,48 @@ def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late 
     least = 0.0 if run.on_gpu else CORES_DIFFER
     late = _behind(times, MUCH * run.typical_s, NEARLY_ALL) if run.on_gpu else None
     late = late or _behind(times - taken, least * run.typical_s, STEADY)
-    onset = late_since(times if run.on_gpu else times - taken, max(least, ONSET) * run.typical_s)
-    if onset is not None and (late is None or late[0] == onset.row):
+    if late is not None and run.spec.layout.ep > 1 and late.seconds <= SURE * late.deviation:
+        late = None  # the router gives a rank more tokens in some steps and fewer in others
+    onset = late_since(times if run.on_gpu else times - taken, max(least, FAULT_SHARE) * run.typical_s)
+    mean_s = onset.seconds * (len(steps) - onset.place) / len(steps) if onset else 0.0
+    if onset is not None and (late is None or late.row == onset.row or late.seconds < mean_s):
         place = onset.place
         evidence = f"rank {ranks[onset.row].rank} computes {onset.seconds:.3g} s longer than the others in a step"
         evidence += f", from step {steps[place]} on ({RANKS})"
-        mean_s = onset.seconds * (len(steps) - place) / len(steps)
         return Late(ranks[onset.row].rank, ranks[onset.row].host, mean_s, evidence, steps[place])
     if late is None:
         return None
-    last, seconds, share = late
-    evidence = f"rank {ranks[last].rank} computes {seconds:.3g} s longer than the others in a step"
-    evidence += f", in {100 * share:.0f} % of the steps ({RANKS})"
-    return Late(ranks[last].rank, ranks[last].host, seconds, evidence)
+    slow = ranks[late.row]
+    evidence = f"rank {slow.rank} computes {late.seconds:.3g} s longer than the others in a step"
+    evidence += f", in {100 * late.share:.0f} % of the steps ({RANKS})"
+    return Late(slow.rank, slow.host, late.seconds, evidence)
 
 
-def _behind(times: Floats, least_s: float, share: float) -> tuple[int, float, float] | None:
-    """The row of the rank that is behind, by how much, and in which share of the steps.
+class _Behind(NamedTuple):
+    """A rank behind the others in most steps."""
+
+    row: int
+    seconds: float
+    """Median over the steps."""
+    share: float
+    """Of the steps in which it is behind."""
+    deviation: float
+    """Robust, over the steps, in s."""
+
+
+def _behind(times: Floats, least_s: float, share: float) -> _Behind | None:
+    """The row of ``times``, in s by rank and step, that is behind the others.
 
     None where that is within the noise, less than ``least_s``, or in fewer than ``share`` of the steps.
     """
     last = int(np.median(times, axis=1).argmax())
     behind = times[last] - np.median(np.delete(times, last, axis=0), axis=0)
     seconds, often = float(np.median(behind)), float(np.mean(behind > 0))
-    noise = 0.0 if often >= NEARLY_ALL else NOISE * robust_deviation(behind)
+    deviation = robust_deviation(behind)
+    noise = 0.0 if often >= NEARLY_ALL else NOISE * deviation
     if seconds <= max(least_s, noise) or often < share:
         return None
-    return last, seconds, often
+    return _Behind(last, seconds, often, deviation)
 
 
 def _taken(run: Evidence, rank: int, steps: Sequence[int]) -> Floats:
@@ -241,6 +259,23 @@ def queue(run: Evidence) -> Wait | None:
         where = f"cores {cores}" if len(cores) < MOST_CORES else "their cores"
         return Wait(usual, f"threads that were ready to run waited {usual:.3g} s in a step for {where} ({HOST})")
     return None
+
+
+def ragged(run: Evidence) -> Wait | None:
+    """What every rank computes longer in the mean step than in the fastest ones, while its GPU has no kernel.
+
+    Busy cores show it where waits for them were not counted. None in few steps, and without samples of the GPUs.
+    """
+    idle = run.idle_of_telemetry_s
+    if run.ranks is None or idle is None or run.cores_counted:
+        return None
+    measured = np.isin(run.ranks.steps, run.steps)
+    least = np.min([rank.compute_time_s for rank in run.ranks.ranks], axis=0)[measured]
+    if len(least) < FEW_STEPS:
+        return None
+    seconds = float(np.mean(least) - np.quantile(least, FASTEST))
+    words = f"every rank computes {seconds:.3g} s longer in the mean step than in the fastest ones ({RANKS})"
+    return Wait(min(seconds, idle), f"{words}; the GPUs have no kernel for {idle:.3g} s of a step")
 
 
 def launching(run: Evidence) -> Wait | None:

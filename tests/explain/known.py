@@ -67,6 +67,21 @@ def spread(behind: dict[int, float], *, usual: float = 3.0, steps_behind: float 
     )
 
 
+def late_from(step: int, behind_s: float, *, noise_s: float = 0.02, seed: int = 0) -> Evidence:
+    """A run of 45 steps whose rank 2 computes ``behind_s`` longer from ``step`` on; the others wait for it."""
+    noise = np.random.default_rng(seed).normal(0.0, noise_s, (4, 45))
+    steady = spread({})
+    ranks = []
+    for number, rank in enumerate(steady.ranks):
+        own = np.array(rank.compute_time_s) + noise[number]
+        if number == 2:
+            own[step - 1 :] += behind_s
+        ranks.append(rank.model_copy(update={"compute_time_s": tuple(own.tolist())}))
+    run = known(ranks=steady.model_copy(update={"ranks": tuple(ranks)}))
+    times = run.times + np.where(run.steps >= step, behind_s, 0.0)
+    return replace(run, times=times)
+
+
 LACKING = "unknown"
 """The part of a measured step that the profiled one does not have."""
 
