@@ -118,7 +118,8 @@ def tokens(dictionaries: Columns, step: Column, clock: Column) -> dict[int, floa
     Where the tokens that were seen are not printed, they follow from the mean rate and the ``clock`` (s).
     """
     seen, rate = dictionaries.columns("tokens_seen", "mean_tokens_per_s")
-    counted = np.where((rate > 0) & (clock > 0), rate * clock, np.nan)
+    counted = np.full(len(clock), np.nan)
+    np.multiply(rate, clock, out=counted, where=(rate > 0) & (clock > 0))
     seen = np.where(seen == NO_VALUE, counted, seen)
     # A resumed run has also seen what was read before.
     start = 0.0 if step[0] <= usual_distance(step) else np.nan
