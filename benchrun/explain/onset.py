@@ -46,7 +46,7 @@ def late_since(times: Floats, least_s: float) -> Onset | None:
 
 
 def _shift(series: Floats, place: int, least_s: float) -> float:
-    """By how much ``series``, in s behind the others, rises at ``place`` to its end; 0 where it is not sure."""
+    """Rise in s of ``series`` (s behind the others) from ``place`` to its end; 0 where it is not sure."""
     before, after = series[:place], series[place:]
     low, high = float(np.median(before)), float(np.median(after))
     noise = SURE * max(robust_deviation(before), robust_deviation(after))

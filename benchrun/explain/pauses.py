@@ -96,7 +96,7 @@ class _Own(NamedTuple):
     rank: int
     host: str | None
     shown: str
-    """What it does longer than usual."""
+    """Words for its own time that is longer than usual."""
 
 
 def _rank_of(run: Evidence, excess: Floats, slow: NDArray[np.bool_]) -> _Own | None:
@@ -111,7 +111,7 @@ def _rank_of(run: Evidence, excess: Floats, slow: NDArray[np.bool_]) -> _Own | N
 
 
 def _recorded(run: Evidence) -> list[RankTime | HostTime]:
-    """What the records hold of every rank."""
+    """Records of every rank: computing, and waiting on the host."""
     return [*(run.ranks.ranks if run.ranks else ()), *(run.hosts.ranks if run.hosts else ())]
 
 
@@ -124,14 +124,14 @@ def _named(cause: Cause, own: _Own | None) -> Cause:
 
 
 def _computed_s(run: Evidence) -> dict[int, Floats]:
-    """By rank, what it computes in each measured step beyond its usual time, in s."""
+    """Seconds that each rank computes in a measured step beyond its usual time, by rank."""
     if run.ranks is None:
         return {}
     return {rank.rank: _beyond(run, run.ranks.steps, rank.compute_time_s) for rank in run.ranks.ranks}
 
 
 def _queued_s(run: Evidence) -> dict[int, Floats]:
-    """By rank, what it waits for a core of its node in each measured step beyond its usual wait, in s."""
+    """Seconds that each rank waits for a core in a measured step beyond its usual wait, by rank."""
     if run.hosts is None:
         return {}
     return {rank.rank: _beyond(run, count(run.hosts.first_step), rank.queued_s) for rank in run.hosts.ranks}

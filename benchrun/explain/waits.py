@@ -119,7 +119,7 @@ class _Behind(NamedTuple):
     seconds: float
     """Median over the steps."""
     share: float
-    """Of the steps in which it is behind."""
+    """Share of the steps in which it is behind."""
     deviation: float
     """Robust, over the steps, in s."""
 
@@ -262,7 +262,7 @@ def queue(run: Evidence) -> Wait | None:
 
 
 def ragged(run: Evidence) -> Wait | None:
-    """What every rank computes longer in the mean step than in the fastest ones, while its GPU has no kernel.
+    """Time that every rank computes longer in the mean step than in the fastest ones, while its GPU idles.
 
     Busy cores show it where waits for them were not counted. None in few steps, and without samples of the GPUs.
     """

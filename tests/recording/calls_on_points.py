@@ -112,27 +112,9 @@ def _variants(points: list[Any]) -> Iterator[Words]:
         yield ["predict", *chosen, "--num-gpus", "8,64,512", "--json"]
         yield ["predict", *chosen, "--num-gpus", "16,128", "--scaling", "strong"]
     for cluster in _shipped("clusters"):
-        yield [
-            "render",
-            "llama3.1-8b",
-            "--cluster",
-            cluster,
-            "--precision",
-            "bf16",
-            "--num-gpus",
-            "8",
-        ]
-        yield [
-            "show",
-            "llama3.1-8b",
-            "--cluster",
-            cluster,
-            "--precision",
-            "bf16",
-            "--num-gpus",
-            "8",
-            "--json",
-        ]
+        point = ["llama3.1-8b", "--cluster", cluster, "--precision", "bf16", "--num-gpus", "8"]
+        yield ["render", *point]
+        yield ["show", *point, "--json"]
     yield [
         "predict",
         "llama3.1-8b",

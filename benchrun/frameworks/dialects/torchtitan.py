@@ -144,7 +144,7 @@ class Torchtitan(Dialect):
             facts.mbs = facts.mbs // self._micro_batches if facts.mbs % self._micro_batches == 0 else None
 
     def _read_ends(self, text: str) -> None:
-        """Where the training begins and ends, and how many steps are planned."""
+        """Read the line where the training begins or ends, or that states the planned steps."""
         if _END in text:
             self._completed = text
         if (start := _START.search(text)) is not None and int(start[1]) == self.first_number:
