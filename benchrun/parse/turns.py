@@ -85,11 +85,17 @@ def _taking_turns(rows: "Rows") -> bool:
     earlier, later = _made_twice(rows)
     twice = len(earlier) + rows.repeats
     if not twice:
-        return rows.turns.count > 1
+        return rows.turns.count > 1 and not _only_late(rows.column("step"))
     other_loss = _other_loss(rows, earlier, later, exact=rows.turns.count >= FEW)
     clocks = _clock_ratios(rows, earlier, later)
     others = len(rows.conflicts) + int(other_loss.sum())
     return 2 * others > twice or (len(clocks) > 0 and float(np.median(clocks)) > SAME_CLOCK)
+
+
+def _only_late(step: Column) -> bool:
+    """Whether no number is more than one place from its own: neighbouring lines of one job changed places."""
+    places = np.argsort(step, kind="stable")
+    return bool(np.abs(places - np.arange(len(step))).max() <= 1)
 
 
 def _made_twice(rows: "Rows") -> tuple[Column, Column]:

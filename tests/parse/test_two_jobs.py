@@ -201,6 +201,17 @@ def test_a_line_of_several_ranks_is_one_job(form: Form, seed: int) -> None:
 
 
 @each_form
+@pytest.mark.parametrize("late", [[10], [3, 10], [2, 5, 8, 10]], ids=str)
+def test_steps_of_which_all_ranks_print_late_are_one_job(form: Form, late: list[int]) -> None:
+    """Equal dictionaries of two ranks are one record: then no step seems to be made twice."""
+    steps = list(range(STEPS))
+    for step in late:
+        steps[step - 1 : step + 1] = steps[step], steps[step - 1]
+    lines = job(form, 12.2, 11.9)
+    assert "two_jobs" not in kinds([lines[step] for step in steps for _ in range(2)])
+
+
+@each_form
 @quickly
 @given(stops=st.lists(st.integers(2, STEPS - 1), min_size=1, max_size=3))
 def test_restarts_from_a_checkpoint_are_one_job(form: Form, stops: list[int]) -> None:
