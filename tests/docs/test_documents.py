@@ -193,7 +193,7 @@ def test_the_readme_names_the_range_of_its_picture() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 100
 
 
 @pytest.mark.skipif(shutil.which("mkdocs", path=Path(sys.executable).parent) is None, reason="mkdocs is not installed")

@@ -12,7 +12,7 @@ from selection import some
 
 from tests.docs.transcripts import ROOT, Call, Names, Shell, agree, calls, check, differences, renewed
 
-PAGES = [page for page in sorted((ROOT / "docs").glob("**/*.md")) if calls(page.read_text())]
+PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))) if calls(page.read_text())]
 ON_SLURM = {"site-administrator.md"}
 """Pages of a cluster: tests/slurm runs them."""
 TRAINING = {"acceptance.md", "performance.md"}
