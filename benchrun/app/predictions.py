@@ -104,7 +104,7 @@ def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
 
 
 def predicted_table(path: Path, out: TextIO, say: Callable[[str], Any]) -> int:
-    """Copy a table of rows with their predictions to ``out``; returns how many rows could not be predicted."""
+    """Copy a table of rows with their predictions to ``out``; returns how many rows were predicted."""
     return model.predicted_file(path, out, say)
 
 

@@ -37,7 +37,8 @@ def explain(run: str, baseline: str | None, traces: tuple[Path, ...], form: str,
     ceilings, the profiled step, the times of ranks and hosts, traces; the last lines say what would make it sharper.
 
     Of a LOG alone, of any framework, it uses what the log states, and the options for what it does not state. Exit code
-    4 where the log has a fatal problem or ends early.
+    1 with a fault of 3 % of the step and more; 4 without measured steps, and where the log has a fatal problem or ends
+    early.
     """
     unreliable = None
     if Path(run).is_file():
@@ -53,7 +54,7 @@ def explain(run: str, baseline: str | None, traces: tuple[Path, ...], form: str,
 
         click.echo(explanation_text(result, page=form == "markdown"), nl=False)
     if unreliable is None:
-        return Exit.OK
+        return result.exit_code
     say(f"{run}: no number to rely on, {unreliable}")
     return Exit.INCONCLUSIVE
 

@@ -54,6 +54,7 @@ def predict(
 
     --num-gpus 8,64,512 predicts a curve, and says where it breaks and which part of the step grew. --csv FILE reads
     rows like those of published_scaling.csv instead of a recipe, and prints them with predicted_s, low_s and high_s.
+    Exit code 4 where it can predict none of them.
     """
     if table is not None:
         return _predict_table(table, scaling, plot, runs, {**point, "num_gpus": num_gpus})
@@ -85,8 +86,7 @@ def _predict_table(
     given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
     if ignored := [name for name, value in given.items() if value]:
         raise UserError(f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}")
-    app.predicted_table(table, sys.stdout, say)
-    return Exit.OK
+    return Exit.OK if app.predicted_table(table, sys.stdout, say) else Exit.INCONCLUSIVE
 
 
 def _predict_curve(

@@ -102,6 +102,13 @@ class Explanation(Frozen):
     missing: list[str]
     """What would make this sharper."""
 
+    @property
+    def exit_code(self) -> Exit:
+        """SLOW with a fault that costs `FAULT_SHARE` of the step and more; smaller ones are usual."""
+        least = FAULT_SHARE * self.step_time_s
+        faulty = any(cause.kind == "fault" and cause.seconds >= least for cause in self.causes)
+        return Exit.SLOW if faulty else Exit.OK
+
 
 class Condition(Frozen):
     """Something in which two runs differ."""

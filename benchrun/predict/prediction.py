@@ -121,9 +121,9 @@ def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterato
 
 
 def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None) -> int:
-    """Copy the rows of a table with the columns of `RESULTS`; returns how many could
-    not be predicted."""
-    calibration, failed = calibration or usual(), 0
+    """Copy the rows of a table with the columns of `RESULTS`; returns how many were
+    predicted."""
+    calibration, predicted = calibration or usual(), 0
     reader = csv.DictReader(file)
     names = [*(reader.fieldnames or ()), *RESULTS]
     columns = {name.strip().lower() for name in names}
@@ -134,13 +134,13 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
     for number, row in enumerate(reader, start=2):
         try:
             results, remarks = _predicted_row(row, calibration)
+            predicted += 1
         except (UserError, ValueError, TypeError, ArithmeticError) as error:
             results, remarks = dict.fromkeys(RESULTS, ""), [getattr(error, "message", str(error))]
-            failed += 1
         for remark in remarks:
             say(f"line {number}: {remark}")
         writer.writerow({**row, **results})
-    return failed
+    return predicted
 
 
 def _predicted_row(row: rows.Row, calibration: Calibration) -> tuple[dict[str, str], list[str]]:

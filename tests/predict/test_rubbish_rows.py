@@ -45,7 +45,7 @@ def test_an_empty_sequence_length_is_the_recipes(task: str, length: str) -> None
     writer = csv.DictWriter(text, columns)
     writer.writeheader()
     writer.writerows([{**GOOD, "task": task, "seq_len": ""}, {**GOOD, "task": task, "seq_len": length}])
-    assert predicted_rows(io.StringIO(text.getvalue()), out, reasons.append) == 0
+    assert predicted_rows(io.StringIO(text.getvalue()), out, reasons.append) == 2
     taken, stated = csv.DictReader(io.StringIO(out.getvalue()))
     assert (taken["seq_len"], stated["seq_len"]) == ("", length)
     assert taken["predicted_s"] == stated["predicted_s"] != ""
@@ -78,7 +78,7 @@ def test_an_unknown_model_is_a_gpt_of_its_parameters_and_layers() -> None:
     sizes = [("gpt3-175b", "", ""), ("nobody", "175", "96"), ("nobody", "175", ""), ("nobody", "350", "96")]
     rows = [dict(zip(("model", "params_b", "layers"), size, strict=True)) for size in sizes]
     writer.writerows({**GOOD, "num_gpus": "64", "tp": "8", "pp": "8", **row} for row in rows)
-    assert predicted_rows(io.StringIO(text.getvalue()), out, reasons.append) == 1
+    assert predicted_rows(io.StringIO(text.getvalue()), out, reasons.append) == 3
     known, alike, unknown, larger = (row["predicted_s"] for row in csv.DictReader(io.StringIO(out.getvalue())))
     assert float(alike) == pytest.approx(float(known), rel=0.15)
     assert unknown == ""
@@ -147,7 +147,7 @@ def test_a_name_that_several_models_or_none_have_is_not_predicted(name: str) -> 
 def test_names_of_columns_may_have_capitals_and_spaces_and_any_order() -> None:
     cells = {f" {name.upper()}": value for name, value in reversed(GOOD.items())}
     text, out = ",".join(cells) + "\n" + ",".join(cells.values()) + ",surplus\n", io.StringIO()
-    assert predicted_rows(io.StringIO(text), out, lambda line: None) == 0
+    assert predicted_rows(io.StringIO(text), out, lambda line: None) == 1
     row = next(csv.DictReader(io.StringIO(out.getvalue())))
     assert row["predicted_s"] == table(GOOD)[0][0]["predicted_s"] != ""
     assert list(row)[: len(cells)] == list(cells)
@@ -193,11 +193,20 @@ def test_a_model_of_the_suite_is_known_by_its_own_name(model: str) -> None:
 @pytest.mark.parametrize("other", [["llama3.1-8b"], ["--num-gpus", "8"], ["--calibrate", "run"], ["--gpu", "H100"]])
 def test_a_table_goes_with_no_option_that_it_would_ignore(other: list[str], tmp_path: Path) -> None:
     table = tmp_path / "rows.csv"
-    table.write_text(",".join(GOOD) + "\n")
+    table.write_text(",".join(GOOD) + "\n" + ",".join(GOOD.values()) + "\n")
     for given, code in (([], 0), (other, 2)):
         with pytest.raises(SystemExit) as ended:
             main(["predict", "--csv", str(table), *given])
         assert ended.value.code == code
+
+
+@pytest.mark.parametrize(("models", "code"), [([], 4), (["nobody"], 4), (["nobody", "llama3-8b"], 0)])
+def test_a_table_of_which_no_row_is_predicted_ends_with_4(models: list[str], code: int, tmp_path: Path) -> None:
+    lines = [GOOD, *({**GOOD, "model": model}.values() for model in models)]
+    (tmp_path / "rows.csv").write_text("".join(",".join(line) + "\n" for line in lines))
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", "--csv", str(tmp_path / "rows.csv")])
+    assert ended.value.code == code
 
 
 @pytest.mark.parametrize(
