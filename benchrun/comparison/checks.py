@@ -190,7 +190,7 @@ def not_understood(metrics: Sequence[Measurement]) -> ProblemEntry | None:
 def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
     """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named.
 
-    ``code`` is a key of ``texts`` below, or a pattern of slow steps.
+    ``code`` is a key of ``texts`` here or in `labels_of_times`, or a pattern of slow steps.
     """
     others = {check.reference.key.recipe for check in checks} - {own.recipe}
     baselines = [check.reference.source.who for check in checks if "baseline" in check.reference.flags]
@@ -205,18 +205,22 @@ def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check])
         "skipped_updates": skipping and skipped and f"{skipped} of {skipping.steps_timed} steps without an update",
         "loss_rose": any(run.loss_rose for run in metrics) and "the loss rose",
     }
+    own_limits = tuple(Label(code=code, text=text) for code, text in texts.items() if text)
     # A verdict on a loss alone has no limits of step times.
-    timed = metrics if any(check.metric not in LEARNED for check in checks) else ()
-    rows = min((run.window.rows for run in timed if run.window and not run.only_average), default=MIN_INTERVAL_ROWS)
-    drifts = [run.steadiness.drift_pct for run in timed if run.steadiness and run.steadiness.drifted]
-    texts |= {
+    is_of_speed = any(check.metric not in LEARNED for check in checks)
+    return (*own_limits, *labels_of_times(metrics)) if is_of_speed else own_limits
+
+
+def labels_of_times(metrics: Sequence[Metrics]) -> tuple[Label, ...]:
+    """Every limit of a verdict on the step times of ``metrics``, whatever they are compared with."""
+    rows = min((run.window.rows for run in metrics if run.window and not run.only_average), default=MIN_INTERVAL_ROWS)
+    drifts = [run.steadiness.drift_pct for run in metrics if run.steadiness and run.steadiness.drifted]
+    texts: dict[str, Any] = {
         "few_steps": rows < MIN_INTERVAL_ROWS and f"{rows} row{'s' if rows > 1 else ''} timed",
         "drifting": drifts and f"the step time drifts by {max(drifts, key=abs):+.1f} %",
-        "throttled": any(run.telemetry and run.telemetry.fault for run in timed) and "throttled",
-        "only_average": any(run.only_average for run in timed) and "only the mean step time is known",
+        "throttled": any(run.telemetry and run.telemetry.fault for run in metrics) and "throttled",
+        "only_average": any(run.only_average for run in metrics) and "only the mean step time is known",
     }
-    uneven = slow_steps(timed)
-    return (
-        *(Label(code=code, text=text) for code, text in texts.items() if text),
-        *((uneven,) if uneven else ()),
-    )
+    found = tuple(Label(code=code, text=text) for code, text in texts.items() if text)
+    uneven = slow_steps(metrics)
+    return (*found, uneven) if uneven else found

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-from benchrun.comparison.checks import Name, not_understood
+from benchrun.comparison.checks import Name, labels_of_times, not_understood
 from benchrun.comparison.uneven import Label, slow_steps, too_uneven
 from benchrun.comparison.verdict import Verdict
 from benchrun.metrics.model import Metrics
@@ -30,7 +30,8 @@ def against(expected: Prediction, verdict: Verdict, metrics: Sequence[Metrics]) 
     )
     if uneven and name == "inconclusive":
         reason = f"{reason}, but {uneven.text}"
-    return verdict.model_copy(update={"verdict": name, "reason": reason, "labels": (*verdict.labels, LABEL)})
+    labels = (*verdict.labels, LABEL, *labels_of_times(metrics))
+    return verdict.model_copy(update={"verdict": name, "reason": reason, "labels": labels})
 
 
 def _named(step_time_s: float, expected: Prediction, *, is_even: bool) -> Name:

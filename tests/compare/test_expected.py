@@ -1,6 +1,7 @@
 """Verdicts against a prediction: only beyond the whole interval is a run slow."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_measured import finished, spec_of
@@ -8,6 +9,8 @@ from test_measured import finished, spec_of
 from benchrun.app import judgement
 from benchrun.app.judgement import judge_runs
 from benchrun.app.predictions import expected_step
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
 from benchrun.vocabulary import Exit
 
 
@@ -38,6 +41,32 @@ def test_a_run_beside_the_lower_end_of_its_prediction(
     assert expected
     verdict = judge_runs([finished(tmp_path, spec_of(), share * expected.low)]).verdict
     assert (verdict.verdict, verdict.exit_code) == (name, code)
+
+
+@pytest.mark.parametrize(
+    ("changed", "label"),
+    [
+        ({}, None),
+        ({"steps": 8}, "few_steps"),
+        ({"uneven": 0.2}, "drifting"),
+        ({"reasons": "0x0000000000000008"}, "throttled"),
+    ],
+)
+def test_the_limits_of_step_times_stand_in_the_first_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], label: str | None
+) -> None:
+    monkeypatch.setattr(judgement, "load_measured", lambda: ())
+    steps = changed.pop("steps", 50)
+    layers = "model.num_layers=32"
+    spec = resolve(
+        Request("llama3.1-8b", "H200", "bf16", 4, "megatron-core", "hgx-h200", (layers, f"training.steps={steps}"))
+    )
+    expected = expected_step(spec)
+    assert expected
+    verdict = judge_runs([finished(tmp_path, spec, expected.median, **changed)]).verdict
+    found = {each.code: each.text for each in verdict.labels}
+    assert set(found) == {"prediction", *([label] if label else [])}
+    assert all(text in verdict.headline for text in found.values())
 
 
 def test_uneven_steps_are_not_as_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
