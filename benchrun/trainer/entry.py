@@ -90,10 +90,11 @@ def prepare_process(spec: RunSpec) -> None:
     # A single rank takes any free port, so that two such runs on one machine do not collide.
     os.environ.setdefault("MASTER_PORT", "0" if size == 1 else "29500")
     if spec.gpu == "CPU":
-        _prepare_cpu()
+        prepare_cpu()
 
 
-def _prepare_cpu() -> None:
+def prepare_cpu() -> None:
+    """Keep the packages that are imported next off the GPUs, and on one core."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # megatron.core would use the GPUs of the machine
     for package in ("transformer_engine", "transformer_engine_torch", "apex", "amp_C"):
         sys.modules[package] = None  # type: ignore[assignment]  # their Adam and norms run on GPUs alone

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 
 from benchrun.errors import UserError
@@ -25,11 +26,11 @@ pytestmark = pytest.mark.train
 for module in ("torch", "transformers", "peft"):
     pytest.importorskip(module, reason="training needs pip install '.[hf]'")
 
+MODULE = "benchrun.trainer.huggingface"
 STEPS = 6
 RECOMPUTE = "training.recompute={granularity: full, method: uniform, num_layers: 1}"
 Trained = tuple[list[float], list[float], Path]
 """Losses and gradient norms of every step, and the log."""
-LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 def spec_for(recipe: str, ranks: int, *overrides: str, precision: str = "fp32") -> RunSpec:
@@ -39,18 +40,10 @@ def spec_for(recipe: str, ranks: int, *overrides: str, precision: str = "fp32") 
 
 
 def run(folder: Path, spec: RunSpec, **env: str) -> subprocess.CompletedProcess[str]:
-    """Train ``spec`` in its own processes, as its job does."""
+    """Train ``spec``."""
     path = folder / "spec.json"
     path.write_text(spec.model_dump_json())
-    command = [sys.executable]
-    if spec.num_gpus > 1:
-        command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={spec.num_gpus}"]
-    command += ["-m", "benchrun.trainer.huggingface", "--spec", str(path)]
-    clean = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
-    environment = {**clean, **spec.env, **env}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=180, cwd=folder, env=environment, check=False
-    )
+    return forked.run(MODULE, path, spec.num_gpus, **spec.env, **env)
 
 
 def trained(folder: Path, spec: RunSpec, **env: str) -> Trained:
@@ -140,7 +133,10 @@ class TestTraining:
 def test_lora_without_peft_is_refused_before_the_ranks_meet(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['peft'] = None\n")
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
-    result = run(tmp_path, spec_for("tiny-llama-lora", 1), PYTHONPATH=path)
+    (tmp_path / "spec.json").write_text(spec_for("tiny-llama-lora", 1).model_dump_json())
+    command = [sys.executable, "-m", MODULE, "--spec", "spec.json"]
+    env = {**os.environ, "PYTHONPATH": path}
+    result = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert "error: framework hf: import of peft" in result.stderr
     assert "pip install '.[hf]'" in result.stderr

@@ -1,11 +1,10 @@
 """Activations in host memory: the same losses, every large tensor moved, and no more than two layers on the device."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from selection import some
 
@@ -108,10 +107,7 @@ def losses(folder: Path, module: str, *point: Any, overrides: tuple[str, ...]) -
     spec = resolve(Request(*point, overrides=(*SMALL, *overrides)))
     path = folder / "spec.json"
     path.write_text(spec.model_dump_json())
-    command = [sys.executable, "-m", module, "--spec", str(path)]
-    if module == "benchrun.trainer":
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", *command[1:]]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=folder, check=False)
+    result = forked.run(module, path, 1)
     assert result.returncode == 0, result.stderr[-3000:]
     return [float(text) for text in re.findall(r"(?:lm loss: |'loss': '?)([-+\d.eE]+)", result.stdout)]
 

@@ -1,18 +1,17 @@
 """The same data and weights give the same loss and gradient norm in every layout of the same mathematics.
 
-Each case is a real training of a few steps through torchrun, held to the one-process run step by step.
+Each case is a real training of a few steps, held to the one-process run step by step.
 """
 
 import functools
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
+import forked
 import pytest
 from selection import some
 
@@ -51,16 +50,11 @@ def spec_for(recipe: str, ranks: int, *overrides: str, precision: str = "fp32", 
     return framework("megatron-core").configured(base.resized(layout=spread, num_gpus=ranks))
 
 
-def run(tmp_path: Path, spec: RunSpec, **env: str) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, spec: RunSpec, **env: str) -> CompletedProcess[str]:
     """Start the worker's ranks and wait."""
     path = tmp_path / "spec.json"
     path.write_text(spec.model_dump_json())
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={spec.num_gpus}"]
-    command += ["-m", "benchrun.trainer", "--spec", str(path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=180, cwd=tmp_path, env=environment, check=False
-    )
+    return forked.run("benchrun.trainer", path, spec.num_gpus, **env)
 
 
 def curve(tmp_path: Path, spec: RunSpec) -> Curve:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Rank, free_port
 
 from benchrun.frameworks.registry import framework
 from benchrun.recipe.resolve import resolve
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.train
 pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
-LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+MODULE = "benchrun.trainer"
 
 
 def spec_for(ranks: int, *overrides: str, **layout: Any) -> RunSpec:
@@ -32,39 +32,29 @@ def spec_for(ranks: int, *overrides: str, **layout: Any) -> RunSpec:
     return framework("megatron-core").configured(base.resized(layout=spread, num_gpus=ranks))
 
 
-def start(path: Path, **env: str) -> subprocess.Popen[str]:
-    """One rank, with no launcher that would end the others."""
-    clean = {k: v for k, v in os.environ.items() if k not in LAUNCHED and not k.startswith("SLURM_")}
-    return subprocess.Popen(
-        [sys.executable, "-u", "-m", "benchrun.trainer", "--spec", str(path)],
-        env={**clean, **env},
-        cwd=path.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def alone(path: Path, **env: str) -> tuple[int, str, str]:
+    """A run of one rank: exit code, stdout, stderr."""
+    return Rank(MODULE, path, **env).finish()
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit code, stdout, stderr."""
-    try:
-        out, err = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    return process.returncode, out, err
+def start_ranks(path: Path, ranks: int, fault: str = "") -> list[Rank]:
+    """All ranks of a run, as srun starts them: only Slurm's variables and where to meet. ``fault``: of the last."""
+    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "SLURM_STEP_NUM_TASKS": str(ranks)}
+    started = []
+    for number in range(ranks):
+        places = {"SLURM_PROCID": str(number), "SLURM_LOCALID": str(number)}
+        first = fault if number == ranks - 1 else ""
+        started.append(Rank(MODULE, path, f"rank{number}", first, **meet, **places))
+    return started
 
 
-def start_ranks(path: Path, ranks: int, port: int, **env: str) -> list[subprocess.Popen[str]]:
-    """All ranks of a run, as srun starts them: only Slurm's variables and where to meet."""
-    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_STEP_NUM_TASKS": str(ranks)}
-    return [start(path, **meet, SLURM_PROCID=str(r), SLURM_LOCALID=str(r), **env) for r in range(ranks)]
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def process(path: Path, before: str = "") -> subprocess.CompletedProcess[str]:
+    """A rank that is a process of its own, and runs the code ``before`` before anything else."""
+    (path.parent / "sitecustomize.py").write_text(before)
+    modules = os.pathsep.join(filter(None, (str(path.parent), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-u", "-m", MODULE, "--spec", str(path)]
+    env = {**os.environ, "PYTHONPATH": modules}
+    return subprocess.run(command, env=env, cwd=path.parent, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -99,15 +89,15 @@ STEP = re.compile(
 def test_the_log_states_what_is_recomputed(
     write: Callable[[RunSpec], Path], recompute: str, layers: dict[str, int]
 ) -> None:
-    code, out, err = finish(start(write(spec_for(1, f"training.recompute={recompute}"))))
+    code, out, err = alone(write(spec_for(1, f"training.recompute={recompute}")))
     assert code == 0, err
     assert json.loads(re.findall(r"benchrun in use: (.*)", out)[0])["recompute"] == layers
 
 
 def test_first_rank_echoes_the_configuration_and_last_rank_prints_megatrons_step_line(
-    write: Callable[[RunSpec], Path], free_port: int
+    write: Callable[[RunSpec], Path],
 ) -> None:
-    first, last = (finish(rank) for rank in start_ranks(write(spec_for(2, pp=2)), 2, free_port))
+    first, last = (rank.finish() for rank in start_ranks(write(spec_for(2, pp=2)), 2))
     assert (first[0], last[0]) == (0, 0), first[2] + last[2]
     own = [line for line in first[1].splitlines() if line.startswith("benchrun ")]
     assert sum(line.startswith("benchrun config: {") for line in own) == 4
@@ -125,14 +115,15 @@ def test_first_rank_echoes_the_configuration_and_last_rank_prints_megatrons_step
 
 def test_two_runs_of_one_process_share_a_machine(write: Callable[[RunSpec], Path]) -> None:
     path = write(spec_for(1))
-    for code, out, err in map(finish, [start(path), start(path)]):
+    both = [Rank(MODULE, path, "one"), Rank(MODULE, path, "other")]
+    for code, out, err in [rank.finish() for rank in both]:
         assert code == 0, err
         assert "Warning" not in err
         assert out.count("lm loss") == 4
 
 
 def test_a_loss_that_is_not_a_number_is_counted_and_training_goes_on(write: Callable[[RunSpec], Path]) -> None:
-    code, out, err = finish(start(write(spec_for(1, "training.lr=1e30"))))
+    code, out, err = alone(write(spec_for(1, "training.lr=1e30")))
     assert code == 0, err
     assert out.count("number of nan iterations:   0") + out.count("number of nan iterations:   1") == 4
     final = next(line for line in out.splitlines() if "iteration        4/" in line)
@@ -141,7 +132,7 @@ def test_a_loss_that_is_not_a_number_is_counted_and_training_goes_on(write: Call
 
 
 def test_fp8_without_transformer_engine_is_refused(write: Callable[[RunSpec], Path]) -> None:
-    code, out, err = finish(start(write(spec_for(1).model_copy(update={"precision": "fp8"}))))
+    code, out, err = alone(write(spec_for(1).model_copy(update={"precision": "fp8"})))
     assert code == 2
     assert "fp8 needs transformer-engine on a GPU" in err
     assert "Traceback" not in err
@@ -149,53 +140,42 @@ def test_fp8_without_transformer_engine_is_refused(write: Callable[[RunSpec], Pa
 
 
 def test_a_wrong_number_of_ranks_is_refused(write: Callable[[RunSpec], Path]) -> None:
-    code, _, err = finish(start(write(spec_for(1)), RANK="0", WORLD_SIZE="2"))
+    code, _, err = alone(write(spec_for(1)), RANK="0", WORLD_SIZE="2")
     assert code == 2
     assert "2 ranks were started, the run needs 1" in err
 
 
 def test_a_spec_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
-    assert finish(start(path))[0] == 2
+    assert process(path).returncode == 2
     path.write_text("{}")
-    code, _, err = finish(start(path))
-    assert code == 2
-    assert f"error: {path}: not a RunSpec: " in err
-    assert "Traceback" not in err
+    ended = process(path)
+    assert ended.returncode == 2
+    assert f"error: {path}: not a RunSpec: " in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
-def first_of_all(folder: Path, code: str) -> str:
-    """PYTHONPATH with which a rank runs ``code`` before anything else."""
-    (folder / "sitecustomize.py").write_text(code)
-    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+def test_a_missing_megatron_core_gets_a_hint(write: Callable[[RunSpec], Path]) -> None:
+    ended = process(write(spec_for(1)), "import sys\nsys.modules['megatron'] = None\n")
+    assert ended.returncode == 2
+    assert "error: framework megatron-core: No module named 'megatron" in ended.stderr
+    assert "pip install '.[train]'" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
 
 
-def test_a_missing_megatron_core_gets_a_hint(write: Callable[[RunSpec], Path], tmp_path: Path) -> None:
-    path = first_of_all(tmp_path, "import sys\nsys.modules['megatron'] = None\n")
-    code, out, err = finish(start(write(spec_for(1)), PYTHONPATH=path))
-    assert code == 2
-    assert "error: framework megatron-core: No module named 'megatron" in err
-    assert "pip install '.[train]'" in err
-    assert "Traceback" not in err
-    assert out == ""
-
-
-def test_an_exit_by_a_library_is_a_failure(write: Callable[[RunSpec], Path], tmp_path: Path) -> None:
+def test_an_exit_by_a_library_is_a_failure(write: Callable[[RunSpec], Path]) -> None:
     leave = "import sys\nimport benchrun.trainer.entry as r\nr.prepare_process = lambda _: sys.exit(0)\n"
-    path = first_of_all(tmp_path, leave)
-    code, _, err = finish(start(write(spec_for(1)), PYTHONPATH=path))
-    assert code == 1
-    assert "rank 0 failed" in err
+    ended = process(write(spec_for(1)), leave)
+    assert ended.returncode == 1
+    assert "rank 0 failed" in ended.stderr
 
 
-def test_when_a_rank_dies_the_others_end_by_themselves(
-    write: Callable[[RunSpec], Path], tmp_path: Path, free_port: int
-) -> None:
+def test_when_a_rank_dies_the_others_end_by_themselves(write: Callable[[RunSpec], Path]) -> None:
     """Rank 1 finds no data; rank 0 waits for it in a collective, and no launcher ends it."""
-    rank_1 = "import os\nif os.environ.get('SLURM_PROCID') == '1':\n"
-    first = first_of_all(tmp_path, f"{rank_1}    import benchrun.trainer.data as d\n    d.loader = None\n")
     path = write(spec_for(2, tp=2))
-    waiting, dead = (finish(rank) for rank in start_ranks(path, 2, free_port, PYTHONPATH=first))
+    no_data = "import benchrun.trainer.train as loop; loop.loader = None"
+    waiting, dead = (rank.finish() for rank in start_ranks(path, 2, no_data))
     assert dead[0] == 1
     assert "rank 1 failed" in dead[2]
     assert waiting[0] == 1
