@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Runs at a time: others may disturb.",
+    help="Runs at a time; more than one may disturb each other.",
 )
 @retries_option
 @click.option("--dry-run", is_flag=True, help="Print runs, nodes, criteria, GPU-hours and cost; launch nothing.")
@@ -56,7 +56,7 @@ def plan(
 ) -> int:
     """Run an acceptance plan FILE, or a shipped one of that name, and judge every criterion.
 
-    The same command goes on where an earlier one was interrupted or killed: no run is launched twice. When all runs
+    After an interruption the same command goes on: no run is launched twice. When all runs
     have ended, their evidence is written as a pack, which benchrun verify computes again on any machine.
 
     Exit codes: 0 every criterion is met; 1 one is not; 4 a run is missing, or a measurement gives no answer.

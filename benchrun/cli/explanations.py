@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
 @json_option
 def explain(run: str, baseline: str | None, traces: tuple[Path, ...], form: str, as_json: bool, **context: Any) -> Exit:
-    """Why a step of RUN takes as long as it does: from the GPU's peak to the measured step, causes, advice.
+    """Explain why a step of RUN takes so long: from the GPU's peak to the measured step, causes, advice.
 
-    A cause is a fault where other ranks, steps or nodes, the ceilings or the hardware table show that the same work can
-    be faster, and else a choice of recipe and layout. It uses what is there: the log, the samples of the GPUs, the
-    ceilings, the profiled step, the times of ranks and hosts, traces; the last lines say what would make it sharper.
+    A cause is a fault if other ranks, steps or nodes, the ceilings or the hardware table show that the same work can be
+    faster. Otherwise it is a choice of recipe or layout. Everything that the run has is used: the log, the samples of
+    the GPUs, the ceilings, the profiled step, the times of ranks and hosts, traces. The last lines say what would make
+    the answer sharper.
 
-    Of a LOG alone, of any framework, it uses what the log states, and the options for what it does not state. Exit code
-    1 with a fault of 3 % of the step and more; 4 without measured steps, and where the log has a fatal problem or ends
-    early.
+    For a LOG alone, of any framework, the options add what the log does not state. Exit code 1: there is a fault of 3 %
+    of the step or more. Exit code 4: no step was measured, or the log has a fatal problem or ends early.
     """
     unreliable = None
     if Path(run).is_file():
@@ -74,12 +74,12 @@ def _of_log(
 @click.argument("runs_or_logs", nargs=-1, required=True, metavar="A B...", shell_complete=runs_or_files)
 @json_option
 def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
-    """Runs or logs against the first of them: the ratio of their times, what differs, where the seconds went.
+    """Compare runs or logs with the first of them: the ratio of their times, what differs, where the seconds went.
 
-    The times are those for as many tokens on a GPU. With more than two, --json gives an array. Exit code 1 where one is
-    slower beyond the interval of the ratio and by 2 % at least, as repeats of a run differ by that; 4 where the steps
-    do not show it, where they train another model or task, or steps of other sizes whose tokens a log does not state,
-    which is not comparable, and where a log that is not slower has a fatal problem or ends early.
+    Times are compared for the same number of tokens per GPU. With more than two, --json gives an array. Exit code 1:
+    one is slower, beyond the interval of the ratio and by at least 2 %, by which repeats of a run differ. Exit code 4:
+    the steps do not decide it; model, task or step size are not comparable; or a log that is not slower has a fatal
+    problem or ends early.
     """
     if len(runs_or_logs) < 2:
         raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")

@@ -49,7 +49,7 @@ REST_READS = 3
 )
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps.")
 @click.option("--metric", metavar="NAME", help="What --plot draws; the step time if not given.")
-@click.option("--follow", is_flag=True, help="Print the steps of a growing log, until it ends.")
+@click.option("--follow", is_flag=True, help="Print the steps of a growing log until its job ends.")
 def parse(
     logs: tuple[Path, ...],
     warmup: int | None,
@@ -62,12 +62,12 @@ def parse(
     recipe: str | None,
     **given: Any,
 ) -> int:
-    """Step time, tokens/s/GPU, TFLOPS and problems of a LOG, or what a client measured of a server.
+    """Measure a LOG: step time, tokens/s/GPU, TFLOPS, problems; or read what a client measured of a server.
 
-    A LOG is a file (plain, gzip, zstd or xz), a directory, also a run's, or - for stdin. Files that agree in all they
-    state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
-    --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, a fatal problem, or a
-    rate above the GPU's peak.
+    A LOG is a file (plain, gzip, zstd or xz), a directory (also that of a run), or - for stdin. Files that agree in
+    everything they state are read as one run: those of ranks and nodes, stdout and stderr, before and after a requeue.
+    Any other file is a run of its own, and --json gives an array. A value that the log does not hold is null. Exit code
+    4: no step, an early end, a fatal problem, or a rate above the GPU's peak.
     """
     for file in (plot, Path(steps) if steps and Path(steps).suffix else None):
         if file is not None:
@@ -177,13 +177,14 @@ def compare(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Judge RUNS (repeats of one point together), or the LOGs of one run or several, each by itself.
+    """Judge RUNS or LOGS against reference numbers. Repeats of one point are judged together.
 
-    A log is compared under the conditions that it states; the options add those that it does not state. The reference
-    is the published number that fits best, or what --baseline names.
+    A log is compared under the conditions that it states; the options add those that it does not state. Logs of
+    different runs are judged one by one. The reference is the published number that fits best, or what --baseline
+    names.
 
-    Your own runs keep their verdict, which `report` and `report --keep` show; one by --warmup or --baseline replaces
-    none.
+    The verdict of your own runs is stored, and `report` shows it. A verdict with --warmup or --baseline is printed and
+    not stored.
     """
     files = [Path(name) for name in runs_or_logs]
     if recipe is None:

@@ -17,7 +17,7 @@ INVENTORIES = ("suites", "studies", "plans", "clusters", "gpus", "frameworks")
 SHELLS = ("bash", "zsh", "fish")
 
 inventory_options = all_of(
-    *(click.option(f"--{name}", is_flag=True, help=f"The {name} of this version.") for name in INVENTORIES)
+    *(click.option(f"--{name}", is_flag=True, help=f"List the {name} of this version.") for name in INVENTORIES)
 )
 
 
@@ -31,10 +31,10 @@ inventory_options = all_of(
 def list(
     recipes: tuple[str, ...], gpu: str | None, cluster: str | None, every: bool, as_json: bool, **inventories: bool
 ) -> None:
-    """One line per recipe; of RECIPES one line per layout. --json: every point, with layout, batch, image.
+    """List recipes, one a line; if RECIPES are named, their layouts. --json lists every point.
 
-    GPUS is the range of the number of GPUs, PUBLISHED how many published numbers there are for these points. DERIVED
-    is the GPU whose layout another one takes, which has none of its own.
+    GPUS is the range of the number of GPUs, PUBLISHED the number of published results for these points. DERIVED names
+    the GPU from which a layout was borrowed, because this GPU has none of its own.
     """
     from benchrun.report import listing
     from benchrun.report.table import plain
@@ -63,9 +63,10 @@ def list(
 @click.option("--all", "every", is_flag=True, help="Everything, as YAML.")
 @json_option
 def show(as_json: bool, every: bool, **point: Any) -> int:
-    """One point: model, layout, memory per GPU, published numbers; of a suite or study its runs, also illegal ones.
+    """Show a point: model, layout, memory per GPU, published numbers; or the runs of a suite or study.
 
-    --all and --json have everything: the whole specification, FLOPs, arithmetic of the layout, all references.
+    --all and --json have the whole specification, FLOPs, the arithmetic of the layout, all references. Runs of a study
+    that break a rule are shown with the reason.
     """
     request = app.Request(**point)
     if app.is_suite(request.recipe):
@@ -108,7 +109,7 @@ def _show_suite(request: "Request", as_json: bool) -> Exit:
 @click.argument("shell", type=click.Choice(SHELLS), default="bash")
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """The script that completes benchrun's verbs, options, recipes, GPUs and runs in SHELL.
+    """Print the script that completes benchrun's verbs, options, recipes, GPUs and runs in your shell.
 
     For bash: eval "$(benchrun completion bash)" in ~/.bashrc; for zsh the same in ~/.zshrc.
     For fish: benchrun completion fish > ~/.config/fish/completions/benchrun.fish

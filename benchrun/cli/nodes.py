@@ -32,12 +32,12 @@ def nodes(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Check the nodes of CLUSTER by one short job: products, memory, links within a node and between nodes.
+    """Check the nodes of CLUSTER by one short job: matrix products, memory, links within a node and between nodes.
 
-    A node is an outlier if it is slower than the fleet's own spread and the noise of its repeats explain. The names of
-    outliers, and of nodes without a result, are printed and written as a list that launch --exclude takes.
-    Exit code 1: an outlier or a slow pair; 4: a node or rank without a result, fewer than three nodes or GPUs to
-    compare, or some that are faster than the others explain, because most nodes may be slow then.
+    A node is an outlier if it is slower than the spread of the fleet and the noise of its repeats explain. The names of
+    outliers, and of nodes without a result, are printed and written as a list that launch --exclude takes. Exit code 1:
+    an outlier or a slow pair. Exit code 4: a node or rank without a result, fewer than three nodes or GPUs to compare,
+    or a few that are much faster than the rest, so that most nodes may be slow.
     """
     if (cluster is None) == (run_id is None):
         raise UserError("name either a CLUSTER or --run RUN", hint="benchrun nodes mysite.yaml")

@@ -50,7 +50,11 @@ baseline_option = click.option(
     help="Compare with this alone: a run, the runs in a folder, or the published number of this id.",
 )
 retries_option = click.option(
-    "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Launch a failed run again, up to this many times.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 
@@ -72,15 +76,21 @@ choice_options = all_of(
     click.option(
         "--framework",
         shell_complete=point_values,
-        help="Framework; by default the first in the recipe that has this point.",
+        help="Framework; by default the recipe's first that has this point.",
     ),
     click.option(
         "--cluster",
         metavar="NAME|FILE",
         shell_complete=cluster_names,
-        help="Cluster profile; one with the point's GPU if not given.",
+        help="Site file or shipped cluster; by default one with the point's GPU.",
     ),
-    click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value; checked like the file."),
+    click.option(
+        "--set",
+        "overrides",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Override a value of the recipe; checked like the file.",
+    ),
 )
 """The options that choose a point of a recipe: the fields of `app.Request`."""
 point_options = all_of(click.argument("recipe", shell_complete=recipe_names), choice_options)
@@ -95,15 +105,20 @@ _of_work = (
     click.option(
         "--recipe",
         shell_complete=recipe_names,
-        help="Recipe of a log's job; parse needs it if the log does not state the model.",
+        help="Recipe that the job trained, if the log does not state the model.",
     ),
     click.option("--gpu", shell_complete=gpu_names, help="GPU, if the log does not state it."),
     *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING),
 )
 _of_rows = (
-    click.option("--framework", shell_complete=dialect_names, help="Framework of a log; recognised if not given."),
     click.option(
-        "--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop first; default: 5 or a tenth."
+        "--framework", shell_complete=dialect_names, help="Framework that wrote the log; by default recognised."
+    ),
+    click.option(
+        "--warmup",
+        type=click.IntRange(min=0),
+        metavar="ROWS",
+        help="Rows to drop at the start; by default 5 or a tenth, whichever is more.",
     ),
 )
 _peak = click.option(

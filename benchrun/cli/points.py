@@ -68,7 +68,7 @@ _options = all_of(
         "--retries",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Wait, and launch a run that a node's failure ended again, without that node, up to N times.",
+        help="Wait; if a node fails, launch its run again without that node, up to N times.",
     ),
     click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names."),
     click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing."),

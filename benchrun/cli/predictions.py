@@ -29,7 +29,11 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
 
 @click.command("predict")
 @point_options
-@click.option("--scaling", type=click.Choice(["weak", "strong"]), help="Keep the batch per GPU (weak), or the batch.")
+@click.option(
+    "--scaling",
+    type=click.Choice(["weak", "strong"]),
+    help="Keep the batch per GPU (weak), or the whole batch (strong).",
+)
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve over numbers of GPUs.")
 @click.option(
     "--calibrate",
@@ -37,7 +41,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
     multiple=True,
     metavar="RUN",
     shell_complete=run_names,
-    help="Rest on this run of yours; may be repeated.",
+    help="Fit the prediction to this run of yours; may be repeated.",
 )
 @click.option("--csv", "table", type=click.Path(path_type=Path), metavar="FILE", help="Predict the rows of a table.")
 @json_option
@@ -50,7 +54,7 @@ def predict(
     num_gpus: Any,
     **point: Any,
 ) -> int:
-    """How long a step of RECIPE should take, in parts, with an interval that holds 90 of 100 measurements.
+    """Predict how long a step of RECIPE should take, in parts, with an interval for 90 of 100 measurements.
 
     --num-gpus 8,64,512 predicts a curve, and says where it breaks and which part of the step grew. --csv FILE reads
     rows like those of published_scaling.csv instead of a recipe, and prints them with predicted_s, low_s and high_s.

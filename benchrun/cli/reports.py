@@ -45,7 +45,7 @@ SPLITS = ("node", "driver", "image", "version")
     type=click.Choice(["point", "framework", *SPLITS]),
     default="point",
     show_default=True,
-    help="Rows; with --history what separates the runs of a point.",
+    help="What a row is; with --history, what separates the runs of a point.",
 )
 @click.option("--history", is_flag=True, help="Step time of each point since its first run, with its change points.")
 @click.option("--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions.")
@@ -65,7 +65,8 @@ def report(
     keep: Path | None,
     as_json: bool,
 ) -> int:
-    """One RUN as a page, or several (all, if none is named) as a table with a row per point. A folder is its runs.
+    """Show one RUN as a page, or several (by default all) as a table with a row per point. A folder stands for its
+    runs.
 
     --by framework compares the frameworks that ran the same point, the fastest first. --format html is one file with
     plots that needs no network.
@@ -76,10 +77,10 @@ def report(
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
     compressed logs, without this machine's names and paths. Nothing is overwritten.
 
-    With --baseline the report has the verdicts against it, instead of the stored ones; they are not stored.
+    With --baseline the report shows verdicts against that baseline in place of the stored ones, and stores none.
 
-    The exit code is that of the worst run: 0 if every one passed, 1 if one is slow, 4 if one gives no clear answer,
-    failed, or was not judged; 4 also where there is no run.
+    The exit code is that of the worst run: 0 if every run passed; 1 if one is slow; 4 if one gives no clear answer,
+    failed or was not judged, or if there is no run.
     """
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @click.argument("runs", nargs=-1, shell_complete=run_names)
-@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="How many, without RUNS.")
+@click.option(
+    "--last", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs to show if none is named."
+)
 @click.option("--state", "states", multiple=True, help="Only runs in this state, e.g. running, failed, completed.")
 @click.option("--recipe", shell_complete=recipe_names, help="Only runs of this recipe.")
 @click.option("--watch", is_flag=True, help="Follow the runs that have not ended. Ctrl-C leaves them running.")
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 def status(
     runs: tuple[str, ...], last: int, states: tuple[str, ...], recipe: str | None, watch: bool, as_json: bool
 ) -> int:
-    """How RUNS are going (the newest ones if none is named): state, job, nodes, age, steps, and how each ended."""
+    """Show how RUNS are going (by default the newest): state, job, nodes, age, steps, and how each ended."""
     _check_states(states)
     chosen, code = opened(runs, None if states or recipe else last)
     observations = {each.run: each for each in app.observe([run for run in chosen if _is_of(run, recipe)])}

@@ -20,7 +20,9 @@ MARKS = {"ok": "ok", "fault": "FAULT", "warning": "warning", "not_checked": "not
 
 @click.command("doctor")
 @click.option("--cluster", metavar="NAME|FILE", shell_complete=cluster_names, help="Check this site file.")
-@click.option("--wait", "wait_s", type=click.IntRange(min=1), default=60, show_default=True, help="Seconds for a node.")
+@click.option(
+    "--wait", "wait_s", type=click.IntRange(min=1), default=60, show_default=True, help="Seconds to wait for a node."
+)
 @click.option("--no-node", is_flag=True, help="Ask no compute node.")
 @json_option
 def doctor(cluster: str | None, wait_s: int, no_node: bool, as_json: bool) -> int:
@@ -62,7 +64,9 @@ def site() -> None:
 
 @site.command("init", short_help="Write a site file from what Slurm says.")
 @click.option("--partition", help="Partition that the jobs use; by default the one with the most GPUs.")
-@click.option("--gpu", shell_complete=gpu_names, help="Its name, where Slurm and its nodes state none, e.g. H100.")
+@click.option(
+    "--gpu", shell_complete=gpu_names, help="Name of the GPU, e.g. H100, if Slurm and the nodes do not state it."
+)
 @click.option("--output", type=click.Path(path_type=Path), default=Path("mysite.yaml"), show_default=True)
 def init(partition: str | None, gpu: str | None, output: Path) -> None:
     """Write a site file from what Slurm says, with every key and its explanation. An existing file stays as it is."""

@@ -39,7 +39,9 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
 @click.option("--concurrency", type=click.IntRange(min=1), help=CONCURRENCY)
 @retries_option
 @click.option(
-    "--price-per-gpu-hour", type=click.FloatRange(min=0, max=1e6, min_open=True), help="For the cost, in any currency."
+    "--price-per-gpu-hour",
+    type=click.FloatRange(min=0, max=1e6, min_open=True),
+    help="Price of a GPU-hour in any currency, for the cost.",
 )
 @click.option("--reuse", is_flag=True, help="Take completed runs of the same specification in place of new ones.")
 @click.option("--dry-run", is_flag=True, help="Print the points, their GPU-hours and cost; launch nothing.")
@@ -54,8 +56,10 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
 )
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw speed and memory of the points.")
 @click.option("--tune", is_flag=True, help="FILE is a recipe: search the fastest layout of its point.")
-@click.option("--vary", multiple=True, metavar="SIZE=N,N", help="With --tune: values of tp, pp, vp, cp, ep, mbs.")
-@click.option("--steps", type=click.IntRange(min=7), default=12, show_default=True, help="Of the jobs of --tune.")
+@click.option(
+    "--vary", multiple=True, metavar="SIZE=N,N", help="With --tune: values to try for tp, pp, vp, cp, ep, mbs."
+)
+@click.option("--steps", type=click.IntRange(min=7), default=12, show_default=True, help="Steps of each job of --tune.")
 @json_option
 def study(
     profile: str | None,
@@ -76,7 +80,7 @@ def study(
 ) -> int:
     """Run every point of a study FILE, or of a shipped study or suite of that name, and compare the points.
 
-    The same command goes on where an earlier one was interrupted or killed: no run is launched twice. Points that break
+    After an interruption the same command goes on: no run is launched twice. Points that break
     a rule are listed with the reason. Options that choose a point apply to all points, unless they are a factor. Exit
     code 4: some run gave no numbers.
 

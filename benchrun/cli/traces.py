@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     type=click.Choice(["device", "steps"]),
     default="device",
     show_default=True,
-    help="From a rank's first device event to its last, or whole steps.",
+    help="Measure from a rank's first device event to its last, or whole marked steps.",
 )
 @json_option
 def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> None:
-    """Where the time of each rank goes: compute, communication, copies, idle by cause, kernels by class, slow ranks.
+    """Show where the time of each rank goes: compute, communication, copies, idle by cause, kernels, slow ranks.
 
     A TRACE is a Kineto file (.json), an Nsight Systems export (.sqlite), both compressed or not, a report (.nsys-rep)
     where nsys is installed, a directory with a file per rank, or a profiled run. Give the files of all ranks together:
