@@ -1,5 +1,5 @@
-# make demo trains and judges a tiny model. make test runs at least one case of every behaviour,
-# make test-all every case that this machine can run: all kept runs, long lists, all faults of Slurm.
+# make demo trains and judges a tiny model. make test runs at least one case of every behaviour, make test-slurm
+# those that need the cluster of tests/slurm/cluster.sh, make test-all every case that this machine can run.
 # Another Python: make demo PYTHON=python3.12. A proxy or another package index: set pip's variables.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 MCORE  ?= megatron-core==0.16.1
 
-.PHONY: demo demo-inference demo-post-training test test-all coverage check format docs clean
+.PHONY: demo demo-inference demo-post-training test test-slurm test-all coverage check format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.train
@@ -27,6 +27,9 @@ demo-post-training: $(VENV)/.dev
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2
+
+test-slurm: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 -m "slurm and not thorough" tests/slurm
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 -m ""
