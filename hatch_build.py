@@ -10,7 +10,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NAMES = ("spec.json", "metrics.json", "env.json", "ceilings.json", "steps.jsonl")
-"""The files of a kept run that `benchrun.comparison` reads."""
+"""The files of a kept run that `benchrun.judge` reads."""
 
 
 class PackedRuns(BuildHookInterface[Any]):

@@ -21,7 +21,7 @@ __all__ = ["Run", "compare", "diff", "frame", "load"]  # benchrun/__init__.pyi h
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'benchrun' has no attribute '{name}'")
-    return getattr(import_module("benchrun.app.python"), name)  # pandas and pydantic, which `--help` does without
+    return getattr(import_module("benchrun.python"), name)  # pandas and pydantic, which `--help` does without
 
 
 def __dir__() -> list[str]:

@@ -17,10 +17,10 @@ from benchrun.vocabulary import Exit
 class Verbs(click.Group):
     """A group that lists its verbs without importing them, so that ``--help`` answers at once."""
 
-    def __init__(self, *args: Any, package: str, verbs: dict[str, tuple[str, str]], **settings: Any) -> None:
-        """``verbs``: name -> module of ``package``, which has a function of this name, and help."""
+    def __init__(self, *args: Any, verbs: dict[str, tuple[str, str]], **settings: Any) -> None:
+        """``verbs``: name -> module, which has a function of this name, and help."""
         super().__init__(*args, **settings)
-        self._package, self._verbs = package, verbs
+        self._verbs = verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._verbs)
@@ -28,7 +28,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._verbs:
             return None
-        command: click.Command = getattr(import_module(f"{self._package}.{self._verbs[cmd_name][0]}"), cmd_name)
+        command: click.Command = getattr(import_module(self._verbs[cmd_name][0]), cmd_name)
         return command
 
     def resolve_command(

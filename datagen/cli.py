@@ -7,14 +7,14 @@ import click
 from benchrun.console import Verbs, run
 
 VERBS = {
-    "tokens": ("commands", "Make a Megatron indexed data set (.bin, .idx)."),
-    "sft": ("commands", "Make instruction data: JSONL, or packed for NeMo."),
-    "tokenizer": ("commands", "Make a local tokenizer directory."),
-    "inspect": ("commands", "Show the content of a data set and check it."),
+    "tokens": ("datagen.commands", "Make a Megatron indexed data set (.bin, .idx)."),
+    "sft": ("datagen.commands", "Make instruction data: JSONL, or packed for NeMo."),
+    "tokenizer": ("datagen.commands", "Make a local tokenizer directory."),
+    "inspect": ("datagen.commands", "Show the content of a data set and check it."),
 }
 
 
-@click.group(cls=Verbs, package="datagen", verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
 def group() -> None:
     """Make synthetic training data, without a download.
 

@@ -18,29 +18,29 @@ from pages.pictures import headline_pairs, pictures, texts
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from benchrun import app, paths
+from benchrun import api, paths
+from benchrun.capabilities.acceptance import pack
+from benchrun.capabilities.acceptance.criteria import Acceptance, Criterion, PointSummary
+from benchrun.capabilities.acceptance.plan import AcceptancePlan, Criteria, PlanRun
+from benchrun.capabilities.nodes.fleet import Finding, Fleet, TestRow
 from benchrun.cli import group as benchrun
-from benchrun.comparison.measured import load_measured
-from benchrun.comparison.references import load_references
-from benchrun.metrics.registry import METRICS
+from benchrun.judge.measured import load_measured
+from benchrun.judge.references import load_references
+from benchrun.measure.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
 from benchrun.model.parts import Mamba, Mla, RopeScaling, Window
-from benchrun.nodes.fleet import Finding, Fleet, TestRow
-from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
-from benchrun.report.model import ReportModel
-from benchrun.spec import artifacts
-from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
-from benchrun.spec.documentation import field_docs
-from benchrun.spec.inference import InferenceSpec
-from benchrun.spec.nodes import RankRates, Rate
-from benchrun.spec.post_training import Critic, Generation, PostTrainingSpec
-from benchrun.spec.profile import Profile
-from benchrun.spec.runspec import TrainingSpec
-from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
-from benchrun.study import pack
-from benchrun.study.acceptance import AcceptancePlan, Criteria, PlanRun
-from benchrun.study.criteria import Acceptance, Criterion, PointSummary
+from benchrun.recipes.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
+from benchrun.rundir import artifacts
+from benchrun.rundir.nodes import RankRates, Rate
+from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
+from benchrun.runspec.documentation import field_docs
+from benchrun.runspec.inference import InferenceSpec
+from benchrun.runspec.post_training import Critic, Generation, PostTrainingSpec
+from benchrun.runspec.profile import Profile
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.runspec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
+from benchrun.show.model import ReportModel
 from datagen.cli import group as datagen
 
 HERE = Path(__file__).parent
@@ -130,7 +130,7 @@ def gpu_page() -> str:
     """The hardware table."""
     with (Path(paths.__file__).parent / "hardware.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
-    head = "# GPUs\n\nDense peaks in TFLOPS, memory in GiB, from `benchrun/hardware.csv`. "
+    head = "# GPUs\n\nDense peaks in TFLOPS, memory in GiB, from `benchrun/hardware/hardware.csv`. "
     head += "A GPU without a row gets no MFU.\n\n"
     return head + table(rows[0], rows[1:])
 
@@ -165,7 +165,7 @@ def pack_page() -> str:
 def metric_page() -> str:
     """The registered metrics."""
     head = (
-        "# Metrics\n\nFrom `benchrun/metrics/registry.py`. [Conventions](../explanation/conventions.md) explains how "
+        "# Metrics\n\nFrom `benchrun/measure/registry.py`. [Conventions](../explanation/conventions.md) explains how "
         "FLOPs are counted, [Windows](../explanation/windows.md) which steps count.\n\n"
     )
     head += "A metric with a column stands under that name in metrics.json, CSV, JSON and the frames of Python. The "
@@ -196,7 +196,7 @@ PAGES = {
 @functools.cache
 def report() -> ReportModel:
     """The report on our own runs."""
-    return app.report_on([app.run_data(run) for run in app.find_runs(paths.MEASURED)])
+    return api.report_on([api.run_data(run) for run in api.find_runs(paths.MEASURED)])
 
 
 def same(old: str, new: str) -> bool:

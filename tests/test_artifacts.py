@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app
-from benchrun.launch import supervise
-from benchrun.launch.launcher import observe, write_env
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun import api
+from benchrun.jobs import supervise
+from benchrun.jobs.launcher import observe, write_env
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec import artifacts
+from benchrun.rundir import artifacts
 
 PACKAGE = Path(__file__).parents[1] / "benchrun"
 EXEMPT = {"spec/artifacts.py", "launch/supervise.py"}
@@ -68,13 +68,13 @@ def test_every_file_of_a_local_run_has_a_name_here(tmp_path: Path) -> None:
     program.write_text("#!/bin/bash\necho a step\n")
     program.chmod(0o755)
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=(f"cluster.python={program}",)))
-    run = app.start(spec, tmp_path / "runs")
+    run = api.start(spec, tmp_path / "runs")
     end = time.monotonic() + 30
     while not (observation := observe([run])[0]).over:
         assert time.monotonic() < end
         time.sleep(0.1)
     write_env(run)
-    run.write_json(artifacts.ENDING, app.end_of(observation).model_dump(mode="json"))
+    run.write_json(artifacts.ENDING, api.end_of(observation).model_dump(mode="json"))
     names = {path.name for path in run.path.iterdir()}
     assert {artifacts.SPEC, artifacts.DONE, artifacts.STDOUT, artifacts.PROBE, artifacts.LOCAL_STATE} <= names
     assert names <= set(artifacts.FILES)

@@ -37,9 +37,9 @@ def test_imports_go_one_way() -> None:
     assert result.returncode == 0, result.stdout
 
 
-def test_only_launch_starts_processes() -> None:
+def test_only_jobs_start_processes() -> None:
     starting = {path for path in SOURCES if {"subprocess", "multiprocessing", "pty"} & set(imports(path))}
-    assert {room(path) for path in starting} == {"launch"}, starting
+    assert {room(path) for path in starting} == {"jobs"}, starting
 
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))

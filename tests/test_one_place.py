@@ -11,17 +11,17 @@ from benchrun.frameworks.registry import FRAMEWORKS
 ROOT = Path(__file__).parent.parent
 EXEMPT = {
     # Documents of versions that are long out do not change any more.
-    "benchrun/spec/migrate.py": {"hf"},
+    "benchrun/runspec/migrate.py": {"hf"},
     # The worker is this framework; its dependencies carry the same name as packages.
-    "benchrun/trainer/train.py": {"megatron-core"},
+    "benchrun/worker/train.py": {"megatron-core"},
     # The engine inside a post-training, not what serves.
-    "benchrun/spec/post_training.py": {"vllm"},
-    "benchrun/trainer/rl/engine.py": {"vllm"},
-    "benchrun/report/scaling.py": {"vllm"},
+    "benchrun/runspec/post_training.py": {"vllm"},
+    "benchrun/worker/rl/engine.py": {"vllm"},
+    "benchrun/show/scaling.py": {"vllm"},
     # The package trl, whose version the log has, and that of its engine.
-    "benchrun/trainer/rl/train.py": {"trl", "vllm"},
+    "benchrun/worker/rl/train.py": {"trl", "vllm"},
     # The package megatron-core, not the framework.
-    "benchrun/launch/doctor.py": {"megatron-core"},
+    "benchrun/site/doctor.py": {"megatron-core"},
 }
 SOURCES = [
     path

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app
+from benchrun import api
 from benchrun.errors import UserError
 from benchrun.frameworks.base import Framework
 from benchrun.frameworks.environment import Variable
 from benchrun.frameworks.registry import FRAMEWORKS, register
-from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import observe
-from benchrun.launch.rundir import RunDir
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.jobs.endings import Ending
+from benchrun.jobs.launcher import observe
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.runspec import RunSpec
+from benchrun.rundir.folder import RunDir
+from benchrun.runspec.spec import RunSpec
 
 RECIPE = """
 description: a toy
@@ -95,7 +95,7 @@ def ended(run: RunDir, deadline_s: float = 60) -> Ending:
     while time.monotonic() < end:
         observation = observe([run])[0]
         if observation.over:
-            return app.end_of(observation).ending
+            return api.end_of(observation).ending
         time.sleep(0.1)
     raise AssertionError(f"{run.run_id} has not ended")
 
@@ -106,10 +106,10 @@ def test_a_framework_of_one_file_goes_from_recipe_to_verdict(tmp_path: Path, rec
     files = render(spec)
     assert {"job.sh", "toy.py"} <= set(files)
     assert "export TOY=on  # it plays only when it is on" in files["job.sh"]
-    run = app.start(spec, tmp_path / "runs")
+    run = api.start(spec, tmp_path / "runs")
     assert ended(run) is Ending.COMPLETED, (run.path / "stderr.log").read_text()
     assert RunDir(run.path).spec == spec
-    judgement = app.judge_runs([run])
+    judgement = api.judge_runs([run])
     metrics = judgement.metrics
     assert metrics is not None
     assert metrics.step_time_s is not None

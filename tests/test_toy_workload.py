@@ -13,22 +13,22 @@ import pytest
 from pydantic import Field, PositiveInt
 from test_toy import ended
 
-from benchrun import app
+from benchrun import api
 from benchrun.cli import main
-from benchrun.comparison import choice
-from benchrun.comparison.references import load_references
 from benchrun.errors import UserError
 from benchrun.frameworks.base import Framework
 from benchrun.frameworks.logs import DIALECTS, register_dialect
 from benchrun.frameworks.registry import FRAMEWORKS, register
-from benchrun.launch.endings import Ending
-from benchrun.metrics.registry import METRICS, Metric
-from benchrun.metrics.registry import register as register_metric
-from benchrun.parse.dialect import Dialect
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.jobs.endings import Ending
+from benchrun.judge import choice
+from benchrun.judge.references import load_references
+from benchrun.logs.dialect import Dialect
+from benchrun.measure.registry import METRICS, Metric
+from benchrun.measure.registry import register as register_metric
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.runspec import WORKLOADS, Inputs, RunSpec
+from benchrun.runspec.spec import WORKLOADS, Inputs, RunSpec
 
 RECIPE = """
 description: a toy that answers requests
@@ -125,11 +125,11 @@ def test_a_recipe_states_inputs_at_every_level_and_set_chooses_a_point(recipe: s
     assert (spec.requests, spec.concurrency, spec.prompt_words, spec.source) == (100, 4, 16, "a page")
     assert spec.settings == "requests 100, concurrency 4, prompt_words 16"
     assert resolve(request(recipe, "concurrency=8")).derived == "a test"
-    assert [(row["framework"], row["tp"], row["reference"]) for row in app.list_points((recipe,))] == [
+    assert [(row["framework"], row["tp"], row["reference"]) for row in api.list_points((recipe,))] == [
         ("oracle", None, 0),
         ("oracle", None, 0),
     ]
-    assert app.describe(spec)["references"] == []
+    assert api.describe(spec)["references"] == []
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_a_run_without_its_results_or_its_end_is_invalid(tmp_path: Path, recipe:
     before_results = PROGRAM.partition("print(f")[0]
     text = PROGRAM.replace("all requests", "some requests") if "some" in printed else before_results
     (tmp_path / "templates" / "frameworks" / "oracle.py.j2").write_text(text)
-    run = app.start(resolve(request(recipe)), tmp_path / "runs")
+    run = api.start(resolve(request(recipe)), tmp_path / "runs")
     assert ended(run) is Ending.COMPLETED
     assert (run.path / "stdout.log").read_text().splitlines()[-1] == printed
-    assert app.judge_runs([run]).verdict.verdict == "invalid_run"
+    assert api.judge_runs([run]).verdict.verdict == "invalid_run"
 
 
 @pytest.mark.parametrize(
@@ -209,17 +209,17 @@ def test_a_run_goes_from_recipe_to_a_verdict_against_a_reference(
     store.mkdir()
     (store / "answers.csv").write_text(HEAD + ROW.format(value=published, settings=f'"{settings}"'))
     monkeypatch.setattr(choice, "load_references", partial(load_references, store))
-    run = app.start(resolve(request(recipe)), tmp_path / "runs")
+    run = api.start(resolve(request(recipe)), tmp_path / "runs")
     assert ended(run) is Ending.COMPLETED, (run.path / "stderr.log").read_text()
-    judgement = app.judge_runs([run])
+    judgement = api.judge_runs([run])
     metrics = judgement.metrics
     assert metrics is not None
     assert metrics.results == {"requests_per_s": 40.5, "first_word_s": 0.25}
     assert (metrics.num_steps, metrics.step_time_s, metrics.mfu, metrics.tflops_per_gpu) == (0, None, (), None)
     assert judgement.verdict.verdict == verdict
-    app.store_judgement(judgement)
+    api.store_judgement(judgement)
     assert json.loads((run.path / "metrics.json").read_text())["results"]["requests_per_s"] == 40.5
-    result = app.result_of(run)
+    result = api.result_of(run)
     assert result.numbers is not None
     assert result.verdict == judgement.verdict
     for verb in ("compare", "report", "status"):

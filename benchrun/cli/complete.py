@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from benchrun import app, paths
+from benchrun import api, paths
 from benchrun.errors import BenchrunError
 
 Names = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -64,7 +64,7 @@ def point_values(context: click.Context, parameter: click.Parameter) -> Iterable
     given = {name: value for name, value in context.params.items() if value is not None}
     # An option that waits for its value leaves the recipe among the words that click has not yet assigned.
     recipe, key = given.get("recipe") or next(iter(context.args), None), parameter.name or ""
-    rows = app.list_points((recipe,) if recipe else ())
+    rows = api.list_points((recipe,) if recipe else ())
     others = {name: str(given[name]).lower() for name in ("gpu", "precision", "framework") if name in given}
     fitting = [row for row in rows if all(str(row[name]).lower() == value for name, value in others.items())]
     return sorted({row[key] for row in fitting})
@@ -73,7 +73,7 @@ def point_values(context: click.Context, parameter: click.Parameter) -> Iterable
 @completing
 def run_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Runs in the runs folder, the newest first."""
-    return [run.run_id for run in reversed(app.find_runs())]
+    return [run.run_id for run in reversed(api.find_runs())]
 
 
 def runs_or_files(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -85,10 +85,10 @@ def runs_or_files(context: click.Context, parameter: click.Parameter, typed: str
 @completing
 def gpu_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """The GPUs of the hardware table."""
-    return [row["gpu"] for row in app.INVENTORIES["gpus"]()]
+    return [row["gpu"] for row in api.INVENTORIES["gpus"]()]
 
 
 @completing
 def dialect_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Frameworks whose logs are read."""
-    return app.DIALECTS
+    return api.DIALECTS

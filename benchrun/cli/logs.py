@@ -9,26 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun import app, paths
+from benchrun import api, paths
 from benchrun.cli.complete import runs_or_files
-from benchrun.cli.options import (
-    baseline_option,
-    each,
-    flags,
-    log_options,
-    opened,
-    print_json,
-    print_views,
-    read_logs,
-    say,
-)
+from benchrun.cli.options import baseline_option, each, flags, log_options, opened, print_json, print_views, read_logs, say
 from benchrun.errors import UserError
 from benchrun.files import check_new, write_new
-from benchrun.spec.artifacts import SPEC, STDOUT
+from benchrun.rundir.artifacts import SPEC, STDOUT
 from benchrun.vocabulary import MOST_LAYERS, Exit, worst
 
 if TYPE_CHECKING:
-    from benchrun.app import Log, Metrics, Rows, RunDir, Summary, Verdict
+    from benchrun.api import Log, Metrics, Rows, RunDir, Summary, Verdict
 
     Result = tuple[Verdict, Metrics | None, str | None]
     """A verdict, its numbers, and the name of its log."""
@@ -72,7 +62,7 @@ def parse(
     for file in (plot, Path(steps) if steps and Path(steps).suffix else None):
         if file is not None:
             check_new(file)
-    setting = app.completed_setting(recipe, app.Setting(**given))
+    setting = api.completed_setting(recipe, api.Setting(**given))
     form = _steps_format(steps) if steps else None
     if form and steps == form and as_json:
         raise UserError("--json and --steps both print to stdout", hint="--steps FILE.csv")
@@ -80,17 +70,17 @@ def parse(
         raise UserError("--metric names what --plot draws", hint="add --plot FILE")
     parsed = [_follow(logs, framework)] if follow else read_logs(logs, framework)
     _check_options(parsed, given)
-    settings = [app.setting_beside(log, setting) for log in parsed]
-    summaries = [app.summarise_log(*each, logs, warmup) for each in zip(parsed, settings, strict=True)]
+    settings = [api.setting_beside(log, setting) for log in parsed]
+    summaries = [api.summarise_log(*each, logs, warmup) for each in zip(parsed, settings, strict=True)]
     if len(parsed) > 1 and (steps or plot):
         names = "; ".join(log.file for log in parsed)
         raise UserError(f"{'--steps' if steps else '--plot'} takes one run, these are {len(parsed)}: {names}")
     if steps and form:
         _write_steps(parsed[0].steps, form, steps)
     if plot and summaries[0].num_steps:
-        from benchrun.report.steps_plot import plot_steps
+        from benchrun.capabilities.html.steps_plot import plot_steps
 
-        plot_steps(app.rows_of(parsed[0], settings[0]), summaries[0], plot, metric)
+        plot_steps(api.rows_of(parsed[0], settings[0]), summaries[0], plot, metric)
     if steps is None or steps != form:  # else the rows are on stdout
         _print_summaries(summaries, as_json)
     return worst(map(_exit_code, summaries))
@@ -102,7 +92,7 @@ def _print_summaries(summaries: "Sequence[Summary]", as_json: bool) -> None:
         documents = [summary.model_dump(mode="json") for summary in summaries]
         print_json(documents if len(documents) > 1 else documents[0])
     else:
-        from benchrun.report.terminal import summary_view
+        from benchrun.show.terminal import summary_view
 
         print_views(*map(summary_view, summaries))
 
@@ -111,17 +101,17 @@ def _exit_code(summary: "Summary") -> Exit:
     """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
     empty = not summary.num_steps and not summary.results
     if empty:
-        nothing = f"no step and no result of any known framework ({', '.join(sorted(app.DIALECTS))})"
+        nothing = f"no step and no result of any known framework ({', '.join(sorted(api.DIALECTS))})"
         causes = [each.detail for each in summary.problems if each.kind in ("truncated_file", "no_document")]
         say(f"{summary.file}: {causes[0] if causes else nothing}")
-        if hint := app.trace_hint(Path(summary.file)):
+        if hint := api.trace_hint(Path(summary.file)):
             say(f"hint: {hint}")
-    return Exit.INCONCLUSIVE if empty or app.unreliable(summary) else Exit.OK
+    return Exit.INCONCLUSIVE if empty or api.unreliable(summary) else Exit.OK
 
 
 def _steps_format(steps: str) -> str:
     """The format that ``--steps`` names, or the file's name ends in."""
-    from benchrun.report.table import STEP_FORMATS
+    from benchrun.show.table import STEP_FORMATS
 
     form = steps if steps in STEP_FORMATS else Path(steps).suffix.lstrip(".")
     if form not in STEP_FORMATS:
@@ -131,7 +121,7 @@ def _steps_format(steps: str) -> str:
 
 def _write_steps(rows: "Rows", form: str, target: str) -> None:
     """Write the rows to a file, or to stdout where ``target`` is the format alone."""
-    from benchrun.report.table import step_lines
+    from benchrun.show.table import step_lines
 
     text = "".join(f"{line}\n" for line in step_lines(rows, form))
     if target == form:
@@ -146,7 +136,7 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
         raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
     if not logs[0].exists():
         say(f"{logs[0]} does not exist yet; waiting for it")
-    tail, reads_since_end = app.Tail(logs[0], framework), 0
+    tail, reads_since_end = api.Tail(logs[0], framework), 0
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             for row in tail.read():
@@ -155,7 +145,7 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
                 loss = f"loss {row.loss:.4f}" if row.loss is not None else ""
                 say("  ".join(filter(None, (f"step {row.step}", timing, rate, loss))))
             log = tail.log()
-            reads_since_end = reads_since_end + 1 if app.job_ended(log) else 0
+            reads_since_end = reads_since_end + 1 if api.job_ended(log) else 0
             if log.complete(log.planned_steps) or reads_since_end > REST_READS:
                 return log
             time.sleep(FOLLOW_S)
@@ -200,10 +190,10 @@ def compare(
     logs = read_logs(files, given.pop("framework"))
     options = dict(given)
     num_layers = given.pop("num_layers")
-    setting = app.completed_setting(recipe, app.Setting(**given), num_layers)
+    setting = api.completed_setting(recipe, api.Setting(**given), num_layers)
 
     def judge(log: "Log") -> "Result":
-        verdict, metrics = app.judge_log(log, recipe, setting, warmup, baseline)
+        verdict, metrics = api.judge_log(log, recipe, setting, warmup, baseline)
         _check_options([log], options)
         return verdict, metrics, log.file
 
@@ -214,7 +204,7 @@ def compare(
 def _check_options(logs: "Sequence[Log]", options: dict[str, Any]) -> None:
     """Say on stderr which options replace a guess. UserError for an option that a log contradicts."""
     for log in logs:
-        for sentence in app.check_options(log, options):
+        for sentence in api.check_options(log, options):
             say(sentence if len(logs) == 1 else f"{log.file}: {sentence}")
 
 
@@ -228,11 +218,11 @@ def print_verdicts(
             say(f"warning: {run.path} cannot be written{why}: the verdict is only printed")
 
     def judge(group: "Sequence[RunDir]") -> "Result":
-        judgement = app.judge_runs(group, warmup, reference, others=runs)
-        app.store_judgement(judgement, what_if=warmup is not None or reference is not None)
+        judgement = api.judge_runs(group, warmup, reference, others=runs)
+        api.store_judgement(judgement, what_if=warmup is not None or reference is not None)
         return judgement.verdict, judgement.metrics, None
 
-    groups = app.repeats(runs)
+    groups = api.repeats(runs)
     results, code = each(groups, judge, lambda group: group[0].run_id)
     return worst((code, print_results(results, as_json, several=len(groups) > 1)))
 
@@ -249,7 +239,7 @@ def print_results(results: "Sequence[Result]", as_json: bool, *, several: bool =
     elif results:
         from rich.text import Text
 
-        from benchrun.report.terminal import verdict_view
+        from benchrun.show.terminal import verdict_view
 
         for verdict, metrics, file in results:
             print_views(*([Text(file)] if file and several else []), verdict_view(verdict, metrics))

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun import app
+from benchrun import api
 from benchrun.cli.complete import recipe_names
 from benchrun.cli.options import all_of, json_option, point_options, print_json, print_views
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from benchrun.app import Request
+    from benchrun.api import Request
 
 INVENTORIES = ("suites", "studies", "plans", "clusters", "gpus", "frameworks")
 SHELLS = ("bash", "zsh", "fish")
@@ -36,20 +36,20 @@ def list(
     GPUS is the range of the number of GPUs, PUBLISHED the number of published results for these points. DERIVED names
     the GPU from which a layout was borrowed, because this GPU has none of its own.
     """
-    from benchrun.report import listing
-    from benchrun.report.table import plain
+    from benchrun.show import listing
+    from benchrun.show.table import plain
 
     if chosen := [name for name, wanted in inventories.items() if wanted]:
-        rows = [row for name in chosen for row in app.INVENTORIES[name]()]
+        rows = [row for name in chosen for row in api.INVENTORIES[name]()]
         table = listing.inventory_table(rows, listing.WIDE.get(chosen[0], ())) if len(chosen) == 1 else None
         if not as_json and table is None:
             raise UserError("one inventory at a time", hint=f"benchrun list --{chosen[0]}")
     else:
-        gpu = gpu or (app.gpu_of(cluster) if cluster else None)
+        gpu = gpu or (api.gpu_of(cluster) if cluster else None)
         if every or as_json:
-            rows = app.list_points(recipes, gpu, cluster)
+            rows = api.list_points(recipes, gpu, cluster)
         else:
-            rows = app.list_layouts(recipes, gpu, cluster) if recipes else app.list_recipes((), gpu, cluster)
+            rows = api.list_layouts(recipes, gpu, cluster) if recipes else api.list_recipes((), gpu, cluster)
         make = listing.points_table if every else listing.layouts_table if recipes else listing.recipes_table
         table = None if as_json else make(rows)
     if as_json:
@@ -68,11 +68,11 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
     --all and --json have the whole specification, FLOPs, the arithmetic of the layout, all references. Runs of a study
     that break a rule are shown with the reason.
     """
-    request = app.Request(**point)
-    if app.is_suite(request.recipe):
+    request = api.Request(**point)
+    if api.is_suite(request.recipe):
         return _show_suite(request, as_json)
-    spec = app.resolve_shown(request)
-    document = app.describe(spec)
+    spec = api.resolve_shown(request)
+    document = api.describe(spec)
     if as_json:
         print_json(document)
     elif every:
@@ -80,7 +80,7 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
 
         click.echo(yaml.safe_dump(document, sort_keys=False, width=110, default_flow_style=False).rstrip())
     else:
-        from benchrun.report.point import point_view
+        from benchrun.show.point import point_view
 
         print_views(point_view(spec, document, request))
     return Exit.OK
@@ -88,13 +88,13 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
 
 def _show_suite(request: "Request", as_json: bool) -> Exit:
     """Print the runs of a suite or study. UserError where none is legal."""
-    from benchrun.report import listing
-    from benchrun.report.point import suite_rows
-    from benchrun.report.table import plain
+    from benchrun.show import listing
+    from benchrun.show.point import suite_rows
+    from benchrun.show.table import plain
 
-    points, repeats = app.resolve_each(request)
+    points, repeats = api.resolve_each(request)
     if all(isinstance(spec, UserError) for _, spec in points):
-        app.resolve(request)  # raises the first one's error
+        api.resolve(request)  # raises the first one's error
     each_run = [(point.settings, spec) for point, spec in points for _ in range(repeats)]
     rows = suite_rows(each_run)
     if as_json:

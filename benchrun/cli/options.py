@@ -10,20 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from benchrun import app, paths
-from benchrun.cli.complete import (
-    cluster_names,
-    dialect_names,
-    gpu_names,
-    point_values,
-    recipe_names,
-    runs_or_files,
-)
+from benchrun import api, paths
+from benchrun.cli.complete import cluster_names, dialect_names, gpu_names, point_values, recipe_names, runs_or_files
 from benchrun.errors import BenchrunError, exit_code_of
 from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, Exit, worst
 
 if TYPE_CHECKING:
-    from benchrun.app import Log, RunDir
+    from benchrun.api import Log, RunDir
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -157,14 +150,14 @@ def opened(
     ``open_name`` returns the runs that a name stands for, if not one. Runs that cannot be read are named on stderr and
     count for the exit code if ``names`` has them.
     """
-    newest = [] if names else app.find_runs()[-last if last else 0 :]
-    runs, code = each(names or [str(run.path) for run in newest], open_name or (lambda name: [app.open_run(name)]))
+    newest = [] if names else api.find_runs()[-last if last else 0 :]
+    runs, code = each(names or [str(run.path) for run in newest], open_name or (lambda name: [api.open_run(name)]))
     return list(dict.fromkeys(chain(*runs))), code if names else Exit.OK
 
 
 def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
     """One log for each run in these files; what is left out is named on stderr."""
-    logs, left_out = app.read_logs(files, framework)
+    logs, left_out = api.read_logs(files, framework)
     if left_out:
         more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
         say(f"left out, neither a step nor part of a run: {', '.join(map(str, left_out[:SHOWN]))}{more}")

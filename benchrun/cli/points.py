@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun import app, paths
+from benchrun import api, paths
 from benchrun.cli.options import PROFILERS, all_of, point_options, say
 from benchrun.errors import MachineError
 from benchrun.vocabulary import MOST_REPEATS, Exit, worst
 
 if TYPE_CHECKING:
-    from benchrun.app import RunDir, RunSpec
+    from benchrun.api import RunDir, RunSpec
 
 
 @click.command("render")
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write all files into DIR.")
 def render(output: Path | None, **point: Any) -> None:
     """The script that would be submitted, on stdout; with --output every file of the job."""
-    spec = app.resolve_point(app.Request(**point))
+    spec = api.resolve_point(api.Request(**point))
     if output is None:
         _print_script(spec)
     else:
-        say(f"wrote {', '.join(app.write_files(output, spec))} to {output}")
+        say(f"wrote {', '.join(api.write_files(output, spec))} to {output}")
 
 
 def _print_script(spec: "RunSpec") -> None:
     """Print the script that would be submitted."""
-    from benchrun.spec.artifacts import JOB  # pydantic, which a listing does without
+    from benchrun.rundir.artifacts import JOB  # pydantic, which a listing does without
 
-    click.echo(app.render(spec)[JOB], nl=False)
+    click.echo(api.render(spec)[JOB], nl=False)
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ _options = all_of(
 @launch_options
 def launch(profile: str | None, how: Launching, **point: Any) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
-    request = app.Request(**point)
-    return _launch(app.resolve_profiled(request, profile) if profile else app.resolve(request), how)
+    request = api.Request(**point)
+    return _launch(api.resolve_profiled(request, profile) if profile else api.resolve(request), how)
 
 
 @click.command("profile")
@@ -95,20 +95,20 @@ def profile(tool: str | None, how: Launching, **point: Any) -> int:
     Each profiled rank writes a trace into the run's folder `profile`. --set profile.steps=5 and --set
     'profile.ranks=[0,8]' choose how many steps and which ranks.
     """
-    return _launch(app.resolve_profiled(app.Request(**point), tool), how)
+    return _launch(api.resolve_profiled(api.Request(**point), tool), how)
 
 
 def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
     """Launch each of ``resolved``; returns the exit code."""
-    specs = [app.without_nodes(spec, how.exclude) for spec in resolved]
+    specs = [api.without_nodes(spec, how.exclude) for spec in resolved]
     for spec in specs:
-        for warning in app.warnings(spec):
+        for warning in api.warnings(spec):
             say(f"warning: {warning}")
     if how.dry_run:
         for spec in specs:
             if how.exclude:
-                app.check_excluded(spec)
-            if secrets := app.missing_secrets(spec):
+                api.check_excluded(spec)
+            if secrets := api.missing_secrets(spec):
                 say(f"warning: the launch needs {', '.join(secrets)}, which this shell does not set (cluster.secrets)")
             _print_script(spec)
         return Exit.OK
@@ -116,7 +116,7 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
     if how.wait or how.retries:
         return _launch_and_wait(wanted, how.retries or 0)
     for spec in wanted:
-        click.echo(app.start(spec).run_id)
+        click.echo(api.start(spec).run_id)
     say(f"follow them with: benchrun status; files in {paths.runs_dir()}")
     return Exit.OK
 
@@ -130,7 +130,7 @@ def _launch_and_wait(specs: "Sequence[RunSpec]", retries: int) -> int:
         click.echo(run.run_id)
 
     try:
-        errors = app.launch_all(specs, started, say, app.start)
+        errors = api.launch_all(specs, started, say, api.start)
     except KeyboardInterrupt:
         return _left([run.run_id for run in runs])
     for error in errors:
@@ -151,7 +151,7 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
     from benchrun.cli.logs import print_verdicts
     from benchrun.cli.runs import follow
 
-    tries = [app.attempts(run, retries) for run in runs]
+    tries = [api.attempts(run, retries) for run in runs]
     waiting = [next(attempts)[0] for attempts in tries]
     following = [*waiting]
     while following:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from benchrun.app import Observation, RunDir, Step
+from benchrun.api import Observation, RunDir, Step
 
 MOST_LINES = 20
 """Runs that have a line on a terminal; the others are only counted."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from benchrun import app
+from benchrun import api
 from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import baseline_option, each, json_option, json_text, opened, run_id, say
 from benchrun.cli.runs import no_runs
@@ -17,7 +17,7 @@ from benchrun.files import check_new, write_new
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
-    from benchrun.app import ReportModel, RunDir, RunResult, Verdict
+    from benchrun.api import ReportModel, RunDir, RunResult, Verdict
 
 FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
 ENDINGS = {".html": "html", ".xml": "junit", ".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "terminal"}
@@ -91,7 +91,7 @@ def report(
     chosen, code = _reported(runs)
     if keep:
         for run in chosen:
-            say(f"kept {app.keep(run, keep, say).path}")
+            say(f"kept {api.keep(run, keep, say).path}")
     if history and form != "html":
         return worst((code, _history(chosen, by, form, output, plot)))
     rows = "scaling" if scaling or (plot and not history) else by
@@ -110,17 +110,17 @@ def _runs(
     """Print the report on the ``chosen`` runs, which the caller called ``names``; returns the exit code."""
     drawn = form == "html"
     verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)
-    data, failed = each(chosen, lambda run: app.run_data(run, verdicts.get(run), drawn=drawn), run_id)
+    data, failed = each(chosen, lambda run: api.run_data(run, verdicts.get(run), drawn=drawn), run_id)
     results = [one.result for one in data]
     if names and not results:
         return failed
-    model = app.report_on(data, drawn=drawn, scaling=drawn or rows == "scaling")
+    model = api.report_on(data, drawn=drawn, scaling=drawn or rows == "scaling")
     if rows == "scaling" and not model.curves:
         say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
     _write(_text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None), output)
     if plot and model.curves:
-        from benchrun.report.curve import scaling_plots
-        from benchrun.report.picture import save
+        from benchrun.capabilities.html.picture import save
+        from benchrun.capabilities.predict.curve_view import scaling_plots
 
         save(list(scaling_plots(model.curves)), plot)
     return worst((unjudged, failed if names else Exit.OK, *(_code(result) for result in results)))
@@ -128,7 +128,7 @@ def _runs(
 
 def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":
     """The runs called ``names``, or all that a report has, and the exit code. NoNumberError where there is none."""
-    chosen, code = opened(names, open_name=app.runs_at)
+    chosen, code = opened(names, open_name=api.runs_at)
     chosen = [run for run in chosen if names or run.spec.reported]
     if not chosen and code is Exit.OK:
         raise NoNumberError(no_runs())
@@ -139,7 +139,7 @@ def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: boo
     """The report in the format ``form``, as wide as the terminal where it goes there."""
     if form == "json":
         return json_text(_curves(model) if rows == "scaling" else model.rows(rows).records())
-    from benchrun.report.formats import formatted
+    from benchrun.show.formats import formatted
 
     width = None if to_file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
     return formatted(model, form, rows, one=one, width=width)
@@ -165,18 +165,18 @@ def _check_history(history: bool, by: str, form: str) -> None:
 
 def _history(runs: "Sequence[RunDir]", by: str, form: str, output: Path | None, plot: Path | None) -> Exit:
     """Print the history of ``runs``; returns the exit code."""
-    past, code = each(runs, app.past_run, run_id)
-    history = app.history_of(past, cast(Any, "point" if by == "framework" else by))  # a point has one framework
+    past, code = each(runs, api.past_run, run_id)
+    history = api.history_of(past, cast(Any, "point" if by == "framework" else by))  # a point has one framework
     if history.left_out:
         say(f"left out, without numbers or profiled: {len(history.left_out)} of {len(past)} runs")
     if plot:
-        from benchrun.report.history_plot import plot_history
+        from benchrun.capabilities.history.plot import plot_history
 
         plot_history(history, plot)
     if form == "json":
         _write(json_text(history.model_dump(mode="json")), output)
     else:
-        from benchrun.report.history_text import history_page
+        from benchrun.capabilities.history.text import history_page
 
         _write(history_page(history, form), output)
     return worst((code, Exit.SLOW if history.slower else Exit.OK))
@@ -186,9 +186,9 @@ def _verdicts(runs: "Sequence[RunDir]", baseline: str) -> "tuple[dict[RunDir, Ve
     """The verdict of each run against ``baseline``, its repeats together, and the exit code."""
 
     def judge(group: "Sequence[RunDir]") -> "dict[RunDir, Verdict]":
-        return dict.fromkeys(group, app.judge_runs(group, None, baseline).verdict)
+        return dict.fromkeys(group, api.judge_runs(group, None, baseline).verdict)
 
-    judged, code = each(app.repeats(runs), judge, lambda group: group[0].run_id)
+    judged, code = each(api.repeats(runs), judge, lambda group: group[0].run_id)
     return {run: verdict for group in judged for run, verdict in group.items()}, code
 
 

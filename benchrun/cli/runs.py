@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchrun import app, paths
+from benchrun import api, paths
 from benchrun.cli.complete import recipe_names, run_names
 from benchrun.cli.options import each, json_option, opened, print_json, run_id, say
 from benchrun.errors import UserError, closest
 from benchrun.vocabulary import worst
 
 if TYPE_CHECKING:
-    from benchrun.app import Observation, RunDir, Step
+    from benchrun.api import Observation, RunDir, Step
 
 
 @click.command("status")
@@ -30,11 +30,11 @@ def status(
     """Show how RUNS are going (by default the newest): state, job, nodes, age, steps, and how each ended."""
     _check_states(states)
     chosen, code = opened(runs, None if states or recipe else last)
-    observations = {each.run: each for each in app.observe([run for run in chosen if _is_of(run, recipe)])}
+    observations = {each.run: each for each in api.observe([run for run in chosen if _is_of(run, recipe)])}
     if watch:
         follow([run for run, observation in observations.items() if not observation.over])
-        observations = {each.run: each for each in app.observe([*observations])}
-    rows, failed = each([*observations], lambda run: app.status_of(observations[run]), run_id)
+        observations = {each.run: each for each in api.observe([*observations])}
+    rows, failed = each([*observations], lambda run: api.status_of(observations[run]), run_id)
     rows = [row for row in rows if not states or row["state"] in states]
     if not runs:
         rows = rows[-last:]
@@ -43,7 +43,7 @@ def status(
     elif not rows and not runs:
         say(no_runs(*states, recipe))
     elif rows:
-        from benchrun.report.status import status_lines
+        from benchrun.show.status import status_lines
 
         for line in status_lines(rows):
             click.echo(line)
@@ -58,7 +58,7 @@ def no_runs(*kinds: str | None) -> str:
 
 def _check_states(states: tuple[str, ...]) -> None:
     """UserError for a word that is no state of a run."""
-    from benchrun.spec.artifacts import Ending
+    from benchrun.rundir.artifacts import Ending
 
     legal = ["pending", "running", "suspended", "ended", "gone", "unknown", *(ending.value for ending in Ending)]
     for state in states:
@@ -87,7 +87,7 @@ def follow(runs: "Sequence[RunDir]") -> list[str]:
                 left.pop(observation.run.run_id, None)
 
         try:
-            app.wait_for(runs, show)
+            api.wait_for(runs, show)
         except KeyboardInterrupt:
             return [*left]
     return []
@@ -102,14 +102,14 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
         raise UserError("name the RUNS to stop, or --all", hint="benchrun status lists them")
 
     def stop(run: "RunDir") -> None:
-        say(f"{run.run_id}: {'asked to stop' if app.cancel(run) else 'it has no job in the queue'}")
+        say(f"{run.run_id}: {'asked to stop' if api.cancel(run) else 'it has no job in the queue'}")
 
     chosen, code = opened(runs)
     if every:
         others = [run for run in chosen if run.read_only]
         if others:
             say(f"left alone, not yours: {', '.join(map(run_id, others))}")
-        chosen = [each.run for each in app.observe([run for run in chosen if not run.read_only]) if not each.over]
+        chosen = [each.run for each in api.observe([run for run in chosen if not run.read_only]) if not each.over]
         if not chosen:
             say(f"no run of yours in {paths.runs_dir().absolute()} is going on")
     return worst((code, each(chosen, stop, run_id)[1]))

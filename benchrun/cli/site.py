@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchrun import app
+from benchrun import api
 from benchrun.cli.complete import cluster_names, gpu_names, recipe_names
 from benchrun.cli.options import json_option, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
-    from benchrun.app import Check
+    from benchrun.api import Check
 
 MARKS = {"ok": "ok", "fault": "FAULT", "warning": "warning", "not_checked": "not checked"}
 
@@ -31,11 +31,11 @@ def doctor(cluster: str | None, wait_s: int, no_node: bool, as_json: bool) -> in
     --cluster asks Slurm, then one node: partition, account, QOS, reservation, nodes, GPUs, time limit; container
     runtime, images, mounts, the shared runs folder, the clock. Exit code 2: the file has a fault; 3: the machine has.
     """
-    from benchrun.report.table import aligned
+    from benchrun.show.table import aligned
 
     if cluster is not None:
         return _check(cluster, wait_s, not no_node, as_json)
-    findings = app.examine()
+    findings = api.examine()
     if as_json:
         print_json([asdict(finding) for finding in findings])
         return Exit.OK
@@ -47,7 +47,7 @@ def doctor(cluster: str | None, wait_s: int, no_node: bool, as_json: bool) -> in
 def _check(cluster: str, wait_s: int, on_node: bool, as_json: bool) -> int:
     """Print each check of a site file as soon as it is done; returns the exit code."""
     checks: list[Check] = []
-    for check in app.check_site(cluster, wait_s=wait_s, on_node=on_node):
+    for check in api.check_site(cluster, wait_s=wait_s, on_node=on_node):
         checks.append(check)
         if not as_json:
             hint = f"\n{'':13}{check.hint}" if check.hint and check.status != "ok" else ""
@@ -70,7 +70,7 @@ def site() -> None:
 @click.option("--output", type=click.Path(path_type=Path), default=Path("mysite.yaml"), show_default=True)
 def init(partition: str | None, gpu: str | None, output: Path) -> None:
     """Write a site file from what Slurm says, with every key and its explanation. An existing file stays as it is."""
-    named = app.write_site(output, partition, gpu)
+    named = api.write_site(output, partition, gpu)
     say(f"wrote {output}; check it with: benchrun doctor --cluster {output}")
     if not named:
         say(f"neither Slurm nor a node names the GPUs: {output} has CPU; write their name, or use --gpu")
@@ -90,14 +90,14 @@ def images(recipes: tuple[str, ...], cluster: str | None, gpu: str | None, frame
     Without a network on the nodes: pull each on a machine that has one, and write the map that this prints into the
     site file.
     """
-    rows = app.list_images(recipes, cluster, gpu, framework)
+    rows = api.list_images(recipes, cluster, gpu, framework)
     if as_json:
         print_json(rows)
         return Exit.OK
     if not rows:
         raise UserError("no run of these has an image")
-    from benchrun.report.listing import inventory_table
-    from benchrun.report.table import plain
+    from benchrun.show.listing import inventory_table
+    from benchrun.show.table import plain
 
     click.echo(plain(inventory_table(rows, ("pull", "file"))), nl=False)
     if missing := [row for row in rows if row["site"] is None]:

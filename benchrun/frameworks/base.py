@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from benchrun import paths
 from benchrun.frameworks.environment import Variable, variables
-from benchrun.spec.cluster import Cluster, Installation
-from benchrun.spec.profile import Profile
-from benchrun.spec.runspec import DataFormat
+from benchrun.runspec.cluster import Cluster, Installation
+from benchrun.runspec.profile import Profile
+from benchrun.runspec.spec import DataFormat
 from benchrun.vocabulary import DEGREES, Precision, Task
 
 PARALLELISM = (*DEGREES, "etp")
@@ -84,7 +84,7 @@ class Framework:
     package: ClassVar[str | None] = None
     """The package whose version it has, where that is not called like the framework."""
     workload: ClassVar[str] = "training"
-    """The kind of work that it does; each ``spec`` below is of its class (`benchrun.spec.runspec.WORKLOADS`)."""
+    """The kind of work that it does; each ``spec`` below is of its class (`benchrun.runspec.spec.WORKLOADS`)."""
 
     tasks: ClassVar[frozenset[str]] = frozenset({"pretrain", "sft", "lora"})
     precisions: ClassVar[frozenset[Precision]] = frozenset({"bf16", "fp8"})

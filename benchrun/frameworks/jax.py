@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework
 from benchrun.frameworks.environment import Variable
 from benchrun.paths import table
-from benchrun.spec.runspec import TrainingSpec
-from benchrun.spec.training import Fp8
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.runspec.training import Fp8
 
 MIB = 1 << 20
 

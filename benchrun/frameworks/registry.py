@@ -2,23 +2,23 @@
 
 from collections.abc import Callable
 
+from benchrun.capabilities.nodes.framework import NodeCheck
+from benchrun.capabilities.rl.frameworks.nemo_aligner import NemoAligner
+from benchrun.capabilities.rl.frameworks.nemo_rl import NemoRL
+from benchrun.capabilities.rl.frameworks.trl import Trl
+from benchrun.capabilities.serving.frameworks.sglang import Sglang
+from benchrun.capabilities.serving.frameworks.transformers_serve import TransformersServe
+from benchrun.capabilities.serving.frameworks.trtllm import TensorRT
+from benchrun.capabilities.serving.frameworks.vllm import Vllm
 from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import Framework
-from benchrun.frameworks.hf import HuggingFace
-from benchrun.frameworks.maxtext import MaxText
-from benchrun.frameworks.megatron import MegatronLM
-from benchrun.frameworks.megatron_core import MegatronCore
-from benchrun.frameworks.nemo import MegatronBridge, NeMo2
-from benchrun.frameworks.nemo1 import NeMo1
-from benchrun.frameworks.nemo_aligner import NemoAligner
-from benchrun.frameworks.nemo_rl import NemoRL
-from benchrun.frameworks.nodecheck import NodeCheck
-from benchrun.frameworks.paxml import PaXML
-from benchrun.frameworks.sglang import Sglang
-from benchrun.frameworks.transformers_serve import TransformersServe
-from benchrun.frameworks.trl import Trl
-from benchrun.frameworks.trtllm import TensorRT
-from benchrun.frameworks.vllm import Vllm
+from benchrun.frameworks.hf.framework import HuggingFace
+from benchrun.frameworks.maxtext.framework import MaxText
+from benchrun.frameworks.megatron.framework import MegatronLM
+from benchrun.frameworks.megatron_core.framework import MegatronCore
+from benchrun.frameworks.nemo1.framework import NeMo1
+from benchrun.frameworks.nemo2.framework import MegatronBridge, NeMo2
+from benchrun.frameworks.paxml.framework import PaXML
 
 FRAMEWORKS: dict[str, Framework] = {}
 CHECKS: dict[str, Framework] = {NodeCheck.name: NodeCheck()}

@@ -12,8 +12,8 @@ from benchrun.model.costs import bubble
 from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, Product, operators
 from benchrun.model.parts import Mla
-from benchrun.spec.runspec import TrainingSpec
-from benchrun.spec.training import RESIDENT_LAYERS
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.runspec.training import RESIDENT_LAYERS
 from benchrun.vocabulary import LOW
 
 

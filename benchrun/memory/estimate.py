@@ -16,8 +16,8 @@ from benchrun.memory import activations
 from benchrun.model.adapters import MEGATRON, TRANSFORMERS, adapted, adapter_params
 from benchrun.model.communication import optimizer_shards, weight_shards
 from benchrun.model.operators import Product, operators
-from benchrun.spec.runspec import TrainingSpec
-from benchrun.spec.training import Recompute
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.runspec.training import Recompute
 from benchrun.vocabulary import GIB, LOW
 
 NEARLY_FULL = 0.9

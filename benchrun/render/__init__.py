@@ -12,12 +12,20 @@ from markupsafe import Markup
 from benchrun import __version__, paths
 from benchrun.frameworks.registry import framework
 from benchrun.render import filters
-from benchrun.spec.artifacts import CONTAINER_SCRIPT, JOB, PROBE_SCRIPT, PROFILE, PROFILE_SCRIPT, SPEC, TELEMETRY_SCRIPT
-from benchrun.spec.cluster import Cluster
-from benchrun.spec.image_names import is_path
-from benchrun.spec.launched import launched_line
-from benchrun.spec.profile import PROFILES
-from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.rundir.artifacts import (
+    CONTAINER_SCRIPT,
+    JOB,
+    PROBE_SCRIPT,
+    PROFILE,
+    PROFILE_SCRIPT,
+    SPEC,
+    TELEMETRY_SCRIPT,
+)
+from benchrun.runspec.cluster import Cluster
+from benchrun.runspec.image_names import is_path
+from benchrun.runspec.launched import launched_line
+from benchrun.runspec.profile import PROFILES
+from benchrun.runspec.spec import RunSpec, TrainingSpec
 
 _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from pydantic import BaseModel
 
-from benchrun.spec.megatron import TUPLE, is_torch_type
+from benchrun.runspec.megatron import TUPLE, is_torch_type
 
 Group = BaseModel | Mapping[str, Any]
 Groups = Group | Iterable[Group | None]

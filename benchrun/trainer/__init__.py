@@ -1,4 +1,3 @@
-"""The training worker: real training on megatron.core, on GPUs (NCCL) and CPUs (gloo) by the same code.
+"""The former name of `benchrun.worker`, for one release: jobs of older scripts call ``python -m benchrun.trainer``."""
 
-Runs inside the job, one process per rank: ``python -m benchrun.trainer --spec spec.json``. Reads only the TrainingSpec.
-"""
+from benchrun.worker import __path__ as __path__

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from benchrun.report.picture import svg_file
-from benchrun.report.plot import Plot, Series
-from benchrun.report.published import Pair
-from benchrun.report.table import Table
+from benchrun.capabilities.html.picture import svg_file
+from benchrun.show.plot import Plot, Series
+from benchrun.show.published import Pair
+from benchrun.show.table import Table
 
 TITLE = "Tokens per second and GPU, measured and published"
 NOTE = "Same model, precision, sequence length and batch per GPU. GPUs and framework as labelled."

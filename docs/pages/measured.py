@@ -5,23 +5,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from benchrun.comparison.measured import MeasuredRun, grouped, repeats
-from benchrun.comparison.nearest import Nearest, nearest
-from benchrun.comparison.references import Reference
+from benchrun.capabilities.history.series import launch_time
 from benchrun.frameworks.registry import FRAMEWORKS
-from benchrun.metrics.bound import Bound
-from benchrun.metrics.registry import METRICS, Metric
-from benchrun.metrics.telemetry import Telemetry, percent
+from benchrun.judge.measured import MeasuredRun, grouped, repeats
+from benchrun.judge.nearest import Nearest, nearest
+from benchrun.judge.references import Reference
+from benchrun.measure.bound import Bound
+from benchrun.measure.registry import METRICS, Metric
+from benchrun.measure.telemetry import Telemetry, percent
 from benchrun.model.operators import PASSES
-from benchrun.report.frameworks import ValidRun, losses, side_by_side
-from benchrun.report.history import launch_time
-from benchrun.report.model import ReportModel
-from benchrun.report.repeats import median_of, valid_values
-from benchrun.report.runs import distinctions, layout, proxy, spread_percent
-from benchrun.report.scaling import Curve, curves
-from benchrun.report.table import Table, markdown
-from benchrun.spec.artifacts import Breakdown, Ceilings, Gemm, trained_with
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.rundir.artifacts import Breakdown, Ceilings, Gemm, trained_with
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.frameworks import ValidRun, losses, side_by_side
+from benchrun.show.model import ReportModel
+from benchrun.show.repeats import median_of, valid_values
+from benchrun.show.runs import distinctions, layout, proxy, spread_percent
+from benchrun.show.scaling import Curve, curves
+from benchrun.show.table import Table, markdown
 
 from .pictures import waterfalls
 from .workloads import other_workloads

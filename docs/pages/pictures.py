@@ -6,15 +6,15 @@ from dataclasses import replace
 from math import isnan
 from statistics import median
 
-from benchrun.comparison.measured import grouped
-from benchrun.report import overview
-from benchrun.report.curve import scaling_plots
-from benchrun.report.frameworks import valid_runs
-from benchrun.report.model import ReportModel
-from benchrun.report.picture import svg_file
-from benchrun.report.plot import Plot
-from benchrun.report.published import Pair
-from benchrun.report.table import Table
+from benchrun.capabilities.html import overview
+from benchrun.capabilities.html.picture import svg_file
+from benchrun.capabilities.predict.curve_view import scaling_plots
+from benchrun.judge.measured import grouped
+from benchrun.show.frameworks import valid_runs
+from benchrun.show.model import ReportModel
+from benchrun.show.plot import Plot
+from benchrun.show.published import Pair
+from benchrun.show.table import Table
 
 SAME = ("num_gpus", "gpu", "gbs", "framework")
 """What the runs of two waterfalls side by side share."""

@@ -5,8 +5,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchrun.comparison.references import Reference
-from benchrun.report.table import Table, markdown
+from benchrun.judge.references import Reference
+from benchrun.show.table import Table, markdown
 
 TEXT = Path(__file__).with_suffix(".md.in")
 """What stands above the tables."""

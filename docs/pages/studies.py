@@ -4,20 +4,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from benchrun.app.studies import plan_study
-from benchrun.comparison.measured import MeasuredRun
-from benchrun.comparison.verdict import RunResult
-from benchrun.launch.endings import Ending
-from benchrun.metrics.model import Metrics
-from benchrun.recipe.select import Request
-from benchrun.report.study import measured_table, remarks, sentences, setting
-from benchrun.report.study_plot import study_plots
-from benchrun.report.table import Table, markdown
-from benchrun.spec.profile import Profile
-from benchrun.spec.runspec import TrainingSpec
-from benchrun.study.resolved import ResolvedStudy
-from benchrun.study.result import StudyResult, result
-from benchrun.study.schedule import Attempt, State
+from benchrun.capabilities.studies.plot import study_plots
+from benchrun.capabilities.studies.resolved import ResolvedStudy
+from benchrun.capabilities.studies.result import StudyResult, result
+from benchrun.capabilities.studies.schedule import Attempt, State
+from benchrun.capabilities.studies.usecase import plan_study
+from benchrun.capabilities.studies.view import measured_table, remarks, sentences, setting
+from benchrun.jobs.endings import Ending
+from benchrun.judge.measured import MeasuredRun
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.model import Metrics
+from benchrun.recipes.select import Request
+from benchrun.runspec.profile import Profile
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.table import Table, markdown
 
 from .pictures import grid
 

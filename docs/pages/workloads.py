@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from benchrun.comparison.verdict import RunResult
-from benchrun.metrics.registry import METRICS
-from benchrun.report.runs import proxy
-from benchrun.report.table import Table
-from benchrun.spec.runspec import RunSpec
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.registry import METRICS
+from benchrun.runspec.spec import RunSpec
+from benchrun.show.runs import proxy
+from benchrun.show.table import Table
 
 NOTHING = "-"
 SERVERS = {

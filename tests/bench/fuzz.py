@@ -38,13 +38,13 @@ NUMBERS = (
     *(b"999999999999999", b"2147483648", b"65536", b"1_000", b"1,000", b"\xd9\xa3", b"1.2.3", b"5K", b"0x10", b""),
 )
 PIECES = (b"\r", b"\r\n", b"\x00", b"\x1b[32m", b"\xff\xfe", b"\n", b" | ", b"[rank3]: ", b"}", b"]", b"\xef\xbb\xbf")
-SIMPLE = ["benchrun.parse.columns", "benchrun.metrics.rows"]
+SIMPLE = ["benchrun.logs.columns", "benchrun.measure.rows"]
 """Arithmetic on arrays: few branches to find, and atheris 3.0 keeps some memory of every comparison of arrays."""
 
-with atheris.instrument_imports(include=["benchrun.parse", "benchrun.frameworks", "benchrun.metrics"], exclude=SIMPLE):
+with atheris.instrument_imports(include=["benchrun.logs", "benchrun.frameworks", "benchrun.measure"], exclude=SIMPLE):
     from benchrun.frameworks.logs import DIALECTS, Reader
-    from benchrun.metrics import summary
-    from benchrun.parse import Log, forms, problems, reader
+    from benchrun.logs import Log, forms, problems, reader
+    from benchrun.measure import summary
 
 
 class Hang(BaseException):

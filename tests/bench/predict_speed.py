@@ -16,10 +16,10 @@ from dataclasses import replace
 from statistics import median
 
 from benchrun import hardware
+from benchrun.capabilities.predict.prediction import predict, predicted_rows, usual
+from benchrun.capabilities.predict.rows import published
+from benchrun.capabilities.predict.workload import Workload, architectures
 from benchrun.model.layout import Layout
-from benchrun.predict.prediction import predict, predicted_rows, usual
-from benchrun.predict.rows import published
-from benchrun.predict.workload import Workload, architectures
 
 SIZES = (1, 2, 4, 8, 16)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from test_contract import call
 
-from benchrun.app import Request, resolve_point
+from benchrun.api import Request, resolve_point
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.summary import summarise
+from benchrun.measure.summary import summarise
 from benchrun.vocabulary import MOST_GPUS, Exit
 
 POINT = ("llama3.1-8b", "--gpu", "H100", "--precision", "fp8")

@@ -5,8 +5,8 @@ from pathlib import Path
 import yaml
 from test_contract import call, document
 
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 IMAGE = "nvcr.io/nvidia/nemo:25.07.01"
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from test_contract import call, document
 
-from benchrun import app, paths
-from benchrun.comparison.conditions import WHOLE
+from benchrun import api, paths
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting
-from benchrun.recipe.catalogue import recipe_file
+from benchrun.judge.conditions import WHOLE
+from benchrun.measure.setting import Setting
+from benchrun.recipes.catalogue import recipe_file
 
 LOGS = Path(__file__).parent.parent / "logs"
 STEPS = 50
@@ -164,7 +164,7 @@ def test_a_log_of_a_model_with_another_dimension_is_a_proxy(
     file = tmp_path / "x.log"
     file.write_text(worker(recipe, **differs))
     log = parse_log(file)
-    verdict, _ = app.judge_log(log, recipe, Setting(gbs=128))
+    verdict, _ = api.judge_log(log, recipe, Setting(gbs=128))
     assert verdict.conditions.model_dump(mode="json")["dimensions"] == (", ".join(said) or WHOLE)
     if recipe == "llama3.1-8b":
         assert verdict.verdict == ("not_comparable" if said else "pass")
@@ -174,7 +174,7 @@ def test_a_log_of_experts_is_no_dense_model(tmp_path: Path) -> None:
     file = tmp_path / "x.log"
     file.write_text(worker("mixtral-8x7b"))
     with pytest.raises(UserError, match="has 8 experts"):
-        app.judge_log(parse_log(file), "llama3.1-8b", Setting(gbs=128))
+        api.judge_log(parse_log(file), "llama3.1-8b", Setting(gbs=128))
 
 
 def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path: Path) -> None:
@@ -325,4 +325,4 @@ def test_following_goes_on_where_a_requeued_job_does(tmp_path: Path) -> None:
     lines = [megatron(1, 1.0), "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***"]
     (tmp_path / "ended.log").write_text("\n".join(lines))
     (tmp_path / "going.log").write_text("\n".join([*lines, *(megatron(n, 1.0) for n in (1, 2))]))
-    assert [app.job_ended(parse_log(tmp_path / f"{name}.log")) for name in ("ended", "going")] == [True, False]
+    assert [api.job_ended(parse_log(tmp_path / f"{name}.log")) for name in ("ended", "going")] == [True, False]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from test_contract import POINT, call, document
 
-from benchrun import app, hardware, paths
-from benchrun.report.listing import span
-from benchrun.report.point import BAR, bar
-from benchrun.report.status import age, status_lines
+from benchrun import api, hardware, paths
+from benchrun.show.listing import span
+from benchrun.show.point import BAR, bar
+from benchrun.show.status import age, status_lines
 
 
 class TestList:
@@ -24,7 +24,7 @@ class TestList:
         assert max(map(len, lines)) <= 110
 
     def test_counts_what_the_points_have(self) -> None:
-        (row,) = [row for row in app.list_recipes() if row["recipe"] == "llama3.1-8b"]
+        (row,) = [row for row in api.list_recipes() if row["recipe"] == "llama3.1-8b"]
         points = document("list", "llama3.1-8b", "--json")
         assert row["points"] == len(points)
         assert {*row["framework"]} == {point["framework"] for point in points}
@@ -33,8 +33,8 @@ class TestList:
         assert row["published"] == sum(alike.values())
 
     def test_of_a_recipe_covers_every_point_in_few_lines(self) -> None:
-        points = app.list_points(("llama3.1-8b",))
-        layouts = app.list_layouts(("llama3.1-8b",))
+        points = api.list_points(("llama3.1-8b",))
+        layouts = api.list_layouts(("llama3.1-8b",))
         assert len(layouts) < 15 < len(points)
         for point in points:
             same = [
@@ -46,7 +46,7 @@ class TestList:
             assert len(same) == 1, point
 
     def test_all_has_a_line_a_point(self) -> None:
-        assert len(call("list", "tiny-llama", "--all").stdout.splitlines()) == 1 + len(app.list_points(("tiny-llama",)))
+        assert len(call("list", "tiny-llama", "--all").stdout.splitlines()) == 1 + len(api.list_points(("tiny-llama",)))
 
     def test_a_gpu_without_points_borrows_those_of_another(self, tmp_path: Path) -> None:
         site = tmp_path / "a100.yaml"
@@ -96,7 +96,7 @@ class TestList:
             ("plans", {path.stem for path in paths.PLANS.glob("*.yaml")}),
             ("clusters", {path.stem for path in paths.CLUSTERS.glob("*.yaml")}),
             ("gpus", {*hardware.names()}),
-            ("frameworks", {*app.DIALECTS} | {row["framework"] for row in app.list_points()}),
+            ("frameworks", {*api.DIALECTS} | {row["framework"] for row in api.list_points()}),
         ],
     )
     def test_lists_what_else_there_is(self, inventory: str, names: set[str]) -> None:

@@ -12,7 +12,7 @@ from test_contract import LOGS, call, document
 from test_logs import CONDITIONS, LINES, STEPS, megatron
 
 from benchrun.frameworks.logs import parse_log, parse_logs
-from benchrun.metrics.summary import summarise
+from benchrun.measure.summary import summarise
 
 EXPECTED = list(csv.DictReader((LOGS / "expected.csv").open()))
 

@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 import pytest
 from test_contract import call, document
 
-from benchrun.spec import artifacts
+from benchrun.rundir import artifacts
 
 pytestmark = pytest.mark.train
 pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")

@@ -5,10 +5,10 @@ from itertools import combinations
 from typing import Any
 
 from benchrun import paths
-from benchrun.comparison.references import Reference
+from benchrun.judge.references import Reference
 from benchrun.model.flops import PASSES, attention_scores, flops_per_token
 from benchrun.model.shape import ModelShape
-from benchrun.recipe.yamlfile import load
+from benchrun.recipes.yamlfile import load
 from tests.metrics.shapes import MODELS, shape
 
 DIVISION = 0.0005

@@ -11,14 +11,14 @@ import test_own_runs
 from test_measured import finished, spec_of
 from test_own_runs import call, documents, files, run_of
 
-from benchrun import app, paths
-from benchrun.app import judgement
-from benchrun.app.baselines import baseline_run
-from benchrun.cli.explanations import explain
+from benchrun import api, paths
+from benchrun.capabilities.explain.verbs import explain
 from benchrun.cli.logs import compare
 from benchrun.cli.reports import report
 from benchrun.errors import UserError
-from benchrun.launch.rundir import RunDir, open_run
+from benchrun.rundir.folder import RunDir, open_run
+from benchrun.usecases import judgement
+from benchrun.usecases.baselines import baseline_run
 from benchrun.vocabulary import Exit
 
 here = test_own_runs.here
@@ -152,7 +152,7 @@ def test_ids_of_kept_runs_are_accepted_everywhere(here: Path, monkeypatch: pytes
     pair = next(
         (a, b)
         for a, b in pairwise(KEPT)
-        if a.rsplit("-", 2)[0] == b.rsplit("-", 2)[0] and app.run_data(open_run(b)).result.numbers
+        if a.rsplit("-", 2)[0] == b.rsplit("-", 2)[0] and api.run_data(open_run(b)).result.numbers
     )
     monkeypatch.setattr(judgement, "load_measured", lambda: ())
     document = documents(pair[0], "--baseline", f"measured:{pair[1]}")[0]

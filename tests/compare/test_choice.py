@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 import yaml
 
-from benchrun import app, paths
-from benchrun.comparison.choice import choice, choose, references_for
-from benchrun.comparison.conditions import SOFT, conditions, differences
-from benchrun.comparison.references import Reference, load_references, matching
-from benchrun.comparison.verdict import RunResult, Verdict, judge
-from benchrun.metrics.setting import Setting, setting_of
-from benchrun.metrics.summary import measure
-from benchrun.parse import Facts, Log, Rows, Step
-from benchrun.recipe.catalogue import recipe_file
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.report.terminal import run_page, verdict_view
+from benchrun import api, paths
+from benchrun.judge.choice import choice, choose, references_for
+from benchrun.judge.conditions import SOFT, conditions, differences
+from benchrun.judge.references import Reference, load_references, matching
+from benchrun.judge.verdict import RunResult, Verdict, judge
+from benchrun.logs import Facts, Log, Rows, Step
+from benchrun.measure.setting import Setting, setting_of
+from benchrun.measure.summary import measure
+from benchrun.recipes.catalogue import recipe_file
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.show.terminal import run_page, verdict_view
 
 STEPS = 12
 
@@ -29,7 +29,7 @@ def log(time_s: float, framework: str = "megatron-lm", **facts: int) -> Log:
 
 def judged(recipe: str, time_s: float, gbs: int, gpus: int, precision: str, **facts: int | str) -> Verdict:
     known = Setting(None, gbs, gpus, "H100", precision, recipe_file(recipe).recipe.model)
-    return app.judge_log(log(time_s, **facts), recipe, known)[0]
+    return api.judge_log(log(time_s, **facts), recipe, known)[0]
 
 
 def test_a_megatron_run_is_held_against_its_family_and_not_against_pytorch() -> None:
@@ -144,7 +144,7 @@ class TestTwins:
         )
         key = row.key
         known = Setting(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision)
-        found, _ = app.judge_log(log(row.value, "nemo1"), "llama3.1-8b", known, reference=row.id)
+        found, _ = api.judge_log(log(row.value, "nemo1"), "llama3.1-8b", known, reference=row.id)
         assert (found.checks[0].reference, found.chosen_because.by_name) == (row, True)
         assert "twin_model" in [label.code for label in found.labels]
         named = next(d for d in found.checks[0].differs)
@@ -163,7 +163,7 @@ class TestTwins:
             document["model"]["num_layers"] = layers
             (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(document))
         known = Setting(8192, 128, 8, "H100", "bf16")
-        found = {name: app.judge_log(log(12.3), str(tmp_path / f"{name}.yaml"), known)[0] for name in ("mine", "fewer")}
+        found = {name: api.judge_log(log(12.3), str(tmp_path / f"{name}.yaml"), known)[0] for name in ("mine", "fewer")}
         assert (found["mine"].verdict, found["fewer"].verdict) == ("pass", "no_reference")
         assert found["mine"].checks[0].reference.key.recipe == "llama3.1-8b"
 
@@ -176,7 +176,7 @@ class TestTwins:
         assert row not in matching(row.key.model_copy(update={"recipe": "tiny-llama-learnable"}), load_references())
 
     def test_list_and_show_count_the_same_rows(self) -> None:
-        rows = [row for row in app.list_points(("llama3.1-8b",), "H100") if not row["proxy"]]
+        rows = [row for row in api.list_points(("llama3.1-8b",), "H100") if not row["proxy"]]
         for row in rows:
             point = ("llama3.1-8b", "H100", row["precision"], row["num_gpus"], row["framework"])
             spec = resolve(Request(*point, overrides=(f"gbs={row['gbs']}", f"seq_length={row['seq_length']}")))

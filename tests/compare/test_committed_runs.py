@@ -8,13 +8,13 @@ import pytest
 from selection import representative
 from test_measured import KEPT, text_of
 
-from benchrun import app
+from benchrun import api
 from benchrun.frameworks.registry import FRAMEWORKS
-from benchrun.launch.keep import PATH
-from benchrun.launch.rundir import RunDir
+from benchrun.measure.model import Metrics
 from benchrun.memory import estimate
-from benchrun.metrics.model import Metrics
-from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.rundir.folder import RunDir
+from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.usecases.keep import PATH
 
 
 def estimated(path: Path) -> bool:
@@ -32,7 +32,7 @@ def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path: Path) ->
     committed = Metrics.model_validate(run.read_json("metrics.json"))
     # Counted since later versions only: what older files do not say is not compared.
     since = {"steps_timed", "skipped_updates", "peak_memory_gib"} - committed.model_fields_set
-    again = app.measure_run(run, committed.warmup).metrics
+    again = api.measure_run(run, committed.warmup).metrics
     assert again.model_dump(exclude=since) == committed.model_dump(exclude=since)
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_measured import finished, spec_of
 
-from benchrun.app.judgement import judge_runs
-from benchrun.comparison.copies import is_copy, without_copies
-from benchrun.launch.rundir import RunDir
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.judge.copies import is_copy, without_copies
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.rundir.folder import RunDir
+from benchrun.usecases.judgement import judge_runs
 
 times = st.lists(st.integers(9_000, 11_000), min_size=8, max_size=60, unique=True)
 

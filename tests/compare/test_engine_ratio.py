@@ -2,18 +2,18 @@
 
 import pytest
 
-from benchrun import app
-from benchrun.comparison.references import load_references
-from benchrun.comparison.verdict import RunResult
-from benchrun.metrics.setting import setting_of
-from benchrun.metrics.summary import measure
-from benchrun.parse import Log, Rows, Step
-from benchrun.recipe.select import Request
-from benchrun.report.runs import ratio_line
-from benchrun.report.scaling import engine_ratios, ratios
-from benchrun.spec.post_training import PostTrainingSpec
+from benchrun import api
+from benchrun.judge.references import load_references
+from benchrun.judge.verdict import RunResult
+from benchrun.logs import Log, Rows, Step
+from benchrun.measure.setting import setting_of
+from benchrun.measure.summary import measure
+from benchrun.recipes.select import Request
+from benchrun.runspec.post_training import PostTrainingSpec
+from benchrun.show.runs import ratio_line
+from benchrun.show.scaling import engine_ratios, ratios
 
-SUITE = app.resolve(Request("rlhf-with-tensorrt-llm"))
+SUITE = api.resolve(Request("rlhf-with-tensorrt-llm"))
 PUBLISHED = {"llama2-7b-ppo": 2.2, "llama2-13b-ppo": 3.1, "llama2-70b-ppo": 5.6}
 
 
@@ -43,7 +43,7 @@ def test_runs_of_other_work_are_no_pair() -> None:
 
 
 def test_trl_has_a_ratio_of_its_engines() -> None:
-    suite = app.resolve(Request("post-training-1xh200"))
+    suite = api.resolve(Request("post-training-1xh200"))
     runs = [result(spec, 20.0 if spec.generation.engine == "transformers" else 10.0) for spec in suite]
     (ratio,) = ratios(runs, load_references())
     assert (ratio.metric, ratio.value, ratio.published) == ("vllm_over_transformers", 2.0, None)

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from selection import some
 
-from benchrun import app, hardware, paths
-from benchrun.comparison.references import Reference, load_references
-from benchrun.comparison.verdict import Verdict
+from benchrun import api, hardware, paths
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting
+from benchrun.judge.references import Reference, load_references
+from benchrun.judge.verdict import Verdict
+from benchrun.measure.setting import Setting
 from benchrun.model.flops import flops_per_token
-from benchrun.recipe import catalogue
+from benchrun.recipes import catalogue
 from tests.compare.recount import model_of
 
 SHARES = (0.85, 0.94, 0.96, 1.0, 1.19, 1.3)
@@ -152,7 +152,7 @@ def judged(log: Path, row: Reference) -> Verdict:
     key = row.key
     model = catalogue.recipe_file(key.recipe).recipe.model.model_copy(update={"num_layers": key.num_layers})
     given = Setting(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision, model)
-    return app.judge_log(parse_log(log), key.recipe, given)[0]
+    return api.judge_log(parse_log(log), key.recipe, given)[0]
 
 
 def expected(ratio: float, chosen: Reference) -> str:

@@ -3,20 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
-from benchrun import app
-from benchrun.comparison.conditions import conditions
-from benchrun.comparison.references import load_references
-from benchrun.comparison.verdict import RunResult, judge
-from benchrun.metrics.setting import setting_of
-from benchrun.metrics.summary import measure
-from benchrun.parse import Log, Rows, Step
-from benchrun.recipe.select import Request
-from benchrun.report.runs import ratio_line
-from benchrun.report.scaling import fsdp_over_3d
-from benchrun.spec.runspec import TrainingSpec
+from benchrun import api
+from benchrun.judge.conditions import conditions
+from benchrun.judge.references import load_references
+from benchrun.judge.verdict import RunResult, judge
+from benchrun.logs import Log, Rows, Step
+from benchrun.measure.setting import setting_of
+from benchrun.measure.summary import measure
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.runs import ratio_line
+from benchrun.show.scaling import fsdp_over_3d
 from benchrun.vocabulary import Reduced
 
-SUITE = app.resolve(Request("fsdp-against-3d"))
+SUITE = api.resolve(Request("fsdp-against-3d"))
 SLOWLY = 16
 """So that no step is faster than 8 GPUs can be."""
 PUBLISHED = {8: 0.78, 16: 0.88, 32: 0.89, 64: 0.86, 128: 0.96}

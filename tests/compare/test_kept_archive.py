@@ -7,10 +7,10 @@ import pytest
 from selection import representative
 
 from benchrun import paths
-from benchrun.comparison.measured import load_measured
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.report.table import step_lines
+from benchrun.judge.measured import load_measured
+from benchrun.show.table import step_lines
 from hatch_build import packed as packed_runs
 
 WITH_STEPS = sorted(path.parent for path in paths.MEASURED.glob("*/steps.jsonl"))

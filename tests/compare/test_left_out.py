@@ -5,9 +5,9 @@ from collections import Counter
 from operator import attrgetter
 
 from benchrun import paths
-from benchrun.app.listing import point_rows
-from benchrun.comparison.conditions import Conditions
-from benchrun.comparison.references import Reference, load_references
+from benchrun.judge.conditions import Conditions
+from benchrun.judge.references import Reference, load_references
+from benchrun.usecases.listing import point_rows
 from benchrun.vocabulary import HARD
 
 must_agree = attrgetter(*HARD)

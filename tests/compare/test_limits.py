@@ -8,21 +8,21 @@ import pytest
 from click.testing import CliRunner
 from test_measured import finished
 
-from benchrun import app
+from benchrun import api
 from benchrun.cli.logs import compare
-from benchrun.comparison.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS, parse_log
-from benchrun.metrics.convention import identify
-from benchrun.metrics.printed import AGREES
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
+from benchrun.judge.verdict import Verdict
+from benchrun.measure.convention import identify
+from benchrun.measure.printed import AGREES
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
-from benchrun.recipe.catalogue import recipe_file
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.report.terminal import verdict_view
+from benchrun.recipes.catalogue import recipe_file
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.show.terminal import verdict_view
 from tests.compare.recount import SHAPES
 
 LOGS = Path(__file__).parents[1] / "logs"
@@ -51,7 +51,7 @@ def judged(tmp_path: Path, rows: list[str], recipe: Any = RECIPE, **given: Model
     log.write_text("".join(rows))
     model = recipe_file(recipe).recipe.model
     setting = Setting(**{**POINT, "model": model, **given})
-    return app.judge_log(parse_log(log), recipe, setting)[0]
+    return api.judge_log(parse_log(log), recipe, setting)[0]
 
 
 def codes(verdict: Verdict) -> list[str]:
@@ -68,7 +68,7 @@ def test_a_proxy_is_named_with_what_was_cut(tmp_path: Path) -> None:
 
 def test_a_launched_proxy_is_named_too(tmp_path: Path) -> None:
     spec = resolve(Request("gpt3-175b", "H200", "fp8", 2))
-    found = app.judge_runs([finished(tmp_path, spec)]).verdict
+    found = api.judge_runs([finished(tmp_path, spec)]).verdict
     assert "proxy" in codes(found)
     assert found.labels[0].text == "proxy: num_layers 2 of 96"
     assert found.headline.startswith(f"{found.verdict.upper()} (proxy: num_layers 2 of 96")

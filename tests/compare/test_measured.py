@@ -9,23 +9,24 @@ from typing import Any
 
 import pytest
 
-from benchrun import app, paths
-from benchrun.app import judgement
+from benchrun import api, paths
 from benchrun.cli.logs import compare
-from benchrun.comparison.measured import load_measured, measured_references, repeats
-from benchrun.comparison.nearest import nearest
-from benchrun.comparison.references import load_references
-from benchrun.comparison.verdict import Verdict
 from benchrun.errors import UserError
-from benchrun.launch.keep import scrubbed
-from benchrun.launch.rundir import RunDir, create, unpacked
-from benchrun.metrics.model import Metrics
-from benchrun.metrics.samples import COLUMNS
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.jobs.create import create
+from benchrun.judge.measured import load_measured, measured_references, repeats
+from benchrun.judge.nearest import nearest
+from benchrun.judge.references import load_references
+from benchrun.judge.verdict import Verdict
+from benchrun.measure.model import Metrics
+from benchrun.measure.samples import COLUMNS
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.report.scaling import curves
-from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.rundir.folder import RunDir, unpacked
+from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.show.scaling import curves
+from benchrun.usecases import judgement
+from benchrun.usecases.keep import scrubbed
 from docs.pages.measured import page
 
 ROOT = Path(__file__).parents[2]
@@ -104,10 +105,10 @@ def ceilings(spec: TrainingSpec) -> dict[str, Any]:
     }
 
 
-def judged(runs: list[RunDir]) -> app.Judgement:
+def judged(runs: list[RunDir]) -> api.Judgement:
     """Judge runs and store what came out, as the command does."""
-    found = app.judge_runs(runs)
-    app.store_judgement(found)
+    found = api.judge_runs(runs)
+    api.store_judgement(found)
     return found
 
 
@@ -119,7 +120,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judgement, "load_measured", lambda: [])
         found = judged(runs)
-    return [app.keep(run, root / "measured") for run in runs], runs, found.verdict, found.metrics
+    return [api.keep(run, root / "measured") for run in runs], runs, found.verdict, found.metrics
 
 
 def text_of(path: Path) -> dict[str, str]:
@@ -149,7 +150,7 @@ def test_runs_of_one_point_are_repeats_however_many_steps_they_took(kept: Kept) 
 
 def test_what_is_kept_gives_the_same_numbers(kept: Kept) -> None:
     for run, before in zip(*kept[:2], strict=True):
-        again = app.measure_run(run).metrics
+        again = api.measure_run(run).metrics
         assert again.model_dump(mode="json") == run.read_json("metrics.json") == before.read_json("metrics.json")
         assert run.spec.identity() == before.spec.identity()
 
@@ -172,14 +173,14 @@ def test_speeds_and_fractions_are_no_paths() -> None:
 def test_nothing_kept_is_overwritten_and_nothing_broken_is_kept(kept: Kept, tmp_path: Path) -> None:
     _, (run, _), _, _ = kept
     with pytest.raises(UserError, match="exists"):
-        app.keep(run, kept[0][0].path.parent)
+        api.keep(run, kept[0][0].path.parent)
     unjudged = finished(tmp_path, spec_of())
     with pytest.raises(UserError, match="was not judged"):
-        app.keep(unjudged, tmp_path / "measured")
+        api.keep(unjudged, tmp_path / "measured")
     unjudged.write_json("ending.json", {"ending": "failed", "evidence": [], "exit_code": 1})
     judged([unjudged])
     with pytest.raises(UserError, match="measured nothing: the ending of the job is failed"):
-        app.keep(unjudged, tmp_path / "measured")
+        api.keep(unjudged, tmp_path / "measured")
 
 
 def test_repeats_are_one_reference_and_a_run_is_never_its_own(kept: Kept) -> None:
@@ -243,7 +244,7 @@ def test_a_card_with_more_memory_is_the_same_gpu(tmp_path: Path) -> None:
 def test_a_run_of_uneven_steps_trained_no_more_tokens_a_joule(tmp_path: Path) -> None:
     spec = spec_of()
     run = finished(tmp_path, spec, uneven=0.1)
-    metrics = app.measure_run(run).metrics
+    metrics = api.measure_run(run).metrics
     joules = 650 * spec.num_gpus * metrics.step_time_s.mean
     assert metrics.telemetry.tokens_per_joule == pytest.approx(spec.gbs * spec.seq_length / joules, rel=1e-3)
 
@@ -284,7 +285,7 @@ def test_a_loss_that_rose_is_said_with_the_speed(tmp_path: Path, growth: float, 
 
 def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept: Kept) -> None:
     folder = kept[0][0].path.parent
-    report = app.report_on([app.run_data(run) for run in app.find_runs(folder)])
+    report = api.report_on([api.run_data(run) for run in api.find_runs(folder)])
     text = page(load_measured(folder), load_references(), report)
     (row,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b | bf16 |")]
     assert "| 4 x H200 | 64 (mbs 1, lr 3e-06) | 2 |" in row

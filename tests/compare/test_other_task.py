@@ -4,28 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app, paths
-from benchrun.comparison.conditions import conditions
-from benchrun.comparison.references import same_work
+from benchrun import api, paths
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.launch.rundir import RunDir
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.judge.conditions import conditions
+from benchrun.judge.references import same_work
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.rundir.folder import RunDir
 
 
 @pytest.mark.parametrize("recipe", ["llama3-8b-lora", "llama3-8b-sft"])
 def test_a_pretraining_log_does_not_pass_as_a_fine_tune(recipe: str) -> None:
     log = parse_log(next(paths.MEASURED.glob("llama3.1-8b-13c939ac-*")) / "stdout.log.xz")
     assert log.facts.task == "pretrain"
-    verdict, _ = app.judge_log(log, recipe, app.completed_setting(recipe))
+    verdict, _ = api.judge_log(log, recipe, api.completed_setting(recipe))
     assert verdict.verdict in ("not_comparable", "no_reference")
     assert not verdict.checks
 
 
 def test_the_same_log_is_judged_as_a_twin_of_its_own_task() -> None:
     log = parse_log(next(paths.MEASURED.glob("llama3.1-8b-13c939ac-*")) / "stdout.log.xz")
-    assert app.judge_log(log, "llama3-8b", app.completed_setting("llama3-8b"))[0].checks
+    assert api.judge_log(log, "llama3-8b", api.completed_setting("llama3-8b"))[0].checks
 
 
 def test_recipes_of_two_tasks_are_not_the_same_work() -> None:
@@ -38,4 +38,4 @@ def test_recipes_of_two_tasks_are_not_the_same_work() -> None:
 def test_runs_of_two_points_are_not_judged_together(tmp_path: Path) -> None:
     runs = [RunDir(next(paths.MEASURED.glob(f"{name}-*"))) for name in ("llama3.1-8b", "llama2-7b")]
     with pytest.raises(UserError):
-        app.judge_runs(runs)
+        api.judge_runs(runs)

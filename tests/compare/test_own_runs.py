@@ -11,14 +11,14 @@ from click.core import Command
 from click.testing import CliRunner
 from test_measured import finished, spec_of
 
-from benchrun import app
-from benchrun.app import judgement
+from benchrun import api
 from benchrun.cli.logs import compare
 from benchrun.cli.reports import report
-from benchrun.comparison.measured import load_measured
-from benchrun.launch.rundir import RunDir, open_run
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.judge.measured import load_measured
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.rundir.folder import RunDir, open_run
+from benchrun.usecases import judgement
 from benchrun.vocabulary import Exit
 
 PUBLISHED_S = 12.27
@@ -49,7 +49,7 @@ def run_of(here: Path, time_s: float, *, published: bool = False, **otherwise: f
 
 def keep(here: Path, run: RunDir) -> RunDir:
     call(compare, run.run_id)
-    kept = app.keep(run, here / "measured")
+    kept = api.keep(run, here / "measured")
     load_measured.cache_clear()
     return kept
 
@@ -151,9 +151,9 @@ class TestWarmup:
         call(compare, run.run_id, "--warmup", 17)
         judged = {name: json.loads((run.path / name).read_text()) for name in ("verdict.json", "metrics.json")}
         assert [document["warmup"] for document in judged.values()] == [17, 17]
-        kept = app.keep(run, here / "measured")
+        kept = api.keep(run, here / "measured")
         assert {name: json.loads((kept.path / name).read_text()) for name in judged} == judged
-        assert app.result_of(kept).metrics.model_dump(mode="json") == judged["metrics.json"]
+        assert api.result_of(kept).metrics.model_dump(mode="json") == judged["metrics.json"]
         call(compare, run.run_id)
         assert json.loads((run.path / "metrics.json").read_text())["warmup"] is None
 

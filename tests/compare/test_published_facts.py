@@ -2,9 +2,9 @@
 
 import re
 
-from benchrun import app, paths
-from benchrun.comparison.references import Reference, load_references
-from benchrun.spec.runspec import TrainingSpec
+from benchrun import api, paths
+from benchrun.judge.references import Reference, load_references
+from benchrun.runspec.spec import TrainingSpec
 
 COMMIT_OF_NEMO_RL = "aea463dd2d"
 """NVIDIA-NeMo/RL, its page of 9 July 2026."""
@@ -39,13 +39,13 @@ def test_trtllm_runs_as_many_requests_as_were_published() -> None:
     wanted = {("llama3.3-70b-offline", 128): 30000, ("llama3.3-70b-offline", 1000): 3000}
     for (recipe, tokens), count in wanted.items():
         lengths = (f"input_tokens={tokens}", f"output_tokens={tokens}")
-        spec = app.resolve_shown(app.Request(recipe, "H100", "fp8", 2, overrides=lengths))
+        spec = api.resolve_shown(api.Request(recipe, "H100", "fp8", 2, overrides=lengths))
         assert (spec.num_prompts, spec.warmups) == (count, 2)
-        assert any("--warmup=2" in text for text in app.render(spec).values())
+        assert any("--warmup=2" in text for text in api.render(spec).values())
 
 
 def test_the_parameters_in_the_head_of_a_model_are_its_own() -> None:
     head = (paths.RECIPES / "models/mixtral-8x3b.yaml").read_text(encoding="utf-8").splitlines()[0]
-    spec = app.resolve_shown(app.Request("mixtral-8x3b", "H100", "bf16", 8))
+    spec = api.resolve_shown(api.Request("mixtral-8x3b", "H100", "bf16", 8))
     assert isinstance(spec, TrainingSpec)
     assert f"{spec.model.params_active / 1e9:.2f} G active" in head

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from benchrun.comparison.references import load_references
+from benchrun.judge.references import load_references
 from docs.pages.published import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "published.md"

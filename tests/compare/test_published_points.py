@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from benchrun.comparison.choice import choose, usable
-from benchrun.comparison.conditions import HARD
-from benchrun.comparison.references import Reference, load_references, matching
-from benchrun.comparison.verdict import Verdict, judge
-from benchrun.metrics.model import Metrics
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import measure
+from benchrun.judge.choice import choose, usable
+from benchrun.judge.conditions import HARD
+from benchrun.judge.references import Reference, load_references, matching
+from benchrun.judge.verdict import Verdict, judge
+from benchrun.logs import Log, Rows, Step
+from benchrun.measure.model import Metrics
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import measure
 from benchrun.model.flops import flops_per_token
-from benchrun.parse import Log, Rows, Step
 from tests.compare.recount import model_of
 
 must_agree = attrgetter(*HARD)

@@ -8,18 +8,18 @@ from operator import attrgetter
 
 import pytest
 
-from benchrun import app
-from benchrun.app.listing import point_rows
-from benchrun.comparison.choice import references_for
-from benchrun.comparison.conditions import HARD, Conditions, conditions
-from benchrun.comparison.references import Reference, load_references
-from benchrun.comparison.verdict import Verdict
+from benchrun import api
 from benchrun.errors import UserError
-from benchrun.metrics.setting import Setting
+from benchrun.judge.choice import references_for
+from benchrun.judge.conditions import HARD, Conditions, conditions
+from benchrun.judge.references import Reference, load_references
+from benchrun.judge.verdict import Verdict
+from benchrun.logs import Facts, Log, Rows, Step
+from benchrun.measure.setting import Setting
 from benchrun.model.flops import flops_per_token
-from benchrun.parse import Facts, Log, Rows, Step
-from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve_point
+from benchrun.recipes import catalogue
+from benchrun.recipes.resolve import resolve_point
+from benchrun.usecases.listing import point_rows
 from tests.compare.recount import model_of
 from tests.compare.test_published_points import POINTS, published_time
 
@@ -48,7 +48,7 @@ def judged(entry: Reference, step_time_s: float, reference: None = "its own", **
     given = Setting(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision, model)
     given = replace(given, **other)
     reference = entry.id if reference else None
-    return app.judge_log(log(key.framework, step_time_s), key.recipe, given, reference=reference)[0]
+    return api.judge_log(log(key.framework, step_time_s), key.recipe, given, reference=reference)[0]
 
 
 def test_every_published_workload_has_a_recipe() -> None:

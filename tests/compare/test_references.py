@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 from benchrun import hardware, paths
-from benchrun.comparison.conditions import HARD
-from benchrun.comparison.references import FAST, SLOW, Reference, load_references
 from benchrun.errors import UserError
+from benchrun.judge.conditions import HARD
+from benchrun.judge.references import FAST, SLOW, Reference, load_references
 from tests.compare.recount import SHAPES, fit, model_of, rates
 
 ENTRIES = load_references()

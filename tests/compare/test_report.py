@@ -4,16 +4,16 @@ import dataclasses
 
 import pytest
 
-from benchrun.comparison.conditions import conditions
-from benchrun.comparison.verdict import RunResult, judge
-from benchrun.metrics.setting import setting_of
-from benchrun.metrics.summary import measure
-from benchrun.parse import Log, Rows, Step
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.report.runs import table
-from benchrun.report.terminal import run_page
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.judge.conditions import conditions
+from benchrun.judge.verdict import RunResult, judge
+from benchrun.logs import Log, Rows, Step
+from benchrun.measure.setting import setting_of
+from benchrun.measure.summary import measure
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.runs import table
+from benchrun.show.terminal import run_page
 
 SPEC = resolve(Request("llama3.1-8b", "H100", "fp8", 64))
 

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from benchrun.comparison.measured import load_measured
-from benchrun.explain.model import NOTICEABLE
-from benchrun.report.frameworks import PARTS, POINT, TITLES, ValidRun, losses, side_by_side
-from benchrun.report.history import launch_time
-from benchrun.report.table import Table
-from benchrun.spec.artifacts import Breakdown, trained_with
+from benchrun.capabilities.explain.model import NOTICEABLE
+from benchrun.capabilities.history.series import launch_time
+from benchrun.judge.measured import load_measured
+from benchrun.rundir.artifacts import Breakdown, trained_with
+from benchrun.show.frameworks import PARTS, POINT, TITLES, ValidRun, losses, side_by_side
+from benchrun.show.table import Table
 
 KEPT = [
     ValidRun(run.spec, run.metrics, run.fingerprint, launch_time(run.name), trained_with(run.env))

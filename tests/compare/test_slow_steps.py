@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_limits import RECIPE, STEPS, TIME_S, codes, judged, line
 
-from benchrun.comparison.uneven import slow_steps
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.summary import summarise
-from benchrun.report.terminal import summary_view
+from benchrun.judge.uneven import slow_steps
+from benchrun.measure.summary import summarise
+from benchrun.show.terminal import summary_view
 from benchrun.vocabulary import Exit
 
 PATTERNS = {"periodic", "stalls", "uneven_steps"}

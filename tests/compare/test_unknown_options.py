@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from benchrun.app.explanations import differ
-from benchrun.app.judgement import judge_log
-from benchrun.app.log_evidence import explain_log
-from benchrun.app.measurement import read_log, summarise_log
-from benchrun.app.settings import check_options, completed_setting, setting_beside
-from benchrun.comparison.conditions import MACHINE, conditions, differences, with_machine
-from benchrun.comparison.measured import load_measured, measured_references
+from benchrun.capabilities.explain.log_evidence import explain_log
+from benchrun.capabilities.explain.usecase import differ
 from benchrun.errors import UserError
-from benchrun.metrics.setting import Setting, setting_of_log
-from benchrun.spec.artifacts import machine
+from benchrun.judge.conditions import MACHINE, conditions, differences, with_machine
+from benchrun.judge.measured import load_measured, measured_references
+from benchrun.measure.setting import Setting, setting_of_log
+from benchrun.rundir.artifacts import machine
+from benchrun.usecases.judgement import judge_log
+from benchrun.usecases.measurement import read_log, summarise_log
+from benchrun.usecases.settings import check_options, completed_setting, setting_beside
 from tests.parse.test_options import LATENT, STEP, megatron
 
 GIVEN = Setting(gpu="H100")
@@ -204,7 +204,7 @@ def test_a_curriculum_counts_the_tokens_of_its_last_length(tmp_path: Path) -> No
 
 
 def test_a_site_cannot_change_the_peak_of_a_listed_gpu(tmp_path: Path) -> None:
-    from benchrun.recipe.files import cluster_document
+    from benchrun.recipes.files import cluster_document
 
     site = tmp_path / "site.yaml"
     text = "scheduler: slurm\ngpu: H100\ngpus_per_node: 8\nhardware: {memory_gib: 80, peak_bf16_tflops: %d}\n"

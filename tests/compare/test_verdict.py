@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from benchrun.cli.logs import print_results
-from benchrun.comparison.conditions import conditions
-from benchrun.comparison.references import load_references
-from benchrun.comparison.references import load_references as load
-from benchrun.comparison.verdict import Verdict, judge
 from benchrun.errors import UserError
-from benchrun.metrics.model import Metrics
-from benchrun.metrics.setting import setting_of
-from benchrun.metrics.summary import measure
-from benchrun.parse import Log, Problem, Rows, Step
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.report.runs import check_rows
-from benchrun.report.terminal import verdict_view
-from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.judge.conditions import conditions
+from benchrun.judge.references import load_references
+from benchrun.judge.references import load_references as load
+from benchrun.judge.verdict import Verdict, judge
+from benchrun.logs import Log, Problem, Rows, Step
+from benchrun.measure.model import Metrics
+from benchrun.measure.setting import setting_of
+from benchrun.measure.summary import measure
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.show.runs import check_rows
+from benchrun.show.terminal import verdict_view
 
 STEPS = 50
 

@@ -15,7 +15,7 @@ from benchrun.cli import main
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")]
-TRACES = ROOT / "tests/trace/traces"
+TRACES = ROOT / "tests/capabilities/traces/traces"
 SERVED = ROOT / "tests/logs/serving"
 KEPT = "llama3.1-8b-3d2e1113-20261123T032821Z-6cac"
 """A run of results/measured whose trace is kept too."""

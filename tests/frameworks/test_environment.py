@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 SHARDED = (

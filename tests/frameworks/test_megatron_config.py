@@ -8,14 +8,14 @@ import yaml as pyyaml
 from kinds import SPREAD, spec
 
 from benchrun import paths
-from benchrun.frameworks.megatron import Megatron as Trained
-from benchrun.frameworks.megatron_config import megatron_config
+from benchrun.frameworks.megatron.config import megatron_config
+from benchrun.frameworks.megatron.framework import Megatron as Trained
 from benchrun.frameworks.registry import FRAMEWORKS, names
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import filters
-from benchrun.spec.megatron import Megatron, Values
-from benchrun.spec.runspec import RunSpec
+from benchrun.runspec.megatron import Megatron, Values
+from benchrun.runspec.spec import RunSpec
 
 RECOMPUTE = Values(recompute_granularity="full", recompute_method=None, recompute_num_layers=2)
 SCHEDULE = Values(lr_decay_style="cosine", lr_decay_iters=50, start_weight_decay=1e-05, end_weight_decay=0.1)

@@ -13,8 +13,8 @@ from kinds import OF_TODAY, SPREAD, spec
 from released import answers, fetched
 
 from benchrun.render import render
-from benchrun.spec.megatron import Megatron
-from benchrun.spec.runspec import RunSpec
+from benchrun.runspec.megatron import Megatron
+from benchrun.runspec.spec import RunSpec
 
 pytestmark = pytest.mark.thorough
 pytest.importorskip("torch", reason="megatron-core needs pip install '.[train]'")

@@ -45,11 +45,11 @@ def drawn(form: str, scenario: str) -> Iterator[Truth]:
 
 
 RULES = {
-    "printed against computed": ("benchrun.metrics.summary.contradictory_rates", nothing, "rate"),
-    "stated against typed": ("benchrun.app.settings.check_options", nothing, "option"),
-    "unknown options": ("benchrun.metrics.setting.unknown_options", no_options, "exotic"),
-    "cause of a crash": ("benchrun.metrics.problems.strongest", the_last, "crash"),
-    "no training": ("benchrun.metrics.summary.no_training", nothing, "loss"),
+    "printed against computed": ("benchrun.measure.summary.contradictory_rates", nothing, "rate"),
+    "stated against typed": ("benchrun.api.settings.check_options", nothing, "option"),
+    "unknown options": ("benchrun.measure.setting.unknown_options", no_options, "exotic"),
+    "cause of a crash": ("benchrun.measure.problems.strongest", the_last, "crash"),
+    "no training": ("benchrun.measure.summary.no_training", nothing, "loss"),
 }
 """Rule -> function that holds it, what replaces it, scenario in which the lack shows."""
 FORMS = {"rate": "maxtext-2025"}
@@ -72,9 +72,9 @@ def test_a_rule_taken_away_makes_a_log_fail(rule: str, monkeypatch: pytest.Monke
 
 
 def test_a_query_that_writes_makes_a_log_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchrun import app
+    from benchrun import api
 
-    monkeypatch.setattr("benchrun.app.summarise_log", writing(app.summarise_log))
+    monkeypatch.setattr("benchrun.api.summarise_log", writing(api.summarise_log))
     with tempfile.TemporaryDirectory() as name:
         truth = draw(Random(1), "verl-sft", "plain", scenario="sound")
         assert [finding.kind for finding in check(truth, Path(name))] == ["a query wrote"]

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from benchrun.app.settings import check_options
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting, setting_of_log
+from benchrun.measure.setting import Setting, setting_of_log
+from benchrun.usecases.settings import check_options
 
 from .draw import draw
 from .forms import ALL

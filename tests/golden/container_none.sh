@@ -117,7 +117,7 @@ step "${once_per_node[@]}" bash probe.sh || echo "benchrun: the nodes could not 
 # The framework's entry point, with every value stated.
 command=(
   # every value is in spec.json, next to this script
-  python3 -u -m benchrun.trainer --spec spec.json
+  python3 -u -m benchrun.worker --spec spec.json
 )
 
 # During the training, on every node: clocks, power, temperature. Its failure does not affect the run.

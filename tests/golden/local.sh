@@ -76,7 +76,7 @@ bash probe.sh || echo "benchrun: this machine could not be described; going on" 
 # The framework's entry point, with every value stated.
 command=(
   # every value is in spec.json, next to this script
-  python3 -u -m benchrun.trainer --spec spec.json
+  python3 -u -m benchrun.worker --spec spec.json
 )
 
 # torchrun starts the ranks and sets RANK, LOCAL_RANK and WORLD_SIZE.

@@ -88,7 +88,7 @@ cp "$BENCHRUN_DATA/vocab64-tokens102401-c2668ed6/tokens.json" data.json
 # The framework's entry point, with every value stated.
 command=(
   # every value is in spec.json, next to this script
-  python3 -u -m benchrun.trainer --spec spec.json
+  python3 -u -m benchrun.worker --spec spec.json
 )
 
 # torchrun starts the ranks and sets RANK, LOCAL_RANK and WORLD_SIZE.

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from benchrun.launch.rundir import create
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.jobs.create import create
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
 
 PROGRAM = r"""

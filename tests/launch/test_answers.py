@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from conftest import FakeSlurm
 
-from benchrun import app, console, paths
+from benchrun import api, console, paths
 from benchrun.cli import group
 from benchrun.errors import MachineError, SchedulerUnavailable
-from benchrun.launch import slurm as slurm_module
-from benchrun.launch.endings import End, Ending
-from benchrun.launch.launcher import cancel, observe
-from benchrun.launch.rundir import RunDir, find_runs
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.jobs import slurm as slurm_module
+from benchrun.jobs.endings import End, Ending
+from benchrun.jobs.launcher import cancel, observe
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.rundir.folder import RunDir, find_runs
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
 LONG_AGO = "2026-01-01T00:00:00Z"
@@ -47,7 +47,7 @@ def end(run: RunDir) -> End:
     long_ago(run)
     observation = observe([run])[0]
     assert observation.over, observation
-    return app.record_end(observation)
+    return api.record_end(observation)
 
 
 def benchrun(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str | int | None, Any]:
@@ -59,7 +59,7 @@ def benchrun(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str |
 
 def submit() -> RunDir:
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ()))
-    return app.start(spec, paths.runs_dir())
+    return api.start(spec, paths.runs_dir())
 
 
 @pytest.mark.parametrize("job", ["7", None])
@@ -158,7 +158,7 @@ def test_only_a_person_cancels(
     if log:
         (run.path / log).write_text("a line\n", encoding="utf-8")
     assert end(run).ending is ending
-    assert app.status_of(observe([run])[0])["nodes"] == nodes.replace("None assigned", "")
+    assert api.status_of(observe([run])[0])["nodes"] == nodes.replace("None assigned", "")
 
 
 def test_cancel_does_not_claim_that_a_job_is_gone_which_nobody_knows(
@@ -266,8 +266,8 @@ def test_nothing_is_written_into_the_run_of_another_user(
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     stranger = os.getuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
-    assert app.record_end(observe([run])[0]).ending is Ending.COMPLETED
-    app.store_measurement(app.measure_run(run))
+    assert api.record_end(observe([run])[0]).ending is Ending.COMPLETED
+    api.store_measurement(api.measure_run(run))
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
 
 
@@ -325,7 +325,7 @@ def test_what_slurm_decided_is_a_refusal(slurm: FakeSlurm, text: str) -> None:
         submit()
     assert not isinstance(error.value, SchedulerUnavailable)
     (run,) = find_runs(paths.runs_dir())
-    refused = app.record_end(observe([run])[0])
+    refused = api.record_end(observe([run])[0])
     assert (refused.ending, refused.final) == (Ending.LAUNCH_FAILED, True)
     assert not (run.path / "ending.json").exists()  # a plan submits another one, whoever looks meanwhile
 
@@ -335,10 +335,10 @@ def test_a_log_that_lags_behind_is_not_incomplete_for_ever(slurm: FakeSlurm, mak
     slurm.queue(run, state="COMPLETED")
     run.write_json("done.json", DONE)
     steps(run, 19)
-    first = app.record_end(observe([run])[0])
+    first = api.record_end(observe([run])[0])
     assert (first.ending, first.final) == (Ending.INCOMPLETE, False)
     steps(run)
-    assert app.record_end(observe([run])[0]).ending is Ending.COMPLETED
+    assert api.record_end(observe([run])[0]).ending is Ending.COMPLETED
 
 
 def test_a_launcher_that_waits_reads_the_lines_that_come_after_the_end(
@@ -355,7 +355,7 @@ def test_a_launcher_that_waits_reads_the_lines_that_come_after_the_end(
         if len(looks) == 2:
             steps(run)
 
-    assert app.record_end(app.wait(run, progress)).ending is Ending.COMPLETED
+    assert api.record_end(api.wait(run, progress)).ending is Ending.COMPLETED
     assert looks[0] is True
 
 
@@ -371,10 +371,10 @@ def test_the_nodes_are_described_when_they_arrive_late(slurm: FakeSlurm, make: C
     run = make()
     slurm.queue(run, state="COMPLETED")
     steps(run)
-    assert app.record_end(observe([run])[0]).ending is Ending.COMPLETED
+    assert api.record_end(observe([run])[0]).ending is Ending.COMPLETED
     (run.path / "probe").mkdir()
     (run.path / "probe" / "n1.json").write_text('{"host": "n1"}')
-    app.record_end(observe([run])[0])
+    api.record_end(observe([run])[0])
     assert run.read_json("env.json")["nodes"] == [{"host": "n1"}]
     assert (run.path / "ending.json").exists()
 
@@ -389,7 +389,7 @@ def test_accounting_that_hangs_costs_one_wait_and_hides_no_end(
         steps(run)
         run.write_json("done.json", {**DONE, "job_id": job})
     running = make("10")
-    ends = [app.record_end(observation).ending for observation in observe([*runs, running])[:3]]
+    ends = [api.record_end(observation).ending for observation in observe([*runs, running])[:3]]
     assert ends == [Ending.COMPLETED] * 3
     assert len(slurm.calls("sacct")) == 1
     long_ago(running)

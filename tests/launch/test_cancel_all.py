@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from test_local import local_state, sleeping, start, until, wait
 
-from benchrun import app
+from benchrun import api
 from benchrun.cli.runs import cancel
-from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import cancel as stop
-from benchrun.launch.rundir import RunDir
+from benchrun.jobs.endings import Ending
+from benchrun.jobs.launcher import cancel as stop
+from benchrun.rundir.folder import RunDir
 
 NOBODY = 65534
 
@@ -80,7 +80,7 @@ def test_without_a_run_of_one_s_own_nothing_is_stopped(
         assert cancel.callback((), True) == 0
         said = capsys.readouterr().err
         assert theirs.run_id in said and "asked" not in said
-        assert not app.observe([theirs])[0].over
+        assert not api.observe([theirs])[0].over
     finally:
         stop(theirs)
         wait(theirs)

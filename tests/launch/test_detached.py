@@ -15,8 +15,8 @@ import pytest
 from test_local import start, tiny, until, wait
 
 from benchrun import paths
-from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import cancel
+from benchrun.jobs.endings import Ending
+from benchrun.jobs.launcher import cancel
 from benchrun.render import render
 
 REAP = paths.TEMPLATES / "parts" / "reap.py"

@@ -7,8 +7,8 @@ import pytest
 from conftest import FakeSlurm
 from test_answers import DONE, end
 
-from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import observe
+from benchrun.jobs.endings import Ending
+from benchrun.jobs.launcher import observe
 
 
 def test_done_json_of_another_job_is_no_end(slurm: FakeSlurm, make: Callable[..., Any]) -> None:

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchrun import app
-from benchrun.launch.endings import SILENT_S, Ending, classified_again, classify, symptoms
-from benchrun.launch.launcher import Observation
-from benchrun.launch.rundir import create
-from benchrun.launch.scheduler import Job, Phase
-from benchrun.launch.slurm_text import phase_of
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun import api
+from benchrun.jobs.create import create
+from benchrun.jobs.endings import SILENT_S, Ending, classified_again, classify, symptoms
+from benchrun.jobs.launcher import Observation
+from benchrun.jobs.scheduler import Job, Phase
+from benchrun.jobs.slurm_text import phase_of
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.artifacts import Done
+from benchrun.rundir.artifacts import Done
 
 # JOB STATE CODES of man squeue and man sacct, Slurm 22.05 to 26.05.
 FINAL = {
@@ -124,7 +124,7 @@ def test_where_a_framework_counts_from_0_the_last_step_is_one_less_than_planned(
         for n in range(20 - cut)
     ]
     (run.path / "stdout.log").write_text("".join(rows))
-    end = app.record_end(Observation(run, job("COMPLETED", exit_code=0), over=True))
+    end = api.record_end(Observation(run, job("COMPLETED", exit_code=0), over=True))
     assert end.ending is ending
     assert ("19 of 20 steps" in end.evidence) == bool(cut)
 

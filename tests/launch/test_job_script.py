@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
 
 ENDING = [number for number in range(1, 65) if number not in (4, 7, 8, 9, 11, *range(17, 24), 28, 32, 33)]

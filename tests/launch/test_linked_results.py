@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from test_local import wait
 
-from benchrun import app, paths
+from benchrun import api, paths
 from benchrun.errors import UserError
-from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import cancel
-from benchrun.launch.rundir import open_run
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import RunSpec
+from benchrun.jobs.endings import Ending
+from benchrun.jobs.launcher import cancel
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.rundir.folder import open_run
+from benchrun.runspec.spec import RunSpec
 
 SBATCH = '#!/bin/bash\nprintf "%s\\n" "$@" >>"$WORDS"\necho 17\n'
 
@@ -40,7 +40,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_sbatch_gets_the_name_that_was_given(linked: Path, words: Path) -> None:
-    run = app.start(spec("slurm-cpu"), linked / "runs")
+    run = api.start(spec("slurm-cpu"), linked / "runs")
     assert f"--chdir={linked}/runs/{run.run_id}" in words.read_text(encoding="utf-8").splitlines()
     assert open_run(run.run_id, linked / "runs") == run
     assert open_run(str(run.path.resolve()), linked / "runs") == run
@@ -51,17 +51,17 @@ def test_a_relative_folder_begins_at_the_shells_own_name(
 ) -> None:
     monkeypatch.chdir(linked)
     monkeypatch.setenv("PWD", str(linked))
-    assert app.start(spec("slurm-cpu"), Path("results/runs")).path.parent == linked / "results/runs"
+    assert api.start(spec("slurm-cpu"), Path("results/runs")).path.parent == linked / "results/runs"
     monkeypatch.setenv("PWD", "/")  # of another directory
     assert paths.given(Path("results")) == linked.resolve() / "results"
 
 
 def test_a_local_run_behind_a_link_is_found_and_ended(linked: Path) -> None:
-    run = app.start(spec("local", "cluster.python=/bin/true"), linked / "runs")
+    run = api.start(spec("local", "cluster.python=/bin/true"), linked / "runs")
     assert wait(run).ending is Ending.INCOMPLETE
     (linked / "program").write_text("#!/bin/bash\nsleep 60\n", encoding="utf-8")
     (linked / "program").chmod(0o755)
-    run = app.start(spec("local", f"cluster.python={linked}/program"), linked / "runs")
+    run = api.start(spec("local", f"cluster.python={linked}/program"), linked / "runs")
     assert cancel(run)
     assert wait(run).ending is Ending.CANCELLED
 
@@ -72,8 +72,8 @@ def test_a_recipe_whose_name_slurm_would_expand(tmp_path: Path, words: Path, nam
     (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
     request = (str(tmp_path / f"{name}.yaml"), "CPU", "fp32", 1, None)
     with pytest.raises(UserError) as error:
-        app.start(resolve(Request(*request, "slurm-cpu", ())), tmp_path / "runs")
+        api.start(resolve(Request(*request, "slurm-cpu", ())), tmp_path / "runs")
     assert "rename" in str(error.value.hint)
     assert not words.exists()
-    program = app.start(resolve(Request(*request, "local", ("cluster.python=/bin/true",))), tmp_path / "runs")
+    program = api.start(resolve(Request(*request, "local", ("cluster.python=/bin/true",))), tmp_path / "runs")
     assert wait(program).ending is Ending.INCOMPLETE

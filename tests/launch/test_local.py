@@ -17,18 +17,19 @@ from typing import Any
 
 import pytest
 
-from benchrun import app
+from benchrun import api
 from benchrun.cli.options import opened
 from benchrun.cli.points import launch as launch_command
 from benchrun.cli.reports import report
 from benchrun.errors import UserError
-from benchrun.launch.endings import End, Ending
-from benchrun.launch.launcher import cancel, observe
-from benchrun.launch.rundir import RunDir, create, find_runs, open_run
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.jobs.create import create
+from benchrun.jobs.endings import End, Ending
+from benchrun.jobs.launcher import cancel, observe
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.runspec import RunSpec
+from benchrun.rundir.folder import RunDir, find_runs, open_run
+from benchrun.runspec.spec import RunSpec
 
 
 def tiny(*overrides: str) -> RunSpec:
@@ -42,7 +43,7 @@ def start(root: Path, program: str, *overrides: str) -> RunDir:
     script.write_text(f"#!/bin/bash\n{program}\n")
     script.chmod(0o755)
     spec = tiny(f"cluster.python={script}", *overrides)
-    return app.start(spec, root)
+    return api.start(spec, root)
 
 
 def wait(run: RunDir, deadline_s: int = 20) -> End:
@@ -50,7 +51,7 @@ def wait(run: RunDir, deadline_s: int = 20) -> End:
     while time.monotonic() < end:
         observation = observe([run])[0]
         if observation.over:
-            return app.record_end(observation)
+            return api.record_end(observation)
         time.sleep(0.1)
     raise AssertionError(f"{run.run_id} has not ended")
 
@@ -174,7 +175,7 @@ def test_launches_in_two_folders_at_one_moment_have_names_of_their_own(
     """A job's name is its run's: with one name for two, one would be taken for the other."""
     now = datetime(2026, 11, 22, tzinfo=timezone.utc)
     monkeypatch.setattr(
-        "benchrun.launch.rundir.datetime", SimpleNamespace(now=lambda _: now, fromtimestamp=lambda *_: now)
+        "benchrun.jobs.create.datetime", SimpleNamespace(now=lambda _: now, fromtimestamp=lambda *_: now)
     )
     spec = tiny()
     runs = [create(tmp_path / folder, spec, render(spec)) for folder in "abcd"]
@@ -213,7 +214,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(
     assert opened([]) == opened([], last=2) == ([good], 0)
     assert f"error: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
     with pytest.raises(UserError, match="not a RunSpec"):
-        app.open_run(bad.run_id).spec  # noqa: B018
+        api.open_run(bad.run_id).spec  # noqa: B018
 
 
 def test_a_disk_that_takes_nothing_more_hides_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +252,7 @@ def test_a_damaged_file_of_a_run_is_read_as_missing_or_is_one_clear_error(
 ) -> None:
     run = create(tmp_path, tiny(), render(tiny()))
     (run.path / name).write_bytes(damage)
-    for step in (app.result_of, partial(app.keep, folder=tmp_path / "kept")):
+    for step in (api.result_of, partial(api.keep, folder=tmp_path / "kept")):
         with contextlib.suppress(UserError):
             step(RunDir(run.path))
 
@@ -308,8 +309,8 @@ def test_ctrl_c_names_every_run_that_goes_on(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "start", lambda *_: runs.pop(0))
-    monkeypatch.setattr(app, "wait_for", interrupted)
+    monkeypatch.setattr(api, "start", lambda *_: runs.pop(0))
+    monkeypatch.setattr(api, "wait_for", interrupted)
     ids = " ".join(run.run_id for run in runs)
     point = ["tiny-llama", "--gpu", "CPU", "--precision", "fp32", "--num-gpus", "1", "--repeats", "2", "--wait"]
     assert launch_command(point, standalone_mode=False) == 130

@@ -14,12 +14,13 @@ import pytest
 from test_local import local_state, sleeping, start, tiny, until, wait
 
 from benchrun.errors import MachineError
-from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import cancel, observe
-from benchrun.launch.local import Local
-from benchrun.launch.rundir import RunDir, create, find_runs
-from benchrun.launch.scheduler import Phase
+from benchrun.jobs.create import create
+from benchrun.jobs.endings import Ending
+from benchrun.jobs.launcher import cancel, observe
+from benchrun.jobs.local import Local
+from benchrun.jobs.scheduler import Phase
 from benchrun.render import render
+from benchrun.rundir.folder import RunDir, find_runs
 
 RANKS = 2
 # Like torchrun: each rank has a session of its own.
@@ -175,7 +176,7 @@ def test_a_job_whose_launcher_was_killed_as_it_began_is_known(tmp_path: Path, mo
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("benchrun.launch.local.subprocess.Popen", popen)
+        patch.setattr("benchrun.jobs.local.subprocess.Popen", popen)
         start(tmp_path / "runs", "sleep 79.5")
     (run,) = find_runs(tmp_path / "runs")
     until(lambda: sleeping("79.5"), 40)

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
-from benchrun import app, paths
-from benchrun.launch.keep import kept_files, kept_name, public_env, public_spec, scrubbed, site_words
-from benchrun.launch.rundir import RunDir, create, unpacked
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun import api, paths
+from benchrun.jobs.create import create
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.cluster import Cluster
-from benchrun.spec.runspec import RunSpec
+from benchrun.rundir.folder import RunDir, unpacked
+from benchrun.runspec.cluster import Cluster
+from benchrun.runspec.spec import RunSpec
+from benchrun.usecases.keep import kept_files, kept_name, public_env, public_spec, scrubbed, site_words
 
 HOST = "zqhost17"
 SITE = {
@@ -109,8 +110,8 @@ def finished(folder: Path) -> RunDir:
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, RunDir]:
     root = tmp_path_factory.mktemp("zqhere")
     run = finished(root)
-    app.store_judgement(app.judge_runs([run]))
-    return run, app.keep(run, root / "measured")
+    api.store_judgement(api.judge_runs([run]))
+    return run, api.keep(run, root / "measured")
 
 
 def test_every_field_of_a_profile_is_filled() -> None:
@@ -133,7 +134,7 @@ def test_what_is_kept_is_the_same_measurement(kept: tuple[RunDir, RunDir]) -> No
     before, after = kept
     assert after.spec.identity() == before.spec.identity()
     assert after.run_id == before.run_id
-    again = app.measure_run(after).metrics
+    again = api.measure_run(after).metrics
     assert again.model_dump(mode="json") == after.read_json("metrics.json") == before.read_json("metrics.json")
     verdict = (before.path / "verdict.json").read_text()
     assert before.spec.image in verdict

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from benchrun import app
-from benchrun.launch.endings import Ending
-from benchrun.metrics.samples import COLUMNS, read
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun import api
+from benchrun.jobs.endings import Ending
+from benchrun.measure.samples import COLUMNS, read
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
 
 SAMPLES = """
@@ -47,9 +47,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         site = ("cluster.scheduler=local", "cluster.container.runtime=none", f"cluster.python={program}")
         site = (*site, "cluster.frameworks.megatron-lm.path=/opt/megatron-lm")
         spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, cluster="dgx-h100", overrides=site))
-        started = app.start(spec, tmp_path / "runs")
-        observation = app.wait(started, lambda *_: None)
-        return started, app.record_end(observation)
+        started = api.start(spec, tmp_path / "runs")
+        observation = api.wait(started, lambda *_: None)
+        return started, api.record_end(observation)
 
     return run
 

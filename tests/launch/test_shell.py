@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from benchrun import app
+from benchrun import api
 from benchrun.errors import UserError
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import RunSpec
 
 
 def spec(*overrides: str, cluster: Any = "slurm-cpu") -> RunSpec:
@@ -26,7 +26,7 @@ def test_a_secret_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("HF_TOKEN", value)
     run = spec("cluster.secrets=[HF_TOKEN]")
     with pytest.raises(UserError) as error:
-        app.start(run, tmp_path / "runs")
+        api.start(run, tmp_path / "runs")
     assert "HF_TOKEN" in error.value.message
     assert not (tmp_path / "runs").exists()
 
@@ -50,7 +50,7 @@ def test_a_secret_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_results_path_that_would_be_misread(tmp_path: Path, runtime: str, name: str) -> None:
     run = spec(f"cluster.container.runtime={runtime}", "cluster.container.image=/x")
     with pytest.raises(UserError) as error:
-        app.start(run, tmp_path / name / "runs")
+        api.start(run, tmp_path / name / "runs")
     assert "BENCHRUN_RESULTS" in error.value.hint
     assert not (tmp_path / name).exists()
 
@@ -59,7 +59,7 @@ def test_a_data_path_that_would_be_split(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("BENCHRUN_DATA", f"{tmp_path}/a:b")
     run = spec("data.kind=synthetic", "cluster.container.runtime=charliecloud", "cluster.container.image=/x")
     with pytest.raises(UserError) as error:
-        app.start(run, tmp_path / "runs")
+        api.start(run, tmp_path / "runs")
     assert "BENCHRUN_DATA" in error.value.hint
 
 
@@ -78,9 +78,9 @@ def test_a_dry_run_names_the_secrets_that_the_launch_will_need() -> None:
 
 def test_an_option_of_sbatch_in_the_shell_is_not_dropped_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_ACCOUNT", "physics")
-    (text,) = app.warnings(spec())
+    (text,) = api.warnings(spec())
     assert "SBATCH_ACCOUNT" in text and "cluster.account" in text
-    assert app.warnings(spec(cluster="local")) == []
+    assert api.warnings(spec(cluster="local")) == []
 
 
 def test_a_removed_current_directory_is_named(tmp_path: Path) -> None:

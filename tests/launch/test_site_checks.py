@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
-from benchrun.app.site import write_site
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
-from benchrun.launch import node_job, node_probe, sitefile, survey
-from benchrun.launch.site_checks import gpu_check, queue_checks
-from benchrun.launch.site_nodes import is_host_list, memory_mib, satisfies
-from benchrun.launch.survey import Association, Reservation, Survey, seconds
-from benchrun.recipe.catalogue import checked
-from benchrun.recipe.yamlfile import parse
-from benchrun.spec.cluster import Cluster, Container
-from benchrun.spec.documentation import field_docs
+from benchrun.recipes.catalogue import checked
+from benchrun.recipes.yamlfile import parse
+from benchrun.runspec.cluster import Cluster, Container
+from benchrun.runspec.documentation import field_docs
+from benchrun.site import node_job, node_probe, sitefile, survey
+from benchrun.site.checks import gpu_check, queue_checks
+from benchrun.site.nodes import is_host_list, memory_mib, satisfies
+from benchrun.site.survey import Association, Reservation, Survey, seconds
+from benchrun.usecases.site import write_site
 from benchrun.vocabulary import Exit
 
 PARTITIONS = """\

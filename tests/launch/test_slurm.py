@@ -12,14 +12,15 @@ from conftest import FakeSlurm
 
 from benchrun import paths
 from benchrun.errors import SchedulerUnavailable
-from benchrun.launch.launcher import observe, write_env
-from benchrun.launch.rundir import RunDir, create
-from benchrun.launch.scheduler import Job, Phase
-from benchrun.launch.slurm import Slurm
-from benchrun.launch.slurm_text import SACCT, jobs
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.jobs.create import create
+from benchrun.jobs.launcher import observe, write_env
+from benchrun.jobs.scheduler import Job, Phase
+from benchrun.jobs.slurm import Slurm
+from benchrun.jobs.slurm_text import SACCT, jobs
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
+from benchrun.rundir.folder import RunDir
 
 
 def script(path: Path, text: str) -> None:

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app
-from benchrun.launch.launcher import Observation
-from benchrun.launch.rundir import RunDir, create
-from benchrun.launch.scheduler import Job, Phase
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun import api
+from benchrun.jobs.create import create
+from benchrun.jobs.launcher import Observation
+from benchrun.jobs.scheduler import Job, Phase
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.artifacts import ENDING, METRICS, STDOUT
+from benchrun.rundir.artifacts import ENDING, METRICS, STDOUT
+from benchrun.rundir.folder import RunDir
 
 STEPS = 12
 
@@ -32,12 +33,12 @@ def run(tmp_path: Path) -> RunDir:
 
 def shown(run: RunDir, state: str) -> float | None:
     job = Job("1", Phase.ENDED, state, 0)
-    app.record_end(Observation(run, job, over=True, settled=True))
+    api.record_end(Observation(run, job, over=True, settled=True))
     recorded = run.read_json(ENDING)
     assert recorded is not None
     assert (recorded["ending"], recorded["last_step"]) == (state.lower(), STEPS + 3)
-    (observation,) = app.observe([run])
-    time = app.status_of(observation)["step_time_s"]
+    (observation,) = api.observe([run])
+    time = api.status_of(observation)["step_time_s"]
     assert time is None or isinstance(time, float)
     return time
 

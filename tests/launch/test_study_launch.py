@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from benchrun import app
-from benchrun.app import studies
+from benchrun import api
+from benchrun.capabilities.studies import usecase as studies
+from benchrun.capabilities.studies.resolved import ResolvedStudy
+from benchrun.capabilities.studies.state import StudyDir
 from benchrun.cli import group
 from benchrun.errors import MachineError, UserError
-from benchrun.launch import launcher
-from benchrun.launch.rundir import RunDir, find_runs
-from benchrun.recipe.select import Request
-from benchrun.study.resolved import ResolvedStudy
-from benchrun.study.state import StudyDir
+from benchrun.jobs import launcher
+from benchrun.recipes.select import Request
+from benchrun.rundir.folder import RunDir, find_runs
 
 RUN = {"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 1, "set": {"training.steps": 12}}
 STEP = (
@@ -40,7 +40,7 @@ class Site:
         path = self.folder / "mine.yaml"
         document = {"description": "mine", "runs": [RUN], "matrix": {"mbs": [1, 2, 3, 4]}, **study}
         path.write_text(json.dumps(document))
-        return app.plan_study(Request(str(path), cluster="slurm-cpu"))
+        return api.plan_study(Request(str(path), cluster="slurm-cpu"))
 
     def jobs(self) -> list[dict[str, Any]]:
         jobs: list[dict[str, Any]] = json.loads((self.folder / "bin" / "state.json").read_text())["jobs"]
@@ -80,38 +80,38 @@ def site(slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(studies, "_pause", found.end_one)
     monkeypatch.setattr(launcher, "GRACE_S", 0)
     # The stand-in's log is whole at once, as on this machine's own disk.
-    monkeypatch.setattr("benchrun.launch.slurm.Slurm.lag_s", 0.0)
+    monkeypatch.setattr("benchrun.jobs.slurm.Slurm.lag_s", 0.0)
     return found
 
 
 def test_at_most_so_many_run_at_once_and_every_point_once(site: Site) -> None:
     planned = site.plan(repeats=2)
-    app.run_study(planned, concurrency=2)
+    api.run_study(planned, concurrency=2)
     assert site.most == 2
     assert len(site.jobs()) == 6  # three legal points, twice
-    found = app.study_result(planned)
+    found = api.study_result(planned)
     assert found.complete
     assert [(point.state.value, point.measured) for point in found.points] == [
         *(("completed", 2), ("completed", 2), ("refused", 0), ("completed", 2)),
     ]
-    app.run_study(planned, concurrency=2)
+    api.run_study(planned, concurrency=2)
     assert len(site.jobs()) == 6
 
 
 def test_more_repeats_add_to_those_that_are_there(site: Site) -> None:
-    app.run_study(site.plan(), concurrency=4)
+    api.run_study(site.plan(), concurrency=4)
     request = Request(str(site.folder / "mine.yaml"), cluster="slurm-cpu")
-    again = app.plan_study(request, repeats=3)
-    app.run_study(again, concurrency=4)
+    again = api.plan_study(request, repeats=3)
+    api.run_study(again, concurrency=4)
     assert len(site.jobs()) == 9
-    assert [point.measured for point in app.study_result(again).points] == [3, 3, 0, 3]
+    assert [point.measured for point in api.study_result(again).points] == [3, 3, 0, 3]
 
 
 def test_a_failed_run_is_launched_again_as_often_as_allowed(site: Site) -> None:
     planned = site.plan()
     site.endings = [1, 0, 0, 1, 1]
-    app.run_study(planned, concurrency=1, retries=1)
-    found = app.study_result(planned, retries=1)
+    api.run_study(planned, concurrency=1, retries=1)
+    found = api.study_result(planned, retries=1)
     assert [len(point.runs) for point in found.points] == [2, 1, 0, 2]
     assert [point.state.value for point in found.points] == ["completed", "completed", "refused", "failed"]
     assert [point.measured for point in found.points] == [1, 1, 0, 0]
@@ -120,15 +120,15 @@ def test_a_failed_run_is_launched_again_as_often_as_allowed(site: Site) -> None:
 def test_without_retries_a_failure_stays_and_a_later_call_with_them_tries_again(site: Site) -> None:
     planned = site.plan()
     site.endings = [1]
-    app.run_study(planned, concurrency=4)
-    first = app.study_result(planned)
+    api.run_study(planned, concurrency=4)
+    first = api.study_result(planned)
     assert (first.points[0].state.value, first.points[0].measured) == ("failed", 0)
     assert first.points[0].reason and "failed" in first.points[0].reason
-    app.run_study(planned, concurrency=4)
+    api.run_study(planned, concurrency=4)
     assert len(site.jobs()) == 3
-    app.run_study(planned, concurrency=4, retries=1)
+    api.run_study(planned, concurrency=4, retries=1)
     assert len(site.jobs()) == 4
-    assert app.study_result(planned, retries=1).complete
+    assert api.study_result(planned, retries=1).complete
 
 
 MOMENTS: dict[str, tuple[Any, str]] = {
@@ -158,10 +158,10 @@ def test_a_launcher_killed_at_this_moment_loses_no_job_and_starts_none_twice(
 
     monkeypatch.setattr(owner, name, killed_at_the_second)
     with pytest.raises(Killed):
-        app.run_study(planned, concurrency=2)
+        api.run_study(planned, concurrency=2)
     before = len(site.jobs())
-    app.run_study(planned, concurrency=2)
-    found = app.study_result(planned)
+    api.run_study(planned, concurrency=2)
+    found = api.study_result(planned)
     assert found.complete
     jobs = site.jobs()
     assert len(jobs) == 3 >= before  # one job for each legal point
@@ -180,12 +180,12 @@ def test_a_refusal_ends_the_study_and_the_same_command_goes_on(site: Site) -> No
         err="sbatch: error: Batch job submission failed: Invalid partition name specified\n",
     )
     with pytest.raises(MachineError, match="Invalid partition") as error:
-        app.run_study(planned, concurrency=2)
+        api.run_study(planned, concurrency=2)
     assert "the same command goes on" in (error.value.hint or "")
     assert site.jobs() == []
     site.slurm.answer("sbatch")
-    app.run_study(planned, concurrency=2)
-    assert app.study_result(planned).complete
+    api.run_study(planned, concurrency=2)
+    assert api.study_result(planned).complete
 
 
 LIMIT = (
@@ -198,16 +198,16 @@ def test_a_refused_run_stays_waiting_although_somebody_asks_for_its_status(site:
     planned = site.plan(matrix={"mbs": [1]})
     site.slurm.answer("sbatch", instead=True, code=1, err="sbatch: error: Batch job submission failed: No such job\n")
     with pytest.raises(MachineError):
-        app.run_study(planned, concurrency=1)
+        api.run_study(planned, concurrency=1)
     (refused,) = find_runs()
-    row = app.status_of(app.observe([refused])[0])
+    row = api.status_of(api.observe([refused])[0])
     assert (row["state"], row["ended"]) == ("launch_failed", True)
     assert not (refused.path / "ending.json").exists()
     # Earlier versions stored one.
     refused.write_json("ending.json", {"schema_version": 1, "ending": "launch_failed", "evidence": []})
     site.slurm.answer("sbatch")
-    app.run_study(planned, concurrency=1)
-    assert [point.state.value for point in app.study_result(planned).points] == ["completed"]
+    api.run_study(planned, concurrency=1)
+    assert [point.state.value for point in api.study_result(planned).points] == ["completed"]
 
 
 def test_a_limit_on_jobs_is_waited_for_with_the_same_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,8 +222,8 @@ def test_a_limit_on_jobs_is_waited_for_with_the_same_run(site: Site, monkeypatch
 
     site.slurm.answer("sbatch", instead=True, code=1, err=LIMIT)
     monkeypatch.setattr(studies, "_pause", room_at_the_third)
-    app.run_study(planned, concurrency=2)
-    assert app.study_result(planned).complete
+    api.run_study(planned, concurrency=2)
+    assert api.study_result(planned).complete
     assert len(site.jobs()) == len(find_runs()) == 3
 
 
@@ -243,39 +243,39 @@ def test_an_outage_while_submitting_is_waited_for(site: Site, monkeypatch: pytes
         pause(*args)
 
     monkeypatch.setattr(studies, "_pause", back_again)
-    app.run_study(planned, concurrency=4, tell=lines.append)
-    assert app.study_result(planned).complete
+    api.run_study(planned, concurrency=4, tell=lines.append)
+    assert api.study_result(planned).complete
     assert len(site.jobs()) == 3
     assert any("looked for in the queue" in line for line in lines)
 
 
 def test_runs_of_the_same_specification_are_reused_only_where_asked(site: Site) -> None:
-    app.run_study(site.plan(), concurrency=4)
+    api.run_study(site.plan(), concurrency=4)
     other = site.plan(matrix={"mbs": [2, 4]}, runs=[{**RUN, "framework": "megatron-core"}])
-    app.run_study(other, concurrency=4, reuse=True)
+    api.run_study(other, concurrency=4, reuse=True)
     assert len(site.jobs()) == 3
-    assert app.study_result(other).complete
+    assert api.study_result(other).complete
     third = site.plan(matrix={"mbs": [2]}, runs=[{**RUN, "gpu": "CPU"}])
-    app.run_study(third, concurrency=4)
+    api.run_study(third, concurrency=4)
     assert len(site.jobs()) == 4
 
 
 def test_one_study_has_one_launcher(site: Site) -> None:
     planned = site.plan()
     with StudyDir("mine").locked(), pytest.raises(UserError, match="another process runs this study"):
-        app.run_study(planned, concurrency=2)
+        api.run_study(planned, concurrency=2)
     assert site.jobs() == []
 
 
 def test_a_query_launches_and_writes_nothing(site: Site) -> None:
     planned = site.plan()
-    assert not app.study_result(planned).complete
+    assert not api.study_result(planned).complete
     assert not (site.folder / "runs").exists()
 
 
 def test_a_report_with_other_options_than_the_launch_says_so(site: Site) -> None:
     planned = site.plan()
-    app.run_study(planned, concurrency=4)
+    api.run_study(planned, concurrency=4)
     file = str(site.folder / "mine.yaml")
     command = ["study", file, "--cluster", "slurm-cpu", "--report"]
     other = CliRunner().invoke(group, [*command, "--set", "training.steps=13"])

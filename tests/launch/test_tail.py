@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from test_local import tiny
 
-from benchrun import app
-from benchrun.app import jobs
+from benchrun import api
 from benchrun.cli.runs import status
 from benchrun.frameworks.logs import Tail, last_step
-from benchrun.launch.launcher import Observation, backoff
-from benchrun.launch.rundir import RunDir, create
-from benchrun.launch.scheduler import Job, Phase
-from benchrun.parse import problems
+from benchrun.jobs.create import create
+from benchrun.jobs.launcher import Observation, backoff
+from benchrun.jobs.scheduler import Job, Phase
+from benchrun.logs import problems
 from benchrun.render import render
-from benchrun.spec.artifacts import Progress
+from benchrun.rundir.artifacts import Progress
+from benchrun.rundir.folder import RunDir
+from benchrun.usecases import jobs
 
 MIB = 1 << 20
 STEP = "iteration %8d/    9999 | consumed samples: 8 | elapsed time per iteration (ms): 5.0 | lm loss: 1.0E+00 |\n"
@@ -107,7 +108,7 @@ def test_waiting_makes_no_log_before_the_end(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(jobs, "observe", seen)
     monkeypatch.setattr(jobs, "backoff", lambda _: 0.0)
     monkeypatch.setattr(problems, "step_problems", lambda *_, **__: pytest.fail("a whole log was made"))
-    app.wait(run, lambda *_: None)
+    api.wait(run, lambda *_: None)
 
 
 @pytest.mark.parametrize(("before", "after", "near"), [(2, 0, 0), (1, 150, 0), (100, 100, 100 * MIB)])
@@ -160,7 +161,7 @@ def test_status_of_a_running_job_reads_the_end_of_its_log(
     at = path.stat().st_size - 100
     grow(path, 100)
     seen = Observation(run, Job("1", Phase.RUNNING, "RUNNING"), over=False)
-    monkeypatch.setattr(app, "observe", lambda runs: [seen])
+    monkeypatch.setattr(api, "observe", lambda runs: [seen])
     assert asked(capsys, run)["last_step"] is None
     watched = Progress(checked="2026-11-22T00:00:00Z", quiet_s=1, no_step_s=9, step_file="stdout.log", step_offset=at)
     run.write_json("progress.json", watched.model_dump())
@@ -178,7 +179,7 @@ def test_the_log_of_an_ended_run_is_read_once(
         file.write(STEP % 20)
     run.append_event("submitted", job=str(run.path))
     ended = Observation(run, Job("1", Phase.ENDED, "COMPLETED", 0), over=True, settled=True)
-    assert app.record_end(ended).last_step == 20
+    assert api.record_end(ended).last_step == 20
     read = counted()
     assert (run.read_json("ending.json") or {})["last_step"] == 20
     row = asked(capsys, run)

@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner
 from test_study_launch import Site, site  # noqa: F401
 
-from benchrun import app
-from benchrun.app import studies
-from benchrun.app.tuning import Tuning
+from benchrun import api
+from benchrun.capabilities.predict.prediction import predict
+from benchrun.capabilities.predict.runs import workload
+from benchrun.capabilities.studies import usecase as studies
+from benchrun.capabilities.studies.tuning import Tuning
 from benchrun.cli import group
-from benchrun.launch.rundir import RunDir, find_runs
-from benchrun.predict.prediction import predict
-from benchrun.predict.runs import workload
+from benchrun.rundir.folder import RunDir, find_runs
 from benchrun.vocabulary import Exit
 
 POINT = {"gpu": "H200", "precision": "bf16", "num_gpus": 4, "framework": "megatron-core", "cluster": "hgx-h200"}
@@ -64,13 +64,13 @@ def machine(site: Site, monkeypatch: pytest.MonkeyPatch) -> Machine:  # noqa: F8
 
 
 def planned() -> Tuning:
-    return app.plan_tuning(app.Request("llama3.1-8b", overrides=SETS, **POINT), {"mbs": [1, 2]}, 12)  # type: ignore[arg-type]
+    return api.plan_tuning(api.Request("llama3.1-8b", overrides=SETS, **POINT), {"mbs": [1, 2]}, 12)  # type: ignore[arg-type]
 
 
 def test_the_search_ends_with_the_fastest_of_few(machine: Machine) -> None:
     tuning = planned()
-    app.tune(tuning)
-    result = app.tuning_result(tuning)
+    api.tune(tuning)
+    result = api.tuning_result(tuning)
     assert result.over
     assert result.best == result.layouts[0]
     assert result.best.measured_s == pytest.approx(1.1 * result.best.predicted_s, rel=0.01)
@@ -78,7 +78,7 @@ def test_the_search_ends_with_the_fastest_of_few(machine: Machine) -> None:
     assert len(tried) < len(result.layouts) / 2
     assert result.device_s <= 0.3 * result.exhaustive_device_s
     jobs = len(find_runs())
-    app.tune(tuning)
+    api.tune(tuning)
     assert len(find_runs()) == jobs, "a search that is over launches nothing"
 
 
@@ -87,8 +87,8 @@ def test_a_layout_that_fails_is_left_out_and_a_slow_favourite_loses(machine: Mac
     first, second = (each.spec for each in tuning.candidates[:2])
     machine.factors[first.layout.tp, first.layout.pp, first.mbs] = 0.0
     machine.factors[second.layout.tp, second.layout.pp, second.mbs] = 2.0
-    app.tune(tuning)
-    result = app.tuning_result(tuning)
+    api.tune(tuning)
+    result = api.tuning_result(tuning)
     assert result.layouts[0].measured_s is None
     assert result.layouts[0].steps > 0
     assert result.best not in (None, *result.layouts[:2])
@@ -102,13 +102,13 @@ def test_a_killed_search_goes_on_where_it_was(machine: Machine, monkeypatch: pyt
 
     monkeypatch.setattr(studies, "_pause", killed)
     with pytest.raises(KeyboardInterrupt):
-        app.tune(tuning)
+        api.tune(tuning)
     launched = len(find_runs())
     assert launched > 0
-    assert not app.tuning_result(tuning).over
+    assert not api.tuning_result(tuning).over
     monkeypatch.setattr(studies, "_pause", ends)
-    app.tune(tuning)
-    result = app.tuning_result(tuning)
+    api.tune(tuning)
+    result = api.tuning_result(tuning)
     assert result.over
     assert len(find_runs()) == sum(1 for each in result.layouts if each.steps) + _again(result)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from benchrun import paths
-from benchrun.comparison.measured import MeasuredRun
-from benchrun.launch.keep import public_env
-from benchrun.metrics.model import Metrics
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.judge.measured import MeasuredRun
+from benchrun.measure.model import Metrics
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.artifacts import trained_with
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.rundir.artifacts import trained_with
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.usecases.keep import public_env
 
 
 def probed(folder: Path, *python: str, path: str = "", programs: str = "/usr/bin:/bin") -> dict[str, object]:

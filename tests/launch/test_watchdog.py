@@ -17,14 +17,14 @@ from test_local_family import DEAF, left, printed, ranks
 from benchrun import paths
 from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.frameworks.registry import framework, names
-from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import cancel, observe
-from benchrun.launch.rundir import RunDir
-from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve, resolve_point
-from benchrun.recipe.select import Request
+from benchrun.jobs.endings import Ending
+from benchrun.jobs.launcher import cancel, observe
+from benchrun.recipes import catalogue
+from benchrun.recipes.resolve import resolve, resolve_point
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.artifacts import PROGRESS, Progress
+from benchrun.rundir.artifacts import PROGRESS, Progress
+from benchrun.rundir.folder import RunDir
 
 LOGS = Path(__file__).parent.parent / "logs"
 FRAMEWORKS = names()

@@ -7,8 +7,8 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.memory import ESTIMATE_ERROR, Memory, estimate, impossible, warning
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 FP32_GRADIENTS = "training.grad_reduce_in_fp32=true"
 FP32_MOMENTS = (

@@ -3,13 +3,13 @@
 import pytest
 from shapes import MODELS
 
-from benchrun.metrics.bound import Bound, bound
-from benchrun.metrics.statistics import spread
+from benchrun.measure.bound import Bound, bound
+from benchrun.measure.statistics import spread
 from benchrun.model.flops import attention_scores
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.artifacts import Ceilings, Gemm
-from benchrun.spec.training import Fp8
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.rundir.artifacts import Ceilings, Gemm
+from benchrun.runspec.training import Fp8
 
 LLAMA = MODELS["llama2-7b"]
 BATCH = {"gbs": 128, "num_gpus": 8, "num_microbatches": 4}

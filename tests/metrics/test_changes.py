@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selection import pairs
 
-from benchrun.metrics.changes import ALPHA, SHORTEST, changes
-from benchrun.metrics.statistics import Floats
+from benchrun.measure.changes import ALPHA, SHORTEST, changes
+from benchrun.measure.statistics import Floats
 
 SERIES = 400
 """Random series of each kind: with a rate of 5 % the number of alarms is 20 +- 4.4."""

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchrun.frameworks.logs import Reader, parse_log
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
-from benchrun.parse import Log
+from benchrun.logs import Log
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
 
 LOGS = Path(__file__).parents[1] / "logs"
 

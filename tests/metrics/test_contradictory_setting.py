@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchrun.frameworks.logs import Reader
-from benchrun.metrics.summary import summarise
+from benchrun.measure.summary import summarise
 
 EVERY = 5
 ROWS = 30

@@ -3,8 +3,8 @@
 import pytest
 from shapes import MODELS
 
-from benchrun.frameworks.dialects.megatron_bridge import MegatronBridge
-from benchrun.metrics.convention import CONVENTIONS, identify
+from benchrun.frameworks.megatron_bridge.dialect import MegatronBridge
+from benchrun.measure.convention import CONVENTIONS, identify
 
 SHORT = 150
 """Tokens of a SQuAD sample (130 to 170): what NVIDIA's fine-tuning runs, packed into 4096, are charged for scores."""

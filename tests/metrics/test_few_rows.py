@@ -7,8 +7,8 @@ import pytest
 from numpy import ndarray
 from selection import some
 
-from benchrun.metrics.statistics import confidence_interval
-from benchrun.metrics.steadiness import Steadiness, steadiness
+from benchrun.measure.statistics import confidence_interval
+from benchrun.measure.steadiness import Steadiness, steadiness
 
 RISING = [12.8, 13.0, 14.5, 14.7]
 

@@ -4,7 +4,7 @@ import pytest
 from shapes import MODELS
 
 from benchrun import hardware
-from benchrun.metrics.convention import CONVENTIONS
+from benchrun.measure.convention import CONVENTIONS
 from benchrun.model import ModelShape
 from benchrun.model.flops import attention_scores, flops_per_token, logits
 from benchrun.model.operators import operators

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
-from benchrun.parse.records import Log
-from benchrun.recipe.catalogue import recipe_file
-from benchrun.report.terminal import summary_view
+from benchrun.logs.records import Log
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
+from benchrun.recipes.catalogue import recipe_file
+from benchrun.show.terminal import summary_view
 
 LOGS = Path(__file__).parent.parent / "logs"
 TITAN = LOGS / "18-torchtitan-ansi-1gpu-2500it.log.xz"

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchrun.frameworks.logs import Reader
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchrun.metrics.ranks import RankSpread, rank_spread
-from benchrun.spec.artifacts import RankTime, RankTimes
+from benchrun.measure.ranks import RankSpread, rank_spread
+from benchrun.rundir.artifacts import RankTime, RankTimes
 
 STEP_S = 1.0
 WINDOW = (1, 10)

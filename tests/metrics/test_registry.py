@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from benchrun.comparison.conditions import conditions
-from benchrun.comparison.references import Reference, Source
-from benchrun.comparison.verdict import RunResult, judge
+from benchrun.capabilities.html.steps_plot import plot_steps, series
 from benchrun.errors import UserError
-from benchrun.metrics.model import Measurement, Metrics
-from benchrun.metrics.registry import METRICS, Basis, Metric, metric, register
-from benchrun.metrics.rows import completed_rows
-from benchrun.metrics.setting import Setting, setting_of
-from benchrun.metrics.summary import measure, summarise
-from benchrun.parse import Log, Rows, Step
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.report.runs import table
-from benchrun.report.steps_plot import plot_steps, series
-from benchrun.report.table import as_csv, markdown
-from benchrun.report.terminal import metrics_rows, summary_view
+from benchrun.judge.conditions import conditions
+from benchrun.judge.references import Reference, Source
+from benchrun.judge.verdict import RunResult, judge
+from benchrun.logs import Log, Rows, Step
+from benchrun.measure.model import Measurement, Metrics
+from benchrun.measure.registry import METRICS, Basis, Metric, metric, register
+from benchrun.measure.rows import completed_rows
+from benchrun.measure.setting import Setting, setting_of
+from benchrun.measure.summary import measure, summarise
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.show.runs import table
+from benchrun.show.table import as_csv, markdown
+from benchrun.show.terminal import metrics_rows, summary_view
 
 SPEC = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
 LOG = Log("x.log", "megatron-lm", Rows(Step(step=i, step_time_s=12.5, line=i, loss=2.0) for i in range(1, 51)))

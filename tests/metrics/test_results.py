@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchrun.comparison.conditions import conditions
-from benchrun.comparison.references import Reference, Source
-from benchrun.comparison.verdict import judge
-from benchrun.metrics.model import Metrics
-from benchrun.metrics.registry import METRICS, Metric, register
-from benchrun.metrics.setting import Setting, setting_of
-from benchrun.metrics.summary import measure, summarise
-from benchrun.parse import Log, Rows, Step
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.report.terminal import metrics_rows, summary_view, verdict_view
+from benchrun.judge.conditions import conditions
+from benchrun.judge.references import Reference, Source
+from benchrun.judge.verdict import judge
+from benchrun.logs import Log, Rows, Step
+from benchrun.measure.model import Metrics
+from benchrun.measure.registry import METRICS, Metric, register
+from benchrun.measure.setting import Setting, setting_of
+from benchrun.measure.summary import measure, summarise
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.show.terminal import metrics_rows, summary_view, verdict_view
 
 SPEC = resolve(Request("llama3.1-8b", "H100", "fp8", 64))
 OWN = conditions(SPEC)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchrun.metrics.clock import middle
-from benchrun.metrics.statistics import Floats, Ints
+from benchrun.measure.clock import middle
+from benchrun.measure.statistics import Floats, Ints
 
 
 def _rows(step_s: Floats) -> tuple[Floats, Ints]:

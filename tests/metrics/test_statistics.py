@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy import ndarray
 from numpy.random._generator import Generator
 
-from benchrun.metrics.statistics import (
+from benchrun.measure.statistics import (
     NORMAL_95,
     confidence_interval,
     effective_rows,
@@ -135,7 +135,7 @@ def test_the_interval_stays_within_the_values_and_around_their_median() -> None:
 
 STATISTICS = """
 import numpy
-from benchrun.metrics.statistics import confidence_interval, spread
+from benchrun.measure.statistics import confidence_interval, spread
 for rows in range(2, 400):
     generator = numpy.random.default_rng(rows)
     values, weights = generator.normal(1, 0.01, rows), generator.integers(1, 5, rows)

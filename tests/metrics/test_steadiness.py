@@ -8,7 +8,7 @@ import pytest
 from numpy import ndarray
 from selection import some
 
-from benchrun.metrics.steadiness import Steadiness, steadiness
+from benchrun.measure.steadiness import Steadiness, steadiness
 
 STEP = 1.17
 """Time of a plain step in these runs, in s."""

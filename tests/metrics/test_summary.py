@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from benchrun import hardware
-from benchrun.metrics.setting import Setting, setting_of_log, shape
-from benchrun.metrics.summary import summarise
+from benchrun.logs import Facts, Log, Rows, Step
+from benchrun.measure.setting import Setting, setting_of_log, shape
+from benchrun.measure.summary import summarise
 from benchrun.model import ModelShape
-from benchrun.parse import Facts, Log, Rows, Step
 
 LLAMA31_8B = ModelShape(
     num_layers=32,

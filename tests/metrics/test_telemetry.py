@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.samples import COLUMNS
-from benchrun.metrics.telemetry import THROTTLES, Sampled, sampled
+from benchrun.measure.samples import COLUMNS
+from benchrun.measure.telemetry import THROTTLES, Sampled, sampled
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc).timestamp()
 HEADER = f"time,gpu,{','.join(COLUMNS)},reasons"

@@ -2,10 +2,10 @@
 
 import pytest
 
+from benchrun.capabilities.predict.workload import architectures
 from benchrun.model.costs import bubble, bus_factor, repeats
 from benchrun.model.layout import Layout
 from benchrun.model.operators import operators
-from benchrun.predict.workload import architectures
 
 
 @pytest.mark.parametrize(

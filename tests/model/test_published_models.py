@@ -12,7 +12,7 @@ from benchrun import paths
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
 from benchrun.model.operators import operators
-from benchrun.recipe.yamlfile import load
+from benchrun.recipes.yamlfile import load
 
 HALF_PERCENT = 0.005
 MAIN = {"mtp_layers": 0}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
-from benchrun.parse.records import Log
+from benchrun.logs.records import Log
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
 
 STAMP = "2026-01-05 10:00:00 | INFO | root | "
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.model import Summary
-from benchrun.metrics.summary import summarise
+from benchrun.measure.model import Summary
+from benchrun.measure.summary import summarise
 
 STEPS = [
     f" iteration {n:8d}/      50 | elapsed time per iteration (ms): 1000.0 | global batch size:    64 |"

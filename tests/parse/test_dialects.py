@@ -7,9 +7,9 @@ import pytest
 from selection import pairs, some
 
 from benchrun.frameworks.logs import DIALECTS, parse_log
-from benchrun.metrics.summary import summarise
-from benchrun.parse.records import Log
-from benchrun.parse.serving import Console
+from benchrun.logs.records import Log
+from benchrun.logs.serving import Console
+from benchrun.measure.summary import summarise
 
 MEGATRON_2020 = (
     " iteration        7/     100 | elapsed time per iteration (ms): 1234.5 | learning rate: 1.000E-04 |"

@@ -10,8 +10,8 @@ import pytest
 from selection import some
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.summary import summarise
-from benchrun.parse.envelope import Envelope
+from benchrun.logs.envelope import Envelope
+from benchrun.measure.summary import summarise
 
 LOGS = sorted((Path(__file__).parent.parent / "logs").glob("*.log.xz"))
 PIECE = 16384

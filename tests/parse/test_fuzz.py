@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS, Reader, parse_log
-from benchrun.metrics.summary import summarise
-from benchrun.parse import forms, reader
-from benchrun.parse.inputs import COMPRESSED
-from benchrun.parse.records import Log
+from benchrun.logs import forms, reader
+from benchrun.logs.inputs import COMPRESSED
+from benchrun.logs.records import Log
+from benchrun.measure.summary import summarise
 from tests.parse.test_dialects import LINES
 
 QUICK = settings(

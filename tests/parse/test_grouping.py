@@ -10,10 +10,10 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import Reader, parse_log, parse_logs
-from benchrun.metrics.summary import summarise
-from benchrun.parse.grouping import Part, grouped
-from benchrun.parse.inputs import LogFile, chunks
-from benchrun.parse.records import Log
+from benchrun.logs.grouping import Part, grouped
+from benchrun.logs.inputs import LogFile, chunks
+from benchrun.logs.records import Log
+from benchrun.measure.summary import summarise
 
 LOGS = Path(__file__).parent.parent / "logs"
 FILES = [LOGS / row["file"] for row in csv.DictReader((LOGS / "expected.csv").open())]

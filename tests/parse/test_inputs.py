@@ -17,9 +17,9 @@ from selection import some
 
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import Tail, parse_log
-from benchrun.metrics.summary import summarise
-from benchrun.parse.inputs import logs_in
-from benchrun.parse.records import Log
+from benchrun.logs.inputs import logs_in
+from benchrun.logs.records import Log
+from benchrun.measure.summary import summarise
 
 
 def line(step: int, ms: float = 1000.0, *, planned: Any = 20, loss: float = 2.0) -> str:

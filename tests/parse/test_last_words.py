@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.model import ProblemEntry
-from benchrun.metrics.summary import summarise
+from benchrun.measure.model import ProblemEntry
+from benchrun.measure.summary import summarise
 
 WORDS = {
     "segfault": [

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from benchrun.app.judgement import judge_log
-from benchrun.app.measurement import measure_run
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import Reader
 from benchrun.frameworks.registry import framework
-from benchrun.launch.rundir import RunDir
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
-from benchrun.parse import Log
+from benchrun.logs import Log
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
 from benchrun.render import render
-from benchrun.spec.artifacts import JOB
-from benchrun.spec.launched import LAUNCHED, launched_line
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.rundir.artifacts import JOB
+from benchrun.rundir.folder import RunDir
+from benchrun.runspec.launched import LAUNCHED, launched_line
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.usecases.judgement import judge_log
+from benchrun.usecases.measurement import measure_run
 
 MEASURED = Path(__file__).parents[2] / "results/measured"
 

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.model import ProblemEntry
-from benchrun.metrics.summary import summarise
-from benchrun.parse.prefixes import is_warning
+from benchrun.logs.prefixes import is_warning
+from benchrun.measure.model import ProblemEntry
+from benchrun.measure.summary import summarise
 
 TRANSPORTS = [
     "",

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from benchrun.frameworks.logs import Reader, parse_log
-from benchrun.metrics.summary import summarise
-from benchrun.parse import Log, Step
-from benchrun.parse.columns import Columns
-from benchrun.parse.rows import TYPES
-from benchrun.report.table import step_lines as dumped
+from benchrun.logs import Log, Step
+from benchrun.logs.columns import Columns
+from benchrun.logs.rows import TYPES
+from benchrun.measure.summary import summarise
+from benchrun.show.table import step_lines as dumped
 
 Print = Callable[[Iterable[int]], Iterator[str]]
 

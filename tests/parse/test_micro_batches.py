@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.parse.records import Log
+from benchrun.logs.records import Log
 
 
 def bar(number: int, step: int, time_s: float) -> str:

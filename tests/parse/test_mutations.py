@@ -10,8 +10,8 @@ import pytest
 from selection import pairs
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.summary import summarise
-from benchrun.parse.records import Log
+from benchrun.logs.records import Log
+from benchrun.measure.summary import summarise
 from tests.parse.test_dialects import MEGATRON_OPEN
 
 LOGS = Path(__file__).parent.parent / "logs"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.parse.records import Log
+from benchrun.logs.records import Log
 
 
 def parse(tmp_path: Path, text: str) -> Log:

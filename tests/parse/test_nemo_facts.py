@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from benchrun import app, paths
+from benchrun import api, paths
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting, setting_of_log, shape
-from benchrun.metrics.summary import summarise
+from benchrun.measure.setting import Setting, setting_of_log, shape
+from benchrun.measure.summary import summarise
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 KEPT = (
@@ -180,5 +180,5 @@ def test_samples_of_a_fine_tune_of_nemo_1_have_no_stated_length(tmp_path: Path) 
 
 def test_lightning_names_the_gpu_on_stderr() -> None:
     run = paths.MEASURED / KEPT[4]
-    (log,), _ = app.read_logs([run / "stdout.log.xz", run / "stderr.log.xz"], None)
+    (log,), _ = api.read_logs([run / "stdout.log.xz", run / "stderr.log.xz"], None)
     assert summarise(log).gpu == "H100"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchrun.app.measurement import read_logs, summarise_log
-from benchrun.frameworks.dialects.options import BELOW, is_off, names, options
-from benchrun.metrics.model import Summary
-from benchrun.metrics.setting import Setting
-from benchrun.parse.precision import SWITCHES as NAMED_SWITCHES
-from benchrun.parse.precision import precision_of
+from benchrun.frameworks.options import BELOW, is_off, names, options
+from benchrun.logs.precision import SWITCHES as NAMED_SWITCHES
+from benchrun.logs.precision import precision_of
+from benchrun.measure.model import Summary
+from benchrun.measure.setting import Setting
+from benchrun.usecases.measurement import read_logs, summarise_log
 
 DENSE = {
     **{"num_layers": "32", "hidden_size": "4096", "ffn_hidden_size": "14336", "num_attention_heads": "32"},

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.launch.endings import AGAIN, Ending
-from benchrun.parse import problems as problems_module
-from benchrun.parse.dialect import number
-from benchrun.parse.kinds import KINDS, ROLES
+from benchrun.jobs.endings import AGAIN, Ending
+from benchrun.logs import problems as problems_module
+from benchrun.logs.dialect import number
+from benchrun.logs.kinds import KINDS, ROLES
 from benchrun.paths import table
 
 SIGNS = [

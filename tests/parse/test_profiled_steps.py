@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app
-from benchrun.app.jobs import _progress
+from benchrun import api
 from benchrun.frameworks.logs import Reader, Tail, last_step, parse_log, parse_logs
-from benchrun.metrics.samples import COLUMNS
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
-from benchrun.parse.profiled import measured_steps
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.logs.profiled import measured_steps
+from benchrun.measure.samples import COLUMNS
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.profile import PROFILES
+from benchrun.runspec.profile import PROFILES
+from benchrun.usecases.jobs import _progress
 
 LOGS = Path(__file__).parents[1] / "logs"
 FROM_ZERO = {"12-nemo2-embedding-100it", "13-nemo2-resiliency-20it", "22-maxtext-demo-tpu-v5p-10it"}
@@ -116,7 +116,7 @@ LINE = (
 ENDED = {"steps": 10, "ended": "2026-11-22T12:00:10Z"}
 
 
-def run_of(folder: Path, *, ended: bool = False, between: str = "") -> app.RunDir:
+def run_of(folder: Path, *, ended: bool = False, between: str = "") -> api.RunDir:
     """A finished run: ten measured steps, three profiled ones that took eight times as long.
 
     With ``ended`` its log states when the measured steps ended, as the worker's does.
@@ -136,12 +136,12 @@ def run_of(folder: Path, *, ended: bool = False, between: str = "") -> app.RunDi
     worker = ('benchrun config: {"versions": {"megatron-core": "0.16.1"}}\n', f"benchrun done: {json.dumps(ENDED)}\n")
     first, last = worker if ended else ("", "")
     (run / "stdout.log").write_text(f"{PROFILES.format(10)}\n{first}{between}{steps}{last}")
-    return app.RunDir(run)
+    return api.RunDir(run)
 
 
 def test_a_run_is_measured_without_its_profiled_steps(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    metrics = app.measure_run(run).metrics
+    metrics = api.measure_run(run).metrics
     assert (metrics.step_time_s.median, metrics.num_steps, metrics.complete) == (1.0, 10, True)
     assert (metrics.profiled_after, metrics.planned_steps, metrics.fatal) == (10, 10, None)
     assert json.loads(metrics.model_dump_json())["profiled_after"] == 10
@@ -151,7 +151,7 @@ def test_a_run_without_its_profile_is_not_complete(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     log = run.path / "stdout.log"
     log.write_text(log.read_text().partition("iteration        9/")[0])
-    metrics = app.measure_run(run).metrics
+    metrics = api.measure_run(run).metrics
     assert (metrics.complete, metrics.fatal.kind) == (False, "early_end")
 
 
@@ -173,15 +173,15 @@ def test_gpus_are_described_only_where_the_end_of_the_measured_steps_is_known(tm
         for gpu in range(8)
     ]
     (run.path / "telemetry" / "n1.csv").write_text("\n".join([header, *samples]))
-    telemetry = app.measure_run(run).metrics.telemetry
+    telemetry = api.measure_run(run).metrics.telemetry
     assert (telemetry and (telemetry.power_w, telemetry.ends)) == ((400.0, "log") if ended else None)
 
 
 def test_a_profile_without_a_trace_is_a_problem_and_no_failure(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    assert app.measure_run(run).metrics.problems == ()  # without the folder, as a kept run
+    assert api.measure_run(run).metrics.problems == ()  # without the folder, as a kept run
     (run.path / "profile" / "host").mkdir(parents=True)
-    metrics = app.measure_run(run).metrics
+    metrics = api.measure_run(run).metrics
     assert ([problem.kind for problem in metrics.problems], metrics.fatal) == (["no_trace"], None)
     (run.path / "profile" / "rank0.nsys-rep").write_text("a report")
-    assert app.measure_run(run).metrics.problems == ()
+    assert api.measure_run(run).metrics.problems == ()

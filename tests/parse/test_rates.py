@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.summary import Summary, summarise
+from benchrun.measure.summary import Summary, summarise
 
 
 def summary(tmp_path: Path, text: str) -> Summary:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.summary import summarise
+from benchrun.measure.summary import summarise
 
 LOGS = Path(__file__).parent.parent / "logs"
 EXPECTED = list(csv.DictReader((LOGS / "expected.csv").open()))

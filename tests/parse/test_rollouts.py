@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app
+from benchrun import api
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.model import Summary
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
-from benchrun.report.terminal import summary_view
+from benchrun.measure.model import Summary
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
+from benchrun.show.terminal import summary_view
 
 # eric-haibin-lin/verl-data gsm8k/qwen2-7b-fsdp2.log @ 2ef0b0a, without most of its keys
 VERL = """(WorkerDict pid=2673758) Total steps: 105, num_warmup_steps: 0
@@ -143,7 +143,7 @@ def test_the_first_nemo_rl_prints_no_rates(tmp_path: Path) -> None:
 def test_batch_sequence_and_model_give_no_rate(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text(NEMO_RL_2025)
-    given = app.completed_setting("llama3.1-8b", Setting(gbs=512, num_gpus=8, gpu="H100", precision="bf16"))
+    given = api.completed_setting("llama3.1-8b", Setting(gbs=512, num_gpus=8, gpu="H100", precision="bf16"))
     found = summarise(parse_log(path), given=given)
     assert (found.tokens_per_s_per_gpu.median, found.tflops_per_gpu, found.mfu) == (None, None, ())
     assert "add --" not in str(summary_view(summarise(parse_log(path))))
@@ -158,7 +158,7 @@ def test_a_bare_log_has_no_verdict(tmp_path: Path, recipe: str) -> None:
     path.write_text(verl())
     given = Setting(gbs=512, num_gpus=8, gpu="H100", precision="bf16")
     with pytest.raises(UserError, match="a bare log of post-training has no verdict"):
-        app.judge_log(parse_log(path), recipe, given)
+        api.judge_log(parse_log(path), recipe, given)
 
 
 def blocks(*steps: int) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import Reader, parse_log
-from benchrun.metrics.summary import summarise
-from benchrun.parse import Log
+from benchrun.logs import Log
+from benchrun.measure.summary import summarise
 
 LOGS = Path(__file__).parent.parent / "logs"
 COMPLETE = ["07", "10", "12", "13", "14", "17", "18", "19", "23"]

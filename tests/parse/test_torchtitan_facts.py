@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import shape
-from benchrun.parse.records import Facts
+from benchrun.logs.records import Facts
+from benchrun.measure.setting import shape
 
 
 @pytest.mark.parametrize("words", ["gradient accumulation steps 1", "gradient_accumulation_steps: 1"])

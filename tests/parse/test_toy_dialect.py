@@ -9,8 +9,8 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS, parse_log, register_dialect
-from benchrun.metrics.summary import summarise
-from benchrun.parse.dialect import COUNT, DECIMAL, Dialect, Record, Value
+from benchrun.logs.dialect import COUNT, DECIMAL, Dialect, Record, Value
+from benchrun.measure.summary import summarise
 
 _STEP = re.compile(r"toy step (\d{1,15}) took (\d+\.\d+) s")
 

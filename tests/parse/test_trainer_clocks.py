@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.summary import summarise
-from benchrun.parse.records import Log
+from benchrun.logs.records import Log
+from benchrun.measure.summary import summarise
 
 PREFIXES = [
     *("", "[rank0]:", "[rank0]: ", "[default3]:", " 5: ", "node-2: ", "trainer-1  | ", "(Worker pid=71, ip=10.1.2.3) "),

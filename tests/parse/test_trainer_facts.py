@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchrun.app.settings import check_options
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting, setting_of_log
-from benchrun.metrics.summary import summarise
-from benchrun.parse.records import Log
-from benchrun.recipe.catalogue import training_file
+from benchrun.logs.records import Log
+from benchrun.measure.setting import Setting, setting_of_log
+from benchrun.measure.summary import summarise
+from benchrun.recipes.catalogue import training_file
+from benchrun.usecases.settings import check_options
 
 STEPS = "".join(
     f"{{'loss': {3 - step / 100:.3f}, 'grad_norm': 1.5, 'epoch': {step / 40:.3f}}}\n" for step in range(1, 41)

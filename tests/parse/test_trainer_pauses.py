@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
-from benchrun.recipe.catalogue import training_file
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
+from benchrun.recipes.catalogue import training_file
 
 REUSED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

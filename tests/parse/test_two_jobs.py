@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from benchrun.cli.explanations import diff
+from benchrun.capabilities.explain.verbs import diff
 from benchrun.errors import NoNumberError
 from benchrun.frameworks.logs import Reader
-from benchrun.metrics.model import MeanMedian, OtherWindows
-from benchrun.metrics.summary import summarise
-from benchrun.parse import Log
+from benchrun.logs import Log
+from benchrun.measure.model import MeanMedian, OtherWindows
+from benchrun.measure.summary import summarise
 
 STEPS = 12
 Form = Callable[[int, float, float], str]

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from benchrun import app
+from benchrun import api
 from benchrun.errors import NoNumberError
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.model import Summary
-from benchrun.metrics.summary import summarise
-from benchrun.report.terminal import summary_view
+from benchrun.measure.model import Summary
+from benchrun.measure.summary import summarise
+from benchrun.show.terminal import summary_view
 from tests.generated.draw import draw
 from tests.generated.write import lines
 
@@ -45,7 +45,7 @@ def test_what_was_stated_before_a_crash_is_shown(form: str, tmp_path: Path) -> N
     assert begun.complete is (False if begun.planned_steps else None)
     assert f"global batch {begun.global_batch_size}" in str(summary_view(begun))
     with pytest.raises(NoNumberError, match="cuda_oom"):
-        app.explain_log(file)
+        api.explain_log(file)
 
 
 def test_a_word_or_two_are_no_statement(tmp_path: Path) -> None:

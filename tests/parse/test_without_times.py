@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import summarise
-from benchrun.report.terminal import summary_view
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
+from benchrun.show.terminal import summary_view
 
 # eric-haibin-lin/verl-data gsm8k/gemma-2-2b-it-sft-0.411.log @ f07af32
 VERL_2024 = "step:{0} - train/loss:0.046 - train/lr(1e-3):0.002\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.model import ProblemEntry
-from benchrun.metrics.summary import summarise
-from benchrun.parse.kinds import kind_of
+from benchrun.logs.kinds import kind_of
+from benchrun.measure.model import ProblemEntry
+from benchrun.measure.summary import summarise
 from benchrun.paths import table
 
 WORDINGS = table(Path(__file__).with_name("wordings.csv"))

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from benchrun.recipe.arithmetic import arithmetic
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.arithmetic import arithmetic
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 
 @pytest.mark.parametrize(

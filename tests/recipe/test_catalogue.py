@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from benchrun import app, hardware, paths
+from benchrun import api, hardware, paths
 from benchrun.memory import estimate
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
-from benchrun.recipe import catalogue
-from benchrun.recipe.catalogue import checked
-from benchrun.recipe.resolve import resolve_point
-from benchrun.recipe.yamlfile import load
+from benchrun.recipes import catalogue
+from benchrun.recipes.catalogue import checked
+from benchrun.recipes.resolve import resolve_point
+from benchrun.recipes.yamlfile import load
 
 ASKED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 RECIPES = catalogue.trainings()
@@ -121,13 +121,13 @@ def test_what_is_derived_has_room_to_spare(name: str) -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_no_two_points_share_all_that_a_user_can_ask_for(name: str) -> None:
-    rows = app.list_points((name,))
+    rows = api.list_points((name,))
     assert len({tuple(row[key] for key in ASKED) for row in rows}) == len(rows)
 
 
 @pytest.mark.parametrize("name", [name for name in LARGE if not name.endswith("-hf")])
 def test_every_workload_can_be_tried_on_one_node(name: str) -> None:
-    rows = app.list_points((name,))
+    rows = api.list_points((name,))
     for gpu in ("H100", "H200", "GH200"):
         small = {row["num_gpus"] for row in rows if row["gpu"] == gpu and row["num_gpus"] <= 8}
         assert small >= {1, 2, 4, 8}, gpu

@@ -9,9 +9,9 @@ import pytest
 from benchrun.errors import UserError
 from benchrun.frameworks.base import PARALLELISM, WORKER_OPTIONS, Framework
 from benchrun.frameworks.registry import FRAMEWORKS, framework, names
-from benchrun.recipe.capability import DEFAULTS
-from benchrun.spec.identity import value_of
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipes.capability import DEFAULTS
+from benchrun.runspec.identity import value_of
+from benchrun.runspec.spec import RunSpec
 
 GOLDEN = [json.loads(line)["spec"] for line in (Path(__file__).parent / "identities.jsonl").read_text().splitlines()]
 EACH = pytest.mark.parametrize("each", FRAMEWORKS.values(), ids=lambda each: each.name)

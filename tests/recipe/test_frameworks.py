@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve_point
-from benchrun.spec.image_names import nemo_release
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipes import catalogue
+from benchrun.recipes.resolve import resolve_point
+from benchrun.runspec.image_names import nemo_release
+from benchrun.runspec.spec import RunSpec
 
 DENSE = """{num_layers: 32, hidden_size: 4096, ffn_hidden_size: 14336, num_attention_heads: 32, num_query_groups: 8,
   kv_channels: 128, vocab_size: 32000, max_position_embeddings: 4096}"""

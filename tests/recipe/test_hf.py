@@ -9,8 +9,8 @@ from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.memory import ESTIMATE_ERROR, estimate
 from benchrun.model.adapters import TRANSFORMERS, adapter_params
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 LLAMA = ("llama2-70b-lora-hf", "H100", "bf16", 8)
 

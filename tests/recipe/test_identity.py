@@ -12,16 +12,17 @@ from selection import some
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.launch.keep import public_spec
-from benchrun.launch.rundir import RunDir, create
+from benchrun.jobs.create import create
 from benchrun.model.parts import Mamba, Mla, RopeScaling, Window
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.identity import canonical
-from benchrun.spec.image_names import image_name
-from benchrun.spec.runspec import RunSpec, TrainingSpec
-from benchrun.spec.training import Fp8, Training
+from benchrun.rundir.folder import RunDir
+from benchrun.runspec.identity import canonical
+from benchrun.runspec.image_names import image_name
+from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.runspec.training import Fp8, Training
+from benchrun.usecases.keep import public_spec
 
 HERE = Path(__file__).parent
 GOLDEN = [json.loads(line) for line in (HERE / "identities.jsonl").read_text().splitlines()]
@@ -226,7 +227,7 @@ def test_two_runs_of_one_second_share_no_name_also_where_one_is_taken(
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 2))
     words = iter(["aaaa", "aaaa", "bbbb"])
     monkeypatch.setattr("secrets.token_hex", lambda size: next(words))
-    monkeypatch.setattr("benchrun.launch.clock.now", lambda: 1767268800.0)
+    monkeypatch.setattr("benchrun.clock.now", lambda: 1767268800.0)
     assert [create(tmp_path, spec, {}).run_id[-4:] for _ in range(2)] == ["aaaa", "bbbb"]
 
 

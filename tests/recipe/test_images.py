@@ -8,9 +8,9 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework as registered
-from benchrun.recipe.images import image_error
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.images import image_error
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
 
 SITE = """description: a site

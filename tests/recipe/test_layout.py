@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from benchrun import app, paths
+from benchrun import api, paths
 from benchrun.errors import UserError
-from benchrun.recipe import catalogue
-from benchrun.recipe.layout import slow_links
-from benchrun.recipe.resolve import resolve, resolve_point
-from benchrun.recipe.select import Request, select
-from benchrun.report.terminal import spec_rows
+from benchrun.recipes import catalogue
+from benchrun.recipes.layout import slow_links
+from benchrun.recipes.resolve import resolve, resolve_point
+from benchrun.recipes.select import Request, select
+from benchrun.show.terminal import spec_rows
 
 LLAMA = ("llama3.1-8b", "H100", "bf16", 64)
 LLAMA_405B = ("llama3.1-405b", "H100", "bf16", 1024)
@@ -167,7 +167,7 @@ class TestSlowLinks:
     @pytest.mark.parametrize("name", catalogue.trainings())
     def test_no_shipped_point_has_it(self, name: str) -> None:
         joined = {"H100": 8, "H200": 8, "GH200": 1, "B200": 8, "B300": 8, "GB200": 72, "GB300": 72, "CPU": 8}
-        wide = [row for row in app.list_points((name,)) if row["tp"] > joined[row["gpu"]]]
+        wide = [row for row in api.list_points((name,)) if row["tp"] > joined[row["gpu"]]]
         assert wide == []
 
 

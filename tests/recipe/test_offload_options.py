@@ -2,12 +2,12 @@
 
 import pytest
 
-from benchrun.comparison.conditions import conditions
 from benchrun.errors import UserError
+from benchrun.judge.conditions import conditions
 from benchrun.memory import estimate
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import TrainingSpec
 
 OFFLOAD = "training.offload_activations=true"
 FULL = "training.recompute={granularity: full, method: uniform, num_layers: 1}"

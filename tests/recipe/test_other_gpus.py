@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app, hardware
+from benchrun import api, hardware
 from benchrun.errors import UserError
+from benchrun.measure.setting import Setting, setting_of
 from benchrun.memory import warning
-from benchrun.metrics.setting import Setting, setting_of
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import TrainingSpec
 
 OWN = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
 LISTED = [name for name in hardware.names() if hardware.gpu(name).memory_gib >= 80]
@@ -71,7 +71,7 @@ class TestBesidePointsOfItsOwn:
         assert other.startswith("layout and batch of H100")
 
     def test_a_list_has_what_show_takes(self) -> None:
-        rows = app.list_points(("llama3.1-8b",), "GB300")
+        rows = api.list_points(("llama3.1-8b",), "GB300")
         for row in rows:
             point = (row["gpu"], row["precision"], row["num_gpus"], row["framework"])
             overrides = (f"gbs={row['gbs']}",)

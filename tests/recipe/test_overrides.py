@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from benchrun import app
+from benchrun import api
 from benchrun.errors import UserError
-from benchrun.recipe.layout import CHANGE_LAYOUT
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.layout import CHANGE_LAYOUT
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 SITE = """
 scheduler: slurm
@@ -133,7 +133,7 @@ def test_a_suite_adds_to_the_environment_of_the_site(point: Callable[..., Any], 
     run = "  - recipe: llama3.1-8b\n    gpu: H100\n    precision: fp8\n    num_gpus: 8\n    framework: megatron-core\n"
     changes = "{cluster.env: {NCCL_ALGO: Ring, NCCL_IB_HCA: null}, cluster: {account: b}}"
     path = suite(tmp_path, f"{run}    set: {changes}")
-    (spec,) = app.resolve(Request(str(path), cluster=point.site))
+    (spec,) = api.resolve(Request(str(path), cluster=point.site))
     assert spec.cluster.env == {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_ALGO": "Ring"}
     assert (spec.cluster.account, spec.cluster.partition) == ("b", "gpu")
 
@@ -153,7 +153,7 @@ def test_a_suite_adds_to_the_environment_of_the_site(point: Callable[..., Any], 
 def test_an_error_in_a_suite_says_which_of_its_runs(tmp_path: Path, bad: str, says: str) -> None:
     path = suite(tmp_path, GOOD, GOOD, bad, GOOD)
     with pytest.raises(UserError) as error:
-        app.resolve(Request(str(path)))
+        api.resolve(Request(str(path)))
     assert error.value.where == f"{path}:5"
     assert error.value.message.startswith("run 3 of 4 (llama3.1-")
     assert says in error.value.message
@@ -191,7 +191,7 @@ def test_what_benchrun_sets_itself_is_not_removed_without_a_word(point: Callable
 def test_steps_that_take_longer_than_the_job_may_are_named() -> None:
     def warned(*overrides: str) -> list[str]:
         spec = resolve(Request("llama2-70b-sft", "H200", "bf16", 8, "nemo2", overrides=overrides))
-        return [text for text in app.warnings(spec) if "cluster.time_limit" in text]
+        return [text for text in api.warnings(spec) if "cluster.time_limit" in text]
 
     assert len(warned()) == 1  # 50 steps of about 50 s, and half an hour
     assert not warned("training.steps=20")

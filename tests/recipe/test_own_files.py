@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app, paths
+from benchrun import api, paths
 from benchrun.errors import UserError
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 
 def changed(tmp_path: Path, recipe: str, old: str, new: str) -> tuple[str, int]:
@@ -23,24 +23,24 @@ def changed(tmp_path: Path, recipe: str, old: str, new: str) -> tuple[str, int]:
 def test_a_copy_is_listed_as_the_shipped_recipe_is(tmp_path: Path, recipe: str) -> None:
     path = tmp_path / f"{recipe}.yaml"
     path.write_bytes((paths.RECIPES / path.name).read_bytes())
-    assert app.list_points((str(path),)) == app.list_points((recipe,))
+    assert api.list_points((str(path),)) == api.list_points((recipe,))
 
 
 def test_a_list_has_the_types_that_values_are_meant_to_have(tmp_path: Path) -> None:
     path, _ = changed(tmp_path, "tiny-llama", "num_gpus: [1, ", "num_gpus: ['1', ")
-    for row in app.list_layouts((path,)):
+    for row in api.list_layouts((path,)):
         assert row["num_gpus"] == sorted(row["num_gpus"])
 
 
 def test_a_gpu_of_no_shipped_cluster_is_listed_with_a_cluster_that_has_it(tmp_path: Path) -> None:
     path, _ = changed(tmp_path, "tiny-llama", "gpu: CPU", "gpu: 40")
     with pytest.raises(UserError, match="no shipped cluster profile has GPUs of type 40"):
-        app.list_points((path,))
+        api.list_points((path,))
     text = (paths.CLUSTERS / "local.yaml").read_text()
     assert "gpu: CPU" in text
     site = tmp_path / "site.yaml"
     site.write_text(text.replace("gpu: CPU", "gpu: '40'"))
-    assert {row["gpu"] for row in app.list_points((path,), "40", str(site))} == {"40"}
+    assert {row["gpu"] for row in api.list_points((path,), "40", str(site))} == {"40"}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_gpu_of_no_shipped_cluster_is_listed_with_a_cluster_that_has_it(tmp_pa
 def test_a_wrong_value_is_an_error_with_its_line(tmp_path: Path, recipe: str, old: str, new: str, text: str) -> None:
     path, line = changed(tmp_path, recipe, old, new)
     with pytest.raises(UserError, match=text) as error:
-        app.list_points((path,))
+        api.list_points((path,))
     assert error.value.where is not None
     assert error.value.where.startswith(f"{path}:")
     if "batch" not in text:

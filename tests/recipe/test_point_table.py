@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app, paths
-from benchrun.app import listing, point_table
-from benchrun.recipe.catalogue import recipe_file
+from benchrun import api, paths
+from benchrun.recipes.catalogue import recipe_file
+from benchrun.usecases import listing, point_table
 from tests.selection import some
 
 
@@ -22,7 +22,7 @@ def test_a_recipe_has_the_rows_of_its_resolved_points(name: str) -> None:
 
 
 def test_the_table_is_of_these_recipes() -> None:
-    assert set(listing._table()) == set(paths.shipped(paths.RECIPES)), "python -m benchrun.app.point_table"
+    assert set(listing._table()) == set(paths.shipped(paths.RECIPES)), "python -m benchrun.api.point_table"
 
 
 def test_a_table_of_other_recipes_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,5 +37,5 @@ def test_a_table_of_other_recipes_is_not_used(tmp_path: Path, monkeypatch: pytes
 
 
 def test_some_rows_have_references_and_some_have_none() -> None:
-    counts = {row["reference"] > 0 for row in app.list_points()}
+    counts = {row["reference"] > 0 for row in api.list_points()}
     assert counts == {True, False}

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import app
-from benchrun.comparison.measured import load_measured, measured_references
+from benchrun import api
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import FRAMEWORKS, framework
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.judge.measured import load_measured, measured_references
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import RunSpec, TrainingSpec
 
 POINTS = {
     "megatron-core": ("llama3.1-8b", "H100", "bf16", 8),
@@ -73,9 +73,9 @@ def test_a_profile_without_a_profiler_is_refused_but_where_the_command_chooses_o
         point("nemo2", override)
     assert refused.value.where == f"--set {override}"
     request = Request(*POINTS["nemo2"], "nemo2", "dgx-h100", (override,))
-    assert [spec.profiler for spec in app.resolve_profiled(request, "nsys")] == ["nsys"]
+    assert [spec.profiler for spec in api.resolve_profiled(request, "nsys")] == ["nsys"]
     if "options" not in override:
-        assert [spec.profiler for spec in app.resolve_profiled(request)] == ["kineto"]
+        assert [spec.profiler for spec in api.resolve_profiled(request)] == ["kineto"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_a_framework_cannot_do_is_refused(name: str, overrides: tuple[str, 
 
 def test_a_refusal_has_the_line_of_the_recipe_that_states_the_value(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
-    shipped = (Path(app.__file__).parents[2] / "recipes/tiny-llama.yaml").read_text()
+    shipped = (Path(api.__file__).parents[2] / "recipes/tiny-llama.yaml").read_text()
     mine.write_text("profile: {steps: 2,\n  tool: xplane}\n" + shipped)
     with pytest.raises(UserError) as refused:
         resolve(Request(str(mine), "CPU", "fp32", 2))
@@ -139,7 +139,7 @@ def test_a_value_may_contain_a_space() -> None:
 
 
 def test_a_recipe_states_a_profile_and_a_wrong_key_in_it_has_its_line(tmp_path: Path) -> None:
-    shipped = (Path(app.__file__).parents[2] / "recipes/tiny-llama.yaml").read_text()
+    shipped = (Path(api.__file__).parents[2] / "recipes/tiny-llama.yaml").read_text()
     mine = tmp_path / "mine.yaml"
     mine.write_text("profile: {tool: kineto, steps: 2, ranks: [1]}\n" + shipped)
     spec = resolve(Request(str(mine), "CPU", "fp32", 2))
@@ -153,14 +153,14 @@ def test_a_recipe_states_a_profile_and_a_wrong_key_in_it_has_its_line(tmp_path: 
 def test_the_verb_takes_the_named_tool_or_the_recipes_or_kineto(tmp_path: Path) -> None:
     stated = tmp_path / "stated.yaml"
     stated.write_text(
-        "profile: {tool: nsys}\n" + (Path(app.__file__).parents[2] / "recipes/llama2-7b-lora.yaml").read_text()
+        "profile: {tool: nsys}\n" + (Path(api.__file__).parents[2] / "recipes/llama2-7b-lora.yaml").read_text()
     )
     request = Request("llama2-7b-lora", "H100", "bf16", 1)
     mine = Request(str(stated), "H100", "bf16", 1)
     asked = [(request, None), (request, "nsys"), (mine, None), (mine, "kineto")]
-    tools = [app.resolve_profiled(wanted, tool)[0].profiler for wanted, tool in asked]
+    tools = [api.resolve_profiled(wanted, tool)[0].profiler for wanted, tool in asked]
     assert tools == ["kineto", "nsys", "nsys", "kineto"]
-    suite = app.resolve_profiled(Request("smoke"), None)
+    suite = api.resolve_profiled(Request("smoke"), None)
     assert {spec.profiler for spec in suite} == {"kineto"}
 
 

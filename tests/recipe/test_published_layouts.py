@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from benchrun.comparison.conditions import Conditions
-from benchrun.comparison.references import load_references
 from benchrun.frameworks.registry import FRAMEWORKS
-from benchrun.recipe import catalogue
-from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.resolve import resolve_point
+from benchrun.judge.conditions import Conditions
+from benchrun.judge.references import load_references
+from benchrun.recipes import catalogue
+from benchrun.recipes.catalogue import Point, RecipeFile
+from benchrun.recipes.resolve import resolve_point
 from benchrun.vocabulary import DEGREES
 
 JAX = ("maxtext", "paxml")

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from benchrun import paths
+from benchrun.capabilities.studies.file import expand
 from benchrun.errors import UserError
 from benchrun.memory import warning
-from benchrun.recipe.files import cluster_document
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.recipe.study import expand
-from benchrun.spec.cluster import Cluster
+from benchrun.recipes.files import cluster_document
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.cluster import Cluster
 
 RECIPE = (paths.RECIPES / "tiny-llama.yaml").read_text()
 

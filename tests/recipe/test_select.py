@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from benchrun import paths
-from benchrun.comparison.conditions import conditions
 from benchrun.errors import UserError
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.judge.conditions import conditions
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
 from benchrun.vocabulary import Reduced
 

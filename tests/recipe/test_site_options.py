@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.frameworks import registry
-from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve, resolve_point
-from benchrun.recipe.select import Request
+from benchrun.recipes import catalogue
+from benchrun.recipes.resolve import resolve, resolve_point
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.cluster import Cluster
-from benchrun.spec.runspec import RunSpec
+from benchrun.runspec.cluster import Cluster
+from benchrun.runspec.spec import RunSpec
 
 
 def resolved(tmp_path: Path, *lines: str) -> Cluster:

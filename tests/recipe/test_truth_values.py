@@ -3,8 +3,8 @@
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 
 @pytest.mark.parametrize("key", ["mbs", "seed", "layout.tp", "generation.memory_share", "cluster.gpus_per_node"])

@@ -6,9 +6,9 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.memory import estimate
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import RunSpec
 
 AWARE = "training.optimizer.precision_aware=true"
 BF16_MOMENTS = (AWARE, "training.optimizer.exp_avg=bf16", "training.optimizer.exp_avg_sq=bf16")

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.recipe.yamlfile import load, parse
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.recipes.yamlfile import load, parse
 
 
 def test_every_value_knows_its_line() -> None:

@@ -59,7 +59,7 @@ def copy_inputs(folder: Path, others: list[Path]) -> None:
     shutil.copytree(TREE / "tests/logs", folder / "logs")
     for number, other in enumerate(others):
         shutil.copytree(other, folder / f"more-logs-{number}")
-    shutil.copytree(TREE / "tests/trace/traces", folder / "traces")
+    shutil.copytree(TREE / "tests/capabilities/traces/traces", folder / "traces")
     shutil.copytree(TREE / "results/traces", folder / "more-traces")
     _write_generated(folder / "generated")
     files = sorted(MEASURED.glob("*/spec.json"))

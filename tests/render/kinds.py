@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve_point
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipes import catalogue
+from benchrun.recipes.resolve import resolve_point
+from benchrun.runspec.spec import RunSpec
 
 SHAPES = {
     "llama": """{num_layers: 40, hidden_size: 8192, ffn_hidden_size: 28672, num_attention_heads: 64,

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from benchrun.recipe import catalogue
-from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.resolve import resolve_point
+from benchrun.recipes import catalogue
+from benchrun.recipes.catalogue import Point, RecipeFile
+from benchrun.recipes.resolve import resolve_point
 from benchrun.render import render
-from benchrun.spec.runspec import RunSpec
-from benchrun.spec.training import Instructions, Synthetic
+from benchrun.runspec.spec import RunSpec
+from benchrun.runspec.training import Instructions, Synthetic
 from datagen import sft, tokens
 
 CONTAINERS = {

@@ -11,10 +11,10 @@ from selection import some
 
 from benchrun import paths
 from benchrun.frameworks.registry import FRAMEWORKS
-from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve_point
+from benchrun.recipes import catalogue
+from benchrun.recipes.resolve import resolve_point
 from benchrun.render import render
-from benchrun.spec.runspec import RunSpec
+from benchrun.runspec.spec import RunSpec
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 CHECK_EACH = 'for script; do bash -n "$script" || exit 1; done'

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve_point
+from benchrun.recipes import catalogue
+from benchrun.recipes.resolve import resolve_point
 from benchrun.render import render
 
 # Every --flag that megatron/training/arguments.py adds at the tag core_v0.13.0.

@@ -26,7 +26,7 @@ from megatron.core.transformer.moe.experts import TEGroupedMLP  # noqa: E402
 
 from benchrun.errors import UserError  # noqa: E402
 from benchrun.render import render  # noqa: E402
-from benchrun.trainer import build as worker  # noqa: E402
+from benchrun.worker import build as worker  # noqa: E402
 
 DRIVERS = {
     "nemo2": ("train_nemo2.py", "GPTConfig"),

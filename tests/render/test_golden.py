@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from benchrun import __version__, paths
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
 
 REAPER = shlex.quote((paths.TEMPLATES / "parts" / "reap.py").read_text())

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.cluster import Runtime
-from benchrun.spec.runspec import RunSpec
+from benchrun.runspec.cluster import Runtime
+from benchrun.runspec.spec import RunSpec
 
 NASTY = """'"; touch pwned; $(touch pwned) `touch pwned` ${IFS} #x %j \\ \\' ! * ü & | > pwned"""
 PATH = NASTY.replace(":", "").replace(",", "")

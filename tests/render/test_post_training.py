@@ -8,17 +8,17 @@ import pytest
 import yaml
 from test_accepted import facts, leaves
 
-from benchrun import app, paths
-from benchrun.comparison.conditions import conditions
-from benchrun.comparison.references import load_references, matching
+from benchrun import api, paths
 from benchrun.errors import UserError
-from benchrun.recipe import catalogue
-from benchrun.recipe.catalogue import points
-from benchrun.recipe.resolve import resolve, resolve_point
-from benchrun.recipe.select import Request
+from benchrun.judge.conditions import conditions
+from benchrun.judge.references import load_references, matching
+from benchrun.recipes import catalogue
+from benchrun.recipes.catalogue import points
+from benchrun.recipes.resolve import resolve, resolve_point
+from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.spec.post_training import PostTrainingSpec
-from benchrun.spec.runspec import RunSpec
+from benchrun.runspec.post_training import PostTrainingSpec
+from benchrun.runspec.spec import RunSpec
 
 RECIPES = [
     name for name in paths.shipped(paths.RECIPES) if catalogue.recipe_file(name).recipe.workload == "post-training"
@@ -213,7 +213,7 @@ def test_the_list_has_the_values_of_the_resolved_points(name: str) -> None:
     keys = ("gpu", "precision", "num_gpus", "framework", "mbs", "gbs", "dp", "tp", "pp", "cp", "ep")
     count = len(points(catalogue.recipe_file(name).recipe))
     specs = [spec_of(name, index) for index in range(count)]
-    rows = app.list_points((name,))
+    rows = api.list_points((name,))
     assert [[row[key] for key in keys] for row in rows] == [[getattr(spec, key) for key in keys] for spec in specs]
     references = [len(matching(conditions(spec), load_references())) for spec in specs]
     assert [row["reference"] for row in rows] == references

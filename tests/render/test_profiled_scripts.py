@@ -15,9 +15,9 @@ from kinds import SPREAD, spec
 from test_accepted import calls, command, facts, imports, leaves, of_type
 from test_golden import RUNTIMES
 
-from benchrun.parse.profiled import measured_steps
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.logs.profiled import measured_steps
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
 
 FLAGS = set((Path(__file__).parent / "megatron_lm_core_v0.13.0_flags.txt").read_text().split())

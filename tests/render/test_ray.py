@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from benchrun import paths
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 from benchrun.render import render
 
 REAPER = paths.TEMPLATES / "parts" / "reap.py"

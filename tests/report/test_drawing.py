@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchrun.capabilities.html.page import page
+from benchrun.capabilities.html.picture import inline_svg, save, svg_file
 from benchrun.errors import UserError
-from benchrun.report.html import page
-from benchrun.report.model import report_model
-from benchrun.report.picture import inline_svg, save, svg_file
-from benchrun.report.plot import Mark, Plot, Series, thinned
-from benchrun.report.table import Table
+from benchrun.show.model import report_model
+from benchrun.show.plot import Mark, Plot, Series, thinned
+from benchrun.show.table import Table
 
 pytest.importorskip("matplotlib")
 TABLE = Table(("x",), [[1]])

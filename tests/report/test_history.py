@@ -16,18 +16,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchrun import app, paths
+from benchrun import api, paths
+from benchrun.capabilities.history.plot import history_plots, plot_history
+from benchrun.capabilities.history.series import History, Past, PointHistory, history_of, launch_time
+from benchrun.capabilities.history.text import history_page, runs_table
+from benchrun.capabilities.html.page import page
 from benchrun.cli.reports import report
-from benchrun.comparison.verdict import RunResult
-from benchrun.report.history import History, Past, PointHistory, history_of, launch_time
-from benchrun.report.history_plot import history_plots, plot_history
-from benchrun.report.history_text import history_page, runs_table
-from benchrun.report.html import page
+from benchrun.judge.verdict import RunResult
 from benchrun.vocabulary import Exit
 
 NAME = next(path.name for path in sorted(paths.MEASURED.glob("llama3.1-8b-2c0cb897-*")))
-RUN = app.open_run(NAME)
-RESULT = app.past_run(RUN).result
+RUN = api.open_run(NAME)
+RESULT = api.past_run(RUN).result
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 
 WITH_PYXIS = RESULT.spec.cluster.model_copy(
@@ -169,12 +169,12 @@ def test_plots_and_picture(changed: History, tmp_path: Path) -> None:
 
 
 def test_the_html_report_has_the_history() -> None:
-    data = app.run_data(RUN)
+    data = api.run_data(RUN)
     runs = [data]
     for day, time in times((2.0, 10), (2.2, 10)):
         one = past(day, time, driver="570.1" if day < 10 else "575.2")
         runs.append(type(data)(one.result, None, one.environment, {}))
-    html = page(app.report_on(runs))
+    html = page(api.report_on(runs))
     assert "History: llama3.1-8b" in html
     assert "driver 570.1 -&gt; 575.2" in html
 

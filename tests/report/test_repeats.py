@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from benchrun.app.scaling import measured_scaling
-from benchrun.report.model import ReportModel
-from benchrun.report.runs import table
+from benchrun.show.model import ReportModel
+from benchrun.show.runs import table
+from benchrun.usecases.scaling import measured_scaling
 
 
 def test_points_and_curves_have_the_same_step_time(scaling_study: ReportModel) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from selection import chosen, some
 
-from benchrun.report.html import page
+from benchrun.capabilities.html.page import page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTHS = (1280, 390)

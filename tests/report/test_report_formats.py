@@ -6,17 +6,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchrun import app
-from benchrun.comparison.verdict import RunResult
-from benchrun.metrics.model import ProblemEntry
-from benchrun.report.data import RunData
-from benchrun.report.formats import formatted
-from benchrun.report.html import page
-from benchrun.report.junit import junit
-from benchrun.report.model import ReportModel, report_model
-from benchrun.report.plot import Plot, Series
-from benchrun.report.table import Table
-from benchrun.spec.runspec import TrainingSpec
+from benchrun import api
+from benchrun.capabilities.html.page import page
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.model import ProblemEntry
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.data import RunData
+from benchrun.show.formats import formatted
+from benchrun.show.junit import junit
+from benchrun.show.model import ReportModel, report_model
+from benchrun.show.plot import Plot, Series
+from benchrun.show.table import Table
 
 LARGEST = 3_500_000
 """Bytes of a page on all kept runs; on 80 runs, each with all of its plots, it has about as many."""
@@ -205,7 +205,7 @@ def test_markdown_has_neither_tags_nor_cells_of_a_log(report: ReportModel, one: 
 
 
 def test_no_run_gives_a_page_too() -> None:
-    empty = app.report_on([])
+    empty = api.report_on([])
     assert "no runs" in page(empty)
     assert (formatted(empty, "terminal"), formatted(empty, "markdown")) == ("no runs\n", "no runs\n")
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchrun.comparison.measured import MeasuredRun, load_measured
-from benchrun.spec.artifacts import Breakdown
-from benchrun.spec.profile import Profile
+from benchrun.judge.measured import MeasuredRun, load_measured
+from benchrun.rundir.artifacts import Breakdown
+from benchrun.runspec.profile import Profile
 from docs.pages import studies
 
 STEP = Breakdown(step_s=0.7, matmul_s=0.4, attention_s=0.1, other_s=0.15, communication_s=0, idle_s=0.05, hidden_s=0)

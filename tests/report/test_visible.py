@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from benchrun.report.formats import formatted
-from benchrun.report.junit import junit
-from benchrun.report.model import ReportModel
-from benchrun.report.readable import readable
-from benchrun.report.runs import identified
-from benchrun.report.table import visible
+from benchrun.show.formats import formatted
+from benchrun.show.junit import junit
+from benchrun.show.model import ReportModel
+from benchrun.show.readable import readable
+from benchrun.show.runs import identified
+from benchrun.show.table import visible
 
 WRONG = "\x1b\x07\u061c\u200e\u200f\u202a\u202e\u2066\u2069"
 

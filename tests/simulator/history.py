@@ -19,14 +19,14 @@ from fates import STEPS
 from shells import Killed, Shells, Stuck, replaced
 from world import BEGIN, Job, Site, World
 
-from benchrun import app
+from benchrun import api
+from benchrun.capabilities.studies.resolved import ResolvedStudy
+from benchrun.capabilities.studies.state import StudyDir
 from benchrun.errors import MachineError
-from benchrun.launch.endings import recorded
-from benchrun.launch.rundir import RunDir, find_runs
-from benchrun.recipe.select import Request
-from benchrun.spec.artifacts import ENDING
-from benchrun.study.resolved import ResolvedStudy
-from benchrun.study.state import StudyDir
+from benchrun.jobs.endings import recorded
+from benchrun.recipes.select import Request
+from benchrun.rundir.artifacts import ENDING
+from benchrun.rundir.folder import RunDir, find_runs
 
 MEMORY = Path("/dev/shm")
 HOUR_S = 3600.0
@@ -59,7 +59,7 @@ def _study(folder: Path, points: int, repeats: int) -> ResolvedStudy:
     matrix = {"mbs": [1, 2, 4][:points]}
     document = {"description": "simulated", "runs": [run], "matrix": matrix, "repeats": repeats}
     file.write_text(json.dumps(document), encoding="utf-8")
-    return app.plan_study(Request(str(file), cluster="slurm-cpu"))
+    return api.plan_study(Request(str(file), cluster="slurm-cpu"))
 
 
 class History:
@@ -161,7 +161,7 @@ class History:
     def _look(self) -> list[dict[str, Any]]:
         """``benchrun status`` in another shell."""
         with self.shells.aside():
-            rows = [app.status_of(each) for each in app.observe(self._runs())]
+            rows = [api.status_of(each) for each in api.observe(self._runs())]
         for job in self.world.going():
             if job.folder and (job.folder / ENDING).exists():
                 self._find("an ending of a job that runs", job.name)
@@ -174,7 +174,7 @@ class History:
                 self._say(f"cancel {run.run_id}")
                 self.asked.add(run.run_id)
                 try:
-                    app.cancel(run)
+                    api.cancel(run)
                 except MachineError as error:
                     self._say(f"  {error.message}")
 
@@ -206,7 +206,7 @@ class History:
 
     def _study(self, planned: ResolvedStudy, concurrency: int, retries: int) -> None:
         self._say(f"study of {len(planned.slots)} runs, {concurrency} at a time, {retries} retries")
-        self._again(lambda: app.run_study(planned, concurrency, retries, tell=self._say))
+        self._again(lambda: api.run_study(planned, concurrency, retries, tell=self._say))
         self._check_study(planned, retries)
         last = max(job.ended_at or 0.0 for job in self.world.jobs)
         if self.calm and self.world.now > last + HOUR_S:
@@ -217,9 +217,9 @@ class History:
         self._say(f"launch {len(specs)} runs")
         runs: list[RunDir] = []
         try:
-            app.launch_all(specs, runs.append, self._say)
+            api.launch_all(specs, runs.append, self._say)
             if self.rng.random() < 0.6:
-                app.wait_for(runs)
+                api.wait_for(runs)
             elif all(run.job_id for run in runs):
                 self._move()
         except Killed:

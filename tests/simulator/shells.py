@@ -14,12 +14,13 @@ from typing import Any
 from commands import Commands
 from world import BEGIN, World
 
-from benchrun import paths
+from benchrun import clock, paths
 from benchrun.frameworks import logs
-from benchrun.launch import clock, launcher, rundir
-from benchrun.launch import commands as programs
+from benchrun.jobs import commands as programs
+from benchrun.jobs import launcher
 from benchrun.render import render
-from benchrun.spec.runspec import RunSpec
+from benchrun.rundir import folder as rundir
+from benchrun.runspec.spec import RunSpec
 
 MONTH_S = 30 * 86400.0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fates import CANCELLED, KINDS, STATE_LOST, STEPS, Fate, Kind, draw
 
-from benchrun.spec.artifacts import PROBE
+from benchrun.rundir.artifacts import PROBE
 
 BEGIN = 1_800_000_000.0
 """The clock's start, in seconds since the epoch."""

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from benchrun import app
-from benchrun.launch import endings
-from benchrun.launch.launcher import observe
-from benchrun.launch.rundir import RunDir
+from benchrun import api
+from benchrun.jobs import endings
+from benchrun.jobs.launcher import observe
+from benchrun.rundir.folder import RunDir
 
 # Rank 1 stands still after its third step, as one that waits in a collective for ever; what is stopped heeds no TERM.
 STOPS = f"""
@@ -59,7 +59,7 @@ def test_slurms_last_words_do_not_hide_the_silence_before_them(
         monkeypatch.setenv(name, user.env[name])
     monkeypatch.setattr(endings, "SILENT_S", 20)
     user.until(lambda: observe([run])[0].over, 180)
-    end = app.record_end(observe([run])[0])
+    end = api.record_end(observe([run])[0])
     assert end.ending is endings.Ending.HUNG
     assert "DUE TO TIME LIMIT" in (run.path / "stderr.log").read_text()
     assert not user.left(hung["silent"])

@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 from selection import chosen, some
 
-from benchrun.spec.cluster import Cluster
+from benchrun.runspec.cluster import Cluster
 
 from .conftest import POINT, User
 

@@ -17,7 +17,7 @@ import os, pathlib, signal, sys, time
 def ranks():
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            if b"benchrun.trainer.nodecheck" in (folder / "cmdline").read_bytes():
+            if b"benchrun.worker.nodecheck" in (folder / "cmdline").read_bytes():
                 yield int(folder.name)
         except OSError:
             pass

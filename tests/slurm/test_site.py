@@ -11,9 +11,9 @@ import pytest
 import yaml
 from selection import some
 
-from benchrun.launch import node_job
-from benchrun.launch.node_probe import node_checks
-from benchrun.spec.cluster import Cluster
+from benchrun.runspec.cluster import Cluster
+from benchrun.site import node_job
+from benchrun.site.node_probe import node_checks
 
 from .conftest import CLUSTER, User
 

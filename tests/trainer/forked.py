@@ -17,7 +17,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, NoReturn
 
-from benchrun.trainer import entry
+from benchrun.worker import entry
 
 LIMIT_S = 120
 """Of one rank."""
@@ -81,7 +81,7 @@ def serve() -> None:
     """Start ranks and wait for them, as the lines of stdin say, until it closes."""
     entry.prepare_cpu()
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    for module in ("benchrun.trainer.train", "benchrun.trainer.hf.train", "peft"):
+    for module in ("benchrun.worker.train", "benchrun.worker.hf.train", "peft"):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     for line in sys.stdin:

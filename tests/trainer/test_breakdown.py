@@ -8,12 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchrun.recipe.resolve import resolve  # noqa: E402
-from benchrun.recipe.select import Request  # noqa: E402
-from benchrun.trainer import breakdown  # noqa: E402
-from benchrun.trainer.breakdown import is_kernel, kind, split  # noqa: E402
-from benchrun.trainer.data import order  # noqa: E402
-from benchrun.trainer.host import HostClock  # noqa: E402
+from benchrun.recipes.resolve import resolve  # noqa: E402
+from benchrun.recipes.select import Request  # noqa: E402
+from benchrun.worker import breakdown  # noqa: E402
+from benchrun.worker.breakdown import is_kernel, kind, split  # noqa: E402
+from benchrun.worker.data import order  # noqa: E402
+from benchrun.worker.host import HostClock  # noqa: E402
 
 NAMES = {
     # As profilers name them: H200, torch 2.11, cuDNN 9, transformer-engine 2.11, NCCL 2.28; and torch on a CPU.

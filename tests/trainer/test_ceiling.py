@@ -5,9 +5,9 @@ import pytest
 pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
 from benchrun.model.operators import operators
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.trainer.ceiling import products
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.worker.ceiling import products
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.train
 torch: Any = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
-from benchrun.trainer.clock import StepClock  # noqa: E402
+from benchrun.worker.clock import StepClock  # noqa: E402
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchrun.trainer import cpu  # noqa: E402
+from benchrun.worker import cpu  # noqa: E402
 
 
 def test_an_all_gather_without_a_group_is_one_of_all_ranks() -> None:

@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from benchrun.trainer.fsdp import cut_moments
+from benchrun.worker.fsdp import cut_moments
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ pytest.importorskip("transformer_engine", reason="the GPU path needs transformer
 from benchrun.frameworks.registry import framework  # noqa: E402
 from benchrun.model import ModelShape, Moe  # noqa: E402
 from benchrun.model.layout import Layout  # noqa: E402
-from benchrun.spec.cluster import Cluster  # noqa: E402
-from benchrun.spec.runspec import TrainingSpec  # noqa: E402
-from benchrun.spec.training import Data, Training  # noqa: E402
+from benchrun.runspec.cluster import Cluster  # noqa: E402
+from benchrun.runspec.spec import TrainingSpec  # noqa: E402
+from benchrun.runspec.training import Data, Training  # noqa: E402
 from benchrun.vocabulary import Precision  # noqa: E402
 
 pytestmark = pytest.mark.train
@@ -157,7 +157,7 @@ def train(folder: Path, name: str, wanted: TrainingSpec) -> Run:
     path = folder / name / "spec.json"
     path.parent.mkdir()
     path.write_text(wanted.model_dump_json())
-    command = [sys.executable, "-m", "benchrun.trainer", "--spec", str(path)]
+    command = [sys.executable, "-m", "benchrun.worker", "--spec", str(path)]
     if wanted.num_gpus > 1:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={wanted.num_gpus}"]
         command[1:1] = launcher

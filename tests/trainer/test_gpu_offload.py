@@ -14,10 +14,10 @@ torch: Any = pytest.importorskip("torch", reason="training needs pip install '.[
 if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 
-from benchrun.recipe.resolve import resolve  # noqa: E402
-from benchrun.recipe.select import Request  # noqa: E402
-from benchrun.trainer import offload  # noqa: E402
-from benchrun.trainer.clock import StepClock  # noqa: E402
+from benchrun.recipes.resolve import resolve  # noqa: E402
+from benchrun.recipes.select import Request  # noqa: E402
+from benchrun.worker import offload  # noqa: E402
+from benchrun.worker.clock import StepClock  # noqa: E402
 
 pytestmark = pytest.mark.train
 LAYERS, WIDTH, TOKENS = 8, 1024, 16384
@@ -60,7 +60,7 @@ def test_the_worker_gives_the_same_losses_with_transformer_engine(tmp_path: Path
         path = tmp_path / setting / "spec.json"
         path.parent.mkdir()
         path.write_text(spec.model_dump_json())
-        command = [sys.executable, "-m", "benchrun.trainer", "--spec", str(path)]
+        command = [sys.executable, "-m", "benchrun.worker", "--spec", str(path)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
         run = subprocess.run(
             command, capture_output=True, text=True, timeout=300, env=env, cwd=path.parent, check=False

@@ -12,8 +12,8 @@ import pytest
 pytestmark = pytest.mark.train
 pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
-from benchrun.trainer import host  # noqa: E402
-from benchrun.trainer.host import HostClock, Scheduled, cores, queued  # noqa: E402
+from benchrun.worker import host  # noqa: E402
+from benchrun.worker.host import HostClock, Scheduled, cores, queued  # noqa: E402
 
 
 def spec(steps: int, micro_batches: int) -> Any:

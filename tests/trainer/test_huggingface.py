@@ -14,19 +14,19 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.metrics.setting import Setting
-from benchrun.metrics.summary import measure
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import measure
 from benchrun.model.adapters import TRANSFORMERS, adapter_params
 from benchrun.model.flops import flops_per_token
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import RunSpec
 
 pytestmark = pytest.mark.train
 for module in ("torch", "transformers", "peft"):
     pytest.importorskip(module, reason="training needs pip install '.[hf]'")
 
-MODULE = "benchrun.trainer.huggingface"
+MODULE = "benchrun.worker.huggingface"
 STEPS = 6
 RECOMPUTE = "training.recompute={granularity: full, method: uniform, num_layers: 1}"
 Trained = tuple[list[float], list[float], Path]
@@ -187,7 +187,7 @@ class TestModel:
     def test_lora_trains_its_adapters_and_nothing_else(self, alone: Any) -> None:
         import torch
 
-        from benchrun.trainer.hf.model import build_model
+        from benchrun.worker.hf.model import build_model
 
         spec = spec_for("tiny-llama-lora", 1, "training.lora.target_modules=[q_proj, down_proj]", precision="bf16")
         model = build_model(spec, alone)
@@ -206,7 +206,7 @@ class TestModel:
     def test_adapters_change_nothing_before_the_first_step(self, alone: Any) -> None:
         import torch
 
-        from benchrun.trainer.hf.model import build_model
+        from benchrun.worker.hf.model import build_model
 
         tokens = torch.arange(64).reshape(1, 64)
         shape = ("model.tied_embeddings=true", "model.bias=true", "model.rotary_base=500000")
@@ -215,7 +215,7 @@ class TestModel:
         assert first(input_ids=tokens).logits.std() > 0.05
 
     def test_the_dimensions_arrive(self) -> None:
-        from benchrun.trainer.hf.model import llama_config
+        from benchrun.worker.hf.model import llama_config
 
         spec = resolve(Request("mistral-7b-hf", "H100", "bf16", 8))
         config = llama_config(spec.model)
@@ -229,7 +229,7 @@ class TestConversations:
     """The assistant's words are trained, nothing else; bad files are named with their line."""
 
     def packed(self, folder: Path, tokenizer: Path, *overrides: str) -> Any:
-        from benchrun.trainer.hf.data import Packed
+        from benchrun.worker.hf.data import Packed
 
         spec = spec_for("tiny-llama-sft", 1, "data.kind=synthetic", *overrides)
         return Packed(folder / "sft.jsonl", tokenizer, spec)

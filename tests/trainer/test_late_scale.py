@@ -14,10 +14,10 @@ from torch.autograd import Function  # noqa: E402
 from torch.nn import Module  # noqa: E402
 
 from benchrun.errors import UserError  # noqa: E402
-from benchrun.recipe.resolve import resolve  # noqa: E402
-from benchrun.recipe.select import Request  # noqa: E402
-from benchrun.trainer.kernels import LateScale  # noqa: E402
-from benchrun.trainer.te import add_weight_gradient  # noqa: E402
+from benchrun.recipes.resolve import resolve  # noqa: E402
+from benchrun.recipes.select import Request  # noqa: E402
+from benchrun.worker.kernels import LateScale  # noqa: E402
+from benchrun.worker.te import add_weight_gradient  # noqa: E402
 
 TOKENS, WIDTH, WORDS = 12, 8, 20
 

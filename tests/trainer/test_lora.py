@@ -11,9 +11,9 @@ from test_parity import run
 
 from benchrun.errors import UserError
 from benchrun.model.adapters import MEGATRON, MEGATRON_LINEARS, adapter_params
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import RunSpec
 
 pytestmark = pytest.mark.train
 pytest.importorskip("torch", reason="training needs pip install '.[train]'")

@@ -111,7 +111,7 @@ def test_attention_with_sinks_is_softmax_with_one_more_term() -> None:
     torch = pytest.importorskip("torch")
     from types import SimpleNamespace
 
-    from benchrun.trainer.layers import Attention
+    from benchrun.worker.layers import Attention
 
     config = SimpleNamespace(
         context_parallel_size=1, window_size=None, window_attn_skip_freq=None, softmax_type="learnable",

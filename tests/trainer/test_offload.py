@@ -8,15 +8,15 @@ import forked
 import pytest
 from selection import some
 
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 pytestmark = pytest.mark.train
 pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
 import torch  # noqa: E402
 
-from benchrun.trainer import offload  # noqa: E402
+from benchrun.worker import offload  # noqa: E402
 
 OFFLOAD = "training.offload_activations=true"
 SMALL = ("training.steps=3", "seq_length=64")
@@ -116,10 +116,10 @@ def losses(folder: Path, module: str, *point: Any, overrides: tuple[str, ...]) -
     ("module", "recipe", "precision", "needs"),
     some(
         [
-            ("benchrun.trainer", "tiny-llama", "fp32", "megatron.core"),
-            ("benchrun.trainer", "tiny-llama", "bf16", "megatron.core"),
-            ("benchrun.trainer.huggingface", "tiny-llama-lora", "bf16", "peft"),
-            ("benchrun.trainer.huggingface", "tiny-llama-sft", "fp32", "transformers"),
+            ("benchrun.worker", "tiny-llama", "fp32", "megatron.core"),
+            ("benchrun.worker", "tiny-llama", "bf16", "megatron.core"),
+            ("benchrun.worker.huggingface", "tiny-llama-lora", "bf16", "peft"),
+            ("benchrun.worker.huggingface", "tiny-llama-sft", "fp32", "transformers"),
         ],
         1,
     ),

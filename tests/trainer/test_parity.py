@@ -17,9 +17,9 @@ from selection import some
 
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import RunSpec
 
 pytestmark = pytest.mark.train
 pytest.importorskip("torch", reason="training needs pip install '.[train]'")
@@ -54,7 +54,7 @@ def run(tmp_path: Path, spec: RunSpec, **env: str) -> CompletedProcess[str]:
     """Start the worker's ranks and wait."""
     path = tmp_path / "spec.json"
     path.write_text(spec.model_dump_json())
-    return forked.run("benchrun.trainer", path, spec.num_gpus, **env)
+    return forked.run("benchrun.worker", path, spec.num_gpus, **env)
 
 
 def curve(tmp_path: Path, spec: RunSpec) -> Curve:

@@ -9,9 +9,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
 from benchrun.errors import UserError  # noqa: E402
-from benchrun.recipe.resolve import resolve  # noqa: E402
-from benchrun.recipe.select import Request  # noqa: E402
-from benchrun.trainer import entry, ranks  # noqa: E402
+from benchrun.recipes.resolve import resolve  # noqa: E402
+from benchrun.recipes.select import Request  # noqa: E402
+from benchrun.worker import entry, ranks  # noqa: E402
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from test_toy import ended
 
-from benchrun import app
+from benchrun import api
 from benchrun.errors import UserError
-from benchrun.launch.endings import Ending
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.post_training import PostTrainingSpec
+from benchrun.jobs.endings import Ending
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.post_training import PostTrainingSpec
 
 GRPOConfig = pytest.importorskip("trl").GRPOConfig
 
@@ -24,9 +24,9 @@ def request(*overrides: str) -> Request:
 
 def test_the_reward_rises_and_the_stages_are_measured(tmp_path: Path) -> None:
     spec = resolve(request("steps=80", "lr=2e-3"))
-    run = app.start(spec, tmp_path / "runs")
+    run = api.start(spec, tmp_path / "runs")
     assert ended(run, 180) is Ending.COMPLETED, (run.path / "stderr.log").read_text()
-    judgement = app.judge_runs([run])
+    judgement = api.judge_runs([run])
     metrics = judgement.metrics
     assert metrics.complete and metrics.num_steps == 80
     # Random words are right once in 16.
@@ -46,7 +46,7 @@ def test_the_reward_rises_and_the_stages_are_measured(tmp_path: Path) -> None:
 
 
 def test_vllm_generates_on_gpus_alone() -> None:
-    from benchrun.trainer.rl import engine
+    from benchrun.worker.rl import engine
 
     with pytest.raises(UserError, match="no new weights on a CPU"):
         resolve(request("generation.engine=vllm"))
@@ -59,7 +59,7 @@ def test_vllm_generates_on_gpus_alone() -> None:
 
 
 def test_the_reward_is_the_share_of_right_words() -> None:
-    from benchrun.trainer.rl import task
+    from benchrun.worker.rl import task
 
     assert task.repeated(["w1 w2", "w3", "w4"], ["w2 w1 w2 w2", "", "w4"]) == [0.75, 0.0, 1.0]
     spec = resolve(request())

@@ -13,15 +13,15 @@ import pytest
 from forked import Rank, free_port
 
 from benchrun.frameworks.registry import framework
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
+from benchrun.runspec.spec import RunSpec
 
 pytestmark = pytest.mark.train
 pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
-MODULE = "benchrun.trainer"
+MODULE = "benchrun.worker"
 
 
 def spec_for(ranks: int, *overrides: str, **layout: Any) -> RunSpec:
@@ -165,7 +165,7 @@ def test_a_missing_megatron_core_gets_a_hint(write: Callable[[RunSpec], Path]) -
 
 
 def test_an_exit_by_a_library_is_a_failure(write: Callable[[RunSpec], Path]) -> None:
-    leave = "import sys\nimport benchrun.trainer.entry as r\nr.prepare_process = lambda _: sys.exit(0)\n"
+    leave = "import sys\nimport benchrun.worker.entry as r\nr.prepare_process = lambda _: sys.exit(0)\n"
     ended = process(write(spec_for(1)), leave)
     assert ended.returncode == 1
     assert "rank 0 failed" in ended.stderr
@@ -174,7 +174,7 @@ def test_an_exit_by_a_library_is_a_failure(write: Callable[[RunSpec], Path]) -> 
 def test_when_a_rank_dies_the_others_end_by_themselves(write: Callable[[RunSpec], Path]) -> None:
     """Rank 1 finds no data; rank 0 waits for it in a collective, and no launcher ends it."""
     path = write(spec_for(2, tp=2))
-    no_data = "import benchrun.trainer.train as loop; loop.loader = None"
+    no_data = "import benchrun.worker.train as loop; loop.loader = None"
     waiting, dead = (rank.finish() for rank in start_ranks(path, 2, no_data))
     assert dead[0] == 1
     assert "rank 1 failed" in dead[2]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 NAME = os.environ.get("INJECT", "")
-ALONE = "RANK" not in os.environ and sys.orig_argv[2:4] == ["-m", "benchrun.trainer"]
+ALONE = "RANK" not in os.environ and sys.orig_argv[2:4] == ["-m", "benchrun.worker"]
 """A single rank needs no torchrun, which sets RANK."""
 RANK = "0" if ALONE else os.environ.get("RANK")
 SLOW = "0" if ALONE else "1"
@@ -285,24 +285,24 @@ def one_core() -> None:
 
 
 AFTER = {
-    "slow_loader": ("benchrun.trainer.data", slow_loader),
-    "slow_rank": ("benchrun.trainer.train", slow_rank),
-    "garbage": ("benchrun.trainer.train", garbage),
-    "unfused_norms": ("benchrun.trainer.layers", unfused_norms),
-    "checkpoints": ("benchrun.trainer.train", checkpoints),
-    "stalls": ("benchrun.trainer.data", stalls),
-    "collate": ("benchrun.trainer.data", collate),
-    "log_steps": ("benchrun.trainer.train", after_steps(log_steps)),
-    "save_files": ("benchrun.trainer.train", after_steps(save_files)),
-    "busy_thread": ("benchrun.trainer.train", busy_thread),
-    "casts": ("benchrun.trainer.train", in_layers(cast)),
-    "to_host": ("benchrun.trainer.train", in_layers(to_host)),
-    "synchronise": ("benchrun.trainer.train", in_layers(synchronise)),
-    "hooks": ("benchrun.trainer.train", in_layers(compute_in_python)),
-    "turns": ("benchrun.trainer.train", turns),
-    "unfused_attention": ("benchrun.trainer.train", unfused_attention),
-    "uneven_stages": ("benchrun.trainer.train", uneven_stages),
-    "slow_reduce": ("benchrun.trainer.train", slow_reduce),
+    "slow_loader": ("benchrun.worker.data", slow_loader),
+    "slow_rank": ("benchrun.worker.train", slow_rank),
+    "garbage": ("benchrun.worker.train", garbage),
+    "unfused_norms": ("benchrun.worker.layers", unfused_norms),
+    "checkpoints": ("benchrun.worker.train", checkpoints),
+    "stalls": ("benchrun.worker.data", stalls),
+    "collate": ("benchrun.worker.data", collate),
+    "log_steps": ("benchrun.worker.train", after_steps(log_steps)),
+    "save_files": ("benchrun.worker.train", after_steps(save_files)),
+    "busy_thread": ("benchrun.worker.train", busy_thread),
+    "casts": ("benchrun.worker.train", in_layers(cast)),
+    "to_host": ("benchrun.worker.train", in_layers(to_host)),
+    "synchronise": ("benchrun.worker.train", in_layers(synchronise)),
+    "hooks": ("benchrun.worker.train", in_layers(compute_in_python)),
+    "turns": ("benchrun.worker.train", turns),
+    "unfused_attention": ("benchrun.worker.train", unfused_attention),
+    "uneven_stages": ("benchrun.worker.train", uneven_stages),
+    "slow_reduce": ("benchrun.worker.train", slow_reduce),
 }
 """The module after whose import a cause is injected."""
 AT_START = {"busy_core": busy_core, "one_core": one_core, "stopped_rank": stopped_rank}

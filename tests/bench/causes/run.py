@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchrun import app  # noqa: E402
+from benchrun import api  # noqa: E402
 
 WORKER = ["--framework=megatron-core", "--num-gpus=2"]
 POINTS = {
@@ -89,7 +89,7 @@ def made(case: Case, point: list[str], folder: Path) -> Path:
 
 def explained(run: Path) -> dict[str, Any]:
     """What `benchrun explain --json` prints of a run."""
-    return app.explain_run(app.open_run(str(run))).model_dump(mode="json")
+    return api.explain_run(api.open_run(str(run))).model_dump(mode="json")
 
 
 def right(case: Case, document: dict[str, Any]) -> bool:

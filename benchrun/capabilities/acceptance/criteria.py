@@ -1,0 +1,264 @@
+"""Criteria of an acceptance plan -> one verdict: a pure function of what the runs measured."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from benchrun.capabilities.acceptance.plan import Criteria, ResolvedPlan
+from benchrun.jobs.endings import NO_ANSWER
+from benchrun.judge.checks import LEARNED, Check
+from benchrun.judge.ratio import ratio
+from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.measure.model import Metrics
+from benchrun.measure.registry import METRICS, Basis
+from benchrun.measure.statistics import spread_percent
+from benchrun.model import Frozen
+from benchrun.runspec.spec import RunSpec
+from benchrun.vocabulary import Exit
+
+Answer = Literal["accepted", "not_accepted", "inconclusive"]
+
+
+class Criterion(Frozen):
+    """One criterion of one point."""
+
+    point: int
+    """Position of the point in the plan, from 1."""
+    criterion: str
+    """Its key in the plan; for a limit on a metric ``at_least`` or ``at_most`` with the metric's name."""
+    threshold: float
+    """The limit; a value equal to it passes."""
+    measured: float | None
+    """Null where nothing was measured."""
+    unit: str
+    """Unit of both."""
+    passed: bool | None
+    """Null where the measurement gives no answer."""
+    reason: str | None = None
+    """Why there is no answer, or which run failed."""
+    runs: tuple[str, ...] = ()
+    """The runs that were measured."""
+
+
+class PointSummary(Frozen):
+    """One point of a plan."""
+
+    point: int
+    """Position in the plan, from 1."""
+    recipe: str
+    """Name of the recipe."""
+    gpu: str
+    """GPU, as named in the hardware table."""
+    precision: str
+    """Precision of the computation."""
+    num_gpus: int
+    """Ranks: one per GPU, or CPU processes."""
+    num_nodes: int
+    """Nodes of each job."""
+    framework: str
+    """Name of the framework."""
+    repeats: int
+    """Runs that the plan wants."""
+    runs: tuple[str, ...]
+    """Runs that gave numbers."""
+    other_runs: tuple[str, ...]
+    """Runs that have ended without numbers."""
+    verdict: str | None
+    """The verdict against the reference numbers, with its limits; null where nothing was measured."""
+
+    @property
+    def name(self) -> str:
+        """The point in words."""
+        return f"{self.recipe}, {self.precision}, {self.num_gpus} x {self.gpu}, {self.framework}"
+
+
+class Acceptance(Frozen):
+    """The verdict on a cluster, with every criterion."""
+
+    schema_version: Literal[1] = 1
+    """Version of this document's schema."""
+    plan: str
+    """Name of the plan."""
+    description: str
+    """The plan's own words."""
+    verdict: Answer
+    """``not_accepted`` where a criterion is not met, else ``inconclusive`` where one has no answer."""
+    points: tuple[PointSummary, ...]
+    """In the order of the plan."""
+    criteria: tuple[Criterion, ...]
+    """Of all points, in the order of the points."""
+
+    @property
+    def exit_code(self) -> Exit:
+        """OK, SLOW where a criterion is not met, else INCONCLUSIVE."""
+        return {"accepted": Exit.OK, "not_accepted": Exit.SLOW, "inconclusive": Exit.INCONCLUSIVE}[self.verdict]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured of one point."""
+
+    spec: RunSpec
+    criteria: Criteria
+    runs: tuple[RunResult, ...] = ()
+    """Every run that has ended."""
+    verdict: Verdict | None = None
+    """On the runs with numbers together; None where there is none."""
+
+    @property
+    def invalid(self) -> str | None:
+        """Why the numbers of all runs count for nothing; None where they do count."""
+        return self.verdict.reason if self.verdict and self.verdict.verdict == "invalid_run" else None
+
+    @property
+    def valid(self) -> list[RunResult]:
+        """The runs that gave numbers."""
+        return [] if self.invalid else [run for run in self.runs if run.numbers]
+
+    @property
+    def numbers(self) -> list[Metrics]:
+        """Their measurements."""
+        return [run.numbers for run in self.valid if run.numbers]
+
+
+def judged(plan: ResolvedPlan, evidence: Sequence[Evidence]) -> Acceptance:
+    """The verdict on ``evidence``, one item for each point of ``plan``, in its order."""
+    by_number = dict(enumerate(evidence, 1))
+    repeats = plan.file.repeats
+    criteria = tuple(each for number in by_number for each in _criteria(plan, number, by_number))
+    answers = {each.passed for each in criteria}
+    return Acceptance(
+        plan=plan.name,
+        description=plan.file.description,
+        verdict="not_accepted" if False in answers else "inconclusive" if None in answers else "accepted",
+        points=tuple(_summary(number, each, repeats) for number, each in by_number.items()),
+        criteria=criteria,
+    )
+
+
+def _summary(number: int, evidence: Evidence, repeats: int) -> PointSummary:
+    spec, valid = evidence.spec, evidence.valid
+    return PointSummary(
+        point=number,
+        **{name: getattr(spec, name) for name in ("recipe", "gpu", "precision", "num_gpus", "num_nodes", "framework")},
+        repeats=repeats,
+        runs=tuple(run.run_id for run in valid),
+        other_runs=tuple(run.run_id for run in evidence.runs if run not in valid),
+        verdict=evidence.verdict.headline if evidence.verdict else None,
+    )
+
+
+def _criteria(plan: ResolvedPlan, number: int, evidence: Mapping[int, Evidence]) -> Iterator[Criterion]:
+    """The criteria of one point: that its runs were made, then those that its plan states."""
+    one = evidence[number]
+    names = tuple(run.run_id for run in one.valid)
+
+    def criterion(name: str, threshold: float, unit: str, answer: "_Answer") -> Criterion:
+        return Criterion(point=number, criterion=name, threshold=threshold, unit=unit, runs=names, **vars(answer))
+
+    limits, repeats = one.criteria, plan.file.repeats
+    yield criterion("repeats", repeats, "runs", _made(one, repeats))
+    yield criterion("max_failed_runs", limits.max_failed_runs, "runs", _failed(one, limits.max_failed_runs))
+    for side, metrics, least in (("at_least", limits.at_least, True), ("at_most", limits.at_most, False)):
+        for metric, limit in metrics.items():
+            if limit is not None:
+                yield criterion(f"{side} {metric}", limit, METRICS[metric].unit, _metric(one, metric, limit, least))
+    if (limit := limits.max_below_reference_percent) is not None:
+        yield criterion("max_below_reference_percent", limit, "%", _below_reference(one, limit))
+    if (limit := limits.max_spread_percent) is not None:
+        yield criterion("max_spread_percent", limit, "%", _spread(one, limit))
+    if (limit := limits.min_scaling_efficiency_percent) is not None and (base := plan.fewest(number)) != number:
+        yield criterion("min_scaling_efficiency_percent", limit, "%", _efficiency(one, evidence[base], limit))
+    if limits.max_throttled_runs is not None:
+        yield criterion(
+            "max_throttled_runs", limits.max_throttled_runs, "runs", _throttled(one, limits.max_throttled_runs)
+        )
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a criterion's measurement is, and what follows."""
+
+    measured: float | None
+    passed: bool | None
+    reason: str | None = None
+
+
+UNMEASURED = _Answer(None, None, "no run gave numbers")
+
+
+def _made(one: Evidence, repeats: int) -> _Answer:
+    """Fewer runs than planned give no answer."""
+    count = len(one.valid)
+    missing = f"{repeats - count} of {repeats} runs are missing"
+    ended = next((f"{run.run_id}: {run.broken}" for run in one.runs if not run.numbers), None)
+    return _Answer(count, True if count >= repeats else None, None if count >= repeats else ended or missing)
+
+
+def _failed(one: Evidence, most: int) -> _Answer:
+    """Runs that show a fault; a run that a user or the scheduler ended is none."""
+    failed = [run for run in one.runs if (one.invalid or not run.numbers) and run.ending not in NO_ANSWER]
+    reason = f"{failed[0].run_id}: {one.invalid or failed[0].broken}" if failed else None
+    return _Answer(len(failed), len(failed) <= most, reason)
+
+
+def _metric(one: Evidence, name: str, limit: float, least: bool) -> _Answer:
+    """The median over the repeats beside its limit."""
+    basis = Basis(gbs=getattr(one.spec, "gbs", None))
+    values = [METRICS[name].read(run, basis) for run in one.numbers]
+    present = [value for value in values if value is not None]
+    if not values:
+        return UNMEASURED
+    if len(present) < len(values):
+        return _Answer(None, None, f"{len(values) - len(present)} of {len(values)} runs have no {name}")
+    measured = median(present)
+    return _Answer(measured, measured >= limit if least else measured <= limit)
+
+
+def _below_reference(one: Evidence, most: float) -> _Answer:
+    """How much slower than its reference the point is; negative where it is faster."""
+    if one.verdict is None or not one.valid:
+        return UNMEASURED
+    check = next((check for check in one.verdict.checks if check.metric not in LEARNED), None)
+    if check is None:
+        return _Answer(None, None, f"no reference number: {one.verdict.reason}")
+    below = 100 * (1 - check.ratio)
+    source = f"{check.reference.id}: {check.reference.value:g} {check.reference.unit}"
+    if check.verdict == "faster_than_expected":
+        return _Answer(below, None, f"faster than credible ({source})")
+    return _Answer(below, _within(check, below, most), source)
+
+
+def _within(check: Check, below: float, most: float) -> bool | None:
+    """A mean that includes the start-up may hide a faster step."""
+    return True if below <= most else None if check.high is None else False
+
+
+def _spread(one: Evidence, most: float) -> _Answer:
+    """The range of the repeats' step times, in percent of their median."""
+    times = [run.step_time_s.median for run in one.numbers if run.step_time_s]
+    measured = spread_percent(times)
+    if measured is None:
+        return _Answer(None, None, f"{len(times)} of at least 2 runs have a step time")
+    return _Answer(measured, measured <= most)
+
+
+def _efficiency(one: Evidence, base: Evidence, least: float) -> _Answer:
+    """Tokens/s/GPU relative to those on the fewest GPUs."""
+    speed = ratio(one.numbers, base.numbers)
+    if speed is None:
+        return _Answer(None, None, f"no speed on {one.spec.num_gpus} or {base.spec.num_gpus} GPUs")
+    return _Answer(100 * speed.value, 100 * speed.value >= least, f"relative to {base.spec.num_gpus} GPUs")
+
+
+def _throttled(one: Evidence, most: int) -> _Answer:
+    """Runs whose telemetry shows a fault that lowered clocks."""
+    samples = [run.telemetry for run in one.numbers]
+    if not samples:
+        return UNMEASURED
+    faults = [sample.fault for sample in samples if sample and sample.fault]
+    if len(faults) > most:
+        return _Answer(len(faults), False, faults[0])
+    unseen = samples.count(None)
+    return _Answer(len(faults), None, f"{unseen} runs have no telemetry") if unseen else _Answer(len(faults), True)

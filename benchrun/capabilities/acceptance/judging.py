@@ -1,0 +1,99 @@
+"""Acceptance plans: reading them, and judging every criterion. `app.studies` launches and resumes their runs."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchrun.capabilities.acceptance.criteria import Acceptance, Evidence, judged
+from benchrun.capabilities.acceptance.plan import ResolvedPlan, planned, read_plan
+from benchrun.capabilities.studies.state import StudyDir
+from benchrun.errors import UserError
+from benchrun.jobs.endings import Ending, recorded, recorded_name, unreadable_ending
+from benchrun.jobs.launcher import refusal
+from benchrun.judge.checks import broken_run
+from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.rundir.artifacts import ENDING, VERDICT
+from benchrun.rundir.folder import RunDir
+from benchrun.usecases.judgement import verdict_together
+from benchrun.usecases.measurement import RunMeasurement, measure_run, store_measurement
+
+
+@dataclass(frozen=True)
+class Appraisal:
+    """The verdict on a plan, and what it rests on."""
+
+    acceptance: Acceptance
+    results: Mapping[RunDir, RunResult]
+    """Every run that has ended, with the verdict on its point."""
+    measurements: Mapping[RunDir, RunMeasurement]
+    """Of the runs that have a log."""
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdict on each run that gave numbers."""
+        return [result.verdict for result in self.results.values() if result.verdict]
+
+
+def plan_acceptance(name: str, cluster: str | None = None, title: str | None = None) -> ResolvedPlan:
+    """The plan in a file, or the shipped one of that name, with its points resolved.
+
+    ``cluster`` takes the place of the file's. ``title`` names the plan's directory: another one has runs of its own.
+    UserError names every problem of the file.
+    """
+    if title is not None and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", title):
+        raise UserError(f"--name {title}: expected a name of letters, digits, '-', '_' and '.'")
+    stem, file, document = read_plan(name)
+    changes = {0: {"cluster": cluster}} if cluster else {}
+    return planned(title or stem, file, document, changes)
+
+
+def runs_of(plan: ResolvedPlan) -> dict[int, list[RunDir]]:
+    """The runs of each point that have ended, by the point's position from 1; failed attempts too.
+
+    UserError where the ending of one cannot be read: it would be no evidence.
+    """
+    launched = plan.study.own(StudyDir(plan.study.expanded.name).runs())
+    runs: dict[int, list[RunDir]] = {}
+    for slot in sorted(launched, key=lambda slot: slot[1]):
+        for run in filter(unreadable_ending, launched[slot]):
+            hint = "move it away, and the same command determines it again or launches another run"
+            raise UserError("not what benchrun writes", where=str(run.path / ENDING), hint=hint)
+        ended = [run for run in launched[slot] if recorded(run) and not refusal(run)]
+        runs.setdefault(plan.study.number(slot[0]), []).extend(ended)
+    return runs
+
+
+def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Appraisal:
+    """Measure ``runs``, by the position of their point, from their logs, and judge every criterion. Writes nothing.
+
+    UserError for a damaged file.
+    """
+    measurements = {run: measured for each in runs.values() for run in each if (measured := measure_run(run))}
+    results: dict[RunDir, RunResult] = {}
+    evidence = []
+    for number, point in enumerate(plan.study.points, 1):
+        assert point.spec is not None
+        own = list(runs.get(number, ()))
+        endings = {run: recorded_name(run) for run in own}
+        valid = [run for run in own if run in measurements and not broken_run(measurements[run].metrics, endings[run])]
+        verdict = _verdict(valid, own, measurements) if valid else None
+        for run in own:
+            metrics = measurements[run].metrics if run in measurements else None
+            results[run] = RunResult(run.run_id, run.spec, metrics, verdict if run in valid else None, endings[run])
+        evidence.append(Evidence(point.spec, plan.criteria(number), tuple(results[run] for run in own), verdict))
+    return Appraisal(judged(plan, evidence), results, measurements)
+
+
+def store_appraisal(appraisal: Appraisal) -> None:
+    """Write measurements and verdicts into the runs, where that is allowed."""
+    for measurement in appraisal.measurements.values():
+        store_measurement(measurement)
+    for run, result in appraisal.results.items():
+        if result.verdict and run.writable:
+            run.write_json(VERDICT, result.verdict.model_dump(mode="json"))
+
+
+def _verdict(valid: Sequence[RunDir], own: Sequence[RunDir], measurements: Mapping[RunDir, RunMeasurement]) -> Verdict:
+    """The verdict on the runs with numbers together."""
+    chosen = [measurements[run] for run in valid]
+    return verdict_together(valid[0].spec, chosen, Ending.COMPLETED.value, names=[run.run_id for run in own])

@@ -1,0 +1,192 @@
+"""Acceptance plans: the runs that decide about a cluster, how often each is made, and what they must reach."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic_core import PydanticCustomError
+
+from benchrun import paths
+from benchrun.capabilities.studies.file import Expanded, StudyPoint, point_of
+from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_points
+from benchrun.capabilities.studies.rules import OF_REQUEST
+from benchrun.errors import UserError
+from benchrun.measure.registry import METRICS
+from benchrun.model import Frozen
+from benchrun.recipes.catalogue import checked
+from benchrun.recipes.files import find
+from benchrun.recipes.schema import UNKNOWN_NAME, FrameworkName, Study, SuiteRun, Values
+from benchrun.recipes.select import Request
+from benchrun.recipes.yamlfile import Document, load
+from benchrun.runspec.cluster import Line
+from benchrun.vocabulary import MOST_REPEATS, Better, Precision
+
+Percent = Annotated[float, Field(gt=0, le=100)]
+
+
+def _metric(worse: Better, name: str) -> str:
+    """``name`` of a metric that may have a limit on this side. ``worse``: of metrics whose limit is on the other."""
+    legal = tuple(metric.name for metric in METRICS.values() if metric.better != worse)
+    if name not in legal:
+        raise PydanticCustomError(UNKNOWN_NAME, "no such metric", {"legal": legal})
+    return name
+
+
+Least = Annotated[Line, AfterValidator(partial(_metric, "lower"))]
+Most = Annotated[Line, AfterValidator(partial(_metric, "higher"))]
+
+
+class Criteria(Frozen):
+    """What every point of a plan must reach. What a run states replaces the plan's value; null removes it."""
+
+    at_least: dict[Least, PositiveFloat | None] = Field(default_factory=dict)
+    """Metric -> the least that the median over the repeats reaches, e.g. ``tokens_per_s_per_gpu: 12000``."""
+    at_most: dict[Most, PositiveFloat | None] = Field(default_factory=dict)
+    """Metric -> the most that the median over the repeats has, e.g. ``step_time_s: 1.9`` or ``peak_memory_gib: 76``."""
+    max_below_reference_percent: Annotated[NonNegativeFloat, Field(lt=100)] | None = None
+    """How much slower than its reference number a point may be."""
+    max_spread_percent: PositiveFloat | None = None
+    """The largest range of the repeats' step times, in percent of their median; needs two repeats."""
+    min_scaling_efficiency_percent: Percent | None = None
+    """The least tokens/s/GPU in percent of those on the fewest GPUs of the same run."""
+    max_failed_runs: NonNegativeInt = 0
+    """Runs of a point that may fail: a crash, a fatal problem in the log, a step that never came. Retries count."""
+    max_throttled_runs: NonNegativeInt | None = None
+    """Runs of a point in which a GPU may lower its clocks because of heat or a hardware fault."""
+
+    def with_those_of(self, other: "Criteria | None") -> "Criteria":
+        """These with what ``other`` states in place of them."""
+        stated = {name: getattr(other, name) for name in (other.model_fields_set if other else ())}
+        for name in ("at_least", "at_most"):
+            if name in stated:
+                stated[name] = {**getattr(self, name), **stated[name]}
+        return self.model_copy(update=stated)
+
+
+class PlanRun(Frozen):
+    """One workload of a plan, on one or several numbers of GPUs."""
+
+    recipe: Line
+    """Name or path of the recipe."""
+    gpu: Line | None = None
+    """GPU; needed where the recipe has points for several and the cluster is not named."""
+    precision: Precision | None = None
+    """Precision; needed where there are several."""
+    num_gpus: Values[PositiveInt] | None = None
+    """Numbers of GPUs: each is a point. Needed where the recipe has several."""
+    framework: FrameworkName | None = None
+    """Framework; the recipe's first with such a point if not given."""
+    set: dict[Line, Any] = Field(default_factory=dict)
+    """``key: value`` as with ``--set``."""
+    criteria: Criteria | None = None
+    """Criteria of this run, on top of the plan's."""
+
+
+class AcceptancePlan(Frozen):
+    """A plan: the cluster is accepted if every criterion of every point is met."""
+
+    description: Line
+    """One line for `benchrun list`."""
+    cluster: Line | None = None
+    """Name or path of the site file; ``--cluster`` replaces it."""
+    runs: tuple[PlanRun, ...] = Field(min_length=1)
+    """The runs, in order."""
+    repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 3
+    """Runs of each point."""
+    price_per_gpu_hour: PositiveFloat | None = None
+    """Price of a GPU for an hour, in any currency; null where it is not known."""
+    criteria: Criteria = Criteria()
+    """What every point must reach."""
+
+
+@dataclass(frozen=True)
+class ResolvedPlan:
+    """A plan with its points resolved."""
+
+    name: str
+    file: AcceptancePlan
+    study: ResolvedStudy
+    """The same points as a study, which launches and resumes them; its directory is ``NAME.plan.study``."""
+
+    def criteria(self, number: int) -> Criteria:
+        """The criteria of the point at position ``number``, from 1."""
+        run = self.study.points[number - 1].point.run
+        return self.file.criteria.with_those_of(self.file.runs[run].criteria)
+
+    def fewest(self, number: int) -> int:
+        """Position, from 1, of the point with the fewest GPUs of the same run."""
+        points = self.study.points
+        own = [other for other, each in enumerate(points, 1) if each.point.run == points[number - 1].point.run]
+        return min(own, key=lambda other: points[other - 1].spec.num_gpus)  # type: ignore[union-attr]
+
+
+def read_plan(name: str) -> tuple[str, AcceptancePlan, Document]:
+    """The name of a plan, the plan, and its document with the line of every value. UserError with every problem."""
+    path = find(name, paths.PLANS, "plan")
+    document = load(path)
+    file = checked(AcceptancePlan, document)
+    _raise(list(_contradictions(file, document)))
+    return path.stem, file, document
+
+
+def planned(
+    name: str, file: AcceptancePlan, document: Document, changes: Mapping[int, Mapping[str, Any]]
+) -> ResolvedPlan:
+    """``file`` with its points resolved. UserError names every point that breaks a rule.
+
+    ``changes``: values of `Request` by the position of a point, from 1; those of 0 are for all points.
+    """
+    points: list[StudyPoint] = []
+    for index, run in enumerate(file.runs):
+        place = document.where(("runs", index))
+        stated = {key: getattr(run, key) for key in OF_REQUEST if key != "num_gpus"}
+        for num_gpus in sorted(run.num_gpus) if run.num_gpus else (None,):
+            one = SuiteRun(**stated, num_gpus=num_gpus, set=run.set)
+            point = point_of(index, one, {}, Request(run.recipe, cluster=file.cluster), place)
+            changed = {**changes.get(0, {}), **changes.get(len(points) + 1, {})}
+            points.append(replace(point, request=replace(point.request, **changed)))
+    runs = tuple(SuiteRun(recipe=run.recipe) for run in file.runs)
+    study = Study(
+        description=file.description, runs=runs, repeats=file.repeats, price_per_gpu_hour=file.price_per_gpu_hour
+    )
+    expanded = Expanded(f"{name}.plan", study, tuple(points))
+    resolved = resolved_points(expanded)
+    _raise([UserError(each.refused, hint=each.hint, where=each.point.place) for each in resolved if not each.spec])
+    if len({each.spec.cluster.name for each in resolved if each.spec}) > 1:
+        raise UserError("the runs are of several clusters", hint="name the one that is accepted: cluster: FILE")
+    return ResolvedPlan(name, file, ResolvedStudy(expanded, resolved))
+
+
+def _contradictions(file: AcceptancePlan, document: Document) -> Iterator[UserError]:
+    """What no single value of a plan shows."""
+    several = [index for index, run in enumerate(file.runs) if run.num_gpus and len(run.num_gpus) > 1]
+    places: list[tuple[Criteria, tuple[str | int, ...], bool]] = [(file.criteria, ("criteria",), bool(several))]
+    for index, run in enumerate(file.runs):
+        if run.num_gpus and len(set(run.num_gpus)) < len(run.num_gpus):
+            yield UserError("'num_gpus' has a value twice", where=document.where(("runs", index, "num_gpus")))
+        if run.criteria:
+            places.append((run.criteria, ("runs", index, "criteria"), index in several))
+        for key in run.set:
+            if key in OF_REQUEST:
+                yield UserError(f"'{key}' stands beside set, not in it", where=document.where(("runs", index, "set")))
+    for criteria, loc, scales in places:
+        if criteria.max_spread_percent is not None and file.repeats == 1:
+            where = document.where((*loc, "max_spread_percent"))
+            yield UserError("a spread needs at least two repeats", hint="repeats: 3", where=where)
+        if criteria.min_scaling_efficiency_percent is not None and not scales:
+            where = document.where((*loc, "min_scaling_efficiency_percent"))
+            yield UserError(
+                "a scaling efficiency needs a run with several num_gpus", hint="num_gpus: [8, 16]", where=where
+            )
+
+
+E = TypeVar("E", bound=UserError)
+
+
+def _raise(errors: list[E]) -> None:
+    """Raise the first error with the others, if there is one."""
+    if errors:
+        errors[0].others = tuple(errors[1:])
+        raise errors[0]

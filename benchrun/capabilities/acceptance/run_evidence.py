@@ -1,0 +1,101 @@
+"""What a run in a pack states beside its numbers: its scripts, its ending, whether it was redacted."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from benchrun.capabilities.acceptance import pack
+from benchrun.capabilities.acceptance.agreement import differences
+from benchrun.capabilities.acceptance.pack import Reason
+from benchrun.capabilities.acceptance.unpack import Content
+from benchrun.frameworks.logs import parse_log
+from benchrun.jobs.endings import classified_again
+from benchrun.render import render
+from benchrun.rundir import artifacts
+from benchrun.rundir.artifacts import STDERR, STDOUT, XZ, Ending, EndingRecord
+from benchrun.rundir.folder import RunDir
+from benchrun.usecases.jobs import recent_time
+from benchrun.usecases.keep import public_spec
+
+NEEDED = (artifacts.SPEC, artifacts.ENDING, artifacts.JOB, artifacts.PROBE_SCRIPT)
+"""Files without which a run is no evidence."""
+SHOWN = 3
+"""Differences of one ending that are named."""
+
+
+def missing_files(content: Content, run: str) -> Iterator[Reason]:
+    """Files that a run lacks. A job opens both logs at its start, so that one is never alone."""
+    place = f"{pack.RUNS}/{run}"
+    logs = [f"{name}{XZ}" for name in (STDOUT, STDERR)]
+    ended = RunDir(content.root / place).read(artifacts.ENDING, EndingRecord)
+    started = any(f"{place}/{log}" in content.manifest.files for log in logs) or (ended and _has_started(ended))
+    for name in (*NEEDED, *(logs if started else ())):
+        if f"{place}/{name}" not in content.manifest.files:
+            yield Reason(kind="missing_file", file=f"{place}/{name}", detail="a run needs it")
+
+
+def _has_started(ended: EndingRecord) -> bool:
+    """Whether a job script ran: it wrote done.json, or made a step."""
+    return ended.last_step is not None or any(fact.startswith(f"{artifacts.DONE}: ") for fact in ended.evidence)
+
+
+def redaction(content: Content) -> Iterator[Reason]:
+    """Runs that are not as the manifest's ``redacted`` has them: only a pack with the site has their events."""
+    redacted = content.manifest.redacted
+    for name in content.manifest.runs:
+        events = f"{pack.RUNS}/{name}/{artifacts.EVENTS}"
+        if redacted == (events in content.manifest.files):
+            detail = (
+                f"redacted is {str(redacted).lower()}, and {name} has {'' if redacted else 'no '}{artifacts.EVENTS}"
+            )
+            yield Reason(kind="manifest", file=pack.MANIFEST, detail=detail)
+        spec = RunDir(content.root / pack.RUNS / name).spec
+        if redacted and public_spec(spec) != spec:
+            detail = "redacted is true, and this specification names a site"
+            yield Reason(kind="manifest", file=f"{pack.RUNS}/{name}/{artifacts.SPEC}", detail=detail)
+
+
+def other_scripts(content: Content, name: str) -> Iterator[Reason]:
+    """How the scripts of a run differ from those that its specification gives."""
+    place = f"{pack.RUNS}/{name}"
+    rendered = render(RunDir(content.root / place).spec)
+    listed = {file.rpartition("/")[2] for file in content.manifest.files if file.startswith(f"{place}/")}
+    for file in sorted(name for name in listed if name.endswith(".sh") and name not in rendered):
+        yield Reason(kind="added_file", file=f"{place}/{file}", detail="its specification gives no such script")
+    for file, text in rendered.items():
+        if file == artifacts.SPEC:
+            continue
+        if file not in listed:
+            yield Reason(kind="missing_file", file=f"{place}/{file}", detail="its specification gives this script")
+        elif (content.root / place / file).read_bytes() != text.encode():
+            yield Reason(kind="script", file=f"{place}/{file}", detail="not the script that its specification gives")
+
+
+def written_by(content: Content, name: str) -> tuple[object, object]:
+    """Version and commit of the benchrun that wrote a run's scripts: that of the pack where it is redacted."""
+    if content.manifest.redacted:
+        return content.manifest.benchrun, content.manifest.commit
+    env = RunDir(content.root / pack.RUNS / name).read_json(artifacts.ENV) or {}
+    return env.get("benchrun"), env.get("commit")
+
+
+def other_ending(content: Content, name: str) -> Iterator[Reason]:
+    """How an ending differs from what its evidence and its log give."""
+    run = RunDir(content.root / pack.RUNS / name, read_only=True)
+    stated = run.read(artifacts.ENDING, EndingRecord)
+    if stated is None or (stated.ending is Ending.LAUNCH_FAILED and not run.logs):
+        return
+    log, planned = (parse_log(*run.logs) if run.logs else None), run.spec.planned_steps
+    end = classified_again(
+        stated.evidence,
+        symptoms=log.symptoms if log else {},
+        steps_seen=log.steps_made if log else 0,
+        steps_planned=planned or 0,
+    )
+    # Older runs have no step in their ending.
+    if log and stated.last_step is not None:
+        end = end.model_copy(update={"last_step": log.steps.last_step})
+    if log and stated.step_time_s is not None and end.ending is Ending.COMPLETED:
+        end = end.model_copy(update={"step_time_s": recent_time(log.steps, planned)})
+    pair = (stated.model_dump(mode="json"), end.model_dump(mode="json"))
+    for detail in islice(differences(*pair), SHOWN):
+        yield Reason(kind="ending", file=f"{pack.RUNS}/{name}/{artifacts.ENDING}", detail=detail)

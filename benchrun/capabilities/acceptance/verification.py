@@ -1,0 +1,277 @@
+"""``benchrun verify``: an evidence pack is computed again from its logs, offline, and compared with what it states."""
+
+import json
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from benchrun import __version__
+from benchrun.capabilities.acceptance import pack, run_evidence, unpack
+from benchrun.capabilities.acceptance.agreement import differences, json_differences
+from benchrun.capabilities.acceptance.criteria import Acceptance
+from benchrun.capabilities.acceptance.pack import Kind, Reason, Refused
+from benchrun.capabilities.acceptance.packing import (
+    DERIVED,
+    Derived,
+    derived,
+    plan_in,
+    portable,
+    read_plan_in,
+    report_page,
+)
+from benchrun.capabilities.acceptance.plan import AcceptancePlan, ResolvedPlan, read_plan
+from benchrun.capabilities.acceptance.unpack import Content
+from benchrun.errors import BenchrunError, UserError
+from benchrun.frameworks.logs import parse_log
+from benchrun.frameworks.registry import framework
+from benchrun.jobs.launcher import commit
+from benchrun.judge.copies import is_copy, times_of
+from benchrun.rundir import artifacts
+from benchrun.rundir.artifacts import FILES, STEPS, TELEMETRY, XZ, EndingRecord
+from benchrun.rundir.folder import RunDir
+from benchrun.runspec.identity import digest
+from benchrun.runspec.spec import RunSpec
+from benchrun.vocabulary import Exit
+
+SHOWN = 3
+"""Differences of one file that are named."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What became of a pack."""
+
+    pack: str
+    digest: str | None
+    """sha256 of its manifest, which stands for every file; None where the manifest cannot be read."""
+    reasons: tuple[Reason, ...]
+    """Why it is refused; empty where it is not."""
+    warnings: tuple[Reason, ...]
+    acceptance: Acceptance | None
+    """The verdict computed from its logs; None where it is refused."""
+
+    @property
+    def exit_code(self) -> Exit:
+        """That of the verdict; INCONCLUSIVE for a refused pack."""
+        return self.acceptance.exit_code if self.acceptance else Exit.INCONCLUSIVE
+
+    def document(self) -> dict[str, Any]:
+        """As ``verify --json`` prints it."""
+        return {
+            "schema_version": 1,
+            "pack": self.pack,
+            "digest": self.digest,
+            "refused": bool(self.reasons),
+            "reasons": [reason.model_dump() for reason in self.reasons],
+            "warnings": [warning.model_dump() for warning in self.warnings],
+            "acceptance": self.acceptance.model_dump(mode="json") if self.acceptance else None,
+        }
+
+
+def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
+    """Check the pack at ``path``. ``own_plan`` is a plan file that its plan must agree with. Writes nothing beside it.
+
+    UserError where there is no such file.
+    """
+    if not path.exists():
+        raise UserError(f"no such pack: {path}")
+    expected = read_plan(own_plan)[1] if own_plan else None
+    content, warnings = None, list[Reason]()
+    with tempfile.TemporaryDirectory(prefix="benchrun-verify-") as folder:
+        unpacked, clusters = Path(folder, "pack"), Path(folder, "clusters")
+        unpacked.mkdir()
+        clusters.mkdir()
+        try:
+            content = unpack.checked_content(unpack.opened(path, unpacked))
+            versions = [*_version(content)]
+            warnings += [*versions, *_own_recipes(content)]
+            plan, result = _recomputed(content, clusters, expected)
+        except Refused as error:
+            digest = content.digest if content else None
+            return Verification(str(path), digest, error.reasons, tuple(warnings), None)
+        reasons = [*_other_runs(content, plan), *_disagreements(content, result, same_version=not versions)]
+        for reason, same_version in _other_statements(content, same_version=not versions):
+            (reasons if same_version else warnings).append(reason)
+        if not reasons and (page := _other_page(content, result.appraisal.acceptance)):
+            (warnings if versions else reasons).append(page)
+    acceptance = None if reasons else result.appraisal.acceptance
+    return Verification(str(path), content.digest, tuple(reasons), tuple(warnings), acceptance)
+
+
+def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | None) -> tuple[ResolvedPlan, Derived]:
+    """The plan of a pack and what follows from its logs. Refused where the evidence is incomplete or damaged."""
+    if reasons := list(_unexpected(content)):
+        raise Refused(*reasons)
+    try:
+        file = read_plan_in(content.root)
+        if reasons := [*_unused_recipes(content, file), *run_evidence.redaction(content), *_other_plan(file, expected)]:
+            raise Refused(*reasons)
+        plan = plan_in(content.root, content.manifest, file, clusters)
+        if expected:
+            reasons += _other_recipes(plan, plan_in(content.root, content.manifest, expected, clusters))
+        reasons += [_no_point(name) for name, n in content.manifest.runs.items() if n > len(plan.study.points)]
+        if reasons:
+            raise Refused(*reasons)
+        return plan, derived(content.root, content.manifest, plan)
+    except Refused:
+        raise
+    except BenchrunError as error:
+        place = (error.where or pack.PLAN).removeprefix(f"{content.root}/")
+        raise Refused(Reason(kind="unreadable", file=place, detail=error.message)) from error
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
+        raise Refused(Reason(kind="unreadable", file=pack.MANIFEST, detail=f"damaged: {error}")) from error
+
+
+def _unexpected(content: Content) -> Iterator[Reason]:
+    """Files that no pack has, files that a run lacks, and endings that cannot be read."""
+    listed = content.manifest.files
+    runs = {run: {*FILES, *_framework_files(content.root, run)} for run in content.manifest.runs}
+    for name in listed:
+        if not _has_place(name, runs):
+            yield Reason(kind="added_file", file=name, detail="no file of a pack")
+    for run in content.manifest.runs:
+        yield from run_evidence.missing_files(content, run)
+        ending = f"{pack.RUNS}/{run}/{artifacts.ENDING}"
+        if ending in listed and RunDir(content.root / pack.RUNS / run).read(artifacts.ENDING, EndingRecord) is None:
+            # Without its ending a failed run would pass for one that ended well.
+            yield Reason(kind="unreadable", file=ending, detail="not what benchrun writes")
+    if pack.PLAN not in listed:
+        yield Reason(kind="missing_file", file=pack.PLAN, detail="a pack needs it")
+
+
+def _has_place(name: str, runs: Mapping[str, Collection[str]]) -> bool:
+    """Whether the layout of a pack has a file of this path. ``runs``: the files that each run may have."""
+    parts = PurePosixPath(name).parts
+    if len(parts) == 1:
+        return name in (pack.PLAN, pack.ACCEPTANCE, pack.REFERENCES, pack.PAGE)
+    if parts[0] == pack.RECIPES:
+        return len(parts) == 2 and name.endswith(".yaml")
+    if parts[0] != pack.RUNS or parts[1] not in runs:
+        return False
+    if len(parts) == 4:
+        return parts[2] == TELEMETRY and parts[3].endswith(f".csv{XZ}")
+    return len(parts) == 3 and parts[2].removesuffix(XZ) in runs[parts[1]]
+
+
+def _framework_files(root: Path, run: str) -> tuple[str, ...]:
+    """Files that the framework of a run adds to it."""
+    try:
+        return tuple(framework(RunDir(root / pack.RUNS / run).spec.framework).files)
+    except BenchrunError:
+        return ()
+
+
+def _version(content: Content) -> Iterator[Reason]:
+    """A warning where another benchrun wrote the pack."""
+    wrote, reads = (content.manifest.benchrun, content.manifest.commit), (__version__, commit())
+    if wrote != reads:
+        names = [" at ".join(filter(None, each)) for each in (wrote, reads)]
+        detail = f"written by benchrun {names[0]}, verified by {names[1]}: their rules and references may differ"
+        yield Reason(kind="version", file=pack.MANIFEST, detail=detail)
+
+
+def _other_plan(of_pack: AcceptancePlan, agreed: AcceptancePlan | None) -> Iterator[Reason]:
+    """How the pack's plan differs from the one that was agreed, the site and the description apart."""
+    if agreed is not None:
+        for detail in differences(_essence(of_pack), _essence(agreed), names=("the pack has", "your plan")):
+            yield Reason(kind="plan", file=pack.PLAN, detail=detail)
+
+
+def _other_recipes(of_pack: ResolvedPlan, agreed: ResolvedPlan) -> Iterator[Reason]:
+    """Points that differ although both plans name them alike: two recipes may have one name."""
+    pairs = zip(of_pack.study.points, agreed.study.points, strict=True)
+    for number, pair in enumerate(pairs, 1):
+        if len({each.spec and _work(each.spec) for each in pair}) > 1:
+            yield Reason(kind="plan", file=pack.PLAN, detail=f"the recipe of point {number} is not that of your plan")
+
+
+def _own_recipes(content: Content) -> Iterator[Reason]:
+    """A warning for each recipe that the pack brings along: its name may be a shipped one's."""
+    for name in content.manifest.files:
+        if name.startswith(f"{pack.RECIPES}/"):
+            yield Reason(kind="plan", file=name, detail="not a recipe of benchrun: read what it trains, or use --plan")
+
+
+def _unused_recipes(content: Content, file: AcceptancePlan) -> Iterator[Reason]:
+    """Recipes in the pack that no run of its plan has."""
+    used = {run.recipe for run in file.runs}
+    for name in content.manifest.files:
+        if name.startswith(f"{pack.RECIPES}/") and str(content.root / name) not in used:
+            yield Reason(kind="added_file", file=name, detail="no run of the plan uses it")
+
+
+def _other_statements(content: Content, *, same_version: bool) -> Iterator[tuple[Reason, bool]]:
+    """Scripts and endings that do not follow from specification and log, and whether this benchrun wrote them."""
+    own = (__version__, commit())
+    for run in content.manifest.runs:
+        for reason in run_evidence.other_scripts(content, run):
+            yield reason, run_evidence.written_by(content, run) == own
+        for reason in run_evidence.other_ending(content, run):
+            yield reason, same_version
+
+
+def _essence(file: AcceptancePlan) -> dict[str, Any]:
+    """What of a plan decides: runs, repeats, criteria."""
+    document = json.loads(AcceptancePlan.model_validate(portable(file, redacted=True)).model_dump_json())
+    return {key: document[key] for key in ("runs", "repeats", "criteria")}
+
+
+def _no_point(run: str) -> Reason:
+    return Reason(kind="run", file=f"{pack.RUNS}/{run}", detail="the plan has no such point")
+
+
+def _other_runs(content: Content, plan: ResolvedPlan) -> Iterator[Reason]:
+    """Runs that are not of their point, and copies of a run."""
+    for run, number in content.manifest.runs.items():
+        spec, wanted = RunDir(content.root / pack.RUNS / run).spec, plan.study.points[number - 1].spec
+        if wanted is not None and _work(spec) != _work(wanted):
+            detail = f"its specification is not that of point {number} of the plan"
+            yield Reason(kind="run", file=f"{pack.RUNS}/{run}/{artifacts.SPEC}", detail=detail)
+    steps = {run: content.manifest.files.get(f"{pack.RUNS}/{run}/{STEPS}") for run in sorted(content.manifest.runs)}
+    logs = {run: RunDir(content.root / pack.RUNS / run, read_only=True).logs for run in steps}
+    times = {run: times_of(parse_log(*files)) for run, files in logs.items() if files}
+    for one, other in combinations(filter(times.get, times), 2):
+        if steps[one] == steps[other] or is_copy(times[one], times[other]):
+            detail = f"the same steps as {one}: a run was copied"
+            yield Reason(kind="run", file=f"{pack.RUNS}/{other}/{STEPS}", detail=detail)
+
+
+def _work(spec: RunSpec) -> tuple[str, ...]:
+    """What a run computes and on what; the site's own build of the image does not count."""
+    return spec.recipe, spec.framework, spec.gpu, str(spec.num_gpus), digest(spec, without=("image",))
+
+
+def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
+    """A reason where the report is not the one that the runs give."""
+    try:
+        same = report_page(content.root, acceptance) == (content.root / pack.PAGE).read_text(
+            errors="replace", encoding="utf-8"
+        )
+    except BenchrunError as error:
+        return Reason(
+            kind="unreadable", file=(error.where or "").removeprefix(f"{content.root}/"), detail=error.message
+        )
+    return None if same else Reason(kind="report", file=pack.PAGE, detail="not the page that the runs give")
+
+
+def _disagreements(content: Content, result: Derived, *, same_version: bool) -> Iterator[Reason]:
+    """What the pack states and its logs do not give, the report apart."""
+    stated = {name for name in content.manifest.files if PurePosixPath(name).name in DERIVED or "/" not in name}
+    for name in sorted(stated - result.files.keys() - {pack.PLAN, pack.PAGE}):
+        yield Reason(kind="added_file", file=name, detail="nothing in the pack gives it")
+    for name in sorted({*result.files, pack.PAGE} - stated):
+        yield Reason(kind="missing_file", file=name, detail="a pack states what its logs give")
+    for name in sorted(stated & result.files.keys()):
+        text = (content.root / name).read_text(errors="replace", encoding="utf-8")
+        if text == result.files[name]:
+            continue
+        for detail in islice(json_differences(text, result.files[name], same_version), SHOWN):
+            yield Reason(kind=_kind(name), file=name, detail=detail)
+
+
+def _kind(name: str) -> Kind:
+    kinds: dict[str, Kind] = {pack.REFERENCES: "reference", pack.ACCEPTANCE: "verdict", artifacts.VERDICT: "verdict"}
+    return kinds.get(PurePosixPath(name).name, "numbers")

@@ -1,0 +1,112 @@
+"""The verdict on a cluster for a reader: what is planned, and every criterion."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchrun.capabilities.acceptance.criteria import Acceptance, Criterion
+from benchrun.capabilities.acceptance.pack import Reason
+from benchrun.capabilities.html.page import Lead
+from benchrun.capabilities.studies.result import StudyResult
+from benchrun.capabilities.studies.view import planned_line
+from benchrun.show.table import Table, plain
+
+ANSWERS = {True: "passed", False: "FAILED", None: "no answer"}
+
+
+def headline(acceptance: Acceptance) -> str:
+    """The verdict in one line."""
+    answers = [each.passed for each in acceptance.criteria]
+    counts = [(answers.count(False), "failed"), (answers.count(None), "without an answer")]
+    open_ones = ", ".join(f"{count} {what}" for count, what in counts if count)
+    detail = open_ones or "all passed"
+    return f"{acceptance.verdict.replace('_', ' ').upper()}: {len(answers)} criteria, {detail}"
+
+
+def criteria_table(acceptance: Acceptance) -> Table:
+    """One row for each criterion, the failed ones and those without an answer first."""
+    order = {False: 0, None: 1, True: 2}
+    names = {point.point: point.name for point in acceptance.points}
+    rows = [_row(each, names[each.point]) for each in sorted(acceptance.criteria, key=lambda each: order[each.passed])]
+    return Table(("point", "criterion", "limit", "measured", "unit", "result", "note"), rows)
+
+
+def _row(each: Criterion, name: str) -> list[Any]:
+    measured = None if each.measured is None else float(each.measured)
+    values = (_number(each.threshold), None if measured is None else _number(measured))
+    return [f"{each.point}: {name}", each.criterion, *values, each.unit, ANSWERS[each.passed], each.reason]
+
+
+def _number(value: float) -> float | int:
+    return int(value) if value == int(value) else value
+
+
+def points_table(acceptance: Acceptance) -> Table:
+    """One row for each point: how often it was measured, and its verdict."""
+    rows = [
+        [each.point, each.name, each.num_nodes, f"{len(each.runs)} of {each.repeats}", each.verdict]
+        for each in acceptance.points
+    ]
+    return Table(("point", "workload", "nodes", "measured", "verdict"), rows, missing="-")
+
+
+def runs_table(acceptance: Acceptance) -> Table:
+    """The id of each run with its point."""
+    rows = [
+        [each.point, run, "measured" if run in each.runs else "no numbers"]
+        for each in acceptance.points
+        for run in (*each.runs, *each.other_runs)
+    ]
+    return Table(("point", "run", ""), rows)
+
+
+def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
+    """The points that a plan will launch, with their GPU-hours and limits."""
+    hours = {number: each.hours for number, each in enumerate(study.points, 1)}
+    rows = []
+    for point in acceptance.points:
+        one = hours[point.point]
+        steps = one.steps * study.repeats if one and one.steps is not None else None
+        limit = one.limit * study.repeats if one else None
+        rows.append([point.point, point.name, point.num_nodes, study.repeats, limit, steps])
+    titles = ("point", "workload", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
+    tables = (Table(titles, rows, missing="-"), _limits(acceptance))
+    return "\n".join([f"{acceptance.plan}: {acceptance.description}", "", *map(plain, tables), planned_line(study), ""])
+
+
+def _limits(acceptance: Acceptance) -> Table:
+    """One row for each criterion, with the points that have it."""
+    points: dict[tuple[str, float, str], list[int]] = {}
+    for each in acceptance.criteria:
+        points.setdefault((each.criterion, each.threshold, each.unit), []).append(each.point)
+    every = len(acceptance.points)
+    rows = [
+        (name, _number(limit), unit, "all" if len(numbers) == every else " ".join(map(str, numbers)))
+        for (name, limit, unit), numbers in points.items()
+    ]
+    return Table(("criterion", "limit", "unit", "points"), rows)
+
+
+def acceptance_page(acceptance: Acceptance) -> str:
+    """The verdict, every criterion, and the runs, as text."""
+    tables = (criteria_table(acceptance), points_table(acceptance), runs_table(acceptance))
+    text = "\n".join(plain(table) for table in tables if table.rows)
+    return printable(f"{headline(acceptance)}\n{acceptance.plan}: {acceptance.description}\n\n{text}")
+
+
+def reason_lines(kind: str, reasons: Sequence[Reason]) -> Iterator[str]:
+    """One line for each reason."""
+    for reason in reasons:
+        yield printable(": ".join(filter(None, (kind, reason.kind.replace("_", " "), reason.file, reason.detail))))
+
+
+def printable(text: str) -> str:
+    """Text of a pack that somebody else wrote, without control characters of a terminal."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+
+
+def leads(acceptance: Acceptance) -> tuple[Lead, ...]:
+    """The first parts of the HTML report."""
+    return (
+        Lead("Verdict", f"{headline(acceptance)}. {acceptance.description}", criteria_table(acceptance)),
+        Lead("What was run", "Each point of the plan, with its runs that gave numbers.", points_table(acceptance)),
+    )

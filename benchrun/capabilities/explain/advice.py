@@ -1,0 +1,47 @@
+"""Causes, and what to change about them."""
+
+from collections.abc import Iterator
+
+import yaml
+
+from benchrun.capabilities.explain.model import Cause, Name
+from benchrun.frameworks.registry import FRAMEWORKS
+from benchrun.paths import table
+from benchrun.recipes.capability import incapable
+from benchrun.runspec.identity import value_of
+from benchrun.runspec.spec import TrainingSpec
+
+
+def fault(cause: Name, seconds: float, evidence: str, rank: int | None = None, host: str | None = None) -> Cause:
+    """A cause of kind ``fault``, without advice; ``seconds`` of a step."""
+    return Cause(cause=cause, kind="fault", seconds=seconds, rank=rank, host=host, evidence=evidence, advice="")
+
+
+def choice(cause: Name, seconds: float, evidence: str, advice: str = "") -> Cause:
+    """A cause of kind ``choice``; ``seconds`` of a step."""
+    return Cause(cause=cause, kind="choice", seconds=seconds, evidence=evidence, advice=advice)
+
+
+def advised(cause: Cause, spec: TrainingSpec | None) -> Cause:
+    """With the advice of the table, unless it has its own.
+
+    Left out is a setting that the run has, and one that its framework would refuse. ``spec``: None where the settings
+    are not known.
+    """
+    return cause if cause.advice else cause.model_copy(update={"advice": "; ".join(_advice(cause.cause, spec))})
+
+
+def _advice(cause: Name, spec: TrainingSpec | None) -> Iterator[str]:
+    for row in table(__file__):
+        if row["cause"] == cause and (spec is None or not row["set"] or _possible(spec, *row["set"].split("="))):
+            yield row["advice"]
+
+
+def _possible(spec: TrainingSpec, field: str, text: str) -> bool:
+    """Whether a field of ``training`` can be set to a value that it does not have."""
+    value, framework = yaml.safe_load(text), FRAMEWORKS[spec.framework]
+    if value_of(spec, field) == value:
+        return False
+    training = spec.training.model_copy(update={field.removeprefix("training."): value})
+    changed = spec.model_copy(update={"training": training})
+    return set(incapable(changed, framework)) <= set(incapable(spec, framework))

@@ -1,0 +1,152 @@
+"""Choices: what the recipe or the layout costs, with the seconds of a step that another one would save."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchrun.capabilities.explain.advice import choice
+from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.model import Cause, Name, Part
+from benchrun.capabilities.explain.waits import by_stage, late_rank, of_stages, stages_s
+from benchrun.capabilities.explain.waterfall import (
+    ATTENTION_AT_PEAK,
+    CLOCKS,
+    COPIES,
+    MATMUL_ALONE,
+    MATMUL_AT_PEAK,
+    MEMORY_AT_SPEED,
+    MEMORY_BEYOND,
+    PLAIN,
+    SMALL_PRODUCTS,
+)
+from benchrun.frameworks.registry import FRAMEWORKS
+from benchrun.rundir.artifacts import RANKS
+
+SAVED: dict[Name, float] = {
+    **dict.fromkeys(("bubble", "recompute", "exposed_tp", "exposed_cp", "exposed_ep", "exposed_dp"), 1.0),
+    "host": 0.6,
+}
+"""Share of these parts that another layout or recipe saves. CUDA graphs closed the host's gaps in kept runs of LoRA in
+FP8, and 0.36 to 0.48 of that time was lost again, because kernels without gaps ran more slowly."""
+FUSED, MOST_FUSED = 3.0, 6.0
+"""Times the least that memory-bound kernels take where all are fused: the median of the kept runs, and more than any of
+them takes (1.9 to 5.6). A run that means to have fused kernels has them up to there."""
+FLASH = 3.0
+"""Times the least at the peak that attention takes: 2.5 to 3.1 in kept runs with BF16 attention."""
+ALONE = 0.8
+"""Share of the clock's peak that large products reach alone: 0.8 in FP8 and 0.87 in BF16 in the kept runs."""
+
+
+OFFLOADED = (
+    "keep the activations on the GPU (training.offload_activations=false) if they fit, with a smaller micro-batch or "
+    "recomputation; else check the link to the host: nvidia-smi -q, CPU binding, pinned memory"
+)
+"""Advice where most of it is copies of activations to host memory and back."""
+
+
+def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+    """Every choice that costs time."""
+    for name, share in SAVED.items():
+        own = [part for part in parts if part.cause == name]
+        if seconds := share * sum(part.seconds for part in own):
+            yield choice(name, seconds, _evidence(own, run))
+    if uneven := _of_stages(run):
+        yield uneven
+    yield from _of_memory(run, parts)
+    yield from _of_attention(run, parts)
+    yield from _of_products(run, parts)
+    yield from _of_turns(run)
+
+
+def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+    """Memory-bound kernels beyond those of fused ones, products that are too small, and copies that nothing hides."""
+    seconds = {part.part: part.seconds for part in parts}
+    small, (spent, least) = seconds.get(SMALL_PRODUCTS, 0.0), _memory(parts)
+    saved = spent - FUSED * least if least and spent > _most_fused(run) * least else 0.0
+    words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []
+    if saved:
+        words.append(
+            f"norms, activations, casts and the optimizer take {spent / least:.1f} times what the memory needs, "
+            f"about {FUSED:.0f} where all are fused"
+        )
+    copies, offloaded = seconds.get(COPIES, 0.0), run.spec.training.offload_activations
+    if copies:
+        words.insert(0, f"nothing but copies{' of offloaded activations' if offloaded else ''} runs for {copies:.3g} s")
+    elif saved and offloaded:
+        words.append("the copies of offloaded activations are among them, and a trace would separate them")
+    if words:
+        cause = choice("memory_bound", small + saved + copies, "; ".join(words))
+        mostly_copies = copies > small + saved if copies else bool(saved)
+        yield cause.model_copy(update={"advice": OFFLOADED}) if offloaded and mostly_copies else cause
+
+
+def _memory(parts: list[Part]) -> tuple[float, float]:
+    """What memory-bound kernels take, and the least of them, in s."""
+    seconds = {part.part: part.seconds for part in parts}
+    least = seconds.get(MEMORY_AT_SPEED, 0.0)
+    return least + seconds.get(MEMORY_BEYOND, 0.0), least
+
+
+def _most_fused(run: Evidence) -> float:
+    """Times the least up to which this run's memory-bound kernels count as fused."""
+    training, own = run.spec.training, FRAMEWORKS.get(run.spec.framework)
+    local = training.transformer_impl == "local" or (own is not None and own.memory.fully_sharded)
+    return MOST_FUSED if training.fused_kernels and not local else FUSED
+
+
+def _of_attention(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+    """Attention beyond what a fused kernel takes.
+
+    Plain attention has memory-bound kernels too, which pass over whole scores: those beyond fused ones are counted
+    here, unless the run means to have no fused kernels.
+    """
+    least = run.least.attention_s or 0.0
+    spent = sum(part.seconds for part in parts if part.cause == "attention" or part.part == ATTENTION_AT_PEAK)
+    words = f"attention takes {spent / least:.1f} times what it takes at the GPU's peak" if least else ""
+    if any(part.part == PLAIN for part in parts):
+        memory, smallest = _memory(parts)
+        passes = memory - FUSED * smallest if _most_fused(run) * smallest >= memory else 0.0
+        if passes > 0:
+            spent += passes
+            words = f"no kernel of its own computes attention: whole scores cost {spent:.3g} s in products and memory"
+    if least and spent > FLASH * least:
+        yield choice("attention", spent - FLASH * least, f"{words}, about {FLASH * least:.3g} s where fused")
+
+
+def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+    """Products that are too small to be fast, even alone; none without a clock, because a low one is as slow."""
+    if run.clock_mhz is None:
+        return
+    below = sum(part.seconds for part in parts if part.part == MATMUL_ALONE)
+    peak = sum(part.seconds for part in parts if part.part in (MATMUL_AT_PEAK, CLOCKS))
+    saved = below - peak * (1 / ALONE - 1)
+    if peak and saved > 0:
+        share = 100 * peak / (peak + below)
+        yield choice("matmul", saved, f"the products reach {share:.0f} % of the clock's peak alone: they are small")
+
+
+def _of_stages(run: Evidence) -> Cause | None:
+    """Pipeline stages of unequal work."""
+    seconds = stages_s(run)
+    if len(seconds) < 2:
+        return None
+    return choice("imbalance", max(seconds) - sum(seconds) / len(seconds), of_stages(seconds))
+
+
+def _of_turns(run: Evidence) -> Iterator[Cause]:
+    """Ranks of a stage that are slow by turns, as with uneven samples or experts.
+
+    A rank that is always slow is a fault of its own. On CPUs this is noise of other processes.
+    """
+    late = late_rank(run)
+    turns = [np.max(times, axis=0) - np.mean(times, axis=0) for times in by_stage(run)]
+    if turns and run.on_gpu:
+        saved = max(float(np.mean(each)) for each in turns) - (late.seconds if late else 0.0)
+        words = f"ranks of a stage are slow by turns: the slowest computes {saved:.3g} s longer than the mean ({RANKS})"
+        yield choice("imbalance", saved, words)
+
+
+def _evidence(parts: list[Part], run: Evidence) -> str:
+    """The parts of a cause with their shares and sources."""
+    listed = sorted(parts, key=lambda part: -part.seconds)
+    return "; ".join(f"{part.part} {100 * part.seconds / run.step_s:.1f} % ({part.evidence})" for part in listed[:3])

@@ -1,0 +1,163 @@
+"""Everything that is known about a run, as one value; any part may be missing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from benchrun import hardware
+from benchrun.capabilities.explain.work import Work, work, work_unknown
+from benchrun.frameworks.registry import FRAMEWORKS
+from benchrun.measure.bound import Bound
+from benchrun.measure.statistics import Floats
+from benchrun.measure.steadiness import Steadiness
+from benchrun.measure.telemetry import Sampled
+from benchrun.rundir.artifacts import Breakdown, Ceilings, HostTime, HostTimes, RankTimes
+from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.runspec.spec import TrainingSpec
+
+FEWEST_SAMPLES = 10
+"""Of a GPU: the first and the last one cover seconds outside of the steps."""
+IN_USE = 50
+"""Percent of the time with a kernel, from which on a sampled clock is that of the kernels."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One run."""
+
+    name: str
+    spec: TrainingSpec
+    times: Floats
+    """Of the measured steps, in s; warm-up left out."""
+    steps: Floats
+    """Their numbers."""
+    steadiness: Steadiness | None = None
+    samples: Sampled | None = None
+    ceilings: Ceilings | None = None
+    bound: Bound | None = None
+    breakdown: Breakdown | None = None
+    ranks: RankTimes | None = None
+    hosts: HostTimes | None = None
+    fingerprint: Fingerprint | None = None
+    machine: Mapping[str, str] = field(default_factory=dict)
+    """Driver, limits and versions, by name, as the nodes stated them."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the job sets."""
+    saves: bool = False
+    """The log mentions that checkpoints are written."""
+    saves_async: bool = False
+    """It states that they are written asynchronously."""
+    notes: tuple[str, ...] = ()
+    """Why a source cannot be used."""
+    resolution_s: float = 0.0
+    """Of the clock of the steps: times that differ by no more may be the same."""
+    log_alone: bool = False
+    """A log of a run whose directory is not known: ``spec`` holds what the log states."""
+    work_known: bool = True
+    """False for a log without its model, batch or precision: ``spec`` lacks them."""
+
+    @property
+    def own_worker(self) -> bool:
+        """Whether benchrun's own code trained: it can measure ceilings and a breakdown."""
+        return not self.log_alone and FRAMEWORKS[self.spec.framework].own_worker
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the run used GPUs."""
+        return self.spec.gpu != "CPU"
+
+    @cached_property
+    def least(self) -> Work:
+        """How long the work of a step takes at the least."""
+        return work(self.spec, self.ceilings) if self.work_known else work_unknown(self.spec)
+
+    @cached_property
+    def step_s(self) -> float:
+        """Mean step."""
+        return float(np.mean(self.times))
+
+    @cached_property
+    def typical_s(self) -> float:
+        """Step without the slow ones: the median, where that is shorter than the mean by more than the clock shows."""
+        middle = float(np.median(self.times))
+        return middle if middle < self.step_s - self.resolution_s else self.step_s
+
+    @cached_property
+    def between_s(self) -> float:
+        """Of the typical step: from the end of the step before to its begin, on the rank that takes longest."""
+        return min(max(self.host_s("between_s").values(), default=0.0), self.typical_s)
+
+    @property
+    def inner_s(self) -> float:
+        """The typical step from its begin to its end, as steps are profiled."""
+        return self.typical_s - self.between_s
+
+    @property
+    def clock(self) -> hardware.Clock | None:
+        """Clock and power of the data sheet."""
+        return hardware.clock(self.spec.gpu)
+
+    @property
+    def clock_mhz(self) -> float | None:
+        """Median clock of the GPUs; None where they stood still for the most part, because they lower it themselves."""
+        state = self.samples.over_all if self.samples else None
+        return state.sm_clock_mhz if state and (state.utilisation_percent or 0.0) >= IN_USE else None
+
+    @cached_property
+    def idle_of_telemetry_s(self) -> float | None:
+        """Time of a step in which no kernel ran, by the utilisation of the GPUs; None with too few samples of it."""
+        enough = self.samples is not None and self.samples.over_all.samples >= FEWEST_SAMPLES * self.spec.num_gpus
+        used = self.samples.over_all.utilisation_percent if self.samples and enough else None
+        return None if used is None else (1 - min(used, 100.0) / 100) * self.typical_s
+
+    @cached_property
+    def collective_s(self) -> float | None:
+        """Time of a step that the rank with the most of it spends in collectives; None where it was not measured.
+
+        One rank sends nothing: what its record has is other time, such as copies of offloaded activations.
+        """
+        if self.spec.num_gpus == 1:
+            return None
+        each = [rank.collective_time_s for rank in self.ranks.ranks] if self.ranks else []
+        return max((median(times) for times in each if times), default=None)
+
+    @property
+    def cores_counted(self) -> bool:
+        """Whether the waits of the ranks for a core were recorded in each step."""
+        return self.hosts is not None and all(rank.queued_s for rank in self.hosts.ranks)
+
+    def host_s(self, name: str) -> dict[int, float]:
+        """A time of host.json by rank: the median over the measured steps; empty where it was not recorded."""
+        if self.hosts is None:
+            return {}
+        return {rank.rank: value for rank in self.hosts.ranks if (value := self._median(rank, name)) is not None}
+
+    def mean_host_s(self, name: str) -> dict[int, float]:
+        """The same as a mean, for what happens in few steps."""
+        if self.hosts is None:
+            return {}
+        each = ((rank.rank, self._measured(rank, name)) for rank in self.hosts.ranks)
+        return {rank: float(np.mean(values)) for rank, values in each if len(values)}
+
+    def _median(self, rank: HostTime, name: str) -> float | None:
+        values = self._measured(rank, name)
+        return median(values) if values else None
+
+    def _measured(self, rank: HostTime, name: str) -> list[float]:
+        assert self.hosts
+        wanted, first = {int(step) for step in self.steps}, self.hosts.first_step
+        values: tuple[float, ...] = getattr(rank, name)
+        return [value for number, value in enumerate(values, first) if number in wanted] or list(values[1:])
+
+
+def alike(a: Evidence, b: Evidence) -> tuple[Evidence, Evidence]:
+    """Both with only such sources as both have, so that their parts are of the same kinds."""
+    names = ("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint")
+    lacking: dict[str, Any] = {name: None for name in names if getattr(a, name) is None or getattr(b, name) is None}
+    if (a.breakdown is None) != (b.breakdown is None):
+        lacking["fingerprint"] = None
+    return replace(a, **lacking), replace(b, **lacking)

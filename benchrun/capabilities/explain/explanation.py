@@ -1,0 +1,117 @@
+"""What is known about a run -> its explanation."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from benchrun.capabilities.explain.advice import advised, fault
+from benchrun.capabilities.explain.buckets import buckets
+from benchrun.capabilities.explain.choices import OFFLOADED, choices
+from benchrun.capabilities.explain.evidence import Evidence, alike
+from benchrun.capabilities.explain.faults import faults
+from benchrun.capabilities.explain.model import DIGITS, FAULT_SHARE, NOTICEABLE, Against, Cause, Explanation, Name, Part
+from benchrun.capabilities.explain.ratio import ratio_interval
+from benchrun.capabilities.explain.speed import at_limit
+from benchrun.capabilities.explain.waits import FEW_STEPS
+from benchrun.capabilities.explain.waterfall import waterfall
+
+SHOWN_SHARE = 0.005
+"""Of the step: smaller causes are left out."""
+
+
+def explain(run: Evidence, against: Against | None = None, other: Evidence | None = None) -> Explanation:
+    """The waterfall and the causes. ``other``: another run of the same work, which shows what can be faster."""
+    parts = waterfall(run)
+    faulty = list(faults(run, parts, buckets(run)))
+    causes = [*faulty, *_without(faulty, choices(run, parts))]
+    equal = _not_slower(run, other) if other is not None else None
+    if other is not None and equal is None:
+        causes += slower_parts(*alike(run, other))
+    if not any(cause.seconds >= FAULT_SHARE * run.step_s for cause in causes):
+        causes += at_limit(parts)  # no setting cures it, so that it comes after all that one does
+    return Explanation(
+        run=run.name,
+        step_time_s=round(run.step_s, DIGITS),
+        waterfall=[part.model_copy(update={"seconds": round(part.seconds, DIGITS)}) for part in parts],
+        causes=[advised(cause, None if run.log_alone else run.spec) for cause in _ranked(causes, run.step_s)],
+        against=against,
+        missing=[*missing(run), *([equal] if equal else [])],
+    )
+
+
+def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
+    """The choices, with less exposed communication where slow links are at fault for it."""
+    slow = sum(cause.seconds for cause in faulty if cause.cause == "comm_bandwidth")
+    for cost in sorted(costs, key=lambda cause: -cause.seconds):
+        if cost.cause.startswith("exposed_"):
+            less = min(slow, cost.seconds)
+            slow -= less
+            cost = cost.model_copy(update={"seconds": cost.seconds - less})
+        yield cost
+
+
+def _not_slower(run: Evidence, other: Evidence) -> str | None:
+    """What shows that ``run`` is not clearly slower than ``other``, for as many tokens on a GPU; None where it is."""
+    tokens = [each.spec.tokens_per_step / each.spec.num_gpus for each in (run, other)]
+    times = run.times * tokens[1] / tokens[0]
+    interval, _ = ratio_interval(other.times, times)
+    ratio = float(np.median(times) / np.median(other.times))
+    if interval is not None and interval.low > 1 and ratio >= 1 + NOTICEABLE:
+        return None
+    within = f"interval {interval.low:.3f} to {interval.high:.3f}" if interval else "no interval"
+    return f"not clearly slower than {other.name} (ratio {ratio:.3f}, {within}): no part that is longer here is a fault"
+
+
+def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
+    """A fault for each cause that costs this run more than the other one."""
+    others = _by_cause(waterfall(other))
+    for name, seconds in _by_cause(waterfall(run)).items():
+        if (more := seconds - others.get(name, 0.0)) > 0:
+            evidence = f"{seconds:.3g} s of a step, {others.get(name, 0.0):.3g} s in {other.name}"
+            cause = fault(name, more, evidence)
+            offloads = run.spec.training.offload_activations and not other.spec.training.offload_activations
+            yield cause.model_copy(update={"advice": OFFLOADED}) if offloads and name == "memory_bound" else cause
+
+
+def _by_cause(parts: list[Part]) -> dict[Name, float]:
+    sums: dict[Name, float] = {}
+    for part in parts:
+        if part.cause is not None:
+            sums[part.cause] = sums.get(part.cause, 0.0) + part.seconds
+    return sums
+
+
+def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
+    """Large faults first, then by seconds; of causes of one name and rank the first in this order."""
+
+    def order(cause: Cause) -> tuple[bool, float]:
+        return not (cause.kind == "fault" and cause.seconds >= FAULT_SHARE * step_s), -cause.seconds
+
+    ranked: dict[tuple[Name, int | None], Cause] = {}
+    for cause in sorted(causes, key=order):
+        if cause.seconds >= SHOWN_SHARE * step_s:
+            ranked.setdefault((cause.cause, cause.rank), cause)
+    return [cause.model_copy(update={"seconds": round(cause.seconds, DIGITS)}) for cause in ranked.values()]
+
+
+def missing(run: Evidence) -> Iterator[str]:
+    """What would make an explanation sharper, one sentence each."""
+    if run.log_alone:
+        yield f"benchrun compare {run.name} --recipe NAME says how fast this is, beside published numbers"
+    if run.breakdown is None and run.fingerprint is None and run.own_worker:
+        yield "a profiled step (training.breakdown=true) would separate kernels, communication and idle time"
+    if run.spec.training.offload_activations and run.fingerprint is None:
+        yield "activations go to host memory and back (training.offload_activations), which only a trace separates"
+    if run.on_gpu and run.ceilings is None and run.own_worker:
+        yield "ceilings (training.ceilings=true) would separate slow products from slow hardware"
+    if run.on_gpu and run.samples is None:
+        yield "samples of the GPUs (nvidia-smi in the job) would show clocks, power and idle time"
+    if run.spec.num_gpus > 1 and run.ranks is None and run.fingerprint is None:
+        yield "compute times by rank would name a slow rank: benchrun's workers write them, and older runs have none"
+    if run.on_gpu and run.fingerprint is None:
+        yield "a trace would separate the causes of idle time, and transfer from waiting"
+    elif run.fingerprint is not None:
+        yield from run.fingerprint.notes
+    yield from run.notes
+    if len(run.times) < FEW_STEPS:
+        yield f"more steps than {len(run.times)} would show slow ones"

@@ -1,0 +1,185 @@
+"""Faults: other ranks or steps of the run, the ceilings or the hardware table show that the same work can be faster."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchrun.capabilities.explain import waits
+from benchrun.capabilities.explain.advice import fault
+from benchrun.capabilities.explain.buckets import Buckets
+from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.links import slow_links
+from benchrun.capabilities.explain.model import FAULT_SHARE, Cause, Name, Part
+from benchrun.capabilities.explain.pauses import slow_steps
+from benchrun.capabilities.explain.speed import held_back
+from benchrun.capabilities.explain.waterfall import MATMUL_IN_TRAINING
+from benchrun.rundir.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
+
+MIN_WAIT_S = 0.002
+"""For the data of a micro-batch. Loaders that keep up take 0.1 to 3.8 ms in kept runs, which the GPU hides."""
+IDLE_SHARE = 0.1
+"""Of a profiled step: a GPU that is longer without a kernel has a host that is too slow. Kept runs are below 8 %."""
+LAYER_S = 0.001
+"""Of a layer's products at the peak, all passes, for each expert: with less, a host that launches some hundred kernels
+is late."""
+HALF, MOST = 0.5, 0.8
+DELAYS: tuple[tuple[Name, str, str], ...] = (
+    ("data", "data_s", "waits for its loader"),
+    ("host", "queued_s", "has threads waiting for a core"),
+    ("host", "garbage_s", "collects garbage"),
+    ("host", "between_s", "is between two steps"),
+)
+"""Cause -> the time of host.json that shows it, and what a rank does meanwhile."""
+
+
+def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
+    """Every fault, also small ones, with the seconds of a step that a cure would save."""
+    late = waits.late_rank(run)
+    of_one = _of_late(run, late) if late else None
+    if late is not None and of_one is not None:
+        of_one = of_one.model_copy(update={"since_step": late.since_step})
+        yield of_one
+    if of_one is None or of_one.cause != "data":  # else one rank alone waits for data, and the others for it
+        yield from _of_data(run, divided)
+    yield from _of_host(run, parts, divided)
+    yield from slow_links(run, divided)
+    slower = list(held_back(run, parts))
+    yield from slower
+    yield from _of_products(run, parts, sum(cause.seconds for cause in slower))
+    yield from slow_steps(run, late.since_step if late else None)
+
+
+def _of_late(run: Evidence, late: waits.Late) -> Cause:
+    """A rank that is behind: by its data, its host, its clock, its node; else it is just slow."""
+    for name, field, words in DELAYS:
+        by_rank = run.mean_host_s(field) if field == "garbage_s" else run.host_s(field)
+        more = waits.beyond_others(by_rank, late.rank)
+        if more > HALF * late.seconds:
+            evidence = f"{late.evidence}; it {words} {more:.3g} s longer than they do ({HOST})"
+            # A core that other processes take from a rank which may use all of them is not a matter of its binding.
+            cause: Name = "slow_rank" if field == "queued_s" and not waits.bound(run, late.rank) else name
+            return fault(cause, late.seconds, evidence, late.rank, late.host)
+    if idle := _idle_of(run, late):
+        return fault(idle, late.seconds, f"{late.evidence}; its GPU is idle meanwhile", late.rank, late.host)
+    if slower := _slower_clock(run, late):
+        return fault("clocks", late.seconds, f"{late.evidence}; {slower}", late.rank, late.host)
+    if peers := _slow_node(run, late):
+        return fault("slow_node", late.seconds, f"{late.evidence}; {peers}", late.rank, late.host)
+    return fault("slow_rank", late.seconds, late.evidence, late.rank, late.host)
+
+
+def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
+    """``data`` or ``host`` where the trace shows that the late rank's GPU is idle longer for it than the others'."""
+    if run.fingerprint is None:
+        return None
+    names: tuple[Name, ...] = ("data", "host")
+    for name in names:
+        by_rank = {
+            rank.rank: getattr(rank.idle_by_cause, name) + (rank.idle_by_cause.launch_gap if name == "host" else 0)
+            for rank in run.fingerprint.ranks
+            if rank.idle_by_cause
+        }
+        if waits.beyond_others(by_rank, late.rank) * run.typical_s > HALF * late.seconds:
+            return name
+    return None
+
+
+def _slower_clock(run: Evidence, late: waits.Late) -> str | None:
+    """Words on a GPU whose clock is lower than the others' by about as much as its rank is behind."""
+    gpus = [gpu for gpu in run.samples.gpus if gpu.sm_clock_mhz] if run.samples else []
+    per_node = run.spec.cluster.gpus_per_node
+    own = [gpu for gpu in gpus if gpu.host == late.host and gpu.gpu == late.rank % per_node]
+    others = [gpu.sm_clock_mhz or 0.0 for gpu in gpus if gpu not in own]
+    if not own or not others or not own[0].sm_clock_mhz:
+        return None
+    lost = 1 - own[0].sm_clock_mhz / float(np.median(others))
+    if lost * run.typical_s < MOST * late.seconds:  # more work takes more power, and lowers the clock a little too
+        return None
+    words = f"its clock is {own[0].sm_clock_mhz:.0f} MHz, the others' {np.median(others):.0f} ({TELEMETRY_SUMMARY})"
+    return f"{words}, {own[0].temperature_c:.0f} C" if own[0].temperature_c else words
+
+
+def _slow_node(run: Evidence, late: waits.Late) -> str | None:
+    """Words on a node whose ranks are all slower than those of the other nodes."""
+    ranks = run.ranks.ranks if run.ranks else ()
+    own, others = (
+        [float(np.median(rank.compute_time_s)) for rank in ranks if (rank.host == late.host) is its]
+        for its in (True, False)
+    )
+    if len(own) < 2 or not others or min(own) - max(others) < HALF * late.seconds:
+        return None
+    return f"every rank of {late.host} is slower than all of the other nodes"
+
+
+def _of_data(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
+    wait = waits.data_wait(run)
+    if wait is None or wait.seconds < MIN_WAIT_S * run.spec.num_microbatches:
+        return
+    yield fault("data", min(wait.seconds, _idle_s(run, divided)), wait.evidence)
+
+
+def _idle_s(run: Evidence, divided: Buckets | None) -> float:
+    """The most that a step loses while no kernel runs. On a CPU what a host does takes the step's own time.
+
+    A rank without data keeps the others in their collectives, so that these count too.
+    """
+    if not run.on_gpu:
+        return run.typical_s
+    if divided is not None:
+        return divided.idle + divided.communication + divided.other
+    return run.typical_s if run.idle_of_telemetry_s is None else run.idle_of_telemetry_s
+
+
+def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
+    idle = _idle_s(run, divided)
+    if (wait := waits.garbage(run)) and wait.seconds > 0:
+        yield fault("host", min(wait.seconds, idle), wait.evidence)
+    if (wait := waits.between_steps(run)) and wait.seconds > IDLE_SHARE * run.typical_s:
+        yield fault("host", wait.seconds, wait.evidence)
+    if (run.on_gpu or waits.bound(run)) and (wait := waits.queue(run)) and wait.seconds > FAULT_SHARE * run.typical_s:
+        yield fault("host", min(wait.seconds, idle), wait.evidence)
+    if run.on_gpu:
+        yield from _of_idle_gpus(run, parts, divided)
+
+
+def _of_idle_gpus(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
+    """GPUs without a kernel although the kernels are large, in the profiled step or in ragged steps of all ranks."""
+    unused = [part for part in parts if part.cause == "host"]
+    seconds = sum(part.seconds for part in unused)
+    if divided is not None and seconds > IDLE_SHARE * run.typical_s and not _of_small_kernels(run):
+        share = 100 * seconds / run.step_s
+        largest = max(unused, key=lambda part: part.seconds)
+        evidence = f"the GPUs have no kernel in {share:.0f} % of the step; {largest.part} ({largest.evidence})"
+        yield fault("host", seconds, evidence)
+    elif (wait := waits.ragged(run)) and wait.seconds > FAULT_SHARE * run.typical_s and not _of_small_kernels(run):
+        yield fault("host", wait.seconds, wait.evidence)
+
+
+def _of_small_kernels(run: Evidence) -> bool:
+    """Whether the recipe launches many small kernels, between which even a healthy host keeps a GPU waiting.
+
+    A layer of experts launches kernels for each that a rank has, and Sinkhorn's algorithm asks the GPU after each round
+    whether it has converged.
+    """
+    spec, experts = run.spec, run.spec.model.moe
+    if experts and experts.balance == "sinkhorn":
+        return True
+    if spec.task == "lora":  # adapters: kept runs of healthy nodes have no kernel in 7 to 34 % of the step
+        return True
+    least = run.least.matmul_s
+    layers = max(spec.model.num_layers // spec.layout.pp, 1)
+    own = max(experts.num_experts // spec.layout.ep, 1) if experts else 1
+    return least is not None and least < LAYER_S * layers * own * spec.num_microbatches
+
+
+def _of_products(run: Evidence, parts: list[Part], slower_s: float) -> Iterator[Cause]:
+    """Products that are slower in training than alone, beyond the ``slower_s`` for which the clock is to blame.
+
+    None where the host is late: after each gap the caches are cold, which is a consequence and no cause.
+    """
+    if sum(part.seconds for part in parts if part.cause == "host") > IDLE_SHARE * run.typical_s:
+        return
+    for part in parts:
+        if part.part == MATMUL_IN_TRAINING and run.on_gpu and part.seconds > slower_s:
+            evidence = f"the same products alone, on all ranks at once, took {part.seconds:.3g} s less ({CEILINGS})"
+            yield fault("matmul", part.seconds - slower_s, evidence)

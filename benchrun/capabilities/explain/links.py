@@ -1,0 +1,133 @@
+"""Whether collectives are as fast as the links: bus bandwidths against the hardware table."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from benchrun import hardware
+from benchrun.capabilities.explain import waits
+from benchrun.capabilities.explain.advice import fault
+from benchrun.capabilities.explain.buckets import Buckets
+from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.model import Cause
+from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS
+
+SLOW = 0.4
+"""Of a link: healthy rings reach more. Two H200 reach 0.5 of NVLink in a reduce-scatter, 0.67 in an all-reduce."""
+SLOW_NETWORK = 0.2
+"""Of the usual network adapter: sites have smaller ones too."""
+IN_TRAINING = 0.5
+"""Of these: beside kernels a collective is slower than alone."""
+REACHED = 0.6
+"""Of a link: what a cure would reach."""
+RESTRICTING = {
+    "NCCL_P2P_DISABLE": "1",
+    "NCCL_SHM_DISABLE": "1",
+    "NCCL_IB_DISABLE": "1",
+    "NCCL_MAX_NCHANNELS": "",
+    "NCCL_MAX_CTAS": "",
+    "NCCL_P2P_LEVEL": "",
+    "NCCL_NTHREADS": "",
+}
+"""Variables that make NCCL slower, with the value that does so; any value where it is empty."""
+
+
+def slow_links(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
+    """One cause where a group's collectives are far slower than their links."""
+    rates = [*_of_ceilings(run), *_of_trace(run), *_of_profile(run)]
+    slow = [rate for rate in rates if rate[1] < rate[2]]
+    if not slow or not run.on_gpu:
+        return
+    where, reached, limit, usual = min(slow, key=lambda rate: rate[1] / rate[3])
+    exposed = _exposed(run, divided)
+    evidence = f"{where}: {reached:.3g} GB/s bus bandwidth, {usual:.3g} expected (below {limit:.3g} is a fault)"
+    if set_here := restrictions(run):
+        evidence += f"; {', '.join(set_here)} set"
+    seconds = exposed * (1 - reached / usual)
+    yield fault("comm_bandwidth", seconds, evidence)
+
+
+def restrictions(run: Evidence) -> list[str]:
+    """Variables of the job that restrict NCCL."""
+    return [
+        f"{name}={value}"
+        for name, value in run.env.items()
+        if name in RESTRICTING and (not RESTRICTING[name] or value == RESTRICTING[name])
+    ]
+
+
+class Link(NamedTuple):
+    """What joins the ranks of a group; GB/s in one direction."""
+
+    usual: float
+    """Bus bandwidth that a healthy one reaches."""
+    slow: float
+    """Below it, it is at fault."""
+
+
+def link(run: Evidence, group: str | None) -> Link | None:
+    """The links of a group of ranks: NVLink, or the network where the group spans more GPUs than NVLink joins."""
+    gpu, layout, ranks = hardware.gpu(run.spec.gpu), run.spec.layout, run.spec.num_gpus
+    if gpu is None or "PCIe" in gpu.name:  # a bridge of NVLink is an option
+        return None
+    # Ranks of a group are so far apart: tp is innermost, then cp, then dp with ep in it.
+    span = {"tp": layout.tp, "cp": layout.tp * layout.cp, "ep": layout.tp * layout.ep, "dp": ranks // layout.pp}
+    if span.get(group or "", ranks) <= min(gpu.nvlink_domain, run.spec.cluster.gpus_per_node):
+        return Link(REACHED * gpu.nvlink_gb_per_s, SLOW * gpu.nvlink_gb_per_s)
+    return Link(REACHED * gpu.nic_gb_per_s, SLOW_NETWORK * gpu.nic_gb_per_s)
+
+
+Rate = tuple[str, float, float, float]
+"""Where, bus bandwidth reached, the limit below which it is slow, what a healthy link reaches; GB/s."""
+
+
+def _of_ceilings(run: Evidence) -> Iterator[Rate]:
+    for each in run.ceilings.collectives if run.ceilings else ():
+        if own := link(run, each.group):
+            yield f"{each.name} of {each.group} alone ({CEILINGS})", each.bus_gb_per_s, own.slow, own.usual
+
+
+def _of_trace(run: Evidence) -> Iterator[Rate]:
+    """Transfers of the trace; small messages are bound by latency and left out."""
+    for each in run.fingerprint.collectives if run.fingerprint else ():
+        large = each.bytes is not None and each.bytes / max(each.count, 1) > LARGE
+        own = link(run, each.group)
+        if large and each.busbw_gb_s and own:
+            where = f"{each.name} of {each.group or 'a group'} (trace)"
+            yield where, each.busbw_gb_s, IN_TRAINING * own.slow, own.usual
+
+
+LARGE = 32 << 20
+"""Bytes of a message from which on the link's bandwidth counts."""
+
+
+def _of_profile(run: Evidence) -> Iterator[Rate]:
+    """All communication of a profiled step against what its groups send; waiting for a slow rank does not count."""
+    if run.breakdown is None or run.spec.layout.pp > 1 or run.spec.model.moe or run.spec.task == "lora":
+        return
+    least, profiled = run.least, run.breakdown
+    sent = sum(least.bytes_sent.values())
+    own = link(run, max(least.bytes_sent, key=lambda group: least.bytes_sent[group], default=""))
+    late = waits.late_rank(run)
+    waited = min(late.seconds, profiled.communication_s) if late else 0.0
+    spent = profiled.communication_s + profiled.hidden_s - waited
+    if sent and own and least.message_bytes > MESSAGE and spent > SMALL_SHARE * profiled.step_s:
+        yield f"all collectives ({BREAKDOWN})", sent / spent / 1e9, BESIDE * own.slow, own.usual
+
+
+MESSAGE = 8 << 20
+"""Bytes: smaller messages take their latency."""
+SMALL_SHARE = 0.1
+"""Of the step: communication below it has no bandwidth to speak of."""
+BESIDE = 0.25
+"""Of the limit, where waiting for other ranks and latency are in the time."""
+
+
+def _exposed(run: Evidence, divided: Buckets | None) -> float:
+    """Communication of a step that no kernel hides."""
+    if divided is not None:
+        return divided.communication
+    if run.collective_s is not None:
+        return run.collective_s
+    sent = run.least.bytes_sent
+    rate = min((each.bus_gb_per_s for each in run.ceilings.collectives), default=0.0) if run.ceilings else 0.0
+    return min(sum(sent.values()) / (rate * 1e9), run.typical_s) if rate else 0.0

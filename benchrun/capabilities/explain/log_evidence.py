@@ -1,0 +1,238 @@
+"""Why the steps of a log take as long as they do: of a log alone, of any framework, and what the caller states."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchrun import hardware
+from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.explanation import explain
+from benchrun.capabilities.explain.foreign import foreign_trace
+from benchrun.capabilities.explain.model import Explanation
+from benchrun.capabilities.explain.stages import explain_stages
+from benchrun.capabilities.traces.usecase import fingerprint_of_steps, trace_hint
+from benchrun.errors import BenchrunError, NoNumberError, UserError
+from benchrun.judge.checks import beyond_peak
+from benchrun.logs import Log
+from benchrun.measure.model import Measurement, Summary, Window
+from benchrun.measure.rows import CompletedRows
+from benchrun.measure.setting import Setting, setting_of_log
+from benchrun.measure.statistics import Floats
+from benchrun.model.layout import Layout
+from benchrun.rundir.folder import unpacked
+from benchrun.runspec.cluster import Cluster
+from benchrun.runspec.profile import Profile
+from benchrun.runspec.spec import TrainingSpec, split_batch
+from benchrun.runspec.training import Training
+from benchrun.usecases.measurement import read_log, rows_of, summarise_log
+from benchrun.usecases.settings import NOTHING, check_options, completed_setting, setting_beside
+from benchrun.vocabulary import DEGREES
+
+SAVING = re.compile(rb"(?i)saving (?:model |the )?checkpoint|saved checkpoint|checkpoint saved?\b")
+"""What frameworks print when they write a checkpoint."""
+ASYNC = re.compile(
+    rb"(?i)scheduled (?:an )?async checkpoint save|"
+    rb"\basync_(?:save|checkpointing)['\"]?[ .:=]+true\b|\basync_mode['\"]?[ .:=]+['\"]?async"
+)
+"""What Megatron, NeMo, MaxText and torchtitan print where checkpoints are written asynchronously."""
+OPTIONS = {"model": "--recipe", "gpu": "--gpu", "precision": "--precision", "num_gpus": "--num-gpus"}
+OPTIONS |= {"seq_length": "--seq-length", "gbs": "--gbs"}
+"""What the work of a step follows from, by the option that states it where the log does not."""
+
+JOINED_S = 50.0
+"""By a clock of whole seconds the mean step of rows that took so long together is known to 2 %."""
+
+
+def explain_log(
+    file: Path,
+    given: Setting = NOTHING,
+    recipe: str | None = None,
+    framework: str | None = None,
+    warmup: int | None = None,
+    traces: Sequence[Path] = (),
+) -> tuple[Explanation, str | None]:
+    """Where the time of a step in the log ``file`` goes, and why its numbers cannot be relied on; None where they can.
+
+    ``given`` and ``recipe`` complete what the log states, ``traces`` are those of its job. NoNumberError for a file
+    without steps or without their times, UserError for one of several logs, for a recipe of another model and for a
+    trace that is not of the job.
+    """
+    log = read_log(file, framework)
+    context = setting_of_log(log, setting_beside(log, completed_setting(recipe, given, takes_peak=False)))
+    summary = summarise_log(log, context, [file], warmup)
+    if log.post_training:
+        return stages_of(str(file), summary), unreliable(summary)
+    own = _evidence(file, log, given, context, summary, traces)
+    return explain(own), unreliable(summary)
+
+
+def stages_of(name: str, numbers: Measurement | None) -> Explanation:
+    """Of a post-training: the stages of its steps. NoNumberError where no step was timed."""
+    explanation = explain_stages(name, numbers) if numbers else None
+    if explanation is None:
+        raise NoNumberError("has no measured step", where=name)
+    return explanation
+
+
+def _evidence(
+    file: Path, log: Log, given: Setting, context: Setting, summary: Summary, traces: Sequence[Path]
+) -> Evidence:
+    """What the log and the traces hold; ``context`` is what the log states, completed by what is ``given``."""
+    times, steps = steps_of(log, context, summary.window)
+    if not len(times):
+        raise _no_times(log, summary, context, str(file))
+    fingerprint = fingerprint_of_steps(traces) if traces else None
+    spec = _spec(log, context, ranks=len(fingerprint.ranks) if fingerprint else 1)
+    own = Evidence(
+        name=str(file),
+        spec=spec,
+        times=times,
+        steps=steps,
+        steadiness=summary.steadiness,
+        fingerprint=fingerprint,
+        saves=saves(file, before_line=int(rows_of(log, context).line.max())),
+        saves_async=saves_async(file),
+        resolution_s=resolution_s(summary, steps),
+        notes=(*check_options(log, _options(given)), *_notes(log, context, summary)),
+        log_alone=True,
+        work_known=not context.unknown_options and not any(name != "gpu" for name in _missing(context)),
+    )
+    if fingerprint and (why := foreign_trace(fingerprint, own)):
+        raise UserError(f"the trace is not of {file}: {why}", where=", ".join(map(str, traces)))
+    return own
+
+
+def steps_of(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Floats]:
+    """Times in seconds and numbers of the measured steps; empty without a ``window``."""
+    rows = _measured_rows(log, given, window)
+    return rows.step_time_s, rows.step.astype("float64")
+
+
+def joined_times(log: Log, given: Setting, window: Window | None) -> Floats:
+    """Times in seconds as they can be compared: by a clock of whole seconds means over several rows.
+
+    The times that such a clock shows are whole seconds, and so is their median.
+    """
+    rows = _measured_rows(log, given, window)
+    spans = rows.step_time_s * rows.interval
+    parts = min(max(int(spans.sum() / JOINED_S), 1), len(spans))
+    if not log.whole_seconds or parts == len(spans):
+        return rows.step_time_s
+    each = np.array_split(np.arange(len(spans)), parts)
+    return np.array([spans[part].sum() / rows.interval[part].sum() for part in each])
+
+
+def _measured_rows(log: Log, given: Setting, window: Window | None) -> CompletedRows:
+    """The rows with a time in the ``window``; none without one."""
+    rows = rows_of(log, given)
+    if window is None:
+        return rows.chosen(np.zeros(len(rows.step), bool))
+    inside = (rows.step >= window.first_step) & (rows.step <= window.last_step)
+    return rows.measured(inside & (rows.step_time_s > 0))
+
+
+def resolution_s(numbers: Measurement, steps: Floats) -> float:
+    """Seconds to which times are rounded: a whole one, divided by the ``steps`` of a row; 0 for a finer clock."""
+    if any(problem.kind == "coarse_clock" for problem in numbers.problems):
+        return 1.0
+    if not numbers.whole_seconds:
+        return 0.0
+    return 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 1.0
+
+
+def saves(file: Path, before_line: int | None = None) -> bool:
+    """Whether this log mentions that a checkpoint was written; ``before_line``: that of its last step."""
+    text = unpacked(file)
+    lines = (text.count(b"\n", 0, each.start()) + 1 for each in SAVING.finditer(text))
+    return any(before_line is None or line < before_line for line in lines)
+
+
+def saves_async(file: Path) -> bool:
+    """Whether this log states that checkpoints are written asynchronously."""
+    return ASYNC.search(unpacked(file)) is not None
+
+
+def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
+    """What is stated of the run. Fields that neither log nor caller states are absent, but for what `_notes` names."""
+    facts, gpu = log.facts, hardware.gpu(context.gpu or "")
+    num_gpus = context.num_gpus or ranks
+    sizes = {name: size for name in DEGREES if (size := getattr(facts, name))}
+    layout = Layout(**sizes, sequence_parallel=sizes.get("tp", 1) > 1)
+    mbs = facts.mbs or 1
+    fields: dict[str, Any] = {
+        "framework": log.framework,
+        "task": context.task,
+        "gpu": context.gpu or "",
+        "precision": context.precision,
+        "num_gpus": num_gpus,
+        "model": context.model,
+        "seq_length": context.seq_length,
+        "gbs": context.gbs,
+        "mbs": mbs,
+        "layout": layout,
+        **split_batch(num_gpus, layout, mbs, context.gbs or 1),
+        "training": Training(),
+        "profile": Profile(),
+        "cluster": Cluster.model_construct(gpus_per_node=gpu.gpus_per_node if gpu else num_gpus),
+    }
+    return TrainingSpec.model_construct(**{name: value for name, value in fields.items() if value is not None})
+
+
+def _missing(context: Setting) -> list[str]:
+    """Fields that neither log nor caller states."""
+    unknown = ("model",) if context.unknown_options else ()
+    return [name for name in OPTIONS if not getattr(context, name) and name not in unknown]
+
+
+def _options(given: Setting) -> dict[str, Any]:
+    """What the caller states, but for the model, which has a note of its own."""
+    return {name: getattr(given, name) for name in OPTIONS if name != "model"}
+
+
+def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
+    """What the log does not state, with the option that does; what is assumed."""
+    if context.unknown_options:
+        options = ", ".join(context.unknown_options)
+        yield f"the work at the GPU's peak is not separated: the FLOPs are not known with {options}"
+    if lacking := _missing(context):
+        names = ", ".join(name.replace("num_gpus", "number of GPUs").replace("_", " ") for name in lacking)
+        options = ", ".join(OPTIONS[name] for name in lacking)
+        yield f"the log does not state {names}: with {options} the work at the GPU's peak would be separated"
+    elif hardware.gpu(context.gpu or "") is None and context.gpu != "CPU":
+        yield f"the peak of {context.gpu} is not listed, so that the work at the peak is not separated"
+    if not any(getattr(log.facts, name) for name in DEGREES):
+        yield "the log does not state the layout: data-parallel ranks are assumed, which have no pipeline bubble"
+    elif not log.facts.mbs:
+        yield "the log does not state the micro-batch: 1 is assumed"
+    if summary.only_average:
+        yield "the log gives one time for all steps: a time of each would show slow ones"
+
+
+def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> BenchrunError:
+    """Why no step of a log has a time: UserError where an option helps, else NoNumberError, as `parse` ends."""
+    if not summary.num_steps:
+        cause = f": {summary.fatal.kind}, {summary.fatal.detail}" if summary.fatal else ""
+        message = f"no step of any known framework{cause}"
+        return NoNumberError(message, where=where, hint=trace_hint(Path(where)))
+    rates = rows_of(log, context).tokens_per_s_per_gpu
+    lacking = [name for name in ("seq_length", "gbs", "num_gpus") if not getattr(context, name)]
+    if lacking and (rates > 0).any():
+        options = ", ".join(OPTIONS[name] for name in lacking)
+        return UserError(f"its steps have no time; from their rates it follows with {options}", where=where)
+    reasons = "; ".join(
+        f"{each.kind}: {each.detail}" for each in summary.problems if each.kind.startswith("impossible")
+    )
+    return NoNumberError(f"its measured steps have no time{f' ({reasons})' if reasons else ''}", where=where)
+
+
+def unreliable(summary: Summary) -> str | None:
+    """Why `parse` ends with 4 for the same log."""
+    if summary.fatal:
+        return f"{summary.fatal.kind}: {summary.fatal.detail}"
+    if summary.complete is False:
+        return f"the last of {summary.planned_steps} planned steps was not reached"
+    impossible = beyond_peak([summary])
+    return impossible.detail if impossible else None

@@ -1,0 +1,193 @@
+"""The documents of an explanation and of a difference."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from benchrun.measure.statistics import Interval
+from benchrun.model import Frozen
+from benchrun.vocabulary import Exit
+
+UNSEPARATED = "not separated"
+"""With this begins the name of the part of which nothing more is known."""
+Name = Literal[
+    "slow_rank",
+    "slow_node",
+    "data",
+    "host",
+    "comm_bandwidth",
+    "exposed_tp",
+    "exposed_cp",
+    "exposed_ep",
+    "exposed_dp",
+    "bubble",
+    "imbalance",
+    "matmul",
+    "attention",
+    "memory_bound",
+    "recompute",
+    "clocks",
+    "power",
+    "jitter",
+    "checkpoint",
+    "unknown",
+]
+DIGITS = 6
+"""Decimal places of the seconds in a document."""
+NOTICEABLE = 0.02
+"""Of the ratio of two runs: the medians of repeats lie as far apart (results/measured: 13 of 14 sets of repeats)."""
+MEANS_DIFFER = 0.05
+"""Relative: where the ratio of the means is further from that of the medians, some steps of one run are stalls."""
+WIDE = 1.1
+"""Upper end of an interval above which no difference of the medians is no answer."""
+FAULT_SHARE = 0.03
+"""Of the step: faults from here on come first."""
+
+
+class Part(Frozen):
+    """One part of the step, from the GPU's peak downwards."""
+
+    part: str
+    seconds: float
+    cause: Name | None = None
+    """What it belongs to; null for what has to be done at any speed."""
+    evidence: str
+    """What it was computed from."""
+
+
+class Cause(Frozen):
+    """Why the step is longer than it could be."""
+
+    cause: Name
+    kind: Literal["fault", "choice"]
+    """``fault``: other ranks, steps or nodes, or the ceilings, show that the same work can be faster; ``choice``: what
+    the recipe or the layout costs."""
+    seconds: float
+    """Of a step: what a cure would save."""
+    rank: int | None = None
+    """The rank that has it; null where all have."""
+    host: str | None = None
+    """Node of that rank."""
+    since_step: int | None = None
+    """First step that has it; null where it is there from the first measured step on."""
+    evidence: str
+    """What shows it, in numbers."""
+    advice: str
+    """What to change."""
+
+
+class Against(Frozen):
+    """What the run was compared with."""
+
+    name: str
+    """A run, or the id of a published number."""
+    step_time_s: float
+    """Its step, for this run's number of tokens on a GPU."""
+    ratio: float
+    """This run's step over that one's."""
+
+
+class Explanation(Frozen):
+    """Where a step's time goes, and why. The parts add up to the step."""
+
+    schema_version: Literal[1] = 1
+    run: str
+    """Name of the run."""
+    step_time_s: float
+    """Mean over the measured steps, slow ones included."""
+    waterfall: list[Part]
+    causes: list[Cause]
+    """Faults of 3 % of the step and more first, then by the seconds that a cure would save."""
+    against: Against | None = None
+    missing: list[str]
+    """What would make this sharper."""
+
+    @property
+    def exit_code(self) -> Exit:
+        """SLOW with a fault that costs `FAULT_SHARE` of the step and more; smaller ones are usual."""
+        least = FAULT_SHARE * self.step_time_s
+        faulty = any(cause.kind == "fault" and cause.seconds >= least for cause in self.causes)
+        return Exit.SLOW if faulty else Exit.OK
+
+
+class Condition(Frozen):
+    """Something in which two runs differ."""
+
+    name: str
+    a: str
+    b: str
+
+
+class PartDifference(Frozen):
+    """One part of two steps, in s."""
+
+    part: str
+    a: float
+    b: float
+
+    @property
+    def seconds(self) -> float:
+        """What the second run takes longer."""
+        return self.b - self.a
+
+
+class Difference(Frozen):
+    """Two runs: the second against the first."""
+
+    schema_version: Literal[1] = 1
+    a: str
+    b: str
+    step_time_s: tuple[float, float]
+    """Of a and b, medians."""
+    ratio: float
+    """Time of b over time of a for as many tokens on a GPU: above 1, b is slower."""
+    interval: Interval | None = Field(default=None)
+    """Of the ratio by the steps of both, without what repeats differ by; null for a single step."""
+    method: str = ""
+    """How the interval was computed, from how many steps."""
+    noticeable: float = NOTICEABLE
+    """A ratio that is nearer to 1 is no difference, however narrow the interval: repeats of a run differ by as much."""
+    scale: float = 1.0
+    """Factor of the parts of b, and of its step in the ratio: tokens of a step on a GPU of a over those of b."""
+    same_tokens: bool = False
+    """Whether the ratio is for as many tokens on a GPU; else it is that of the steps, as one states no tokens."""
+    mean_ratio: float = 1.0
+    """The same of the means, which stalls move and medians hide."""
+    stated_by_one: tuple[str, ...] = ()
+    """``model`` or the tokens of a step, where one log alone states them: nobody knows whether they are equal."""
+    other_work: tuple[str, ...] = ()
+    """``model`` or ``task`` where the runs train another one, so that their times cannot be compared."""
+    unreliable: tuple[str, ...] = ()
+    """Logs that have a fatal problem or end early, with the reason."""
+    differs: list[Condition]
+    parts: list[PartDifference]
+    """Where the seconds went, the largest difference first."""
+
+    @property
+    def other_step(self) -> bool:
+        """Whether the steps have other numbers of tokens or other sequences, and the ratio is for the same tokens."""
+        sequences = any(each.name == "seq_length" for each in self.differs)
+        return self.same_tokens and (self.scale != 1 or sequences)
+
+    @property
+    def other_tokens(self) -> list[Condition]:
+        """What makes the tokens of a step on a GPU differ where one log does not state them, so that the ratio is that
+        of unequal steps; None is what a log does not state."""
+        sizes = (each for each in self.differs if each.name in ("seq_length", "global_batch_size", "num_gpus"))
+        return [] if self.same_tokens else [each for each in sizes if "None" not in (each.a, each.b)]
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the means say otherwise than the medians, or the interval leaves more than a tenth open."""
+        wide = self.interval is not None and self.ratio < 1 + self.noticeable and self.interval.high > WIDE
+        return wide or abs(self.mean_ratio / self.ratio - 1) > MEANS_DIFFER
+
+    @property
+    def exit_code(self) -> Exit:
+        """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show it, where
+        the runs do other work or unequal steps, and where a log that is not slower is no number to rely on."""
+        if self.other_work or self.other_tokens or self.stated_by_one or self.interval is None or self.uneven:
+            return Exit.INCONCLUSIVE
+        if self.ratio < 1 + self.noticeable:
+            return Exit.INCONCLUSIVE if self.unreliable else Exit.OK
+        return Exit.SLOW if self.interval.low > 1 else Exit.INCONCLUSIVE

@@ -1,0 +1,159 @@
+"""Steps that are far slower than the others: pauses of the job, or of the machine."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchrun.capabilities.explain import waits
+from benchrun.capabilities.explain.advice import fault
+from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.model import FAULT_SHARE, Cause
+from benchrun.measure.statistics import Floats, robust_deviation
+from benchrun.rundir.artifacts import HostTime, RankTime
+
+HALF = 0.5
+OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
+"""A step is slow beyond the noise if it is above the typical one by these deviations and this share of it."""
+FEWEST = 2
+"""Slow steps that are no accident."""
+PAUSE = 5
+"""Times the typical step: a single step that takes so much longer had a pause."""
+SCATTERED, UPPER = 0.1, 0.9
+"""Share of the step by which the mean of many steps is above their median where steps of any length occur; and the
+quantile that says how long they are. Kept runs reach 0.07."""
+WHOLE_STEP = 1.0
+"""Of the typical step: on CPUs a pause is longer. Other processes share their cores, caches and memory: steps of
+healthy runs took up to 2.4 times the typical one on a busy machine."""
+ASYNC = "write checkpoints less often, or to faster storage: they are written asynchronously already"
+"""Advice where the job waits for a checkpoint all the same: it is copied first, and the one before must have ended."""
+
+
+def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
+    """Yield at most one fault: what all steps would save, were they as the typical one.
+
+    ``since``: the step from which on a rank is late, which explains all that follow.
+    On CPUs, which other processes use, a pause is the machine's unless something shows that the job made it: a rank was
+    longer in its own code, and had a core, or the pauses have a fixed distance. On GPUs a single slow step counts where
+    one rank's own time shows it and all steps lose enough by it.
+    """
+    typical = float(np.median(run.times))
+    explained = run.steps >= since if since is not None else np.zeros(len(run.times), bool)
+    excess, again = np.where(explained, 0.0, run.times - typical), _comes_back(run)
+    limit = max(OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical, run.resolution_s)
+    if not run.on_gpu:
+        limit = max(limit, WHOLE_STEP * typical)
+        again = again if again > WHOLE_STEP * typical else 0.0
+    slow = excess > limit
+    if not run.on_gpu:
+        slow &= ~_queued(run, excess)
+    if not run.on_gpu and not again:
+        slow &= _computed(run, excess)
+    own, lost = _rank_of(run, excess, slow), float(np.sum(excess[slow])) / len(excess)
+    by_rank = run.on_gpu and own is not None and lost > FAULT_SHARE * run.step_s
+    if slow.sum() >= FEWEST or by_rank or excess[slow].max(initial=0.0) > PAUSE * typical:
+        numbers = ", ".join(str(int(step)) for step in run.steps[slow][:5])
+        longest = f"the longest took {run.times.max():.3g} s"
+        evidence = f"{slow.sum()} of {len(excess)} {_rows(run)} are slow (steps {numbers}), {longest}"
+        yield _named(_of_pauses(run, lost, evidence), own)
+    elif again and run.steadiness and run.steadiness.period:
+        yield _of_pauses(run, again / run.steadiness.period, run.steadiness.detail)
+    elif run.on_gpu and len(run.times) >= waits.FEW_STEPS:
+        scattered = float(np.mean(excess))
+        if scattered > SCATTERED * run.step_s:
+            longer = np.quantile(run.times, UPPER) / typical
+            yield _of_pauses(
+                run, scattered, f"a tenth of the {_rows(run)} takes {longer:.2g} times the median or longer"
+            )
+
+
+def _rows(run: Evidence) -> str:
+    """What a time is of: a log may print one row for several steps."""
+    apart = int(np.median(np.diff(run.steps))) if len(run.steps) > 1 else 1
+    return f"rows, {apart} steps apart," if apart > 1 else "steps"
+
+
+def _comes_back(run: Evidence) -> float:
+    """By how many seconds the steps at a fixed distance are slower; 0 where none are."""
+    return (run.steadiness.periodic_excess_s if run.steadiness and run.steadiness.period else None) or 0.0
+
+
+def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
+    garbage = waits.garbage(run)
+    if garbage is not None and garbage.seconds > HALF * seconds:
+        return fault("host", seconds, f"{evidence}; {garbage.evidence}")
+    if not run.saves:
+        return fault("jitter", seconds, evidence)
+    cause = fault("checkpoint", seconds, f"{evidence}; the log says that a checkpoint was written")
+    return cause.model_copy(update={"advice": ASYNC}) if run.saves_async else cause
+
+
+class _Own(NamedTuple):
+    """The rank that makes steps slow."""
+
+    rank: int
+    host: str | None
+    shown: str
+    """Words for its own time that is longer than usual."""
+
+
+def _rank_of(run: Evidence, excess: Floats, slow: NDArray[np.bool_]) -> _Own | None:
+    """The rank that is longer than usual, beyond the others, by most of ``excess`` in most of the ``slow`` steps."""
+    for longer, shown in ((_computed_s(run), "is longer in its own code"), (_queued_s(run), "waits for a core")):
+        for rank, own in longer.items() if slow.any() and len(longer) > 1 else ():
+            beyond = own - np.median([other for each, other in longer.items() if each != rank], axis=0)
+            if float(np.mean(beyond[slow] > HALF * excess[slow])) > HALF:
+                hosts = {each.rank: each.host for each in _recorded(run)}
+                return _Own(rank, hosts[rank], shown)
+    return None
+
+
+def _recorded(run: Evidence) -> list[RankTime | HostTime]:
+    """Records of every rank: computing, and waiting on the host."""
+    return [*(run.ranks.ranks if run.ranks else ()), *(run.hosts.ranks if run.hosts else ())]
+
+
+def _named(cause: Cause, own: _Own | None) -> Cause:
+    """``cause`` with the rank that has it."""
+    if own is None:
+        return cause
+    evidence = f"{cause.evidence}; rank {own.rank} {own.shown} in these steps"
+    return cause.model_copy(update={"rank": own.rank, "host": own.host, "evidence": evidence})
+
+
+def _computed_s(run: Evidence) -> dict[int, Floats]:
+    """Seconds that each rank computes in a measured step beyond its usual time, by rank."""
+    if run.ranks is None:
+        return {}
+    return {rank.rank: _beyond(run, run.ranks.steps, rank.compute_time_s) for rank in run.ranks.ranks}
+
+
+def _queued_s(run: Evidence) -> dict[int, Floats]:
+    """Seconds that each rank waits for a core in a measured step beyond its usual wait, by rank."""
+    if run.hosts is None:
+        return {}
+    return {rank.rank: _beyond(run, count(run.hosts.first_step), rank.queued_s) for rank in run.hosts.ranks}
+
+
+def _beyond(run: Evidence, steps: Iterable[int], seconds: Sequence[float]) -> Floats:
+    """How far ``seconds`` are above their median in the measured steps; 0 where they were not recorded."""
+    numbered = dict(zip(steps, seconds, strict=False))
+    usual = float(np.median(seconds)) if seconds else 0.0
+    return np.array([numbered.get(int(step), usual) - usual for step in run.steps])
+
+
+def _queued(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
+    """The steps whose excess is for the most part the wait of some rank for a core of its node, which others use."""
+    waited = np.max([np.zeros(len(run.times)), *_queued_s(run).values()], axis=0)
+    return np.asarray((waited > 0) & (waited > HALF * excess))
+
+
+def _computed(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
+    """The steps whose excess is for the most part a rank's own: out of collectives, whose threads wait for cores too.
+
+    None where waits for a core were not counted, because such a wait is in that time.
+    """
+    own = _computed_s(run).values() if run.cores_counted else ()
+    return np.asarray(np.max([np.zeros(len(run.times)), *own], axis=0) > HALF * excess)

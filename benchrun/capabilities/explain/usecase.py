@@ -1,0 +1,228 @@
+"""Why a run takes as long as it does, and two runs beside each other."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchrun.capabilities.explain.difference import Side, difference, sides_of
+from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.explanation import explain
+from benchrun.capabilities.explain.foreign import foreign_trace, without_foreign
+from benchrun.capabilities.explain.log_evidence import (
+    joined_times,
+    resolution_s,
+    saves,
+    saves_async,
+    stages_of,
+    steps_of,
+    unreliable,
+)
+from benchrun.capabilities.explain.model import Against, Difference, Explanation
+from benchrun.capabilities.traces.usecase import fingerprint_of_steps, sound_fingerprint, trace_hint
+from benchrun.errors import NoNumberError, UserError
+from benchrun.jobs.endings import recorded_name
+from benchrun.judge.checks import broken_run
+from benchrun.judge.conditions import conditions
+from benchrun.judge.references import Reference, load_references
+from benchrun.judge.verdict import Verdict
+from benchrun.measure.model import Summary
+from benchrun.measure.registry import METRICS, OURS
+from benchrun.measure.setting import setting_of
+from benchrun.measure.statistics import Floats
+from benchrun.rundir import artifacts
+from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.rundir.folder import KEPT, RunDir, TolerantRun, open_run
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.usecases.baselines import baseline_run, is_published
+from benchrun.usecases.measurement import RunMeasurement, measure_run, read_log, summarise_log
+from benchrun.usecases.settings import NOTHING
+from benchrun.vocabulary import NO_WORK, by_path
+
+STATED = (
+    "task",
+    *("framework", "framework_version", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size"),
+    *("micro_batch_size", "layout", "unknown_options"),
+)
+"""What a log states about its run."""
+WORK = ("recipe", "task", "num_layers", "dimensions")
+"""Conditions that a published number must share with a run."""
+
+
+def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = None) -> Explanation:
+    """Where the time of a step of ``run`` goes, and why.
+
+    ``traces``: files or directories of the run's profile, where they do not lie in its folder ``profile``. ``against``:
+    another run, a folder of runs, of which the newest with the same settings counts, or the id of a published
+    number; by default what the run's verdict found it slower than. NoNumberError for a run without measured steps;
+    UserError for one of another workload, and for an ``against`` that does not exist or has no speed.
+    """
+    if run.spec.workload == "post-training":
+        if traces or against is not None:
+            raise UserError(f"{run.run_id} is a post-training: its stages are explained without a trace or another run")
+        measured = measure_run(run)
+        return stages_of(run.run_id, measured.metrics if measured else None)
+    own = evidence(run, traces)
+    against = against or _slower_than(run)
+    if against is None:
+        return explain(own)
+    if reference := next((entry for entry in load_references() if entry.id == against), None):
+        return explain(own, _published(run, own, reference))
+    other = evidence(baseline_run(against, run))
+    notes = [f"{other.name}: {note}" for note in other.notes]
+    if own.spec.step_identity() != other.spec.step_identity():
+        notes.append(f"{other.name} has other settings, which benchrun diff shows")
+    own = replace(own, notes=(*own.notes, *notes))
+    tokens = other.spec.tokens_per_step / other.spec.num_gpus
+    step = other.step_s * own.spec.tokens_per_step / own.spec.num_gpus / tokens
+    beside = Against(name=other.name, step_time_s=step, ratio=own.step_s / step)
+    return explain(own, beside, other if _same_work(own.spec, other.spec) else None)
+
+
+def differ(names: Sequence[str]) -> list[Difference]:
+    """Each of the runs or logs but for the first, against the first.
+
+    Of two runs with everything that their files hold; a log is compared with a run's log. UserError for a name that is
+    neither a run nor a file, and for a file of several logs; NoNumberError without a measured step.
+    """
+    first, *others = names
+    if all(map(_is_run, names)):
+        own, *rest = (evidence(open_run(name)) for name in names)
+        return [difference(*sides_of(own, other)) for other in rest]
+    return [difference(_side_of_log(first), _side_of_log(other)) for other in others]
+
+
+def _is_run(name: str) -> bool:
+    """Whether ``name`` is no file, so that it has to be a run."""
+    return not Path(name).is_file()
+
+
+def _side_of_log(name: str) -> Side:
+    """A log by itself: that of a run, or a file."""
+    path = open_run(name).path if _is_run(name) else Path(name)
+    log = read_log(path)
+    summary = summarise_log(log, NOTHING, [path])
+    times = joined_times(log, NOTHING, summary.window)
+    if not len(times):
+        why = unreliable(summary) if len(log.steps) else None
+        raise NoNumberError(why or "has no measured step", where=name, hint=trace_hint(Path(name)))
+    tokens = None
+    if summary.seq_length and summary.global_batch_size and summary.num_gpus:
+        tokens = summary.seq_length * summary.global_batch_size / summary.num_gpus
+    return Side(
+        name,
+        times,
+        tokens,
+        dict(by_path({field: getattr(summary, field) for field in STATED})) | _dimensions(summary),
+        work=_stated_work(summary),
+        unreliable=unreliable(summary),
+    )
+
+
+def _dimensions(summary: Summary) -> dict[str, Any]:
+    """The sizes of the model that a log states, by name; how many positions it has room for is none of them."""
+    sizes = by_path({"model": summary.model}) if summary.model else ()
+    return {name: size for name, size in sizes if name.partition(".")[2] not in NO_WORK}
+
+
+def _stated_work(summary: Summary) -> dict[str, Any]:
+    """What a log states of its work, by name; a vocabulary may be padded."""
+    stated: dict[str, Any] = {"set of unknown options": summary.unknown_options}
+    stated["task"] = "lora" if summary.task == "lora" else "all weights"
+    sizes = {name: size for name, size in _dimensions(summary).items() if name != "model.vocab_size"}
+    return stated | {"model": sizes} if sizes else stated
+
+
+def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:
+    """Everything that the files of ``run`` hold; it is measured anew where no ``measurement`` is given.
+
+    A damaged document, and a breakdown or a trace of another run, is left out with a note. UserError where one of the
+    given ``traces`` is of another run.
+    """
+    run = TolerantRun(run.path, run.read_only)
+    spec = run.spec
+    if not isinstance(spec, TrainingSpec):
+        raise UserError(f"{run.run_id} is no training, and has no steps to explain")
+    measurement, times, steps = _measured(run, measurement or measure_run(run))
+    fingerprint, notes = _fingerprint(run, traces)
+    whole = Evidence(
+        name=run.run_id,
+        spec=spec,
+        times=times,
+        steps=steps,
+        steadiness=measurement.metrics.steadiness,
+        samples=measurement.samples,
+        ceilings=run.document(artifacts.CEILINGS, artifacts.Ceilings),
+        bound=measurement.metrics.bound,
+        breakdown=measurement.metrics.breakdown,
+        ranks=run.document(artifacts.RANKS, artifacts.RankTimes),
+        hosts=run.document(artifacts.HOST, artifacts.HostTimes),
+        fingerprint=fingerprint,
+        env={**spec.env, **spec.cluster.env},
+        machine=artifacts.machine(run.read_json(artifacts.ENV) or {}),
+        saves=any(map(saves, run.logs)),
+        saves_async=any(map(saves_async, run.logs)),
+        resolution_s=resolution_s(measurement.metrics, steps),
+    )
+    if traces and fingerprint and (why := foreign_trace(fingerprint, whole)):
+        raise UserError(f"the trace is not of {run.run_id}: {why}", where=", ".join(map(str, traces)))
+    damaged = (f"{name} is damaged and left out: {why}" for name, why in run.damaged.items())
+    return without_foreign(replace(whole, notes=(*notes, *damaged)))
+
+
+def _measured(run: RunDir, measurement: RunMeasurement | None) -> tuple[RunMeasurement, Floats, Floats]:
+    """``measurement`` with the times and numbers of its steps. NoNumberError where there is none, or no number."""
+    steps = steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window) if measurement else None
+    if measurement is None or steps is None or not len(steps[0]):
+        raise NoNumberError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
+    if reason := broken_run(measurement.metrics, recorded_name(run)):
+        raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
+    return measurement, *steps
+
+
+def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, list[str]]:
+    """Of the given traces, or of the run's own where there are none; why the latter, or some of them, are left out."""
+    if traces:
+        return fingerprint_of_steps(traces), []
+    try:
+        fingerprint, damaged = sound_fingerprint(run)
+    except UserError as error:
+        return None, [f"the traces in {artifacts.PROFILE} tell nothing: {error.message}"]
+    return fingerprint, [f"a trace is left out: {why}" for why in damaged]
+
+
+def _slower_than(run: RunDir) -> str | None:
+    """Return the reference of a run's stored verdict, where that is SLOW and the reference can be read."""
+    verdict = run.document(artifacts.VERDICT, Verdict)
+    slow = [check for check in verdict.checks if check.verdict == "slow"] if verdict else []
+    if not slow:
+        return None
+    name = slow[0].reference.id
+    if is_published(name):
+        return name
+    try:
+        return str(baseline_run(name.removeprefix(KEPT), run).path)
+    except UserError:
+        return None
+
+
+def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:
+    """Whether the steps of two runs compute the same on each GPU."""
+    return (a.model, a.seq_length, a.gbs / a.num_gpus, a.task) == (b.model, b.seq_length, b.gbs / b.num_gpus, b.task)
+
+
+def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
+    """A published number as a step of this run."""
+    key, stated = reference.key, conditions(own.spec)
+    if other := [name for name in WORK if getattr(key, name) != getattr(stated, name)]:
+        what = "; ".join(f"{name} {getattr(key, name)} there, {getattr(stated, name)} here" for name in other)
+        raise UserError(f"{reference.id} is of other work: {what}", hint="benchrun compare says what a proxy reached")
+    if reference.tokens_per_s_per_gpu:
+        step = own.spec.tokens_per_step / own.spec.num_gpus / reference.tokens_per_s_per_gpu
+        return Against(name=reference.id, step_time_s=step, ratio=own.step_s / step)
+    metric, measurement = METRICS[reference.metric], measure_run(run)
+    value = metric.read(measurement.metrics, OURS) if measurement else None
+    if not metric.comparable or value is None or reference.metric == "final_loss":
+        raise UserError(f"{reference.id} has no speed that this run has too", hint="benchrun show lists references")
+    ratio = value / reference.value if reference.better == "lower" else reference.value / value
+    return Against(name=reference.id, step_time_s=own.step_s / ratio, ratio=ratio)

@@ -1,0 +1,301 @@
+"""What a step waits for beside kernels: data, garbage, a core, a slow rank. In s of a step, by what was recorded."""
+
+from collections.abc import Callable, Sequence
+from statistics import mean, median
+from typing import NamedTuple
+
+import numpy as np
+
+from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.model import FAULT_SHARE
+from benchrun.capabilities.explain.onset import SURE, late_since
+from benchrun.measure.statistics import Floats, robust_deviation
+from benchrun.rundir.artifacts import BREAKDOWN, HOST, RANKS, RankTime
+from benchrun.rundir.fingerprint import IdleByCause
+
+STEADY = 0.75
+"""Of the steps in which a rank must be behind the others: otherwise the slow rank changes, and none is to blame."""
+NOISE = 1.5
+"""Robust deviations over the steps by which it must be behind, unless it is so in nearly all of them."""
+MUCH, NEARLY_ALL = 0.3, 0.9
+"""Of the step and of the steps: a rank that is so far behind is slow, also where other processes take its core."""
+ONE_STEP = 0.15
+"""Of the step that a GPU's rank must be behind in a single profiled one, or wait for data."""
+FEW_STEPS = 20
+"""Fewer say little about how steps differ."""
+CORES_DIFFER = 0.1
+"""Of the step of a run on CPUs: cores that other processes and hyper-threads share differ by as much."""
+FASTEST = 0.05
+"""Quantile of the steps that shows what every rank can do: a single fastest step may be an accident."""
+MOST_CORES = 30
+"""Characters of a list of cores that a sentence can hold."""
+
+
+class Late(NamedTuple):
+    """A rank that the others wait for."""
+
+    rank: int
+    host: str | None
+    seconds: float
+    """Of a step, the mean over the measured ones."""
+    evidence: str
+    since_step: int | None = None
+    """First step in which it is behind; None where it is so from the first measured one on."""
+
+
+class Wait(NamedTuple):
+    """Time that the host spends otherwise while a GPU could work."""
+
+    seconds: float
+    evidence: str
+
+
+def by_stage(run: Evidence) -> list[list[tuple[float, ...]]]:
+    """The times that the ranks of each pipeline stage compute, in s, by step."""
+    stages: dict[int, list[tuple[float, ...]]] = {}
+    for rank in run.ranks.ranks if run.ranks else ():
+        stages.setdefault(rank.stage, []).append(rank.compute_time_s)
+    return [times for times in stages.values() if len(times[0])]
+
+
+def stages_s(run: Evidence) -> list[float]:
+    """What each pipeline stage computes in a step, in s."""
+    return [float(np.median(times)) for times in by_stage(run)]
+
+
+def of_stages(seconds: Sequence[float]) -> str:
+    """The same in words."""
+    return f"the stages compute {', '.join(f'{each:.3g}' for each in seconds)} s in a step ({RANKS})"
+
+
+def late_rank(run: Evidence) -> Late | None:
+    """The rank that computes longest in most steps, with what the others wait for it; None where none stands out.
+
+    Time in which a rank that may use every core waits for one is the node's. It counts only where it is much, and not
+    on CPUs, which other processes use too.
+    """
+    if run.ranks is None:
+        return _late_in_trace(run) or _late_in_profile(run)
+    rows = [row for row, step in enumerate(run.ranks.steps) if step in set(run.steps.tolist())]
+    stages: dict[int, list[RankTime]] = {}
+    for rank in run.ranks.ranks:
+        stages.setdefault(rank.stage, []).append(rank)
+    late_ranks = [late for ranks in stages.values() if rows and (late := _late_of(run, ranks, rows))]
+    return max(late_ranks, key=lambda late: late.seconds, default=None)
+
+
+def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late | None:
+    """The same among the ranks of a stage, which do the same work."""
+    if len(ranks) < 2:
+        return None
+    assert run.ranks
+    steps = [run.ranks.steps[row] for row in rows]
+    times = np.array([[rank.compute_time_s[row] for row in rows] for rank in ranks])
+    taken = np.array([_taken(run, rank.rank, steps) for rank in ranks])
+    least = 0.0 if run.on_gpu else CORES_DIFFER
+    late = _behind(times, MUCH * run.typical_s, NEARLY_ALL) if run.on_gpu else None
+    late = late or _behind(times - taken, least * run.typical_s, STEADY)
+    if late is not None and run.spec.layout.ep > 1 and late.seconds <= SURE * late.deviation:
+        late = None  # the router gives a rank more tokens in some steps and fewer in others
+    onset = late_since(times if run.on_gpu else times - taken, max(least, FAULT_SHARE) * run.typical_s)
+    mean_s = onset.seconds * (len(steps) - onset.place) / len(steps) if onset else 0.0
+    if onset is not None and (late is None or late.row == onset.row or late.seconds < mean_s):
+        place = onset.place
+        evidence = f"rank {ranks[onset.row].rank} computes {onset.seconds:.3g} s longer than the others in a step"
+        evidence += f", from step {steps[place]} on ({RANKS})"
+        return Late(ranks[onset.row].rank, ranks[onset.row].host, mean_s, evidence, steps[place])
+    if late is None:
+        return None
+    slow = ranks[late.row]
+    evidence = f"rank {slow.rank} computes {late.seconds:.3g} s longer than the others in a step"
+    evidence += f", in {100 * late.share:.0f} % of the steps ({RANKS})"
+    return Late(slow.rank, slow.host, late.seconds, evidence)
+
+
+class _Behind(NamedTuple):
+    """A rank behind the others in most steps."""
+
+    row: int
+    seconds: float
+    """Median over the steps."""
+    share: float
+    """Share of the steps in which it is behind."""
+    deviation: float
+    """Robust, over the steps, in s."""
+
+
+def _behind(times: Floats, least_s: float, share: float) -> _Behind | None:
+    """The row of ``times``, in s by rank and step, that is behind the others.
+
+    None where that is within the noise, less than ``least_s``, or in fewer than ``share`` of the steps.
+    """
+    last = int(np.median(times, axis=1).argmax())
+    behind = times[last] - np.median(np.delete(times, last, axis=0), axis=0)
+    seconds, often = float(np.median(behind)), float(np.mean(behind > 0))
+    deviation = robust_deviation(behind)
+    noise = 0.0 if often >= NEARLY_ALL else NOISE * deviation
+    if seconds <= max(least_s, noise) or often < share:
+        return None
+    return _Behind(last, seconds, often, deviation)
+
+
+def _taken(run: Evidence, rank: int, steps: Sequence[int]) -> Floats:
+    """What other processes of the node took of a rank in each step: its wait for any core."""
+    own = next((each for each in run.hosts.ranks if each.rank == rank), None) if run.hosts else None
+    if own is None or own.bound or run.hosts is None:
+        return np.zeros(len(steps))
+    by_step = dict(enumerate(own.queued_s, run.hosts.first_step))
+    return np.array([by_step.get(step, 0.0) for step in steps])
+
+
+def bound(run: Evidence, rank: int | None = None) -> bool:
+    """Whether ``rank`` (some rank, where None) is bound to a part of its node's cores."""
+    ranks = run.hosts.ranks if run.hosts else ()
+    return any(each.bound for each in ranks if rank in (None, each.rank))
+
+
+def beyond_others(by_rank: dict[int, float], rank: int) -> float:
+    """By how much a rank's value is above the median of the others'; 0 where that is unknown."""
+    others = [value for other, value in by_rank.items() if other != rank]
+    return by_rank[rank] - median(others) if rank in by_rank and others else 0.0
+
+
+def _late_in_trace(run: Evidence) -> Late | None:
+    fingerprint = run.fingerprint
+    if fingerprint is None or not fingerprint.stragglers:
+        return None
+    slow = max(fingerprint.stragglers, key=lambda each: each.behind_s)
+    return Late(
+        slow.rank, slow.host, slow.behind_s / steps_of_trace(run), "the others wait for it in collectives (trace)"
+    )
+
+
+def _late_in_profile(run: Evidence) -> Late | None:
+    """The rank that waited much less than the others in the one profiled step; stages wait for each other by design.
+
+    On CPUs other processes take a core from one rank for a step: without that, and only where it was counted.
+    """
+    if run.breakdown is None or run.spec.layout.pp > 1:
+        return None
+    waited, taken = run.breakdown.communication_of_ranks_s, run.breakdown.queued_of_ranks_s
+    if len(waited) < 2 or (not run.on_gpu and len(taken) != len(waited)):
+        return None
+    rank = min(range(len(waited)), key=lambda each: waited[each])
+    seconds = beyond_others(dict(enumerate(-each for each in waited)), rank)
+    if not run.on_gpu:
+        seconds -= max(beyond_others(dict(enumerate(taken)), rank), 0.0)
+    seconds *= run.typical_s / run.breakdown.step_s
+    if seconds < (ONE_STEP if run.on_gpu else MUCH) * run.typical_s:
+        return None
+    evidence = f"rank {rank} waits {seconds:.3g} s less for the others than they do ({BREAKDOWN}, one step)"
+    return Late(rank, None, seconds, evidence)
+
+
+def steps_of_trace(run: Evidence) -> float:
+    """Steps in the window of the trace."""
+    assert run.fingerprint
+    return run.fingerprint.steps or max(run.fingerprint.window_s / run.typical_s, 1.0)
+
+
+def data_wait(run: Evidence) -> Wait | None:
+    """Waiting for the data loader: on the rank that waits longest, because the others wait for it."""
+    if by_rank := run.host_s("data_s"):
+        rank = max(by_rank, key=lambda each: by_rank[each])
+        return Wait(by_rank[rank], f"rank {rank} waits {by_rank[rank]:.3g} s in a step for its loader ({HOST})")
+    words = "the launching thread sits in the loader"
+    return _idle_of_trace(run, lambda causes: causes.data, words, most=True) or _data_in_profile(run)
+
+
+def _data_in_profile(run: Evidence) -> Wait | None:
+    """The same in the one profiled step, where it is more than a single delay."""
+    waited = run.breakdown.data_of_ranks_s if run.breakdown else ()
+    if not run.breakdown or max(waited, default=0.0) < ONE_STEP * run.breakdown.step_s:
+        return None
+    rank = max(range(len(waited)), key=lambda each: waited[each])
+    seconds = waited[rank] * run.typical_s / run.breakdown.step_s
+    return Wait(seconds, f"rank {rank} waits {seconds:.3g} s for its loader ({BREAKDOWN}, one step)")
+
+
+def others_without_core(run: Evidence) -> Wait | None:
+    """What the ranks of the profiled step waited in collectives for one that had no core, the mean over ranks.
+
+    Known on CPUs alone. Stages of a pipeline wait for each other by design.
+    """
+    profiled = run.breakdown
+    if profiled is None or run.on_gpu or run.spec.layout.pp > 1:
+        return None
+    waited, taken = profiled.communication_of_ranks_s, profiled.queued_of_ranks_s
+    if len(waited) < 2 or len(taken) != len(waited):
+        return None
+    rank = max(range(len(taken)), key=lambda each: taken[each])
+    longer = max(beyond_others(dict(enumerate(taken)), rank), 0.0)
+    lost = mean(min(max(each - waited[rank], 0.0), longer) for each in waited)
+    words = f"rank {rank} waited {longer:.3g} s longer than the others for a core ({BREAKDOWN}, one step)"
+    return Wait(lost * run.typical_s / profiled.step_s, words)
+
+
+def garbage(run: Evidence) -> Wait | None:
+    """Collecting Python's garbage: the sum over ranks' longest, because a rank that collects delays all."""
+    if by_rank := run.mean_host_s("garbage_s"):
+        longest = max(by_rank.values())
+        return Wait(longest, f"a rank collects Python's garbage for {longest:.3g} s in a step ({HOST})")
+    return None
+
+
+def between_steps(run: Evidence) -> Wait | None:
+    """What the host does between two steps, in which it launches nothing, on the rank that takes longest."""
+    by_rank = run.host_s("between_s")
+    if not run.between_s:
+        return None
+    rank = max(by_rank, key=lambda each: by_rank[each])
+    return Wait(run.between_s, f"rank {rank} is between two steps for {run.between_s:.3g} s, logs and saves ({HOST})")
+
+
+def queue(run: Evidence) -> Wait | None:
+    """Waiting for a core, on the median rank."""
+    if by_rank := run.host_s("queued_s"):
+        usual = median(by_rank.values())
+        cores = " and ".join(sorted({rank.cores for rank in run.hosts.ranks})) if run.hosts else ""
+        where = f"cores {cores}" if len(cores) < MOST_CORES else "their cores"
+        return Wait(usual, f"threads that were ready to run waited {usual:.3g} s in a step for {where} ({HOST})")
+    return None
+
+
+def ragged(run: Evidence) -> Wait | None:
+    """Time that every rank computes longer in the mean step than in the fastest ones, while its GPU idles.
+
+    Busy cores show it where waits for them were not counted. None in few steps, and without samples of the GPUs.
+    """
+    idle = run.idle_of_telemetry_s
+    if run.ranks is None or idle is None or run.cores_counted:
+        return None
+    measured = np.isin(run.ranks.steps, run.steps)
+    least = np.min([rank.compute_time_s for rank in run.ranks.ranks], axis=0)[measured]
+    if len(least) < FEW_STEPS:
+        return None
+    seconds = float(np.mean(least) - np.quantile(least, FASTEST))
+    words = f"every rank computes {seconds:.3g} s longer in the mean step than in the fastest ones ({RANKS})"
+    return Wait(min(seconds, idle), f"{words}; the GPUs have no kernel for {idle:.3g} s of a step")
+
+
+def launching(run: Evidence) -> Wait | None:
+    """Time in which the GPU had nothing because the host launched too late, the mean over ranks."""
+    words = "the GPU waits for launches, by a late host and between them,"
+    return _idle_of_trace(run, lambda causes: causes.host + causes.launch_gap, words)
+
+
+def synchronising(run: Evidence) -> Wait | None:
+    """Time in which the GPU had nothing because the host had waited for it."""
+    return _idle_of_trace(run, lambda causes: causes.sync, "the host had waited for the GPU")
+
+
+def _idle_of_trace(
+    run: Evidence, share: Callable[[IdleByCause], float], words: str, *, most: bool = False
+) -> Wait | None:
+    if run.fingerprint is None:
+        return None
+    shares = [share(rank.idle_by_cause) for rank in run.fingerprint.ranks if rank.idle_by_cause]
+    if not shares:
+        return None
+    seconds = (max(shares) if most else mean(shares)) * run.typical_s
+    return Wait(seconds, f"{words} in {100 * seconds / run.typical_s:.1f} % of the trace")

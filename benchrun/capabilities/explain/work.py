@@ -1,0 +1,186 @@
+"""How long the work of a step takes at the least: at the GPU's peak, at its memory's and its links' speed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchrun import hardware
+from benchrun.hardware import Gpu
+from benchrun.model import costs
+from benchrun.model.communication import Sizes
+from benchrun.model.flops import PASSES
+from benchrun.model.operators import MULTIPLY_ADD, Operators, Product, operators, weight_passes
+from benchrun.rundir.artifacts import Ceilings
+from benchrun.runspec.spec import TrainingSpec
+
+SHARE_OF_OVERLAPPED = 0.25
+"""Where a group's communication overlaps with computing, so much of it counts when exposed time is divided."""
+OUTSIDE = ("embedding", "positions", "loss", "adam")
+"""Memory-bound kernels that are in no layer."""
+GROUPS = {"etp": "ep", "expert_dp": "dp", "fsdp": "dp", "expert_fsdp": "dp"}
+"""Groups that count with another."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Seconds of a step on one GPU at the least; None where the GPU's peak or its memory's speed is unknown."""
+
+    matmul_s: float | None
+    products_memory_s: float
+    """By which the products take longer because they read and write their matrices: they are too small."""
+    attention_s: float | None
+    plain_attention_s: float
+    """Of attention without a kernel of its own: products that compute, write and read both triangles of the scores."""
+    memory_s: float | None
+    bytes_sent: dict[str, float]
+    """By group (tp, cp, ep, dp, pp): bytes through a rank's links in a step, as bus bandwidth counts them."""
+    message_bytes: float
+    """Size of a message, the mean over bytes."""
+    recomputed: float
+    """Share of the products of a step that the recipe computes twice."""
+    recomputed_attention: float
+    recomputed_memory: float
+    """Of the time of memory-bound kernels in each pass but the repeated one."""
+    bubble: float
+    """Idle time of a pipeline over its computing time."""
+
+
+def work_unknown(spec: TrainingSpec) -> Work:
+    """Of a log that does not state what its steps compute: the pipeline bubble, where it states the batch."""
+    return Work(None, 0.0, None, 0.0, None, {}, 0.0, 0.0, 0.0, 0.0, _bubble(spec) if hasattr(spec, "gbs") else 0.0)
+
+
+def _bubble(spec: TrainingSpec) -> float:
+    return float(costs.bubble(spec.layout.pp, spec.layout.vp, spec.num_microbatches))
+
+
+def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
+    """The least that a step of this run takes."""
+    ops, gpu, count = _operators(spec), hardware.gpu(spec.gpu), spec.num_microbatches
+    matmul, attention, bound_by_memory = None, None, 0.0
+    if gpu is not None and (high := gpu.peak_tflops("fp32" if spec.precision == "fp32" else "bf16")):
+        low = gpu.peak_tflops(spec.precision) or high
+        times = [
+            (len(each.passes) * each.flops / ((low if each.low_precision else high) * 1e12), _moved_s(each, gpu))
+            for each in ops.products
+        ]
+        matmul = count * sum(computing for computing, _ in times)
+        bound_by_memory = count * sum(max(moving - computing, 0.0) for computing, moving in times)
+        peak = low if spec.precision == "fp8" and spec.training.fp8.dot_product_attention else high
+        attention = count * PASSES * ops.attention.flops / 2 / (peak * 1e12)
+    moved = _moved_bytes(spec, ops)
+    speed = ceilings.copy_gb_per_s if ceilings else gpu.memory_gb_per_s if gpu else None
+    return Work(
+        matmul_s=matmul,
+        products_memory_s=bound_by_memory,
+        attention_s=attention,
+        plain_attention_s=_plain_s(spec, gpu, attention) if gpu and attention else 0.0,
+        memory_s=moved / (speed * 1e9) if speed else None,
+        bytes_sent=_bytes_sent(ops, count),
+        message_bytes=_message_bytes(ops, count),
+        recomputed=_recomputed(spec, ops),
+        recomputed_attention=1 / PASSES if _attention_again(spec) else 0.0,
+        recomputed_memory=_recomputed_memory(spec, ops),
+        bubble=_bubble(spec),
+    )
+
+
+def products_flops(spec: TrainingSpec) -> float:
+    """FLOPs of one pass of the matrix products of a micro-batch on one GPU, as ceilings.json has them."""
+    return sum(each.count * MULTIPLY_ADD * each.m * each.n * each.k for each in _operators(spec).products)
+
+
+def weights_of_groups(spec: TrainingSpec, sent: Mapping[str, float]) -> dict[str, float]:
+    """How exposed time divides over the groups: by what they send, less what overlaps with computing."""
+    overlapped = {"dp": spec.training.overlap_grad_reduce, "tp": spec.training.tp_comm_overlap}
+    weights = {group: amount * (SHARE_OF_OVERLAPPED if overlapped.get(group) else 1) for group, amount in sent.items()}
+    total = sum(weights.values())
+    return {group: weight / total for group, weight in weights.items() if weight} if total else {}
+
+
+def _operators(spec: TrainingSpec) -> Operators:
+    training = spec.training
+    return operators(
+        spec.model.model_copy(update={"vocab_size": spec.model.padded_vocab_size}),
+        spec.mbs * spec.seq_length / spec.layout.cp,
+        spec.seq_length,
+        spec.layout,
+        task=spec.task,
+        dp=spec.dp,
+        sizes=Sizes(activation=4 if spec.precision == "fp32" else 2, gradient=4 if training.grad_reduce_in_fp32 else 2),
+        distributed_optimizer=training.distributed_optimizer,
+        cp_comm=training.cp_comm,
+    )
+
+
+def _bytes_sent(ops: Operators, count: int) -> dict[str, float]:
+    sent: dict[str, float] = {}
+    for each in ops.collectives:
+        group = GROUPS.get(each.group, each.group)
+        times = count * (each.forward + each.backward) + each.step
+        sent[group] = sent.get(group, 0.0) + each.bus_bytes * times
+    return sent
+
+
+def _message_bytes(ops: Operators, count: int) -> float:
+    amounts = [
+        (each.bytes, each.bytes * (count * (each.forward + each.backward) + each.step)) for each in ops.collectives
+    ]
+    total = sum(amount for _, amount in amounts)
+    return sum(size * amount for size, amount in amounts) / total if total else 0.0
+
+
+def _moved_s(product: Product, gpu: Gpu) -> float:
+    """Reading both matrices and writing the result in each pass, two bytes an element."""
+    elements = product.m * product.k + product.k * product.n + product.m * product.n
+    return len(product.passes) * product.count * elements * 2 / (gpu.memory_gb_per_s * 1e9)
+
+
+def _plain_s(spec: TrainingSpec, gpu: Gpu, attention_s: float) -> float:
+    """Both triangles at the peak, or at the memory's speed: a product of depth d has d operations for each byte of its
+    scores, of two bytes each.
+    """
+    peak = gpu.peak_bf16_tflops * 1e12
+    return 2 * attention_s * max(peak / (spec.model.kv_channels * gpu.memory_gb_per_s * 1e9), 1.0)
+
+
+def _recomputed(spec: TrainingSpec, ops: Operators) -> float:
+    """Forward products that run again, over all products of the recipe's passes."""
+    recompute = spec.training.recompute
+    again = 0.0
+    for each in ops.block:
+        if costs.repeats(each, recompute.granularity, recompute.modules):
+            again += each.flops
+    if recompute.granularity == "full":
+        again *= _recomputed_layers(spec)
+    passes = len(weight_passes(spec.task))
+    return again / (passes * sum(each.flops for each in ops.products))
+
+
+def _recomputed_memory(spec: TrainingSpec, ops: Operators) -> float:
+    """Bytes of the layers' forward pass that move again, over all bytes of the recipe's passes. Of selective
+    recomputation the few kernels between products are left out.
+    """
+    if spec.training.recompute.granularity != "full":
+        return 0.0
+    again = sum(each.forward_bytes for each in ops.memory_bound if each.name not in OUTSIDE)
+    return _recomputed_layers(spec) * spec.num_microbatches * again / _moved_bytes(spec, ops)
+
+
+def _moved_bytes(spec: TrainingSpec, ops: Operators) -> float:
+    """Through the memory in a step, by memory-bound kernels."""
+    count = spec.num_microbatches
+    return sum(count * (each.forward_bytes + each.backward_bytes) + each.step_bytes for each in ops.memory_bound)
+
+
+def _recomputed_layers(spec: TrainingSpec) -> float:
+    """Share of the layers that full recomputation computes twice."""
+    recompute = spec.training.recompute
+    if recompute.method != "block" or not recompute.num_layers:
+        return 1.0
+    return min(recompute.num_layers * spec.layout.vp * spec.layout.pp / spec.model.num_layers, 1.0)
+
+
+def _attention_again(spec: TrainingSpec) -> bool:
+    recompute = spec.training.recompute
+    chosen = not recompute.modules or "core_attn" in recompute.modules
+    return recompute.granularity == "full" or (recompute.granularity == "selective" and chosen)

@@ -1,0 +1,271 @@
+"""The history of points: step time over the time of launch, its change points, and what changed with each.
+
+A point is a workload under the same conditions with the same framework and layout on the same cluster. Nodes, driver,
+image, versions, options and environment may differ between its runs; they are what a change is explained by.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from itertools import chain, pairwise
+from statistics import median
+from typing import Any, Literal, NamedTuple
+
+from benchrun.judge.conditions import besides_recipe, conditions
+from benchrun.judge.measured import grouped
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.changes import Cut, changes
+from benchrun.model import Frozen
+from benchrun.rundir.artifacts import objects, trained_with
+from benchrun.rundir.folder import stamp_of
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.runs import proxy, short_layout
+
+By = Literal["point", "node", "driver", "image", "version"]
+"""The column that separates the runs of a point into series; ``point``: none."""
+SMALLEST = 0.01
+"""A smaller change of the step time, as a fraction, is not listed."""
+MOST = 0.8
+"""A value belongs to one side of a change where its share of the runs differs by this much."""
+POINT = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
+
+
+class Past(NamedTuple):
+    """One run, as far as its history needs it."""
+
+    result: RunResult
+    environment: Mapping[str, Any]
+    """env.json; empty where it is missing."""
+    launched: datetime | None = None
+    """Time of launch for a run whose id has none."""
+
+
+class HistoryRun(Frozen):
+    """One run of a series."""
+
+    run_id: str
+    launched: datetime
+    step_time_s: float
+    """Median of its measured steps."""
+    tokens_per_s_per_gpu: float | None
+    verdict: str
+    facts: dict[str, tuple[str, ...]]
+    """Node, driver, image, version, options, environment, gpu, kernel, benchrun: the values that are recorded."""
+
+
+class Period(Frozen):
+    """The runs between two changes."""
+
+    first: datetime
+    last: datetime
+    runs: int
+    step_time_s: float
+    """Median of the runs."""
+    tokens_per_s_per_gpu: float | None
+
+
+class Changed(Frozen):
+    """A column that differs on the two sides of a change."""
+
+    column: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+class Change(Frozen):
+    """A change of the step time."""
+
+    launched: datetime
+    """When the first run after it was launched."""
+    run_id: str
+    """The first run after it."""
+    percent: float
+    """Change of the median step time; positive is slower."""
+    chance: float
+    """Probability that runs without a change look like this."""
+    changed: tuple[Changed, ...]
+
+
+class PointHistory(Frozen):
+    """The runs of one point, the oldest first."""
+
+    recipe: str
+    """Name of the recipe, with what a proxy has less of."""
+    framework: str
+    gpu: str
+    precision: str
+    num_gpus: int
+    seq_length: int
+    gbs: int
+    layout: str
+    cluster: str
+    split: str | None
+    """The value that the runs have in common, where they are split."""
+    runs: tuple[HistoryRun, ...]
+    periods: tuple[Period, ...]
+    changes: tuple[Change, ...]
+    """One between each two periods."""
+
+    @property
+    def name(self) -> str:
+        """The point in words."""
+        layout = re.sub(r"\b[a-z]p1 ?", "", self.layout).strip()
+        split = f"; {self.split}" if self.split is not None else ""
+        return f"{self.recipe}, {self.precision}, {self.num_gpus} x {self.gpu}, {self.framework}, {layout}{split}"
+
+    @property
+    def period_of(self) -> list[int]:
+        """The number of each run's period, from 0."""
+        return [index for index, period in enumerate(self.periods) for _ in range(period.runs)]
+
+
+class History(Frozen):
+    """The histories of all points."""
+
+    schema_version: Literal[1] = 1
+    by: By
+    series: tuple[PointHistory, ...]
+    left_out: tuple[str, ...]
+    """Runs without numbers or time of launch, profiled runs, and other work than training."""
+
+    @property
+    def slower(self) -> bool:
+        """Whether the newest change of some point made it slower."""
+        return any(series.changes[-1].percent > 0 for series in self.series if series.changes)
+
+
+def history_of(runs: Sequence[Past], by: By = "point") -> History:
+    """The history of each point among ``runs``, split ``by`` the values of a column."""
+    measured, left_out = [], []
+    for past in runs:
+        run = _run(past)
+        if run is None:
+            left_out.append(past.result.run_id)
+        else:
+            measured.append((past.result.spec, run))
+    measured.sort(key=lambda pair: (pair[1].launched, pair[1].run_id))
+    split = [(spec, value, run) for spec, run in measured for value in _values(run, by)]
+    groups = grouped(split, lambda row: (_point(row[0]), row[1]))
+    series = [_series(group[0][0], group[0][1], [run for _, _, run in group]) for group in groups]
+    return History(by=by, series=tuple(sorted(series, key=lambda one: one.name)), left_out=tuple(left_out))
+
+
+def launch_time(run_id: str) -> datetime | None:
+    """The time in a run's id; None where it has none."""
+    with contextlib.suppress(ValueError):  # of no stamp, and of digits that are no date
+        return datetime.strptime(stamp_of(run_id), "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    return None
+
+
+def _run(past: Past) -> HistoryRun | None:
+    result, numbers = past.result, past.result.numbers
+    spec, launched = result.spec, launch_time(result.run_id) or past.launched
+    if not isinstance(spec, TrainingSpec) or spec.profiler != "none" or numbers is None or launched is None:
+        return None
+    time = numbers.metrics["step_time_s"]
+    if time is None:
+        return None
+    return HistoryRun(
+        run_id=result.run_id,
+        launched=launched,
+        step_time_s=time,
+        tokens_per_s_per_gpu=numbers.metrics["tokens_per_s_per_gpu"],
+        verdict=result.judgement,
+        facts={column: tuple(dict.fromkeys(filter(None, values))) for column, values in _facts(spec, past.environment)},
+    )
+
+
+def _facts(spec: TrainingSpec, environment: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The columns by which a change is explained."""
+    own = conditions(spec)
+    nodes = objects(environment.get("nodes"))
+    gpus = [gpu for node in nodes for gpu in objects(node.get("gpus"))]
+    yield "node", [str(node.get("host") or "") for node in nodes]
+    yield "driver", [str(node.get("driver") or "") for node in nodes]
+    yield "image", [own.image or ""]
+    yield "version", [f"{name} {version}" for name, version in trained_with(environment).items()]
+    yield "options", [*(own.options or ()), f"fp8_recipe={own.fp8_recipe}" if own.fp8_recipe else ""]
+    yield "environment", [f"{name}={value}" for name, value in {**spec.env, **spec.cluster.env}.items()]
+    yield "gpu", [" ".join(str(gpu[key]) for key in ("name", "power_limit_w") if gpu.get(key)) for gpu in gpus]
+    yield "kernel", [str(node.get("kernel") or "") for node in nodes]
+    yield "benchrun", [str(environment.get("commit") or environment.get("benchrun") or "")]
+
+
+def _point(spec: Any) -> tuple[Any, ...]:
+    return proxy(spec), besides_recipe(conditions(spec)), spec.framework, short_layout(spec), spec.cluster.name
+
+
+def _values(run: HistoryRun, by: By) -> list[str | None]:
+    """The series that a run belongs to: one for each of its nodes, or one for all its drivers, images or versions."""
+    if by == "point":
+        return [None]
+    values = run.facts[by] if by == "node" else (", ".join(run.facts[by]),)
+    return [value or f"no {by} recorded" for value in values or ("",)]
+
+
+def _series(spec: Any, split: str | None, runs: Sequence[HistoryRun]) -> PointHistory:
+    cuts = _large(changes([run.step_time_s for run in runs]), runs)
+    places = [0, *(cut.place for cut in cuts), len(runs)]
+    parts = [runs[start:end] for start, end in pairwise(places)]
+    return PointHistory(
+        recipe=proxy(spec),
+        **{name: getattr(spec, name) for name in POINT},
+        layout=short_layout(spec),
+        cluster=spec.cluster.name,
+        split=split,
+        runs=tuple(runs),
+        periods=tuple(map(_period, parts)),
+        changes=tuple(_change(cut, *sides) for cut, sides in zip(cuts, pairwise(parts), strict=True)),
+    )
+
+
+def _large(cuts: Sequence[Cut], runs: Sequence[HistoryRun]) -> list[Cut]:
+    """``cuts`` without those that are too small to matter: the smallest is dropped until each counts."""
+    left = list(cuts)
+    while left:
+        places = [0, *(cut.place for cut in left), len(runs)]
+        times = [median(run.step_time_s for run in runs[start:end]) for start, end in pairwise(places)]
+        sizes = [abs(after / before - 1) for before, after in pairwise(times)]
+        if min(sizes) >= SMALLEST:
+            break
+        left.pop(sizes.index(min(sizes)))
+    return left
+
+
+def _period(runs: Sequence[HistoryRun]) -> Period:
+    rates = [run.tokens_per_s_per_gpu for run in runs if run.tokens_per_s_per_gpu]
+    return Period(
+        first=runs[0].launched,
+        last=runs[-1].launched,
+        runs=len(runs),
+        step_time_s=median(run.step_time_s for run in runs),
+        tokens_per_s_per_gpu=median(rates) if rates else None,
+    )
+
+
+def _change(cut: Cut, before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -> Change:
+    ratio = _period(after).step_time_s / _period(before).step_time_s
+    return Change(
+        launched=after[0].launched,
+        run_id=after[0].run_id,
+        percent=100 * (ratio - 1),
+        chance=cut.chance,
+        changed=tuple(_changed(before, after)),
+    )
+
+
+def _changed(before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -> Iterator[Changed]:
+    """The columns with values that most runs of one side have and few of the other."""
+    for column in before[0].facts:
+        one, other = (_shares(run.facts[column] for run in side) for side in (before, after))
+        gone = tuple(value for value in one if one[value] - other.get(value, 0) >= MOST)
+        new = tuple(value for value in other if other[value] - one.get(value, 0) >= MOST)
+        if gone or new:
+            yield Changed(column=column, before=gone, after=new)
+
+
+def _shares(runs: Iterable[Sequence[str]]) -> dict[str, float]:
+    """The share of the runs that have each value."""
+    listed = list(runs)
+    return {value: sum(value in run for run in listed) / len(listed) for value in dict.fromkeys(chain(*listed))}

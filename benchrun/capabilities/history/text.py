@@ -1,0 +1,90 @@
+"""A history as text: for terminals, in Markdown, as CSV."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from benchrun.capabilities.history.series import Change, History, PointHistory
+from benchrun.measure.changes import SHORTEST
+from benchrun.show.table import Table, as_csv, capitals, markdown, plain
+
+COLUMNS = ("node", "driver", "image", "version", "options")
+"""Facts that have a column in CSV."""
+CONDITIONS = ("recipe", "framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "cluster")
+
+
+def history_page(history: History, form: str) -> str:
+    """The history in ``form``: terminal, markdown or csv."""
+    if form == "csv":
+        return as_csv(runs_table(history))
+    if not history.series:
+        return "no runs\n"
+    heading, as_text = ("## ", markdown) if form == "markdown" else ("", lambda table: plain(capitals(table)))
+    changed = [series for series in history.series if series.changes]
+    parts = [as_text(points_table(history)), *(_section(series, heading, as_text) for series in changed)]
+    short = sum(len(series.runs) < SHORTEST for series in history.series)
+    note = f"\nA change can be seen in {SHORTEST} runs and more; with fewer: {short} of {len(history.series)}\n"
+    return "\n".join(parts) + (note if short else "")
+
+
+def _section(series: PointHistory, heading: str, as_text: Callable[[Table], str]) -> str:
+    sentences = "".join(f"\n{change_sentence(change)}\n" for change in series.changes)
+    gap = "\n" if heading else ""
+    return f"{heading}{series.name}\n{gap}{as_text(periods_table(series))}{sentences}"
+
+
+def points_table(history: History) -> Table:
+    """One row per point: its newest period and how that began."""
+    rows = []
+    for series in history.series:
+        now, newest = series.periods[-1], series.changes[-1] if series.changes else None
+        since = f"{newest.percent:+.1f} % on {_day(newest.launched)}" if newest else ""
+        days = (_day(series.periods[0].first), _day(now.last))
+        rows.append((series.name, len(series.runs), *days, now.step_time_s, now.tokens_per_s_per_gpu, since))
+    titles = ("point", "runs", "from", "to", "step time (s)", "tokens/s/GPU", "newest change of the step time")
+    return Table(titles, rows)
+
+
+def periods_table(series: PointHistory) -> Table:
+    """One row per period between two changes."""
+    sizes = ["", *(f"{change.percent:+.1f} %" for change in series.changes)]
+    rows = []
+    for period, size in zip(series.periods, sizes, strict=True):
+        days = (_day(period.first), _day(period.last))
+        rows.append((*days, period.runs, period.step_time_s, period.tokens_per_s_per_gpu, size))
+    return Table(("from", "to", "runs", "step time (s)", "tokens/s/GPU", "step time changed by"), rows)
+
+
+def change_sentence(change: Change) -> str:
+    """When, how much, and what changed with it."""
+    size = f"{abs(change.percent):.1f} % {'slower' if change.percent > 0 else 'faster'}"
+    head = f"{_day(change.launched)}: {size} since {change.run_id} (chance {change.chance:.2g})"
+    facts = [f"{one.column} {_values(one.before)} -> {_values(one.after)}" for one in change.changed]
+    return f"{head}; changed with it: {'; '.join(facts) or 'nothing that is recorded'}"
+
+
+def runs_table(history: History) -> Table:
+    """One row per run, the oldest of each point first."""
+    rows = []
+    for series in history.series:
+        first = {change.run_id: change for change in series.changes}
+        for number, run in zip(series.period_of, series.runs, strict=True):
+            row: list[object] = [getattr(series, name) for name in CONDITIONS]
+            row += [run.run_id, run.launched.strftime("%Y-%m-%dT%H:%M:%SZ"), run.step_time_s]
+            row += [run.tokens_per_s_per_gpu, run.verdict]
+            row += [" ".join(run.facts[name]) for name in COLUMNS]
+            change = first.get(run.run_id)
+            if change:
+                columns = "; ".join(one.column for one in change.changed)
+                rows.append([*row, number + 1, change.percent, change.chance, columns])
+            else:
+                rows.append([*row, number + 1, None, None, ""])
+    measured = ("run_id", "launched", "step_time_s", "tokens_per_s_per_gpu", "verdict")
+    return Table((*CONDITIONS, *measured, *COLUMNS, "period", "change_percent", "chance", "changed"), rows)
+
+
+def _day(time: datetime) -> str:
+    return time.strftime("%Y-%m-%d")
+
+
+def _values(values: tuple[str, ...]) -> str:
+    return ", ".join(values) or "none"

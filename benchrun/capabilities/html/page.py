@@ -1,0 +1,186 @@
+"""A report as one HTML file: no script, no request to any host, readable on a telephone and on paper."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from benchrun.capabilities.html.picture import INSTALL, drawable, inline_svg
+from benchrun.capabilities.html.style import PAGE
+from benchrun.show.data import RunSection, Section
+from benchrun.show.model import ReportModel
+from benchrun.show.plot import Plot
+from benchrun.show.table import Table, visible
+
+SHORT = 12
+"""Letters of a cell that does not wrap."""
+OPEN = 6
+"""The largest number of runs whose sections are open from the beginning."""
+SMALL = 12
+"""The most rows of a plot's table that is open from the beginning."""
+ARROW = "\u00a0\u2192\u00a0"
+"""Between two values, which stay on one line."""
+FEW_COLUMNS = 4
+"""The most columns of a table that stays a table on a narrow screen."""
+NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( %)?")
+"""A cell of a column that stands at the right."""
+COLOURS = {"pass": "pass", "as_expected": "pass", "slow": "slow", "slower_than_expected": "slow", "invalid_run": "slow"}
+"""Class of a judgement; every other one needs a look."""
+
+
+NO_PLOTS = f"<p class=look>Plots are left out, because matplotlib is not installed: {INSTALL}</p>"
+
+
+@dataclass(frozen=True)
+class Lead:
+    """A part of a page that stands before the points."""
+
+    title: str
+    text: str
+    table: Table
+
+
+def page(report: ReportModel, title: str = "benchrun report", leads: Sequence[Lead] = (), *, by: str = "point") -> str:
+    """The whole file; ``leads`` stand first. ``by`` framework or scaling: only that section, without the runs."""
+    return visible(
+        "\n".join(
+            [
+                '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+                '<meta name="viewport" content="width=device-width, initial-scale=1">',
+                f"<title>{escape(title)}</title>\n<style>{PAGE}</style>\n</head>\n<body>\n<main>",
+                f"<h1>{escape(title)}</h1>",
+                *([] if drawable() else [NO_PLOTS]),
+                *(part for lead in leads for part in _lead(lead)),
+                *_body(report, by),
+                "</main>\n</body>\n</html>\n",
+            ]
+        )
+    )
+
+
+ONLY = {"framework": "frameworks", "scaling": "scaling"}
+"""Section that is shown alone, by what the rows are."""
+
+
+def _body(report: ReportModel, by: str) -> Iterator[str]:
+    shown = [part for part in report.sections if by not in ONLY or part.identity == ONLY[by]]
+    yield _tally(report)
+    links = [("points", "Points")] if by not in ONLY else []
+    links += [(part.identity, part.title) for part in shown] + ([("runs", "Runs")] if by not in ONLY else [])
+    yield "<nav>" + "".join(f'<a href="#{identity}">{escape(name)}</a>' for identity, name in links) + "</nav>"
+    if by not in ONLY:
+        yield '<h2 id="points">Points</h2>'
+        yield table_html(report.readable, links=_anchors(report))
+        yield from (f"<p>{escape(sentence)}</p>" for sentence in report.ratios)
+    elif not shown:
+        yield f"<p>There is nothing to show by {escape(by)} in these runs.</p>"
+    for part in shown:
+        yield from section_html(part)
+    if by in ONLY:
+        return
+    yield '<h2 id="runs">Runs</h2>'
+    for index, run in enumerate(report.runs):
+        yield from _run(run, f"r{index}", len(report.runs) <= OPEN)
+
+
+def _anchors(report: ReportModel) -> list[str]:
+    """For each point the anchor of its first run."""
+    keys = [result.spec.repeat_key() for result in report.results]
+    return [f"r{keys.index(key)}" for key in dict.fromkeys(keys)]
+
+
+def _lead(lead: Lead) -> Iterator[str]:
+    yield f"<h2>{escape(lead.title)}</h2>\n<p>{escape(lead.text)}</p>"
+    yield table_html(lead.table)
+
+
+def _tally(report: ReportModel) -> str:
+    """The number of runs with each verdict."""
+    judgements = [run.judgement for run in report.runs]
+    if not judgements:
+        return "<p>no runs</p>"
+    each = [(f"run{'s' if len(judgements) > 1 else ''}", len(judgements), "")]
+    each += [(name.replace("_", " "), judgements.count(name), _kind(name)) for name in dict.fromkeys(judgements)]
+    parts = (f'<span class="{kind}"><b>{count}</b> {escape(name)}</span>' for name, count, kind in each)
+    return f'<div class="tally">{"".join(parts)}</div>'
+
+
+def _kind(judgement: str) -> str:
+    return COLOURS.get(judgement, "look")
+
+
+def section_html(part: Section) -> Iterator[str]:
+    """A heading, a sentence, the plots and the tables."""
+    yield f'<h2 id="{part.identity}">{escape(part.title)}</h2>\n<p>{escape(part.text)}</p>'
+    yield _plots(part.plots, part.identity)
+    yield from map(table_html, part.tables)
+
+
+def _run(run: RunSection, identity: str, opened: bool) -> Iterator[str]:
+    """One run: what it is worth in the line that is always visible."""
+    yield f"<details{' open' if opened else ''}><summary><h3>{escape(run.title)}</h3> "
+    yield f'<span class="judgement {_kind(run.judgement)}">{escape(run.judgement.replace("_", " "))}</span><br>'
+    yield f'<span class="soft">{escape(run.run_id)}</span></summary>'
+    # The anchor stands inside: a browser opens the closed details that a link leads into.
+    yield f'<p id="{identity}">{escape(run.reason)}</p>'
+    if run.plots:
+        yield _plots(run.plots, identity)
+    if run.causes:
+        yield "<h4>Causes</h4>" + table_html(run.causes)
+    yield from (f'<p class="soft">To know more: {escape(each)}</p>' for each in run.missing)
+    yield "<h4>Measured</h4>" + table_html(Table(("name", "value"), run.facts), "facts")
+    yield "<h4>Conditions</h4>" + table_html(Table(("name", "value"), run.conditions), "facts")
+    yield "</details>"
+
+
+def _plots(plots: Sequence[Plot], identity: str) -> str:
+    return f'<div class="figures">{"".join(_plot(each, f"{identity}f{i}") for i, each in enumerate(plots))}</div>'
+
+
+def _plot(plot: Plot, identity: str) -> str:
+    """The plot with its table below it, or beside it where it takes a whole row."""
+    note = f"<p>{escape(plot.note)}</p>" if plot.note else ""
+    head, drawn = (
+        f"<figcaption>{escape(plot.title)}</figcaption>",
+        (inline_svg(plot, identity) if drawable() else "") + note,
+    )
+    if plot.wide:
+        beside = f'<div class="pair"><div>{drawn}</div>{table_html(plot.table)}</div>'
+        return f'<figure class="wide">{head}{beside}</figure>'
+    opened = " open" if len(plot.table.rows) <= SMALL else ""
+    table = f"<details{opened}><summary>Numbers</summary>{table_html(plot.table)}</details>"
+    return f"<figure>{head}{drawn}{table}</figure>"
+
+
+def table_html(table: Table, kind: str = "", links: Sequence[str] = ()) -> str:
+    """A table; where it has many columns each row is a block on a narrow screen. ``links``: anchors of its rows."""
+    kind = kind or ("cards" if len(table.titles) > FEW_COLUMNS else "")
+    cells = table.cells()
+    numeric = [_numeric([row[index] for row in cells]) for index in range(len(table.titles))]
+    titles = [escape(str(title).replace("_", " ")) for title in table.titles]
+    head = "".join(f"<th{_class(number, '')}>{title}</th>" for title, number in zip(titles, numeric, strict=True))
+    heading = "" if kind == "facts" else f"<thead><tr>{head}</tr></thead>"
+    rows = [[*_cells(row, titles, numeric, kind)] for row in cells]
+    for row, anchor in zip(rows, links, strict=bool(links)):
+        row[0] = row[0].replace(">", f'><a href="#{anchor}">', 1).replace("</td>", "</a></td>")
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return f"<table{_attribute(kind)}>{heading}<tbody>{body}</tbody></table>"
+
+
+def _numeric(column: Sequence[str]) -> bool:
+    return all(not cell or NUMBER.fullmatch(cell) for cell in column)
+
+
+def _cells(row: Sequence[str], titles: Sequence[str], numeric: Sequence[bool], kind: str) -> Iterator[str]:
+    for cell, title, number in zip(row, titles, numeric, strict=True):
+        label = f' data-label="{title}"' if kind == "cards" else ""
+        yield f"<td{_class(number, cell)}{label}>{escape(cell.replace(' -> ', ARROW))}</td>"
+
+
+def _class(number: object, cell: str) -> str:
+    """Numbers stand at the right; a short cell, such as a value with its unit, does not wrap."""
+    return _attribute("n" if number else "s" if cell and len(cell) <= SHORT else "")
+
+
+def _attribute(kind: str) -> str:
+    return f" class={kind}" if kind else ""

@@ -1,0 +1,281 @@
+"""The files of a check's ranks -> the fleet: every node beside the others, outliers, slow pairs, nodes with no result.
+
+What runs on one GPU is compared GPU by GPU, an all-reduce within a node node by node. In exchanges the slower of two
+nodes counts, so a node is as fast as its best exchange; a slow pair of two sound nodes is a fault between them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any, Literal, NamedTuple, get_args
+
+from benchrun.capabilities.nodes.outliers import MIN_UNITS, Beside, beside_each_other, slower_group
+from benchrun.model import Frozen
+from benchrun.rundir.nodes import UNITS, RankRates, Rate, Test
+
+FALSE_ALARMS = 0.01
+"""The chance that a check of a healthy fleet names any node."""
+
+
+class Finding(Frozen):
+    """A GPU, node or pair of nodes that is slower than the fleet explains."""
+
+    host: str
+    """The node."""
+    test: Test
+    """The measurement that shows it."""
+    local_rank: int | None = None
+    """Number of the GPU on its node, where one GPU was measured."""
+    device_id: str | None = None
+    """UUID of that GPU."""
+    peer: str | None = None
+    """The other node of a slow pair."""
+    value: float
+    """Its rate, in the unit of the test."""
+    others: float
+    """Median of the others."""
+    behind_percent: float
+    """How much slower it is than the others' median."""
+    limit_percent: float
+    """The same at which it would be an outlier: by the spread of the others and the noise of the repeats."""
+
+    @property
+    def sentence(self) -> str:
+        """One line for a person."""
+        which = f"{self.host} and {self.peer}" if self.peer else self.host
+        which += f", {'GPU' if self.device_id else 'rank'} {self.local_rank}" if self.local_rank is not None else ""
+        side = "below" if self.behind_percent > 0 else "above"
+        return (
+            f"{which}: {self.test} {self.value:.4g} {UNITS[self.test]}, {abs(self.behind_percent):.1f} % {side} the "
+            f"others' {self.others:.4g}; {self.limit_percent:.1f} % would be within their spread"
+        )
+
+
+class TestRow(Frozen):
+    """One measurement over the fleet."""
+
+    test: Test
+    """What was measured."""
+    unit: str
+    """Of its rates."""
+    work: str
+    """What was computed or sent."""
+    of: Literal["GPU", "rank", "node"]
+    """What is compared; a rank where there is no GPU."""
+    count: int
+    """How many of them."""
+    median: float
+    """Of the rates."""
+    lowest: float
+    """The slowest."""
+    limit_percent: float | None
+    """How far below the others' median an outlier is, at least; None with fewer than three."""
+
+
+class Model(Frozen):
+    """The nodes with one model of GPU."""
+
+    gpu: str
+    """Name of the driver."""
+    nodes: tuple[str, ...]
+
+
+class Fleet(Frozen):
+    """fleet.json."""
+
+    schema_version: Literal[1] = 1
+    nodes: tuple[str, ...]
+    """Nodes that measured, in order."""
+    tests: tuple[TestRow, ...]
+    """What was measured."""
+    outliers: tuple[Finding, ...]
+    """Nodes that are slower than their fleet."""
+    slow_pairs: tuple[Finding, ...]
+    """Pairs that are slow although neither node is an outlier."""
+    faster: tuple[Finding, ...] = ()
+    """What is faster than the fleet explains, where nothing is slower: most of the others may be slow."""
+    models: tuple[Model, ...] = ()
+    """The models of GPU, the most frequent first: only its nodes are compared, and the others are excluded."""
+    missing: tuple[str, ...]
+    """Nodes of the job without a complete result, and ``rank N`` for each rank without a file on an unknown node."""
+    exclude: tuple[str, ...]
+    """Names of the outliers, and of nodes that measured nothing while at least half of the others did."""
+
+    @property
+    def other_models(self) -> tuple[Model, ...]:
+        """The models of GPU beside the most frequent one."""
+        return self.models[1:]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there are enough units of any test to tell which one is slow."""
+        return any(row.limit_percent is not None for row in self.tests)
+
+
+class Unit(NamedTuple):
+    """What is compared: a GPU, a node or a pair of nodes."""
+
+    names: dict[str, Any]
+    """Fields of a `Finding`."""
+    values: tuple[float, ...]
+    """The repeats of its rate."""
+    work: str
+    pair: tuple[str, str] | None = None
+    """The nodes whose exchange it is, which counts for both."""
+
+
+def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
+    """The fleet of these ranks. ``nodes``: all nodes of the job, as far as they are known."""
+    ranks = sorted(ranks, key=lambda each: each.rank)
+    hosts = list(dict.fromkeys(each.host for each in ranks))
+    complete = {host: all(each.complete for each in ranks if each.host == host) for host in hosts}
+    models = _models(ranks)
+    alike = [each for each in ranks if each.device == models[0].gpu] if models else []
+    foreign = {host for model in models[1:] for host in model.nodes}
+    units: dict[Test, list[Unit]] = {test: list(_units(test, alike)) for test in get_args(Test)}
+    pairs = _pairs(alike)
+    level = FALSE_ALARMS / max(1, sum(map(len, units.values())) + len(pairs))
+    rows, outliers, faster = [], [], []
+    for test, members in units.items():
+        if members:
+            sources = [unit.pair or number for number, unit in enumerate(members)]
+            compared = beside_each_other([unit.values for unit in members], level, sources)
+            of: Literal["GPU", "rank", "node"] = "rank" if "local_rank" in members[0].names else "node"
+            of = "GPU" if members[0].names.get("device_id") else of
+            rows.append(_row(test, of, members, compared))
+            slower = _findings(test, members, compared, level) or _of_two_groups(test, members, level)
+            outliers += slower
+            faster += [] if slower else _findings(test, members, compared, level, faster=True)
+    named = {finding.host for finding in outliers}
+    sound = [unit for unit in pairs if not named & {unit.names["host"], unit.names["peer"]}]
+    slow_pairs = _findings("exchange", sound, beside_each_other([unit.values for unit in sound], level), level)
+    every = list(dict.fromkeys((*hosts, *nodes)))
+    # A fault of the whole job, such as a wrong image, is no fault of its nodes.
+    silent = [host for host in every if host not in hosts] if 2 * len(hosts) >= len(every) else []
+    return Fleet(
+        nodes=tuple(hosts),
+        tests=tuple(rows),
+        outliers=tuple(sorted(outliers, key=lambda finding: -finding.behind_percent)),
+        slow_pairs=tuple(slow_pairs),
+        faster=tuple(faster),
+        models=models,
+        missing=(*(host for host in every if not complete.get(host)), *_missing_ranks(ranks, hosts, every)),
+        exclude=tuple(host for host in every if host in named | foreign or host in silent),
+    )
+
+
+def _models(ranks: Sequence[RankRates]) -> tuple[Model, ...]:
+    """Return the models of GPU with their nodes, the most frequent first."""
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for each in ranks:
+        if each.host not in hosts[each.device]:
+            hosts[each.device].append(each.host)
+    ordered = sorted(hosts.items(), key=lambda item: -len(item[1]))
+    return tuple(Model(gpu=gpu, nodes=tuple(nodes)) for gpu, nodes in ordered)
+
+
+def _of_two_groups(test: Test, units: Sequence[Unit], level: float) -> list[Finding]:
+    """Return the units of the slower of two groups, beside the faster one; none where most would be slow."""
+    slower = slower_group([unit.values for unit in units])
+    if 2 * len(slower) > len(units):
+        return []
+    fast = [unit for index, unit in enumerate(units) if index not in slower]
+    findings = []
+    for index in slower:
+        (beside, *_) = beside_each_other([units[index].values, *(unit.values for unit in fast)], level)
+        findings += _findings(test, [units[index]], [beside], 1.0)
+    return findings
+
+
+def _missing_ranks(ranks: Sequence[RankRates], hosts: Sequence[str], every: Sequence[str]) -> list[str]:
+    """The ranks without a file, as ``rank N``; none where the nodes without any file explain them all."""
+    count = max((each.ranks for each in ranks), default=0)
+    missing = sorted({*range(count)} - {each.rank for each in ranks})
+    explained = len(missing) * len(every) == count * (len(every) - len(hosts))
+    return [] if explained else [f"rank {number}" for number in missing]
+
+
+def _units(test: Test, ranks: Sequence[RankRates]) -> Iterable[Unit]:
+    """The GPUs or nodes that measured ``test``."""
+    if test == "exchange":
+        return _best_exchanges(_pairs(ranks))
+    measured = [(each, rate) for each in ranks for rate in each.rates if rate.test == test]
+    if test == "node_collective":
+        return _whole_nodes(measured)
+    return [
+        Unit({"host": each.host, "local_rank": each.local_rank, "device_id": each.device_id}, rate.values, rate.work)
+        for each, rate in measured
+    ]
+
+
+def _whole_nodes(measured: Iterable[tuple[RankRates, Rate]]) -> Iterable[Unit]:
+    """Each node, by the slowest of its GPUs in every repeat."""
+    by_host: dict[str, list[Unit]] = defaultdict(list)
+    for each, rate in measured:
+        by_host[each.host].append(Unit({}, rate.values, rate.work))
+    return [Unit({"host": host}, _slowest(units), units[0].work) for host, units in by_host.items()]
+
+
+def _best_exchanges(pairs: Iterable[Unit]) -> Iterable[Unit]:
+    """Each node, by its fastest exchange: the partners of the others may be slow."""
+    by_host: dict[str, list[Unit]] = defaultdict(list)
+    for unit in pairs:
+        for host in (unit.names["host"], unit.names["peer"]):
+            by_host[host].append(unit)
+    best = {host: max(units, key=lambda unit: median(unit.values)) for host, units in by_host.items()}
+    return [Unit({"host": host}, unit.values, unit.work, unit.pair) for host, unit in best.items()]
+
+
+def _pairs(ranks: Sequence[RankRates]) -> list[Unit]:
+    """Every pair of nodes that exchanged data: the sum over their GPUs, by the slower side of each."""
+    sides: dict[tuple[str, str], list[tuple[RankRates, Rate]]] = defaultdict(list)
+    for each in ranks:
+        for rate in each.rates:
+            if rate.test == "exchange" and rate.peer is not None:
+                first, second = sorted((each.host, rate.peer))
+                sides[first, second].append((each, rate))
+    units = []
+    for (first, second), measured in sides.items():
+        by_place: dict[int, list[Unit]] = defaultdict(list)
+        for each, rate in measured:
+            by_place[each.local_rank].append(Unit({}, rate.values, rate.work))
+        values = tuple(map(sum, zip(*map(_slowest, by_place.values()), strict=False)))
+        units.append(Unit({"host": first, "peer": second}, values, measured[0][1].work, (first, second)))
+    return units
+
+
+def _slowest(units: Iterable[Unit]) -> tuple[float, ...]:
+    """Repeat by repeat the lowest rate of those that measured together."""
+    return tuple(map(min, zip(*(unit.values for unit in units), strict=False)))
+
+
+def _row(test: Test, of: Literal["GPU", "rank", "node"], units: Sequence[Unit], compared: Sequence[Beside]) -> TestRow:
+    values = [median(unit.values) for unit in units]
+    return TestRow(
+        test=test,
+        unit=UNITS[test],
+        work=units[0].work,
+        of=of,
+        count=len(units),
+        median=median(values),
+        lowest=min(values),
+        limit_percent=100 * min(each.limit for each in compared) if len(units) >= MIN_UNITS else None,
+    )
+
+
+def _findings(
+    test: Test, units: Sequence[Unit], compared: Sequence[Beside], level: float, *, faster: bool = False
+) -> list[Finding]:
+    """The units that are slower, or ``faster``, than the others explain."""
+    return [
+        Finding(
+            **unit.names,
+            test=test,
+            value=each.value,
+            others=each.others,
+            behind_percent=100 * each.behind,
+            limit_percent=100 * each.limit,
+        )
+        for unit, each in zip(units, compared, strict=False)
+        if (1 - each.chance if faster else each.chance) < level
+    ]

@@ -1,0 +1,42 @@
+"""The verdict against a prediction, where no published or measured number is comparable."""
+
+import statistics
+from collections.abc import Sequence
+
+from benchrun.judge.checks import Name, labels_of_times, not_understood
+from benchrun.judge.uneven import Label, slow_steps, too_uneven
+from benchrun.judge.verdict import Verdict
+from benchrun.measure.model import Metrics
+from benchrun.capabilities.predict.prediction import Prediction
+
+UNJUDGED = ("no_reference", "not_comparable")
+"""Verdicts that a prediction replaces."""
+LABEL = Label(code="prediction", text="against a prediction")
+
+
+def against(expected: Prediction, verdict: Verdict, metrics: Sequence[Metrics]) -> Verdict:
+    """``verdict`` replaced by one against ``expected``: as expected are even steps within its whole interval."""
+    measured = [run.step_time_s.median for run in metrics if run.step_time_s and run.step_time_s.median]
+    if verdict.verdict not in UNJUDGED or not measured or not_understood(metrics):
+        return verdict
+    step = statistics.median(measured)
+    uneven = slow_steps(metrics) if too_uneven(metrics) else None
+    name = _named(step, expected, is_even=uneven is None)
+    percent = 100 * (step / expected.median - 1)
+    relation = f"{abs(percent):.1f} % {'slower' if percent > 0 else 'faster'} than predicted"
+    reason = (
+        f"{relation}: {step:.4g} s a step, predicted {expected.median:.4g} s "
+        f"({expected.low:.4g} to {expected.high:.4g} s, from {expected.calibration})"
+    )
+    if uneven and name == "inconclusive":
+        reason = f"{reason}, but {uneven.text}"
+    labels = (*verdict.labels, LABEL, *labels_of_times(metrics))
+    return verdict.model_copy(update={"verdict": name, "reason": reason, "labels": labels})
+
+
+def _named(step_time_s: float, expected: Prediction, *, is_even: bool) -> Name:
+    if step_time_s > expected.high:
+        return "slower_than_expected"
+    if step_time_s < expected.low:
+        return "faster_than_expected"
+    return "as_expected" if is_even else "inconclusive"

@@ -1,0 +1,278 @@
+"""Fit the constants and print how well rows that were left out are predicted: ``python
+-m benchrun.capabilities.predict.fit``.
+
+With ``--write`` constants.csv and calibration.csv are written. Rows: published.csv,
+single_node.csv, the kept runs.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchrun import paths
+from benchrun.capabilities.predict import constants, residuals, rows, runs, software
+from benchrun.capabilities.predict.estimation import Index, Table
+from benchrun.capabilities.predict.kinship import Array, Kinship
+from benchrun.capabilities.predict.prediction import Calibration, predict
+from benchrun.capabilities.predict.software import MEGATRON
+from benchrun.capabilities.predict.workload import Workload
+from benchrun.errors import UserError
+
+SINGLE_NODE = Path(__file__).with_name("single_node.csv")
+"""Layouts of small models on one node (VIA-Research/vTrain
+data/ground_truth_single.csv@f8dda8473a48)."""
+EVERY, KNOWN = 6, 2
+"""Every n-th row of single_node.csv is fitted on; the misses of every n-th are known to
+predictions."""
+FOLDS = {"rows left out": 10, "series left out": 20}
+LONG, FAR = 0.05, 0.15
+"""Share of a step from which a part is long, and a miss that is far."""
+Split = tuple[Index, Index]
+"""Rows that a fit knows, and rows that it predicts."""
+
+
+def say(text: str) -> None:
+    """Print one line."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def table() -> Table:
+    """Published rows and kept runs."""
+    loads: list[Workload] = []
+    step_s: list[float] = []
+    for row in [*rows.published(), *paths.table(str(SINGLE_NODE))[::EVERY]]:
+        try:
+            loads.append(rows.workload(row))
+        except UserError:
+            continue
+        step_s.append(float(row["step_time_s"]))
+    own = list(_kept_runs())
+    none: list[runs.Measured | None] = [None] * len(loads)
+    loads += [run.load for run in own]
+    step_s += [run.step_s for run in own]
+    return Table(loads, step_s, [*none, *own])
+
+
+def _kept_runs() -> Iterator[runs.Measured]:
+    for folder in sorted(paths.measured().iterdir(), key=lambda path: path.name):
+        if not folder.is_dir():
+            continue
+        try:
+            run = runs.read(folder)
+        except UserError:
+            continue
+        if not software.has("not_fitted", run.load.framework):
+            yield run
+
+
+def series(load: Workload) -> str:
+    """The name that rows share which differ in layout, size and release alone."""
+    return f"{load.model.name} {load.gpu.name} {load.number} {load.source} {load.stack} {load.task}"
+
+
+def groups(loads: Sequence[Workload]) -> dict[str, Index]:
+    """The groups of rows whose errors are printed."""
+    names = ("dense NeMo pretraining", "all dense", "mixture of experts", "own runs")
+    groups: dict[str, list[int]] = {name: [] for name in names}
+    nvidia = {(source, MEGATRON, "pretrain") for source in software.publishers().values()}
+    for row, load in enumerate(loads):
+        moe = load.model.shape.moe is not None
+        if load.source == runs.OWN:
+            groups["own runs"].append(row)
+        elif load.source != "vtrain-single":
+            groups["mixture of experts" if moe else "all dense"].append(row)
+        if not moe and (load.source, load.stack, load.task) in nvidia:
+            groups["dense NeMo pretraining"].append(row)
+    return {name: np.array(members, dtype=int) for name, members in groups.items()}
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows of a table, predicted by fits that do not know them."""
+
+    data: Table
+    median: Array
+    """Logarithms of step times in s, one a row; 0 for a row that no split predicts."""
+    half: Array
+    """Half-widths of the intervals, logarithms."""
+    components: list[tuple[str, float]]
+    """The long parts of profiled steps: their name, and by how much the physics alone
+    misses them."""
+
+    def line(self, name: str, at: Index) -> str:
+        """Errors of the rows ``at``: median / 90th percentile in %, coverage,
+        half-width of the interval."""
+        if not len(at):
+            return f"{name:58} no rows"
+        misses = self.median[at] - self.data.logs[at]
+        errors = 100 * np.abs(np.exp(misses) - 1)
+        covered = 100 * (np.abs(misses) < self.half[at])
+        width = 100 * np.median(np.expm1(self.half[at]))
+        return (
+            f"{name:58} {len(at):4} rows  {np.median(errors):5.1f} / {np.quantile(errors, 0.9):5.1f} %   "
+            f"mean {errors.mean():4.1f} %   coverage {covered.mean():3.0f} %  half-width {width:5.1f} %"
+        )
+
+
+def left_out(data: Table, splits: Iterable[Split]) -> LeftOut:
+    """The test rows of each split, from a fit on its other rows."""
+    count = len(data.loads)
+    left = LeftOut(data, np.zeros(count), np.zeros(count), [])
+    for train, test in splits:
+        logs, doubt, spread = everything_from(data, train)
+        left.median[test], left.half[test] = data.conditional(spread, logs, train, test, doubt)
+        left.components.extend(data.components(logs, test, LONG))
+    return left
+
+
+def folds(labels: Sequence[object], count: int) -> Iterator[Split]:
+    """``count`` splits that predict each row once; rows of one label stay together."""
+    names, places = np.unique([str(label) for label in labels], return_inverse=True)
+    order = np.random.default_rng(0).permutation(len(names))
+    fold_of = np.argsort(order)[places] % count
+    for each in range(count):
+        yield np.flatnonzero(fold_of != each), np.flatnonzero(fold_of == each)
+
+
+def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, float]]:
+    """Constants, doubts, and the deviations of the covariance, all from ``rows``
+    alone."""
+    start = {name.removeprefix("alike."): constant.prior for name, constant in constants.table().items()}
+    logs, doubt = data.doubted(start, rows)
+    spread = data.tuned(start, logs, rows, doubt, [series(load) for load in data.loads])
+    logs, doubt = data.doubted(spread, rows)
+    return logs, doubt, spread
+
+
+def report(data: Table) -> None:
+    """Print the cross-validation."""
+    kinds, count = groups(data.loads), len(data.loads)
+    labels: dict[str, Sequence[object]] = {
+        "rows left out": range(count),
+        "series left out": [series(load) for load in data.loads],
+    }
+    for title, named in labels.items():
+        left = left_out(data, folds(named, FOLDS[title]))
+        for name, at in kinds.items():
+            say(left.line(f"{title}: {name}", at))
+        say(of_components(left.components))
+    size = np.array([load.num_gpus for load in data.loads])
+    hopper = np.array([load.gpu.arch == "Hopper" for load in data.loads])
+    dense = kinds["dense NeMo pretraining"]
+    large = dense[size[dense] >= 512]
+    korthikanti = [row for row in range(count) if data.loads[row].source == "korthikanti"]
+    others: dict[str, list[Split]] = {
+        "up to 128 GPUs -> 512 and more: dense NeMo": [(np.flatnonzero(size <= 128), large)],
+        "own runs on 1 to 4 GPUs -> Hopper, 512 and more": [(kinds["own runs"], large[hopper[large]])],
+        "strong scaling, anchored on one small run": list(strong_scaling(data)),
+        "A100 rows of Korthikanti, each left out": [
+            (np.delete(np.arange(count), row), np.array([row])) for row in korthikanti
+        ],
+    }
+    for name, splits in others.items():
+        tested = np.concatenate([test for _, test in splits])
+        say(left_out(data, splits).line(name, tested))
+    say(ranking(data))
+
+
+def strong_scaling(data: Table) -> Iterator[Split]:
+    """Rows of one series and batch: from other series and the smallest number of GPUs
+    to the larger ones."""
+    families: dict[tuple[object, ...], list[int]] = {}
+    for row in groups(data.loads)["all dense"]:
+        load = data.loads[row]
+        name = (series(load), load.gbs, load.seq_length, load.model.shape.num_layers, load.release)
+        families.setdefault(name, []).append(int(row))
+    for family, members in families.items():
+        smallest = min(members, key=lambda row: data.loads[row].num_gpus)
+        size = data.loads[smallest].num_gpus
+        larger = [row for row in members if data.loads[row].num_gpus > size]
+        if larger:
+            other = [row for row, load in enumerate(data.loads) if series(load) != family[0]]
+            yield np.array(sorted([*other, smallest])), np.array(larger)
+
+
+def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, float]) -> Kinship:
+    """The `solved` rows whose misses predictions know: those of the fit, and more
+    layouts on one node."""
+    misses = data.logs - data.predicted(logs)[: len(data.loads)]
+    fitted = replace(data.kinship, residuals=misses, doubt=doubt)
+    loads, step_s = [], []
+    for n, row in enumerate(paths.table(str(SINGLE_NODE))):
+        if n % KNOWN == 0 and n % EVERY:
+            loads.append(rows.workload(row))
+            step_s.append(float(row["step_time_s"]))
+    layouts = Table(loads, step_s, [None] * len(loads))
+    more = Kinship.of(loads, layouts.logs - layouts.predicted(logs)[: len(loads)])
+    return residuals.solved(fitted.joined(more), spread)
+
+
+def ranking(data: Table) -> str:
+    """Rank correlation of unknown layouts of one model on one node."""
+    logs, doubt, spread = everything_from(data, np.arange(len(data.loads)))
+    calibration = Calibration(every_constant(data, logs, spread), known_rows(data, logs, doubt, spread))
+    points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for row in paths.table(str(SINGLE_NODE))[1::KNOWN]:
+        key = (row["num_gpus"], row["gbs"], row["hidden"], row["layers"])
+        median = predict(rows.workload(row), calibration).median
+        points.setdefault(key, []).append((median, float(row["step_time_s"])))
+    ranks, losses = [], []
+    for pairs in points.values():
+        if len(pairs) >= 4:
+            predicted, measured = np.array(pairs).T
+            places = [np.argsort(np.argsort(each)) for each in (predicted, measured)]
+            ranks.append(np.corrcoef(places[0], places[1])[0, 1])
+            losses.append(measured[predicted.argmin()] / measured.min() - 1)
+    return (
+        f"layouts on one node, {len(ranks)} models and batches: Spearman mean {np.mean(ranks):.2f}, median "
+        f"{np.median(ranks):.2f}; the chosen one slower than the best by {100 * np.median(losses):.1f} / "
+        f"{100 * np.quantile(losses, 0.9):.1f} %"
+    )
+
+
+def of_components(misses: Sequence[tuple[str, float]]) -> str:
+    """Misses of the physics in the long parts of profiled steps."""
+    by_name: dict[str, list[float]] = {}
+    for name, miss in misses:
+        by_name.setdefault(name, []).append(miss)
+    texts = []
+    for name, each in by_name.items():
+        far = sum(miss > FAR for miss in each)
+        median, high = 100 * np.median(each), 100 * np.quantile(each, 0.9)
+        texts.append(f"{name} {median:.0f} / {high:.0f} %, {far} of {len(each)} beyond {FAR:.0%}")
+    return f"parts above {LONG:.0%} of a profiled step, their runs left out: " + "; ".join(texts)
+
+
+def every_constant(data: Table, logs: Array, spread: Mapping[str, float]) -> dict[str, float]:
+    """Every constant of constants.csv: those of the physics and the deviations."""
+    values = dict(zip(data.names, np.exp(logs), strict=True))
+    for name, value in spread.items():
+        if f"alike.{name}" in values:
+            values[f"alike.{name}"] = value
+        elif name.startswith("interval."):
+            values[name] = value
+    return values
+
+
+def write(data: Table) -> None:
+    """Fit on everything and store constants and residuals."""
+    every = np.arange(len(data.loads))
+    logs, doubt, spread = everything_from(data, every)
+    constants.store(every_constant(data, logs, spread))
+    residuals.store(known_rows(data, logs, doubt, spread))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Print the cross-validation of the prediction.")
+    parser.add_argument("--write", action="store_true", help="fit to all rows, and store the constants")
+    arguments = parser.parse_args()
+    everything = table()
+    if arguments.write:
+        write(everything)
+    else:
+        report(everything)

@@ -1,0 +1,99 @@
+"""Correction of the physics by the rows that are similar.
+
+calibration.csv holds one line per known row: the logarithm of observed over physics,
+its weight, its traits and its place (`kinship`). The correction is the conditional mean
+given all rows, the interval its spread.
+"""
+
+import csv
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchrun.capabilities.predict import constants
+from benchrun.capabilities.predict.kinship import TRAITS, Kinship, coded, covariance, noise
+from benchrun.capabilities.predict.workload import Workload
+from benchrun.paths import table
+
+FILE = "calibration.csv"
+NEIGHBOURS = 80
+"""Similar rows that the interval rests on; more make it narrower by about 2 %."""
+LEVEL, NORMAL = 0.9, 1.645
+"""Probability of the interval, and its half-width in standard deviations of a normal
+distribution."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The logarithm of (step time / physics): its median and the half-width of its
+    interval."""
+
+    median: float
+    half_width: float
+
+
+def correction(load: Workload, rows: Kinship, values: Mapping[str, float]) -> Correction:
+    """The correction of ``load`` by `solved` rows."""
+    new = Kinship.of([load])
+    alike = covariance(values, new, rows)[0]
+    # Many rows are equally alike: rounding and a stable order choose the same ones on
+    # every machine.
+    near = np.argsort(-alike.round(9), kind="stable")[:NEIGHBOURS]
+    likest = rows.part(near)
+    among = covariance(values, likest, likest) + np.diag(noise(values, likest))
+    own = covariance(values, new, new)[0, 0] + noise(values, new)[0]
+    variance = max(float(own - alike[near] @ np.linalg.solve(among, alike[near])), 0.0)
+    wider = values[f"interval.{kind(load)}"]
+    return Correction(float(alike @ rows.weights), float(wider * NORMAL * np.sqrt(variance)))
+
+
+def solved(rows: Kinship, values: Mapping[str, float]) -> Kinship:
+    """``rows`` with their weights. It takes as long as hundreds of predictions."""
+    among = covariance(values, rows, rows) + np.diag(noise(values, rows))
+    weights = np.asarray(np.linalg.solve(among, rows.residuals), dtype=np.float64)
+    return replace(rows, weights=weights)
+
+
+def kind(load: Workload) -> str:
+    """Name of the factor on the interval: moe; the stack of dense models where
+    constants.csv has it; other."""
+    if load.model.shape.moe:
+        return "moe"
+    if f"interval.{load.stack}" in constants.table():
+        return load.stack
+    return "other"
+
+
+@functools.cache
+def stored_rows() -> Kinship:
+    """The rows of calibration.csv."""
+    rows = table(__file__, FILE)
+    numbers = {name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name not in TRAITS}
+    traits = [[row[name] for name in TRAITS] for row in rows]
+    kinds = [row["stack"].split() for row in rows]
+    places = [column for name, column in numbers.items() if name.startswith("place")]
+    return Kinship(
+        traits=np.array(traits, dtype=object),
+        codes=coded(traits),
+        places=np.column_stack(places),
+        stacks=np.array([kind[0] for kind in kinds], dtype=object),
+        moe=np.array([kind[1] == "moe" for kind in kinds]),
+        residuals=numbers["residual"],
+        doubt=numbers["doubt"],
+        weights=numbers["weight"],
+    )
+
+
+def store(rows: Kinship) -> None:
+    """Write `solved` rows to calibration.csv."""
+    with Path(__file__).with_name(FILE).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        places = [f"place{index}" for index in range(rows.places.shape[1])]
+        writer.writerow(("residual", "doubt", "weight", *TRAITS, *places))
+        for index, traits in enumerate(rows.traits):
+            known = (f"{rows.residuals[index]:.4f}", f"{rows.doubt[index]:.3g}", f"{rows.weights[index]:.6g}")
+            place = [f"{value:.7g}" for value in rows.places[index]]
+            writer.writerow((*known, *traits, *place))

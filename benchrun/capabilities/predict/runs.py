@@ -1,0 +1,156 @@
+"""Runs of this suite -> workloads and measurements."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchrun import hardware
+from benchrun.capabilities.predict import software
+from benchrun.capabilities.predict.workload import Architecture, Number, Workload, architectures
+from benchrun.errors import UserError
+from benchrun.memory.estimate import estimate
+from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
+from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.vocabulary import GIB
+
+FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
+"""Number format by recipe of FP8; the other recipes scale blocks."""
+OWN = "runs"
+"""The source of runs of this suite."""
+OTHER_KERNELS, COMMUNICATION = "memory_bound+optimizer", "tp+cp+ep+bubble+dp"
+"""Parts of the physics that are the other kernels, and the exposed communication, of a
+profiled step."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run."""
+
+    load: Workload
+    step_s: float
+    breakdown: Breakdown | None
+    ceilings: Ceilings | None
+
+
+def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.Gpu | None = None) -> Workload:
+    """The step of ``spec``. UserError for a GPU that is not in the hardware table,
+    unless another stands for it."""
+    gpu = hardware.gpu(spec.gpu) or stand_in
+    if gpu is None:
+        raise UserError(f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}")
+    published = software.publisher(spec.source or "")
+    number: Number = spec.precision
+    if number == "fp8":
+        number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")
+    stack = software.of_framework(spec.framework)
+    node = spec.cluster.gpus_per_node
+    return Workload(
+        model=architecture(spec),
+        gpu=gpu,
+        num_gpus=spec.num_gpus,
+        layout=spec.layout,
+        mbs=spec.mbs,
+        gbs=spec.gbs,
+        seq_length=spec.seq_length,
+        number=number,
+        task=spec.task,
+        recompute=spec.training.recompute.granularity,
+        policy=spec.training.recompute.policy or "",
+        stack=stack,
+        source=published if source is None else source,
+        framework=spec.framework if source == OWN else "",
+        release=software.release_year(re.search(r"@ ?v(\d\d)\.(\d\d)", spec.source or "")),
+        tp_overlap=spec.training.tp_comm_overlap,
+        gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
+        state_bytes=_state_bytes(spec),
+        hooked=spec.task == "lora" and software.has("hooked_adapters", spec.framework),
+        recast=_recasts(spec),
+        low_attention=spec.precision == "fp8" and spec.training.fp8.dot_product_attention,
+        packed=spec.packed,
+        graphed=spec.training.cuda_graphs != "none",
+        offloaded_bytes=_offloaded_bytes(spec),
+        node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
+    )
+
+
+def _recasts(spec: TrainingSpec) -> bool:
+    """Whether the optimizer casts weights to FP8 together with their transposes."""
+    low_weights = spec.precision == "fp8" and spec.training.fp8.param_gather and spec.task != "lora"
+    return low_weights and software.has("cast_transposes", spec.framework)
+
+
+def _offloaded_bytes(spec: TrainingSpec) -> float:
+    """Bytes of a micro-batch's activations that leave the GPU."""
+    if not spec.training.offload_activations:
+        return 0.0
+    training = spec.training.model_copy(update={"offload_activations": False})
+    resident = estimate(spec).activations
+    return max(0.0, estimate(spec.model_copy(update={"training": training})).activations - resident) * GIB
+
+
+def _state_bytes(spec: TrainingSpec) -> int:
+    """Bytes that the optimizer keeps of a parameter: its master copy and two
+    averages."""
+    optimizer = spec.training.optimizer
+    numbers = (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
+    return sum(2 if "16" in number else 4 for number in numbers)
+
+
+def architecture(spec: TrainingSpec) -> Architecture:
+    """The model of ``spec``, under the name that published rows give a model of its
+    dimensions."""
+    sizes = ("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
+    for model in architectures().values():
+        alike = (model.shape.moe is None) == (spec.model.moe is None)
+        if alike and all(getattr(model.shape, size) == getattr(spec.model, size) for size in sizes):
+            return Architecture(model.name, spec.model)
+    return Architecture(spec.recipe, spec.model)
+
+
+def read(folder: Path, source: str = OWN) -> Measured:
+    """The run in ``folder``. UserError where it is no training, or has no step time."""
+    spec = RunSpec.model_validate_json(folder.joinpath(SPEC).read_bytes())
+    if not isinstance(spec, TrainingSpec):
+        raise UserError(f"{folder.name} is no training")
+    metrics, breakdown, ceilings = (_bytes(folder / name) for name in (METRICS, BREAKDOWN, CEILINGS))
+    step_time: Mapping[str, float] = json.loads(metrics or "{}").get("step_time_s") or {}
+    if not step_time.get("median"):
+        raise UserError(f"{folder.name} has no step time", hint="benchrun compare RUN measures it")
+    return Measured(
+        workload(spec, source),
+        float(step_time["median"]),
+        Breakdown.model_validate_json(breakdown) if breakdown else None,
+        Ceilings.model_validate_json(ceilings) if ceilings else None,
+    )
+
+
+def _bytes(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
+def profiled(run: Measured) -> dict[str, float]:
+    """Seconds of a step by the parts of the physics that add up to them, from the
+    profiled step; empty without one.
+
+    A profiler slows the host, not the kernels: what the profiled step took longer is
+    idle time. Copies to the host's memory and back are among the other kernels, and the
+    physics' host waits for them.
+    """
+    parts = run.breakdown
+    if parts is None:
+        return {}
+    kernels = parts.step_s - parts.idle_s
+    whole = {
+        "matmul": parts.matmul_s,
+        "attention": parts.attention_s,
+        OTHER_KERNELS: parts.other_s,
+        COMMUNICATION: parts.communication_s,
+    }
+    whole = {name: value * min(1.0, run.step_s / kernels) for name, value in whole.items()}
+    idle = max(0.0, run.step_s - kernels)
+    if run.load.offloaded_bytes:
+        together = whole.pop(OTHER_KERNELS) + idle
+        return {**whole, f"{OTHER_KERNELS}+host": together}
+    return {**whole, "host": idle}

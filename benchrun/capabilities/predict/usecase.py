@@ -1,0 +1,138 @@
+"""How long a step should take: of a point, over numbers of GPUs, of a table of rows; on a site's own runs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from benchrun.capabilities.predict import prediction as model
+from benchrun.capabilities.predict import runs, site
+from benchrun.capabilities.predict.prediction import Calibration, Prediction
+from benchrun.capabilities.predict.residuals import LEVEL
+from benchrun.capabilities.predict.scaling import Scaling
+from benchrun.capabilities.predict.workload import Workload
+from benchrun.errors import UserError
+from benchrun.jobs.endings import recorded_name
+from benchrun.judge.checks import broken_run
+from benchrun.measure.model import Metrics
+from benchrun.memory import ESTIMATE_ERROR, estimate, warning
+from benchrun.model.flops import flops_per_token
+from benchrun.rundir import artifacts
+from benchrun.rundir.folder import open_run
+from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.show.runs import proxy
+
+SITE = "site"
+"""The source of runs that ``calibrated`` reads, and of predictions that rest on them."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A prediction and the run it is for."""
+
+    spec: TrainingSpec
+    prediction: Prediction
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What is predicted: the workload, with what a proxy has less of, the framework and the layout."""
+        spec = self.spec
+        what = f"{proxy(spec)}, {spec.task}, {spec.precision}, {spec.gpu}, {spec.framework}"
+        degrees = {name: f"{name} {degree}" for name, degree in spec.layout.degrees if degree > 1}
+        if spec.layout.fsdp == spec.dp * spec.layout.cp > 1:
+            degrees["fsdp"] = "fsdp over all ranks"  # so on any number of GPUs
+        return f"{what}: {', '.join([*degrees.values(), f'micro-batch {spec.mbs}'])}"
+
+    def document(self) -> dict[str, Any]:
+        """As the contract of ``predict --json`` has it: seconds, tokens/s, MFU by convention, GiB."""
+        one, load, spec = self.prediction, self.prediction.load, self.spec
+        flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
+        peak = load.gpu.peak_tflops(spec.precision)
+        rate = one.tokens_per_s_per_gpu
+        shares = {} if peak is None else {
+            name: getattr(flops, name) * rate / (peak * 1e12) for name in ("full", "causal")
+        }  # fmt: skip
+        return {
+            "schema_version": 1,
+            "step_time_s": {"median": one.median, "low": one.low, "high": one.high},
+            "interval": LEVEL,
+            "parts_s": dict(one.parts),
+            "tokens_per_s_per_gpu": rate,
+            "mfu": shares,
+            "memory_gib": (memory := estimate(_spec_of(spec, load)).total),
+            "memory_interval_gib": {"low": memory / (1 + ESTIMATE_ERROR), "high": memory * (1 + ESTIMATE_ERROR)},
+            "calibration": one.calibration,
+            "warnings": list(self.warnings),
+            "num_gpus": load.num_gpus,
+            "gbs": load.gbs,
+            "framework": spec.framework,
+            "reduced": [str(each) for each in spec.reduced],
+        }
+
+
+def predicted(spec: RunSpec, calibration: Calibration | None = None) -> Predicted:
+    """The step of one run. UserError for a workload without steps, and for a GPU whose speed is not known."""
+    return Predicted(_training(spec), model.predict(_load(spec, calibration), calibration), _warnings(spec))
+
+
+def predicted_curve(
+    spec: RunSpec, num_gpus: Sequence[int], scaling: Scaling, calibration: Calibration | None = None
+) -> list[Predicted]:
+    """The step of a run on several numbers of GPUs. UserError for one that its layout or batch does not allow."""
+    loads = model.scaled(_load(spec, calibration), num_gpus, scaling)
+    warnings = _warnings(spec)
+    return [Predicted(_training(spec), model.predict(load, calibration), warnings) for load in loads]
+
+
+def expected_step(spec: RunSpec) -> Prediction | None:
+    """The predicted step of a run; None where nothing can be predicted."""
+    try:
+        return model.predict(_load(spec, None))
+    except UserError:
+        return None
+
+
+def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
+    """A calibration from runs, by name or path, and what it changed. UserError for a run without a step time."""
+    opened = [open_run(name) for name in names]
+    for run in opened:
+        metrics = run.document(artifacts.METRICS, Metrics)
+        if reason := broken_run(metrics, recorded_name(run)):
+            raise UserError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
+    return site.calibrated([runs.read(run.path, SITE) for run in opened])
+
+
+def predicted_table(path: Path, out: TextIO, say: Callable[[str], Any]) -> int:
+    """Copy a table of rows with their predictions to ``out``; returns how many rows were predicted."""
+    return model.predicted_file(path, out, say)
+
+
+def _training(spec: RunSpec) -> TrainingSpec:
+    """``spec`` as a training. UserError for another workload."""
+    if not isinstance(spec, TrainingSpec):
+        raise UserError(f"{spec.recipe} is no training: only a training step can be predicted")
+    return spec
+
+
+def _load(spec: RunSpec, calibration: Calibration | None) -> Workload:
+    """The workload of a run; with a calibration it is akin to the site's own runs."""
+    load = runs.workload(_training(spec))
+    return load if calibration is None else replace(load, source=SITE)
+
+
+def _spec_of(spec: TrainingSpec, load: Workload) -> TrainingSpec:
+    """The run on the prediction's number of GPUs."""
+    return spec.resized(num_gpus=load.num_gpus, gbs=int(load.gbs), layout=load.layout)
+
+
+def _warnings(spec: RunSpec) -> tuple[str, ...]:
+    """Why the run may not fit into memory, or its prediction be less certain than the interval shows."""
+    training = _training(spec)
+    texts = [text for text in (warning(training),) if text]
+    load = runs.workload(training)
+    if load.gpu.arch not in ("Hopper", "Ampere") and load.model.shape.moe:
+        texts.append("experts on Blackwell: software changes such rows by tens of percent within a year")
+    if load.gpu.name.startswith("GH200"):
+        texts.append("no training row of a GH200 is published: this extrapolates from H100 and H200")
+    return tuple(texts)

@@ -1,0 +1,150 @@
+"""The verb predict."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchrun import api
+from benchrun.cli.complete import run_names
+from benchrun.cli.options import json_option, point_options, print_json, say
+from benchrun.errors import UserError
+from benchrun.vocabulary import MOST_GPUS, Exit
+
+if TYPE_CHECKING:
+    from benchrun.api import Calibration, Predicted, RunSpec
+
+
+def _numbers(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """``8,64`` as numbers, the smallest first: its layout holds for more GPUs. click calls this for --num-gpus."""
+    try:
+        numbers = tuple(int(part) for part in value.split(",")) if value else ()
+    except ValueError:
+        numbers = (0,)
+    if any(not 0 < number <= MOST_GPUS for number in numbers):
+        raise click.BadParameter(f"numbers of GPUs up to {MOST_GPUS}, divided by commas: 8,64,512")
+    return tuple(sorted({*numbers}))
+
+
+@click.command("predict")
+@point_options
+@click.option(
+    "--scaling",
+    type=click.Choice(["weak", "strong"]),
+    help="Keep the batch per GPU (weak), or the whole batch (strong).",
+)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve over numbers of GPUs.")
+@click.option(
+    "--calibrate",
+    "runs",
+    multiple=True,
+    metavar="RUN",
+    shell_complete=run_names,
+    help="Fit the prediction to this run of yours; may be repeated.",
+)
+@click.option("--csv", "table", type=click.Path(path_type=Path), metavar="FILE", help="Predict the rows of a table.")
+@json_option
+def predict(
+    scaling: str | None,
+    plot: Path | None,
+    runs: tuple[str, ...],
+    table: Path | None,
+    as_json: bool,
+    num_gpus: Any,
+    **point: Any,
+) -> int:
+    """Predict how long a step of RECIPE should take, in parts, with an interval for 90 of 100 measurements.
+
+    --num-gpus 8,64,512 predicts a curve, and says where it breaks and which part of the step grew. --csv FILE reads
+    rows like those of published_scaling.csv instead of a recipe, and prints them with predicted_s, low_s and high_s.
+    Exit code 4 where it can predict none of them.
+    """
+    if table is not None:
+        return _predict_table(table, scaling, plot, runs, {**point, "num_gpus": num_gpus})
+    if point["recipe"] is None:
+        raise UserError("name a recipe, or a table with --csv", hint="benchrun list names the recipes")
+    calibration = None
+    if runs:
+        calibration, changes = api.calibrated(runs)
+        for change in changes:
+            say(change)
+    if len(num_gpus) > 1:
+        spec = api.curve_point(api.Request(**point), num_gpus)
+    else:
+        spec = api.resolve_point(api.Request(**point, num_gpus=num_gpus[0] if num_gpus else None))
+    if scaling is not None or len(num_gpus) > 1:
+        return _predict_curve(spec, num_gpus or (spec.num_gpus,), scaling or "weak", calibration, plot, as_json)
+    if plot:
+        raise UserError("--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512")
+    one = api.predicted(spec, calibration)
+    print_json(one.document()) if as_json else _print([one])
+    return Exit.OK
+
+
+def _predict_table(
+    table: Path, scaling: str | None, plot: Path | None, runs: tuple[str, ...], point: dict[str, Any]
+) -> Exit:
+    """Print the rows of ``table`` with their predictions. UserError for an option that a table ignores."""
+    given = {"a recipe": point["recipe"], "--num-gpus": point["num_gpus"], "--scaling": scaling, "--plot": plot}
+    given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
+    if ignored := [name for name, value in given.items() if value]:
+        raise UserError(f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}")
+    return Exit.OK if api.predicted_table(table, sys.stdout, say) else Exit.INCONCLUSIVE
+
+
+def _predict_curve(
+    spec: "RunSpec",
+    num_gpus: tuple[int, ...],
+    scaling: Any,
+    calibration: "Calibration | None",
+    plot: Path | None,
+    as_json: bool,
+) -> Exit:
+    """Print, and draw into ``plot``, the step on each number of GPUs and where the curve breaks."""
+    curve = api.predicted_curve(spec, num_gpus, scaling, calibration)
+    view = api.predicted_scaling(curve, scaling)
+    if as_json:
+        shares = [point["efficiency"] for point in view.document()["points"]]
+        points = [each.document() | {"efficiency": share} for each, share in zip(curve, shares, strict=True)]
+        print_json({"schema_version": 1, "scaling": scaling, "points": points, "break": view.document()["break"]})
+    else:
+        _print(curve)
+        click.echo("\n" + view.text(), nl=False)
+    if plot:
+        from benchrun.capabilities.predict.curve_view import scaling_plots
+        from benchrun.capabilities.html.picture import save
+
+        save(list(scaling_plots([view])), plot)
+    return Exit.OK
+
+
+def _print(curve: "list[Predicted]") -> None:
+    """Print a table with a column per number of GPUs, without parts that take no time, and warnings on stderr."""
+    from benchrun.show.table import aligned
+
+    documents = [each.document() for each in curve]
+    steps, parts = ([each[key] for each in documents] for key in ("step_time_s", "parts_s"))
+    rows = [
+        ("GPUs", *(str(each["num_gpus"]) for each in documents)),
+        ("step s", *(f"{step['median']:.4g}" for step in steps)),
+        *((f"  {end}", *(f"{step[end]:.4g}" for step in steps)) for end in ("low", "high")),
+        *((f"  {name}", *(f"{each[name]:.3g}" for each in parts)) for name in parts[0] if any(p[name] for p in parts)),
+        ("tokens/s/GPU", *(f"{each['tokens_per_s_per_gpu']:,.0f}" for each in documents)),
+        ("memory GiB", *(f"{each['memory_gib']:.4g}" for each in documents)),
+    ]
+    click.echo(curve[0].title)
+    click.echo("\n".join("  ".join(row) for row in aligned(rows)))
+    share = f"{10 * documents[0]['interval']:.0f} of 10 measurements lie between low and high"
+    click.echo(f"{share}; calibrated by {documents[0]['calibration']}")
+    for warning in curve[0].warnings:
+        say(f"warning: {warning}")
+
+
+# The recipe may be missing (--csv), and there may be several numbers of GPUs.
+for _parameter in predict.params:
+    if _parameter.name == "recipe":
+        _parameter.required = False
+    if _parameter.name == "num_gpus":
+        _parameter.type, _parameter.callback = click.STRING, _numbers
+        _parameter.metavar = "N[,N...]"

@@ -1,0 +1,1 @@
+"""Post-training by reinforcement learning: its frameworks and their logs."""

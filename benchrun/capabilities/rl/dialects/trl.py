@@ -1,0 +1,47 @@
+"""trl, driven by benchrun/worker/rl: the worker's configuration as JSON, then a line of JSON for each step.
+
+benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, ..., "versions": {"trl": "1.16.0", ...}}
+benchrun step: {"step": 3, "step_time_s": 1.25, "generation_s": 0.9, "training_s": 0.2, "reward": 0.4, ...}
+"""
+
+import json
+
+from benchrun.capabilities.rl.dialects.rollouts import Rollouts
+from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
+from benchrun.logs.dialect import count, number, positive, stated_loss
+from benchrun.logs.lines import Line
+from benchrun.logs.rows import Step
+
+STEP = "benchrun step: "
+OF_THE_ROW = ("step", "step_time_s", "policy_loss", "grad_norm")
+
+
+class Trl(Rollouts):
+    """The post-training of this repository."""
+
+    name = "trl"
+    step_needles = (STEP.encode(), DONE)
+    fact_needles = (CONFIG,)
+    closing = ("}",)
+
+    def read(self, line: Line) -> None:
+        """A step, or the configuration."""
+        if STEP not in line.text:
+            configure(self.facts, line.text, self.name)
+            return
+        try:
+            stated = json.JSONDecoder().raw_decode(line.text.partition(STEP)[2])[0]
+        except (ValueError, RecursionError):
+            return
+        values = {name: str(value) for name, value in stated.items() if type(value) in (int, float, type(None))}
+        step, time_s = count(values.get("step")), positive(values.get("step_time_s"))
+        if step is None or time_s is None or self.facts.framework_version is None:
+            return
+        row = Step(
+            step,
+            time_s,
+            line.number,
+            loss=stated_loss(values.get("policy_loss")),
+            grad_norm=number(values.get("grad_norm")),
+        )
+        self.add_step(row, {name: number(value) for name, value in values.items() if name not in OF_THE_ROW})

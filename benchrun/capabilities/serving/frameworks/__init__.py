@@ -1,0 +1,1 @@
+"""Frameworks that serve a model."""

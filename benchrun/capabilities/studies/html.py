@@ -1,0 +1,19 @@
+"""A study as one HTML file: its points as plots and as a table, then the report on its runs."""
+
+from benchrun.capabilities.html.page import page
+from benchrun.capabilities.studies.plot import study_plots
+from benchrun.capabilities.studies.result import StudyResult
+from benchrun.capabilities.studies.view import filled, planned_line, remarks, sentences, study_table
+from benchrun.show.data import Section
+from benchrun.show.model import ReportModel
+
+
+def study_html(study: StudyResult, report: ReportModel) -> str:
+    """The whole file; ``report`` is on the runs of the study.
+
+    They were made to differ, so that they are no history.
+    """
+    text = " ".join((f"{study.description}.", planned_line(study), *sentences(study), *remarks(study)))
+    table = filled(study_table(study))
+    section = Section("study", "Study", text, tuple(study_plots(study)), (table,))
+    return page(report.without("history").headed(section), f"Study {study.study}")

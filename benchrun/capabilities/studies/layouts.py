@@ -1,0 +1,109 @@
+"""Every legal layout of a run: the same model, GPUs and batch, spread otherwise, in other micro-batches."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from benchrun import hardware
+from benchrun.capabilities.predict import runs
+from benchrun.capabilities.predict.prediction import Calibration, Prediction, predict
+from benchrun.errors import UserError
+from benchrun.frameworks.registry import framework
+from benchrun.recipes.layout import refusals
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.vocabulary import data_parallel
+
+SIZES = ("tp", "pp", "vp", "cp", "ep", "mbs")
+"""What a search may vary."""
+
+
+STAND_IN = hardware.Gpu(
+    gpu="a processor of unknown speed", arch="Hopper", memory_gib=64, peak_bf16_tflops=0.2, peak_fp8_tflops=None,
+    gpus_per_node=8, memory_gb_per_s=10, nvlink_gb_per_s=2, nic_gb_per_s=1, nvlink_domain=8, source="a laptop's order",
+)  # fmt: skip
+"""Only the order of its layouts means something; the first jobs tell its speed."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One legal layout and how long its step should take."""
+
+    spec: TrainingSpec
+    prediction: Prediction
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """What ``--set`` must state to launch it."""
+        layout = self.spec.layout
+        sizes = {f"layout.{name}": getattr(layout, name) for name in (*SIZES[:-1], "etp", "fsdp")}
+        stated = {**sizes, "layout.sequence_parallel": str(layout.sequence_parallel).lower(), "mbs": self.spec.mbs}
+        return tuple(f"{name}={value}" for name, value in stated.items())
+
+    @property
+    def name(self) -> str:
+        """The sizes above 1, as in ``tp2 pp2 mbs4``."""
+        layout = self.spec.layout
+        sizes = {name: getattr(layout, name) for name in (*SIZES[:-1], "fsdp")}
+        return " ".join([*(f"{name}{size}" for name, size in sizes.items() if size > 1), f"mbs{self.spec.mbs}"])
+
+
+def ranked(
+    spec: TrainingSpec, varied: Mapping[str, Sequence[int]] | None = None, calibration: Calibration | None = None
+) -> list[Candidate]:
+    """Every legal layout of ``spec`` that may fit into memory, the one predicted to be fastest first.
+
+    ``varied``: the values of some `SIZES`; of the others every possible one. A GPU or CPU whose speed is not known is
+    taken for `STAND_IN`. UserError where no layout is legal.
+    """
+    loads = ((each, runs.workload(each, stand_in=STAND_IN)) for each in legal(spec, varied or {}))
+    candidates = [Candidate(each, predict(load, calibration)) for each, load in loads]
+    if not candidates:
+        raise UserError(f"no layout of {spec.recipe} on {spec.num_gpus} GPUs is legal and fits into memory")
+    return sorted(candidates, key=lambda each: each.prediction.median)
+
+
+def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[TrainingSpec]:
+    """Every run like ``spec`` that no rule refuses; the memory's rule refuses only what is beyond its error."""
+    if unknown := [name for name in varied if name not in SIZES]:
+        raise UserError(f"a search cannot vary {unknown[0]}", hint=f"it varies {', '.join(SIZES)}")
+    launched = framework(spec.framework)
+    possible = sizes(spec) | dict(varied)
+    for chosen in product(*(possible[name] for name in SIZES)):
+        one = _spread(spec, dict(zip(SIZES, chosen, strict=True)))
+        if one is not None and not refusals(one, launched):
+            yield one
+
+
+def sizes(spec: TrainingSpec) -> dict[str, Sequence[int]]:
+    """Values of each size that may be legal."""
+    layers, moe = spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss, spec.model.moe
+    ranks = _divisors(spec.num_gpus)
+    return {
+        "tp": [size for size in ranks if size <= spec.cluster.gpus_per_node],
+        "pp": [size for size in ranks if layers % size == 0],
+        "vp": _divisors(layers),
+        "cp": [size for size in ranks if size <= spec.cluster.gpus_per_node],
+        "ep": [size for size in ranks if moe.num_experts % size == 0] if moe else [1],
+        "mbs": _divisors(spec.gbs),
+    }
+
+
+def _spread(spec: TrainingSpec, chosen: Mapping[str, int]) -> TrainingSpec | None:
+    """``spec`` in another layout; None where it does not divide the GPUs or the batch, or only repeats another."""
+    tp, pp, vp, cp, mbs = (chosen[name] for name in ("tp", "pp", "vp", "cp", "mbs"))
+    dp = data_parallel(spec.num_gpus, tp * pp * cp)
+    if spec.num_gpus % (tp * pp * cp) or spec.gbs % (mbs * dp) or (vp > 1 and pp == 1):
+        return None
+    moe, before = spec.model.moe is not None, spec.layout
+    update = {
+        **{name: chosen[name] for name in SIZES[:-1]},
+        "etp": (tp if chosen["ep"] == 1 else 1) if moe else 1,
+        "sequence_parallel": tp > 1,
+        "fsdp": dp * cp if before.fsdp > 1 else 1,
+        "account_for_embedding_and_loss": before.account_for_embedding_and_loss and pp > 1,
+    }
+    return spec.resized(layout=before.model_copy(update=update), mbs=mbs)
+
+
+def _divisors(number: int) -> list[int]:
+    return [size for size in range(1, number + 1) if number % size == 0]

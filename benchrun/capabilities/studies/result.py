@@ -1,0 +1,186 @@
+"""What came out of a study: one row per point, compared with its baseline."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from types import MappingProxyType
+from typing import Any, Literal
+
+from benchrun.capabilities.studies.cost import Hours
+from benchrun.capabilities.studies.resolved import ResolvedPoint, ResolvedStudy
+from benchrun.capabilities.studies.schedule import Attempt, State, state_of
+from benchrun.capabilities.studies.state import Slot
+from benchrun.judge.ratio import Ratio, ratio
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.model import Metrics
+from benchrun.measure.registry import METRICS, OURS, Metric
+from benchrun.model import Frozen
+
+TABLED = tuple(METRICS[name] for name in ("step_time_s", "tokens_per_s_per_gpu", "mfu_percent", "peak_memory_gib"))
+"""Metrics of a point, medians over its repeats."""
+_SHOWN = (
+    *("output_tokens_per_s_per_gpu", "total_tokens_per_s_per_gpu", "output_tokens_per_s_per_user"),
+    *("goodput_requests_per_s", "mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms"),
+)
+SERVED = tuple(METRICS[name] for name in _SHOWN)
+"""Those of a point that serves."""
+
+
+class PointResult(Frozen):
+    """One point of a study."""
+
+    key: str
+    """Names the point in the study's directory; empty for a refused one."""
+    settings: dict[str, Any]
+    """Its values of the columns; without those that it does not state."""
+    baseline: int | None
+    """Position of the point that it is compared with, from 1; null where that one is excluded."""
+    state: State
+    reason: str | None
+    """Why it was refused, has failed, or gives no number."""
+    runs: tuple[str, ...]
+    """Every run that was launched for it."""
+    measured: int
+    """Runs that gave numbers."""
+    hours: Hours | None
+    """GPU-hours of one run; null for a refused point."""
+    metrics: dict[str, float | None]
+    """Medians over the measured runs; null where nothing was measured."""
+    ratio: Ratio | None
+    """Speed relative to the baseline; null for the baseline itself, and where one of the two has no speed."""
+    gpu_hours_used: float | None = None
+    """GPU-hours that its runs took, failed ones too; null where none has recorded its start and its end."""
+
+
+class StudyResult(Frozen):
+    """A study, what it may take, and what came out."""
+
+    schema_version: Literal[1] = 1
+    study: str
+    """Name of the study."""
+    description: str
+    directory: str
+    """Where it is noted which run belongs to which point."""
+    columns: tuple[str, ...]
+    """Keys whose values differ between points."""
+    repeats: int
+    """Runs of each point."""
+    points: tuple[PointResult, ...]
+    gpu_hours_limit: float
+    """Sum of the time limits: the most that all runs can take."""
+    gpu_hours_steps: float | None
+    """Sum of the known times of all steps, without starting; null where none is known."""
+    runs: int
+    """Runs of all legal points."""
+    runs_with_known_steps: int
+    """Runs that ``gpu_hours_steps`` covers."""
+    gpu_hours_used: float | None = None
+    """GPU-hours that the runs took so far, failed ones too; null where none has recorded its start and its end."""
+    price_per_gpu_hour: float | None
+    """As stated, in any currency."""
+    notes: tuple[str, ...] = ()
+    """Damaged files of its runs that were left out."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run of every legal point gave numbers."""
+        return all(point.measured >= self.repeats for point in self.points if point.state is not State.REFUSED)
+
+
+def result(
+    resolved: ResolvedStudy,
+    directory: str,
+    price: float | None,
+    attempts: Mapping[Slot, Sequence[Attempt]],
+    runs: Mapping[str, Sequence[RunResult]],
+    retries: int = 0,
+    used: Mapping[str, float] = MappingProxyType({}),
+    foreign: Mapping[str, str] = MappingProxyType({}),
+    notes: Sequence[str] = (),
+) -> StudyResult:
+    """What is known of a study.
+
+    By the key of a point: ``runs``, its launched runs; ``used``, their GPU-hours; ``foreign``, why a run that
+    the directory lists is not of the point, or cannot be read.
+    """
+    study, hours = resolved.expanded.study, resolved.hours()
+    numbers = {key: [each.numbers for each in of_point if each.numbers] for key, of_point in runs.items()}
+    expected = [each.steps for each in hours.values() if each.steps is not None]
+    points = tuple(
+        _point(resolved, planned, hours, attempts, runs, numbers, retries, foreign).model_copy(
+            update={"gpu_hours_used": used.get(planned.key) if planned.spec else None}
+        )
+        for planned in resolved.points
+    )
+    return StudyResult(
+        study=resolved.expanded.name,
+        description=study.description,
+        directory=directory,
+        columns=resolved.expanded.columns,
+        repeats=study.repeats,
+        points=points,
+        gpu_hours_limit=study.repeats * sum(each.limit for each in hours.values()),
+        gpu_hours_steps=study.repeats * sum(expected) if expected else None,
+        runs=len(resolved.slots),
+        runs_with_known_steps=study.repeats * len(expected),
+        gpu_hours_used=sum(used.values()) if used else None,
+        price_per_gpu_hour=study.price_per_gpu_hour if price is None else price,
+        notes=tuple(notes),
+    )
+
+
+def _point(
+    resolved: ResolvedStudy,
+    planned: ResolvedPoint,
+    hours: Mapping[str, Hours],
+    attempts: Mapping[Slot, Sequence[Attempt]],
+    runs: Mapping[str, Sequence[RunResult]],
+    numbers: Mapping[str, Sequence[Metrics]],
+    retries: int,
+    foreign: Mapping[str, str],
+) -> PointResult:
+    key, stated = planned.key if planned.spec else "", planned.point.settings
+    slots = [(key, repeat) for repeat in range(1, resolved.expanded.study.repeats + 1)] if planned.spec else []
+    own, launched = numbers.get(key, ()), runs.get(key, ())
+    lacking = len(own) < resolved.expanded.study.repeats
+    place = _baseline(resolved, planned)
+    other = None if place is None else resolved.points[place]
+    compared = other is not None and other.spec is not None and other is not planned
+    return PointResult(
+        key=key,
+        settings={column: stated[column] for column in resolved.expanded.columns if column in stated},
+        baseline=None if place is None else place + 1,
+        state=_state([state_of(attempts.get(slot, ()), retries) for slot in slots]),
+        reason=planned.refused or ((_reason(launched) or foreign.get(key)) if lacking else None),
+        runs=tuple(each.run_id for each in launched),
+        measured=len(own),
+        hours=hours.get(key),
+        metrics={metric.key: _median(own, metric) for metric in TABLED} | _of_servers(own),
+        ratio=ratio(own, numbers.get(other.key, ())) if compared and other else None,
+    )
+
+
+def _baseline(resolved: ResolvedStudy, planned: ResolvedPoint) -> int | None:
+    point = resolved.expanded.baseline(planned.point)
+    return next((index for index, each in enumerate(resolved.points) if each.point is point), None)
+
+
+def _state(states: Sequence[State]) -> State:
+    """The state of a point from those of its repeats; refused where it has none."""
+    order = (State.GOING, State.WAITING, State.FAILED, State.COMPLETED)
+    return next((state for state in order if state in states), State.REFUSED)
+
+
+def _reason(runs: Sequence[RunResult]) -> str | None:
+    """Why the newest run that has ended gives no number; None where it does."""
+    ended = [run for run in runs if run.ending is not None and not run.numbers]
+    return f"{ended[-1].run_id}: {ended[-1].broken}" if ended else None
+
+
+def _of_servers(runs: Sequence[Metrics]) -> dict[str, float | None]:
+    """What only servers measure; empty for trainings."""
+    return {metric.key: value for metric in SERVED if (value := _median(runs, metric)) is not None}
+
+
+def _median(runs: Sequence[Metrics], metric: Metric) -> float | None:
+    values = [value for run in runs if (value := metric.read(run, OURS)) is not None]
+    return median(values) if values else None

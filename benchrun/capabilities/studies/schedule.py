@@ -1,0 +1,51 @@
+"""Which runs of a study are launched next: a pure function of what has happened so far."""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchrun.capabilities.studies.state import Slot
+from benchrun.jobs.endings import AGAIN, Ending
+
+
+class State(str, enum.Enum):
+    """What has become of one run of a point, or of the point."""
+
+    REFUSED = "refused"
+    """The point breaks a rule: it is never launched."""
+    WAITING = "waiting"
+    """To be launched."""
+    GOING = "going"
+    """In the queue, running, or just launched."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+    """The job ended without all its steps; it is not launched again."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One launch of a slot."""
+
+    state: State
+    """GOING, COMPLETED or FAILED; WAITING where no job of it was ever accepted."""
+    ending: Ending | None = None
+
+
+def state_of(attempts: Sequence[Attempt], retries: int) -> State:
+    """The state of a slot. Launches that no scheduler accepted do not count."""
+    counted = [attempt for attempt in attempts if attempt.state is not State.WAITING]
+    for wanted in (State.COMPLETED, State.GOING):
+        if any(attempt.state is wanted for attempt in counted):
+            return wanted
+    final = any(attempt.ending and AGAIN[attempt.ending] == "never" for attempt in counted)
+    return State.FAILED if final or len(counted) > retries else State.WAITING
+
+
+def due(
+    slots: Sequence[Slot], attempts: Mapping[Slot, Sequence[Attempt]], concurrency: int, retries: int
+) -> Iterator[Slot]:
+    """The slots to launch now, in order: first repeats first, at most ``concurrency`` runs at a time."""
+    states = {slot: state_of(attempts.get(slot, ()), retries) for slot in slots}
+    room = concurrency - sum(state is State.GOING for state in states.values())
+    waiting = sorted((slot for slot in slots if states[slot] is State.WAITING), key=lambda slot: slot[1])
+    yield from waiting[: max(room, 0)]

@@ -1,0 +1,158 @@
+"""The search for the fastest of many layouts by few short jobs, as a pure function of the jobs so far.
+
+Layouts are tried in the order in which they may improve most on the best so far, half as many in each round; the best
+of the tried are measured again over twice the steps. Measurements correct the predictions of layouts that are alike
+(Gaussian process; expected improvement: Jones, Schonlau and Welch 1998, doi:10.1023/A:1008306431147). Successive
+halving: Jamieson and Talwalkar 2016 (arXiv:1502.07943).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchrun.capabilities.predict.kinship import Array, places
+from benchrun.capabilities.predict.workload import Workload
+
+COMMON, ALIKE, OWN, NOISE = 0.3, 0.06, 0.02, 0.004
+"""Standard deviations of the logarithm of measured over predicted: of all layouts together, of those alike, of each
+alone, and of a measurement over the first number of steps."""
+UNKNOWN = 3.0
+"""The first of them for a machine of unknown speed."""
+FEWEST = 3
+"""Layouts to measure before chances count: one measurement cannot tell a slow layout from a slow machine."""
+CHANCE = 0.1
+"""An untried layout that is faster with less than this probability is not worth a job."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A job of one layout."""
+
+    layout: int
+    """Its place in the order of predictions."""
+    steps: int
+    seconds: float
+    """Device time of the job, start included."""
+    step_s: float | None
+    """None where it failed, for example for want of memory."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A layout to try, and over how many steps."""
+
+    layout: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched, and with which means."""
+
+    loads: Sequence[Workload]
+    predicted_s: Sequence[float]
+    """Of a step, by layout; the fastest first."""
+    steps: int = 8
+    """Of the first jobs."""
+    start_s: float = 60.0
+    """How long a job takes before its first step."""
+    share: float = 0.25
+    """Of the device time of trying every layout over ``steps`` steps that the search may take."""
+    common: float = COMMON
+    """Standard deviation of what all predictions miss together; larger where the machine's speed is not known."""
+    gain: float = 0.01
+    """A smaller improvement is not worth a job."""
+
+    def next(self, trials: Sequence[Trial]) -> list[Job]:
+        """The jobs of the next round; empty where the search is over."""
+        left = self.budget_s - sum(trial.seconds for trial in trials)
+        jobs: list[Job] = []
+        for job in self._untried(trials) or self._again(trials):
+            left -= self.cost_s(job, trials)
+            if left < 0 and (trials or jobs):
+                break
+            jobs.append(job)
+        return jobs
+
+    @property
+    def budget_s(self) -> float:
+        """Device time that the search may take, in s."""
+        return self.share * sum(self.start_s + self.steps * each for each in self.predicted_s)
+
+    def cost_s(self, job: Job, trials: Sequence[Trial] = ()) -> float:
+        """Device time that ``job`` will take."""
+        return self.start_s + job.steps * float(self.expected(trials)[0][job.layout])
+
+    def best(self, trials: Sequence[Trial]) -> int | None:
+        """The fastest measured layout; None where none was measured."""
+        measured = self.measured(trials)
+        return min(measured, key=lambda layout: measured[layout], default=None)
+
+    def measured(self, trials: Sequence[Trial]) -> dict[int, float]:
+        """Seconds of a step of each measured layout, from its longest job."""
+        ordered = sorted((trial for trial in trials if trial.step_s), key=lambda trial: trial.steps)
+        return {trial.layout: trial.step_s for trial in ordered if trial.step_s}
+
+    def expected(self, trials: Sequence[Trial]) -> tuple[Array, Array]:
+        """Medians of the step of each layout, in s, and standard deviations of their logarithms."""
+        predicted = np.array(self.predicted_s)
+        measured = self.measured(trials)
+        at = list(measured)
+        spots = places(self.loads)
+        squares = ((spots[:, None, :] - spots[None, :, :]) ** 2).sum(axis=2)
+        whole = self.common**2 + ALIKE**2 * np.exp(-squares / 2) + OWN**2 * np.eye(len(predicted))
+        if not at:
+            return predicted, np.sqrt(np.diag(whole) - self.common**2)
+        misses = np.log([measured[layout] for layout in at]) - np.log(predicted[at])
+        weights = np.linalg.solve(whole[np.ix_(at, at)] + NOISE**2 * np.eye(len(at)), whole[at])
+        variance = np.diag(whole) - (weights * whole[at]).sum(axis=0)
+        return predicted * np.exp(weights.T @ misses), np.sqrt(np.maximum(variance, 0))
+
+    def _untried(self, trials: Sequence[Trial]) -> list[Job]:
+        """Layouts that may well be faster than the best so far; in each round half as many as in the one before."""
+        most = max(2, len(self.predicted_s) // 8)
+        seen = {trial.layout for trial in trials}
+        best = self.best(trials)
+        medians, deviations = self.expected(trials)
+        untried = [layout for layout in range(len(medians)) if layout not in seen]
+        if best is None:
+            return [Job(layout, self.steps) for layout in untried[:most]]
+        goal = math.log(self.measured(trials)[best] * (1 - self.gain))
+        below = {layout: (goal - math.log(medians[layout])) / deviations[layout] for layout in untried}
+        gains = {layout: deviations[layout] * _improvement(below[layout]) for layout in untried}
+        sure = len(self.measured(trials)) >= FEWEST
+        promising = [layout for layout in untried if not sure or _probability(below[layout]) > CHANCE]
+        promising.sort(key=lambda layout: -gains[layout])
+        return [Job(layout, self.steps) for layout in promising[: max(1, most // 2 ** _rounds(len(seen), most))]]
+
+    def _again(self, trials: Sequence[Trial]) -> list[Job]:
+        """The better half of those that the noise of short jobs does not tell apart, over twice the steps."""
+        measured, best = self.measured(trials), self.best(trials)
+        if best is None:
+            return []
+        close = [layout for layout in measured if measured[layout] <= measured[best] * (1 + 3 * NOISE)]
+        close.sort(key=lambda layout: measured[layout])
+        longest = {layout: max(trial.steps for trial in trials if trial.layout == layout) for layout in close}
+        chosen = [layout for layout in close[: max(2, len(close) // 2)] if longest[layout] == self.steps]
+        return [Job(layout, 2 * self.steps) for layout in chosen] if len(close) > 1 else []
+
+
+def _rounds(tried: int, first: int) -> int:
+    """Rounds so far, where each tried half as many as the one before."""
+    rounds, size = 0, first
+    while tried > 0:
+        tried, size, rounds = tried - size, max(1, size // 2), rounds + 1
+    return rounds
+
+
+def _probability(deviations: float) -> float:
+    """The probability that a normal variable is below this number of standard deviations."""
+    return 0.5 * (1 + math.erf(deviations / math.sqrt(2)))
+
+
+def _improvement(deviations: float) -> float:
+    """Expected excess of a normal variable below this number of standard deviations, in standard deviations."""
+    density = math.exp(-(deviations**2) / 2) / math.sqrt(2 * math.pi)
+    return deviations * _probability(deviations) + density

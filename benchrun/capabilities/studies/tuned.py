@@ -1,0 +1,69 @@
+"""What a search for the fastest layout has found: every layout with its prediction, and the best that was measured."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from benchrun.capabilities.studies.layouts import Candidate
+from benchrun.capabilities.studies.search import Search, Trial
+from benchrun.model import Frozen
+
+
+class TunedLayout(Frozen):
+    """One legal layout."""
+
+    layout: str
+    """Its sizes above 1."""
+    overrides: tuple[str, ...]
+    """What ``--set`` states for it."""
+    predicted_s: float
+    """Of a step, before any job."""
+    low_s: float
+    high_s: float
+    expected_s: float
+    """Of a step, corrected by the jobs so far."""
+    measured_s: float | None
+    """Median step of its longest job; null where it was not tried or gave no number."""
+    steps: int
+    """Of all its jobs; 0 where it was not tried."""
+
+
+class Tuned(Frozen):
+    """The search so far."""
+
+    schema_version: Literal[1] = 1
+    over: bool
+    """No untried layout is likely to be faster by more than the gain that is sought, or the budget is spent."""
+    best: TunedLayout | None
+    """The fastest measured layout; null where none was measured."""
+    layouts: tuple[TunedLayout, ...]
+    """In the order of their predictions."""
+    device_s: float
+    """Device time of the jobs, an estimate: the start of a job is not measured."""
+    exhaustive_device_s: float
+    """The same of trying every layout once."""
+
+
+def tuned(candidates: Sequence[Candidate], search: Search, trials: Sequence[Trial], over: bool) -> Tuned:
+    """The result of ``trials``."""
+    measured, (expected, _) = search.measured(trials), search.expected(trials)
+    layouts = tuple(
+        TunedLayout(
+            layout=each.name,
+            overrides=each.overrides,
+            predicted_s=each.prediction.median,
+            low_s=each.prediction.low,
+            high_s=each.prediction.high,
+            expected_s=float(expected[place]),
+            measured_s=measured.get(place),
+            steps=sum(trial.steps for trial in trials if trial.layout == place),
+        )
+        for place, each in enumerate(candidates)
+    )
+    best = search.best(trials)
+    return Tuned(
+        over=over,
+        best=None if best is None else layouts[best],
+        layouts=layouts,
+        device_s=sum(trial.seconds for trial in trials),
+        exhaustive_device_s=search.budget_s / search.share,
+    )

@@ -1,0 +1,28 @@
+"""The search for a layout as text."""
+
+from benchrun.capabilities.studies.tuned import Tuned, TunedLayout
+from benchrun.show.table import Table, plain
+
+TITLES = ("layout", "predicted s", "low", "high", "expected s", "measured s", "steps")
+
+
+def tuned_page(result: Tuned) -> str:
+    """Every layout, the fastest measured first and then by what is expected; then the best one."""
+    ordered = sorted(result.layouts, key=lambda each: (each.measured_s is None, each.measured_s or each.expected_s))
+    return f"{plain(Table(TITLES, [_row(each) for each in ordered], missing='-'))}\n{_sentence(result)}\n"
+
+
+def _row(each: TunedLayout) -> list[object]:
+    times = (each.predicted_s, each.low_s, each.high_s, each.expected_s)
+    return [each.layout, *times, each.measured_s, each.steps]
+
+
+def _sentence(result: Tuned) -> str:
+    tried = sum(each.steps > 0 for each in result.layouts)
+    share = 100 * result.device_s / result.exhaustive_device_s
+    head = f"{tried} of {len(result.layouts)} layouts tried, with {share:.0f} % of the device time of trying all"
+    if result.best is None:
+        return head
+    sets = " ".join(f"--set {each}" for each in result.best.overrides)
+    state = "best" if result.over else "best so far"
+    return f"{head}\n{state}: {result.best.layout}, {result.best.measured_s:.4g} s a step: {sets}"

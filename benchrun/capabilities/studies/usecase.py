@@ -1,0 +1,252 @@
+"""Studies: planned, launched with a limit on how many run at once, taken up again, reported."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchrun.capabilities.studies.file import expand
+from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_study
+from benchrun.capabilities.studies.result import StudyResult, result
+from benchrun.capabilities.studies.schedule import Attempt, State, due
+from benchrun.capabilities.studies.state import Slot, StudyDir
+from benchrun.errors import MachineError, SchedulerUnavailable, SubmitLimit, UserError
+from benchrun.jobs.endings import End, Ending, recorded, unreadable_ending
+from benchrun.jobs.launcher import Observation, backoff, done_of, observe, prepare, refusal, submit
+from benchrun.jobs.scheduler import Phase
+from benchrun.judge.checks import broken_run
+from benchrun.judge.verdict import RunResult
+from benchrun.recipes.select import Request
+from benchrun.rundir.artifacts import STDOUT
+from benchrun.rundir.folder import RunDir, TolerantRun, find_runs
+from benchrun.runspec.spec import RunSpec
+from benchrun.usecases.jobs import end_of, has_ended, record_end
+from benchrun.usecases.jobs import pause as _pause
+from benchrun.usecases.measurement import measure_run, result_of
+from benchrun.vocabulary import HOUR_S
+
+Tell = Callable[[str], None]
+"""Gets one line for a person about each launch and each ending."""
+
+
+def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:
+    """The points of a study or suite, with ``repeats`` runs of each (as its file states where None).
+
+    UserError where the file contradicts itself or no point is legal.
+    """
+    expanded = expand(request)
+    study = expanded.study.model_copy(update={"repeats": repeats or expanded.study.repeats})
+    return resolved_study(replace(expanded, study=study))
+
+
+def study_result(planned: ResolvedStudy, price: float | None = None, retries: int = 0) -> StudyResult:
+    """What is known of a study, from its directory and its runs; nothing is written."""
+    directory = StudyDir(planned.expanded.name)
+    noted, unreadable = _readable(directory.runs())
+    launched = {slot: [*map(_tolerant, runs)] for slot, runs in planned.own(noted).items()}
+    foreign = {
+        slot[0]: why for slot in planned.slots for run in noted.get(slot, ()) if (why := planned.foreign(slot, run))
+    }
+    observed = {each.run: each for each in observe([run for runs in launched.values() for run in runs])}
+    attempts = {slot: [_attempt(observed[run], end_of) for run in runs] for slot, runs in launched.items()}
+    measured: dict[str, list[RunResult]] = {}
+    for slot, runs in launched.items():
+        numbers = [_numbers(run, attempt) for run, attempt in zip(runs, attempts[slot], strict=True)]
+        measured.setdefault(slot[0], []).extend(numbers)
+    used: dict[str, float] = {}
+    for slot, runs in launched.items():
+        each = [hours for run in runs if (hours := _used_hours(run)) is not None]
+        if each:
+            used[slot[0]] = used.get(slot[0], 0.0) + sum(each)
+    damaged = [
+        f"{run.run_id}: {name} is damaged and left out: {why}"
+        for runs in launched.values()
+        for run in runs
+        for name, why in run.damaged.items()
+    ]
+    notes = [*unreadable.values(), *damaged]
+    return result(planned, str(directory.path), price, attempts, measured, retries, used, foreign | unreadable, notes)
+
+
+def runs_of_other_points(planned: ResolvedStudy) -> int:
+    """Runs of a study of this name that are of none of its points: of other options, or of an earlier file."""
+    return sum(len(runs) for slot, runs in StudyDir(planned.expanded.name).runs().items() if slot not in planned.slots)
+
+
+def study_runs(planned: ResolvedStudy) -> list[RunDir]:
+    """Every run that was launched for a study and has ended; readers leave its damaged documents out."""
+    launched = planned.own(_readable(StudyDir(planned.expanded.name).runs())[0])
+    runs = [run for each in launched.values() for run in each]
+    return [_tolerant(each.run) for each in observe(runs) if has_ended(each) or _lost_its_ending(each)]
+
+
+def _readable(noted: Mapping[Slot, Sequence[RunDir]]) -> tuple[dict[Slot, list[RunDir]], dict[str, str]]:
+    """The runs whose specification can be read; by the key of a point, why the one of another run cannot."""
+    readable: dict[Slot, list[RunDir]] = {}
+    unreadable: dict[str, str] = {}
+    for slot, runs in noted.items():
+        for run in runs:
+            try:
+                run.spec  # noqa: B018
+            except UserError as error:
+                unreadable[slot[0]] = f"{run.run_id} cannot be read: {error.message}"
+            else:
+                readable.setdefault(slot, []).append(run)
+    return readable, unreadable
+
+
+def _tolerant(run: RunDir) -> TolerantRun:
+    return TolerantRun(run.path, run.read_only)
+
+
+def _used_hours(run: RunDir) -> float | None:
+    """GPU-hours of a run from its start to its end, by its own record; None where that lacks one of them."""
+    done = run.done()
+    elapsed_s = done.elapsed_s if done else None
+    return None if elapsed_s is None else run.spec.num_gpus * elapsed_s / HOUR_S
+
+
+def run_study(
+    planned: ResolvedStudy, concurrency: int, retries: int = 0, reuse: bool = False, tell: Tell = lambda _: None
+) -> None:
+    """Launch what a study still lacks, at most ``concurrency`` runs at a time, and wait until all have ended.
+
+    Failed runs are launched again up to ``retries`` times. With ``reuse`` a completed run of the very same
+    specification, of another study or of none, stands for a new one. Interrupted or killed at any moment, it goes on
+    when it is called again. Where the account may have no more jobs, it waits. MachineError where a job is refused: the
+    running ones run on.
+    """
+    directory, polls = StudyDir(planned.expanded.name), 0
+    ended: dict[RunDir, Attempt] = {}
+    notes = {""}
+    held: RunDir | None = None
+    with directory.locked():
+        while True:
+            launched = planned.own(directory.runs())
+            left = [run for runs in launched.values() for run in runs if run not in ended and run != held]
+            ended |= (just_ended := _ended(left, notes, tell))
+            going = Attempt(State.GOING)
+            attempts = {slot: [ended.get(run, going) for run in runs] for slot, runs in launched.items()}
+            new = list(due(planned.slots, attempts, concurrency, retries))
+            waiting = held
+            if waiting is None or _is_submitted(waiting, tell, again=True):
+                held = _launch(new, planned, directory, tell, reuse=reuse)
+            running = [run for run in left if run not in ended]
+            if not (new or running or waiting):
+                return
+            polls = 0 if just_ended or held is not waiting or (new and not held) else polls + 1
+            _pause(running, backoff(polls))
+
+
+def _launch(
+    slots: Sequence[Slot], planned: ResolvedStudy, directory: StudyDir, tell: Tell, *, reuse: bool
+) -> RunDir | None:
+    """Launch a run of each slot; the one for which the account has no room now, and none after it.
+
+    Each is noted before it is submitted: no job exists that the study does not know.
+    """
+    specs = {each.key: each.spec for each in planned.points if each.spec}
+    for slot in slots:
+        point = f"point {planned.number(slot[0])} of {len(planned.points)}"
+        if run := _same(specs[slot[0]], slot, directory) if reuse else None:
+            directory.record(slot, run)
+            tell(f"{run.run_id}: reused, {point}")
+            continue
+        run = prepare(specs[slot[0]])
+        directory.record(slot, run)
+        repeat = f", repeat {slot[1]}" if slot[1] > 1 else ""
+        if not _is_submitted(run, tell, f", {point}{repeat}"):
+            return run
+    return None
+
+
+def _is_submitted(run: RunDir, tell: Tell, point: str = "", *, again: bool = False) -> bool:
+    """Submit a run; False where the account may have no more jobs now. MachineError where the job is refused.
+
+    ``point`` ends the line about the launch: the number of the point and of the repeat.
+    """
+    try:
+        submit(run)
+    except SubmitLimit as error:
+        if not again:
+            waits = "waits until the account may have one more job"
+            tell(f"{run.run_id}: {waits}: {error.message}{point}")
+        return False
+    except SchedulerUnavailable as error:
+        tell(f"{run.run_id}: {error.message}; it is looked for in the queue")
+    except MachineError as error:
+        error.hint = f"{error.hint + '; ' if error.hint else ''}the same command goes on where this one ended"
+        raise
+    else:
+        tell(f"{run.run_id}: launched{point}")
+    return True
+
+
+def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, Attempt]:
+    """Those of ``runs`` that have ended, with their endings recorded.
+
+    ``tell`` gets each ending, and each note of the scheduler once: ``notes`` collects them.
+    """
+    ended = {}
+    for observation in observe(runs):
+        if observation.job is None and observation.note not in notes:
+            notes.add(observation.note)
+            tell(f"{observation.run.run_id}: {observation.note}")
+        attempt = _attempt(observation, record_end)
+        if attempt.state is not State.GOING:
+            ended[observation.run] = attempt
+            tell(f"{observation.run.run_id}: {attempt.ending.value if attempt.ending else 'not launched'}")
+    return ended
+
+
+def _same(spec: RunSpec, slot: Slot, directory: StudyDir) -> RunDir | None:
+    """The newest completed run of this specification that the point does not have yet; None where there is none."""
+    used = {run for (key, _), runs in directory.runs().items() for run in runs if key == slot[0]}
+    name = f"{spec.recipe}-{spec.identity()}-"
+    named = [run for run in find_runs(directory.root) if run.run_id.startswith(name) and run not in used]
+    completed = (run for run in reversed(named) if (end := recorded(run)) and end.ending is Ending.COMPLETED)
+    return next((run for run in completed if run.spec == spec), None)
+
+
+def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -> Attempt:
+    """The state of a run; ``end_with`` determines its ending."""
+    if _lost_its_ending(observation):
+        ending = _ending_by_log(observation.run)
+    elif not has_ended(observation):
+        return Attempt(State.GOING)
+    elif observation.job is None and _never_accepted(observation.run):
+        return Attempt(State.WAITING)
+    else:
+        ending = end_with(observation).ending
+    return Attempt(State.COMPLETED if ending is Ending.COMPLETED else State.FAILED, ending)
+
+
+def _never_accepted(run: RunDir) -> bool:
+    """Whether no scheduler has accepted a job of the run. Earlier versions stored an ending of a refused one."""
+    return run.job_id is None and (recorded(run) is None or refusal(run) is not None)
+
+
+def _lost_its_ending(observation: Observation) -> bool:
+    """Whether the run has ended, as its unreadable ending.json shows, and neither scheduler nor done.json know how."""
+    run, job = observation.run, observation.job
+    forgotten = job is None or (job.phase is Phase.GONE and done_of(run, job) is None)
+    return forgotten and unreadable_ending(run)
+
+
+def _ending_by_log(run: RunDir) -> Ending:
+    """Of a run whose record cannot be read: completed where its log gives the run's numbers. It is never stored."""
+    try:
+        measurement = measure_run(run)
+    except UserError:
+        return Ending.INCOMPLETE
+    return Ending.INCOMPLETE if broken_run(measurement.metrics if measurement else None, None) else Ending.COMPLETED
+
+
+def _numbers(run: TolerantRun, attempt: Attempt) -> RunResult:
+    """What a run measured; nothing while it goes on, and where its log cannot be read."""
+    if attempt.ending is None:
+        return RunResult(run.run_id, run.spec, None, None)
+    try:
+        return replace(result_of(run), ending=attempt.ending.value)
+    except UserError as error:
+        run.damaged[Path(error.where or STDOUT).name] = error.message
+        return RunResult(run.run_id, run.spec, None, None, attempt.ending.value)

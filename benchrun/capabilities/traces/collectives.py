@@ -1,0 +1,297 @@
+"""Collectives across ranks: transfer against waiting, bus bandwidth.
+
+A collective's kernel starts when its own rank arrives, and ends on all ranks together. So the shortest duration over
+the ranks is the transfer, and what a rank's kernel takes beyond that is waiting for the others. Durations alone are
+compared, so clocks of different hosts do not matter.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchrun.capabilities.traces.events import Events, Kind, Message, RankTrace
+from benchrun.capabilities.traces.kernels import CLASSES, Classified
+from benchrun.capabilities.traces.messages import collective_name
+from benchrun.capabilities.traces.window import launching_calls
+from benchrun.model.costs import bus_factor
+
+POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
+GROUPS = (
+    # The first that fits the description of a process group. Order matters: EXPERT_DATA before DATA.
+    (re.compile(r"expert.*(data|dp)", re.I), "expert_dp"),
+    (re.compile(r"expert.*tensor.*pipeline", re.I), None),
+    (re.compile(r"expert.*model|(^|_)ep($|_)", re.I), "ep"),
+    (re.compile(r"expert.*tensor|etp", re.I), "etp"),
+    (re.compile(r"tensor_and_|model_and_", re.I), None),
+    (re.compile(r"tensor|(^|_)tp($|_)", re.I), "tp"),
+    (re.compile(r"context|(^|_)cp($|_)", re.I), "cp"),
+    (re.compile(r"pipeline|(^|_)pp($|_)", re.I), "pp"),
+    (re.compile(r"fsdp|shard", re.I), "fsdp"),
+    (re.compile(r"data_parallel|(^|_)dp($|_)", re.I), "dp"),
+    (re.compile(r"default_pg", re.I), "world"),
+)
+LABELS = ("tp", "cp", "pp", "ep", "etp", "dp", "expert_dp", "fsdp", "world")
+ALL_TO_ALL = re.compile(r"all_?-?to_?-?all", re.I)
+"""In the name of a range: the sends and receives that are launched in it are an all-to-all."""
+PAIR = 2
+"""Point-to-point messages of a longer pipeline go to either neighbour, and cannot be paired in order."""
+TOGETHER_NS = 200_000
+"""Ends of one collective on ranks of one host lie closer together than this, clock errors included."""
+FEWEST = 3
+"""Kernels that show a constant difference."""
+MOST_SKIPPED = 64
+"""Collectives by which the beginnings of two ranks' traces may differ."""
+TOGETHER_SHARE = 0.25
+"""Or closer than this share of its median duration."""
+
+
+class Occurrences(NamedTuple):
+    """Kernels of one kind of collective on one rank, in their order."""
+
+    name: str
+    group: str | None
+    ranks: tuple[int, ...] | None
+    """Ranks of the group as the trace states them."""
+    ranks_of_group: int | None
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    """The whole tensor; -1 where the trace does not state it."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One kind of collective of one group; times in ns."""
+
+    name: str
+    group: str | None
+    ranks: tuple[int, ...]
+    """Ranks whose traces are here."""
+    members: tuple[int, ...]
+    """Ranks of the group, as the trace states them; else ``ranks``."""
+    ranks_of_group: int | None
+    count: int
+    """Per rank."""
+    bytes: int | None
+    """Of all occurrences on one rank."""
+    duration: dict[int, int]
+    """Sum by rank."""
+    transfer: int | None
+    """Sum; None where only one rank's trace is here."""
+    waiting: dict[int, int]
+    """Sum by rank; empty where the transfer is unknown."""
+
+    @property
+    def bus_gb_per_s(self) -> float | None:
+        """Bus bandwidth of the transfers in GB/s."""
+        ranks = self.ranks_of_group or len(self.ranks)
+        if not self.bytes or not self.transfer:
+            return None
+        return self.bytes / self.transfer * bus_factor(self.name, ranks)
+
+
+def collectives(parts: Sequence[tuple[RankTrace, Classified]]) -> list[Collective]:
+    """Every kind of collective, by group; those that take longest first."""
+    alike: dict[tuple[object, ...], list[tuple[int, Occurrences]]] = {}
+    for trace, classes in parts:
+        for key, kind in _occurrences(trace, classes):
+            alike.setdefault(key, []).append((trace.rank or 0, kind))
+    groups = _known_groups([trace for trace, _ in parts])
+    listed: list[Collective] = []
+    for kinds in alike.values():
+        while kinds:
+            chosen = _group_of(kinds, groups, len(parts))
+            kinds = [each for each in kinds if not any(each[1] is own for own in chosen.values())]
+            stated = next(iter(chosen.values())).group
+            listed.append(_measured(chosen, stated or groups.get(tuple(sorted(chosen)))))
+    return sorted(_joined(listed), key=lambda each: -sum(each.duration.values()))
+
+
+def _known_groups(traces: Sequence[RankTrace]) -> dict[tuple[int, ...], str | None]:
+    """Ranks of each process group and its label: of several groups with the same ranks the first in LABELS."""
+    groups: dict[tuple[int, ...], str | None] = {}
+    for group in (group for trace in traces for group in trace.groups if len(group.ranks) > 1):
+        named, before = label(group.description), groups.get(group.ranks)
+        groups[group.ranks] = min((name for name in (before, named) if name), key=LABELS.index, default=None)
+    return groups
+
+
+def label(description: str) -> str | None:
+    """benchrun's name of a process group: tp, dp, ...; None for one that joins several dimensions."""
+    return next((name for pattern, name in GROUPS if pattern.search(description)), None)
+
+
+def _occurrences(trace: RankTrace, classes: Classified) -> Iterator[tuple[tuple[object, ...], Occurrences]]:
+    """Kinds of collectives, each with a key that is the same on all ranks of a group.
+
+    Without messages a kind is a kernel of one stream; streams have other numbers on other ranks.
+    """
+    chosen = (classes.number == CLASSES.index("communication")) & (classes.events.kind == Kind.KERNEL)
+    events = classes.events.where(chosen)
+    messages = [trace.messages.get(link) for link in events.link.tolist()]
+    kinds: dict[tuple[object, ...], list[int]] = {}
+    named = zip(messages, _texts(trace, events), events.place.tolist(), strict=True)
+    for index, (message, text, stream) in enumerate(named):
+        kind: tuple[object, ...] = (message.name, message.group, message.ranks) if message else (text, stream)
+        kinds.setdefault(kind, []).append(index)
+    for kind, indices in kinds.items():
+        first = messages[indices[0]]
+        name = first.name if first else collective_name(str(kind[0])) or "other"
+        yield kind if first else kind[:1], _occurrence(name, trace, events, indices, messages)
+
+
+def _texts(trace: RankTrace, events: Events) -> list[str]:
+    """What names the collective of each kernel: the kernel, or of sends and receives a range of an all-to-all."""
+    texts = trace.texts(events)
+    numbers = [number for number, name in enumerate(trace.names) if ALL_TO_ALL.search(name)]
+    ranges, calls = trace.ranges.where(np.isin(trace.ranges.name, numbers)), trace.calls
+    if calls is None or not len(ranges):
+        return texts
+    for index, call in enumerate(launching_calls(events, calls).tolist()):
+        if call < 0 or collective_name(texts[index]) != "send_recv":
+            continue
+        moment = calls.times.start[call]
+        around = (ranges.times.start <= moment) & (moment < ranges.times.end) & (ranges.place == calls.place[call])
+        if around.any():
+            texts[index] = "all_to_all"
+    return texts
+
+
+def _occurrence(
+    name: str, trace: RankTrace, events: Events, indices: list[int], messages: list[Message | None]
+) -> Occurrences:
+    first = messages[indices[0]]
+    sizes = [
+        message.bytes if message and message.bytes is not None else -1 for message in map(messages.__getitem__, indices)
+    ]
+    return Occurrences(
+        name=name,
+        group=_stated_group(first, trace),
+        ranks=first.ranks if first else None,
+        ranks_of_group=first.group_size if first else None,
+        start=events.times.start[indices],
+        end=events.times.end[indices],
+        bytes=np.array(sizes, np.int64),
+    )
+
+
+def _stated_group(message: Message | None, trace: RankTrace) -> str | None:
+    """The label of a message's group; its own description where no label fits."""
+    if message is None or message.group is None:
+        return None
+    description = next((group.description for group in trace.groups if group.name == message.group), message.group)
+    return label(description) or description
+
+
+def _group_of(
+    kinds: list[tuple[int, Occurrences]], groups: dict[tuple[int, ...], str | None], traces: int
+) -> dict[int, Occurrences]:
+    """The occurrences of one group, by rank, with the first of ``kinds``.
+
+    The group is the one that the trace states; else the largest whose kernels end together; else that rank alone. Of
+    more than two ``traces`` without groups it is unknown who sends to whom: neighbours in a stage end together too.
+    """
+    rank, own = kinds[0]
+    if own.ranks is not None:  # a send of one rank is a recv of another, so messages are not paired
+        return {rank: own} if own.name in POINT_TO_POINT else dict(kinds)
+    others: dict[int, list[Occurrences]] = {}
+    for other, kind in kinds[1:]:
+        if other != rank and len(kind.end) == len(own.end):
+            others.setdefault(other, []).append(kind)
+    candidates = [ranks for ranks in groups if rank in ranks and set(ranks) <= {rank, *others}]
+    if not groups:
+        together = (other for other, each in others.items() if min(_distance(own, kind) for kind in each) < _limit(own))
+        candidates = [tuple(sorted((rank, *others))), tuple(sorted((rank, *together)))]
+    if own.name in POINT_TO_POINT:
+        candidates = [ranks for ranks in candidates if len(ranks) == PAIR and groups.get(ranks, "pp") == "pp"]
+        candidates = candidates if groups or traces == PAIR else []
+    for apart in (_distance, _unsteadiness):
+        for ranks in sorted(candidates, key=len, reverse=True):
+            others_of = {
+                other: min(others[other], key=lambda kind: apart(own, kind)) for other in ranks if other != rank
+            }
+            if others_of and all(apart(own, kind) < _limit(own) for kind in others_of.values()):
+                return {rank: own, **others_of}
+    return {rank: own}
+
+
+def _distance(one: Occurrences, other: Occurrences) -> float:
+    """How far apart two ranks' kernels end, in ns: the median."""
+    return float(np.median(np.abs(one.end - other.end)))
+
+
+def _unsteadiness(one: Occurrences, other: Occurrences) -> float:
+    """The same but for a constant difference, as clocks of different hosts have it."""
+    apart = one.end - other.end
+    return float(np.median(np.abs(apart - np.median(apart)))) if len(apart) >= FEWEST else np.inf
+
+
+def _limit(kind: Occurrences) -> float:
+    return max(TOGETHER_NS, TOGETHER_SHARE * float(np.median(kind.end - kind.start)))
+
+
+def _measured(kinds: dict[int, Occurrences], group: str | None) -> Collective:
+    """Transfer and waiting of the k-th occurrence on all ranks."""
+    kinds = _same_occurrences(kinds)
+    first = next(iter(kinds.values()))
+    durations = np.stack([kind.end - kind.start for kind in kinds.values()])
+    sizes = first.bytes
+    transfer = durations.min(axis=0)
+    return Collective(
+        name=first.name,
+        group=group,
+        ranks=tuple(sorted(kinds)),
+        members=first.ranks or tuple(sorted(kinds)),
+        ranks_of_group=first.ranks_of_group or (len(kinds) if len(kinds) > 1 else None),
+        count=len(first.start),
+        bytes=int(sizes.sum()) if (sizes >= 0).all() else None,
+        duration=dict(zip(kinds, durations.sum(axis=1).tolist(), strict=True)),
+        transfer=int(transfer.sum()) if len(kinds) > 1 else None,
+        waiting=dict(zip(kinds, (durations - transfer).sum(axis=1).tolist(), strict=True)) if len(kinds) > 1 else {},
+    )
+
+
+def _same_occurrences(kinds: dict[int, Occurrences]) -> dict[int, Occurrences]:
+    """The occurrences that all ranks have: traces of several ranks do not begin and end with the same collective.
+
+    Of a longer series that part is taken whose ends keep the steadiest distance to those of the shortest; where
+    several do, as in even steps, the closest in time.
+    """
+    shortest = min(kinds.values(), key=lambda kind: len(kind.end))
+    count = len(shortest.end)
+
+    def part(kind: Occurrences) -> Occurrences:
+        parts = [
+            kind._replace(start=kind.start[skip:][:count], end=kind.end[skip:][:count], bytes=kind.bytes[skip:][:count])
+            for skip in range(min(len(kind.end) - count, MOST_SKIPPED) + 1)
+        ]
+        uneven = [float(np.ptp(each.end - shortest.end)) for each in parts]
+        steady = [each for each, value in zip(parts, uneven, strict=True) if value <= min(uneven) + TOGETHER_NS]
+        return min(steady, key=lambda each: _distance(each, shortest))
+
+    return {rank: part(kind) for rank, kind in kinds.items()}
+
+
+def _joined(listed: list[Collective]) -> list[Collective]:
+    """Kernels of one collective and group, which may differ in algorithm and stream, as one."""
+    joined: dict[tuple[object, ...], Collective] = {}
+    for each in listed:
+        key = (each.name, each.group, each.ranks)
+        before = joined.get(key)
+        joined[key] = (
+            each
+            if before is None
+            else replace(
+                before,
+                count=before.count + each.count,
+                bytes=None if before.bytes is None or each.bytes is None else before.bytes + each.bytes,
+                duration={rank: before.duration[rank] + each.duration[rank] for rank in each.ranks},
+                transfer=None if each.transfer is None or before.transfer is None else before.transfer + each.transfer,
+                waiting={rank: before.waiting[rank] + each.waiting[rank] for rank in each.waiting},
+            )
+        )
+    return list(joined.values())

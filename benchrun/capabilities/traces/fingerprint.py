@@ -1,0 +1,181 @@
+"""Traces -> fingerprint."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+
+from benchrun.capabilities.traces.collectives import Collective, collectives
+from benchrun.capabilities.traces.events import Events, Kind, RankTrace, Tool
+from benchrun.capabilities.traces.idle import idle_by_cause
+from benchrun.capabilities.traces.intervals import Intervals, union_of
+from benchrun.capabilities.traces.kernels import CLASSES, classified, unknown
+from benchrun.capabilities.traces.messages import collective_name
+from benchrun.capabilities.traces.outside import notes_on
+from benchrun.capabilities.traces.ranges import ranges_of
+from benchrun.capabilities.traces.roofline import products_of
+from benchrun.capabilities.traces.stragglers import stragglers
+from benchrun.capabilities.traces.window import Choice, Window, window_of
+from benchrun.errors import UserError
+from benchrun.rundir import fingerprint as model
+
+SHOWN_UNKNOWN = 10
+APART_S = 60
+"""Between the windows of two ranks: clocks of one cluster differ by less."""
+NS = 1e9
+MARK: dict[Tool, str] = {
+    "kineto": "call the profiler's step() after each step",
+    "nsys": "mark each step by an NVTX range 'step N'",
+}
+CALLS: dict[Tool, str] = {
+    "kineto": "profile the CPU too",
+    "nsys": "export the tables of CUDA calls too (nsys export without --tables)",
+}
+SIZES: dict[Tool, str] = {
+    "kineto": "profile the CPU too, with record_shapes",
+    "nsys": "they are read from torch's profiler alone (--profile kineto)",
+}
+
+
+def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model.Fingerprint:
+    """Where the time of each rank goes. UserError for whole steps of a trace that marks none."""
+    parts = [(trace, _window(trace, choice)) for trace in traces]
+    inside = [(trace, classified(trace, _within(trace, window))) for trace, window in parts]
+    listed = collectives(inside)
+    lengths = [window.length for _, window in parts]
+    strange = unknown(inside, sum(lengths))
+    hosts = {trace.rank: trace.host for trace in traces}
+    times = [rank_shares(trace, window) for trace, window in parts]
+    exposed = {each.rank: int(each.exposed_comm * each.window_s * NS) for each in times}
+    (first, window), (_, classes) = parts[0], inside[0]
+    return model.Fingerprint(
+        window=choice,
+        window_s=median(lengths) / NS,
+        steps=window.steps,
+        ranks=times,
+        collectives=[_collective(each) for each in listed],
+        stragglers=[
+            model.StragglerTime(rank=slow.rank, host=hosts.get(slow.rank), behind_s=slow.behind / NS)
+            for slow in stragglers(listed, int(median(lengths)), exposed)
+        ],
+        unknown_share=sum(share for _, share in strange),
+        unknown_kernels=[model.UnknownKernel(name=name, share=share) for name, share in strange[:SHOWN_UNKNOWN]],
+        ranges=[
+            model.RangeTime(
+                name=each.name,
+                count=each.count,
+                host_s=each.host / NS,
+                device_s=None if each.device is None else each.device / NS,
+            )
+            for each in ranges_of(first, window)
+        ],
+        products=[
+            model.ProductRow(
+                **each.shape._asdict(), count=each.count, seconds=each.seconds, tflops=each.tflops, of_peak=each.of_peak
+            )
+            for each in products_of(first, classes)
+        ],
+        notes=[*_notes(parts, listed), *(notes_on(parts) if choice == "device" else ())],
+    )
+
+
+def rank_shares(trace: RankTrace, window: Window) -> model.RankShares:
+    """Shares of one rank's window."""
+    clipped, whole = classified(trace, _clipped(trace, window)), max(window.length, 1)
+    compute, communication = clipped.compute, clipped.of("communication")
+    kernels = union_of(compute, communication)
+    busy = union_of(kernels, clipped.copies).length()
+    exposed = kernels.length() - compute.length()
+    idle = idle_by_cause(trace, window)
+
+    def share(nanoseconds: int) -> float:
+        return nanoseconds / whole
+
+    return model.RankShares(
+        rank=trace.rank or 0,
+        device=trace.device,
+        host=trace.host,
+        gpu=trace.gpu,
+        file=trace.file,
+        window_s=window.length / NS,
+        compute=share(compute.length()),
+        exposed_comm=share(exposed),
+        hidden_comm=share(communication.length() - exposed),
+        copy=share(busy - kernels.length()),
+        idle=share(window.length - busy),
+        idle_by_cause=model.IdleByCause(**{cause: share(value) for cause, value in idle._asdict().items()})
+        if idle
+        else None,
+        classes=model.Classes(**{name: share(clipped.of(name).length()) for name in CLASSES}),
+    )
+
+
+def _window(trace: RankTrace, choice: Choice) -> Window:
+    if window := window_of(trace, choice):
+        if window.length > 0:
+            return window
+        raise UserError("its events of a GPU have no length", where=trace.file, hint="profile whole steps")
+    message = "fewer than two steps are marked, and no collective recurs once a step"
+    raise UserError(message, where=trace.file, hint=f"--window device; or {MARK[trace.tool]}")
+
+
+def _within(trace: RankTrace, window: Window) -> Events:
+    """The device events that start in the window."""
+    start = trace.device_events.times.start
+    return trace.device_events.where((start >= window.first) & (start < window.last))
+
+
+def _clipped(trace: RankTrace, window: Window) -> Events:
+    """The device events of the window, cut at its edges."""
+    times = trace.device_events.times
+    events = trace.device_events.where((times.end > window.first) & (times.start < window.last))
+    start, end = np.maximum(events.times.start, window.first), np.minimum(events.times.end, window.last)
+    return replace(events, times=Intervals(start, end))
+
+
+def _collective(each: Collective) -> model.CollectiveTime:
+    mean = len(each.ranks)
+    return model.CollectiveTime(
+        name=each.name,
+        group=each.group,
+        ranks=list(each.ranks),
+        count=each.count,
+        bytes=each.bytes,
+        duration_s=sum(each.duration.values()) / mean / NS,
+        transfer_s=None if each.transfer is None else each.transfer / NS,
+        waiting_s=sum(each.waiting.values()) / mean / NS if each.waiting else None,
+        busbw_gb_s=each.bus_gb_per_s,
+    )
+
+
+def _notes(parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collective]) -> Iterator[str]:
+    """What these traces cannot show, and what would."""
+    traces = [trace for trace, _ in parts]
+    if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):
+        yield "CUDA graphs were traced as a whole, which hides their kernels: nsys --cuda-graph-trace=node"
+    tool = traces[0].tool
+    yield from dict.fromkeys(note for trace in traces for note in trace.notes)
+    if different := _different(parts):
+        yield f"{different}: are they of one run? All count as ranks of it"
+    if kernel := next((window.collective for _, window in parts if window.collective), None):
+        yield f"no range marks a step: the ends of {collective_name(kernel) or kernel} separate them"
+    if any(trace.calls is None or not len(trace.calls) for trace in traces):
+        yield f"no calls of the host, so idle time has no cause: {CALLS[tool]}"
+    if listed and len(traces) == 1:
+        yield "one rank cannot tell transfer from waiting: trace the other ranks of the same steps"
+    if listed and all(each.bytes is None for each in listed):
+        yield f"no sizes of collectives: {SIZES[tool]}"
+
+
+def _different(parts: Sequence[tuple[RankTrace, Window]]) -> str | None:
+    """In what these traces differ as those of one run do not."""
+    gpus = {trace.gpu or "a GPU without a name" for trace, _ in parts}
+    tools: set[str] = {trace.tool for trace, _ in parts}
+    if mixed := next((kinds for kinds in (tools, gpus) if len(kinds) > 1), None):
+        return f"the traces are of {' and '.join(sorted(mixed))}"
+    dated = [
+        (trace.clock + window.first, trace.clock + window.last) for trace, window in parts if trace.clock is not None
+    ]
+    apart = (max(first for first, _ in dated) - min(last for _, last in dated)) / NS if dated else 0
+    return f"one trace begins {apart:.3g} s after another one ends" if apart > APART_S else None

@@ -1,0 +1,52 @@
+"""Matrix products whose shapes the profiler recorded: achieved TFLOPS, and the share of the GPU's peak."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchrun import hardware
+from benchrun.capabilities.traces.events import Events, RankTrace, Shape
+from benchrun.capabilities.traces.kernels import CLASSES, Classified
+from benchrun.model.operators import MULTIPLY_ADD
+
+SHOWN = 20
+PRECISIONS = {"c10::BFloat16": "bf16", "c10::Half": "fp16"}
+"""Type of the input -> precision in the table of GPUs."""
+
+
+@dataclass(frozen=True)
+class ProductTime:
+    """All products of one shape on one rank."""
+
+    shape: Shape
+    count: int
+    seconds: float
+    """Sum of the durations of their kernels."""
+    tflops: float
+    of_peak: float | None
+    """Share of the GPU's dense peak; None for a GPU or type without a listed peak."""
+
+
+def products_of(trace: RankTrace, classes: Classified) -> list[ProductTime]:
+    """The products that take longest, at most SHOWN; none where the trace has no shapes."""
+    if not trace.shapes:
+        return []
+    chosen = (classes.number == CLASSES.index("matmul")) & np.isin(classes.events.external, list(trace.shapes))
+    events: Events = classes.events.where(chosen)
+    nanoseconds: dict[Shape, int] = {}
+    operators: dict[Shape, set[int]] = {}
+    for operator, length in zip(
+        events.external.tolist(), (events.times.end - events.times.start).tolist(), strict=True
+    ):
+        shape = trace.shapes[operator]
+        nanoseconds[shape] = nanoseconds.get(shape, 0) + length
+        operators.setdefault(shape, set()).add(operator)
+    name = hardware.name_of(trace.gpu) if trace.gpu else None
+    gpu = hardware.gpu(name) if name else None
+    rows = []
+    for shape in sorted(nanoseconds, key=lambda each: -nanoseconds[each])[:SHOWN]:
+        count, seconds = len(operators[shape]), nanoseconds[shape] / 1e9
+        tflops = count * MULTIPLY_ADD * shape.batch * shape.m * shape.n * shape.k / max(seconds, 1e-12) / 1e12
+        peak = gpu.peak_tflops(PRECISIONS.get(shape.dtype, "")) if gpu else None
+        rows.append(ProductTime(shape, count, seconds, tflops, tflops / peak if peak else None))
+    return rows

@@ -1,0 +1,49 @@
+"""Slow ranks: the rank that the others wait for is the one that waits least itself."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from benchrun.capabilities.traces.collectives import POINT_TO_POINT, Collective
+
+LEAST_SHARE = 0.01
+"""Of the window: a rank that is less behind is no straggler."""
+LEAST_NS = 50_000
+"""Per collective: clocks and launches of healthy ranks differ as much."""
+OWN_WAIT = 0.25
+"""A straggler waits at most this share of what the others wait for it."""
+
+
+class Straggler(NamedTuple):
+    """A slow rank."""
+
+    rank: int
+    behind: int
+    """How much longer all others had nothing but communication to do, in ns: then the next slow rank would arrive."""
+
+
+def stragglers(listed: Sequence[Collective], window_ns: int, exposed_ns: Mapping[int, int]) -> list[Straggler]:
+    """The ranks that others waited for, the slowest first. ``exposed_ns``: exposed communication of each rank.
+
+    Waiting that kernels hide costs the others nothing. Stages of a pipeline do different work, and wait for each other
+    by design: their messages and the collectives over them are left out.
+    """
+    behind: dict[int, int] = {}
+    groups = [each for each in listed if each.name not in POINT_TO_POINT and len(each.waiting) > 1]
+    messages = [each for each in listed if each.name in POINT_TO_POINT and each.group != "cp"]
+    # A group of all ranks does not say who sends to whom.
+    neighbours = [set(each.ranks if each.group == "world" else each.members) for each in messages]
+    for ranks in dict.fromkeys(each.ranks for each in groups):
+        if any(len(pair.intersection(ranks)) > 1 for pair in neighbours):
+            continue
+        own = [each for each in groups if each.ranks == ranks]
+        waiting = {rank: sum(each.waiting[rank] for each in own) for rank in ranks}
+        count = sum(each.count for each in own)
+        slow = min(waiting, key=lambda rank: waiting[rank])
+        others = [rank for rank in ranks if rank != slow]
+        next_slow = min(waiting[rank] for rank in others)
+        seen = min(exposed_ns[rank] for rank in others) - exposed_ns[slow]
+        late = min(next_slow - waiting[slow], seen)
+        enough = late >= LEAST_SHARE * window_ns and late >= LEAST_NS * count
+        if enough and waiting[slow] <= OWN_WAIT * next_slow:
+            behind[slow] = behind.get(slow, 0) + late
+    return sorted((Straggler(*item) for item in behind.items()), key=lambda each: -each.behind)

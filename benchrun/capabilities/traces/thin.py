@@ -1,0 +1,97 @@
+"""A small copy of a Kineto trace for publication: what its fingerprint is computed from, and nothing else."""
+
+import json
+import lzma
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchrun.capabilities.traces.damage import damage_of
+from benchrun.capabilities.traces.json_stream import Event, JsonTrace
+from benchrun.capabilities.traces.kineto import BASE, CALLS, SKIP, is_needed, kind_of, plain
+from benchrun.capabilities.traces.public import PublicNames
+from benchrun.errors import UserError
+
+EVENT = ("ph", "cat", "pid", "tid", "ts", "dur")
+ARGUMENTS = (
+    *("device", "stream", "correlation", "External id", "Input Dims", "Input type"),
+    *("fromDevice", "toDevice"),
+    *("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size"),
+    *("Process Group Name", "Process Group Description", "Process Group Ranks"),
+)
+DISTRIBUTED = ("rank", "world_size", "pg_config")
+
+
+def thinned(path: Path, clean: Callable[[str], str], public: PublicNames) -> bytes:
+    """The events and keys of the trace at ``path`` that a fingerprint needs, as JSON packed by xz.
+
+    ``clean`` replaces each text that the trace holds, then ``public`` each name. UserError for a file that is no whole
+    trace.
+    """
+    source, texts = JsonTrace(path, SKIP), _Cleaned(clean)
+    needed = (event for batch in source.batches() for event in batch if _is_needed(event, path))
+    events = [_event(event, texts, public) for event in needed]
+    document = {**_properties(source.properties, texts), "traceEvents": events}
+    return lzma.compress(json.dumps(document, separators=(",", ":")).encode())
+
+
+def _is_needed(event: Event, path: Path) -> bool:
+    """Whether a fingerprint needs it. UserError for a damaged one.
+
+    The end of an event has a name of its own in few traces: all begins and ends stay.
+    """
+    category, name = event.get("cat") or "", event.get("name") or ""
+    texts = isinstance(category, str) and isinstance(name, str)
+    needed = not texts or event.get("ph") in ("B", "E") or is_needed(category, name)
+    if needed and (damage := damage_of(event)):
+        raise UserError(f"holds a damaged event: {damage}", where=str(path))
+    return needed
+
+
+class _Cleaned(dict[str, str]):
+    """Texts as ``clean`` makes them, each made once: a trace repeats few names many times."""
+
+    def __init__(self, clean: Callable[[str], str]) -> None:
+        self._clean = clean
+
+    def __missing__(self, text: str) -> str:
+        self[text] = self._clean(text)
+        return self[text]
+
+
+def _event(event: Event, texts: _Cleaned, public: PublicNames) -> Event:
+    args, name = event.get("args"), event.get("name")
+    needed = dict(_only(args, ARGUMENTS, texts)) if isinstance(args, dict) else {}
+    named = {"name": _name(event.get("cat") or "", texts[name], public)} if isinstance(name, str) else {}
+    return {**dict(_only(event, EVENT, texts)), **named, **({"args": needed} if needed else {})}
+
+
+def _name(category: str, name: str, public: PublicNames) -> str:
+    if plain(category) in CALLS:
+        return name
+    return public.of_kernel(name) if kind_of(plain(category)) is not None else public.of_range(name)
+
+
+def _properties(stated: dict[str, Any], texts: _Cleaned) -> dict[str, Any]:
+    """Rank, groups and GPUs."""
+    listed, own = stated.get("deviceProperties"), stated.get("distributedInfo")
+    gpus = [dict(_only(gpu, ("id", "name"), texts)) for gpu in listed or [] if isinstance(gpu, dict)]
+    ranks = dict(_only(own, DISTRIBUTED, texts)) if isinstance(own, dict) else {}
+    base = dict(_only(stated, (BASE,), texts))
+    return {"schemaVersion": 1, **base, "deviceProperties": gpus, "distributedInfo": ranks}
+
+
+def _only(document: dict[str, Any], keys: tuple[str, ...], texts: _Cleaned) -> Iterator[tuple[str, Any]]:
+    for key in keys:
+        if key in document:
+            yield key, _cleaned(document[key], texts)
+
+
+def _cleaned(value: Any, texts: _Cleaned) -> Any:
+    if isinstance(value, str):
+        return texts[value]
+    if isinstance(value, list):
+        return [_cleaned(each, texts) for each in value]
+    if isinstance(value, dict):
+        return {key: _cleaned(each, texts) for key, each in value.items()}
+    return value

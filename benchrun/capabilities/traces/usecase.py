@@ -1,0 +1,135 @@
+"""Traces of GPU runs and their fingerprints."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchrun import paths
+from benchrun.capabilities.traces.fingerprint import fingerprint
+from benchrun.capabilities.traces.nsight_export import export_report
+from benchrun.capabilities.traces.read import files_of, is_trace, read_traces
+from benchrun.capabilities.traces.window import Choice as Choice
+from benchrun.errors import UserError
+from benchrun.rundir.artifacts import FINGERPRINT, PROFILE, SPEC
+from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.rundir.folder import RunDir
+
+
+def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fingerprint, list[Path]]:
+    """The fingerprint of the ranks in these files, directories and runs, and the files that hold no event of a GPU.
+
+    Of a kept run it is the one that was stored, whatever ``window`` is.
+    UserError for a file that is damaged or no trace, for a report of Nsight Systems where nsys is missing, and for a
+    window that the trace cannot give.
+    """
+    if len(files) == 1 and (stored := _stored(files[0])):
+        return stored, []
+    try:
+        traces, empty = read_traces([_of_run(file) for file in files], export_report)
+        return fingerprint(traces, window), empty
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        where = ", ".join(map(str, files))
+        raise UserError(f"the trace holds values of a wrong kind: {_in_words(error)}", where=where) from error
+
+
+def trace_hint(file: Path) -> str | None:
+    """What reads ``file`` where it is a trace, which has no step of a log; None where it is none."""
+    return f"it is a trace: benchrun fingerprint {file}" if file.is_file() and is_trace(file) else None
+
+
+def _in_words(error: Exception) -> str:
+    """What is wrong, in one line."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def fingerprint_of_run(run: RunDir) -> Fingerprint | None:
+    """Of whole steps where the traces mark them; None for a run without a profile.
+
+    A kept run has the fingerprint in place of the traces. UserError as for `fingerprint_of`, but a damaged trace among
+    others is left out.
+    """
+    return sound_fingerprint(run)[0]
+
+
+def sound_fingerprint(run: RunDir) -> tuple[Fingerprint | None, list[str]]:
+    """As `fingerprint_of_run`; and for each trace that is left out its name and why."""
+    folder = run.path / PROFILE
+    if not folder.is_dir():
+        return run.document(FINGERPRINT, Fingerprint), []
+    try:
+        return fingerprint_of_steps([folder]), []
+    except UserError:
+        sound, damaged = [], []
+        for file in files_of([folder]):
+            try:
+                fingerprint_of([file])
+                sound.append(file)
+            except UserError as error:
+                damaged.append(f"{file.name}: {error.message}")
+        if not sound or not damaged:
+            raise
+        return fingerprint_of_steps(sound), damaged
+
+
+def fingerprint_if_readable(run: RunDir) -> Fingerprint | None:
+    """As `fingerprint_of_run`; None where its traces cannot be read."""
+    try:
+        return fingerprint_of_run(run)
+    except UserError:
+        return None
+
+
+def fingerprint_of_steps(traces: Sequence[Path]) -> Fingerprint:
+    """Of whole steps where the traces mark them, else from the first event of a GPU to the last."""
+    try:
+        return fingerprint_of(traces, "steps")[0]
+    except UserError as error:
+        if "steps are marked" not in error.message:
+            raise
+    return fingerprint_of(traces)[0]
+
+
+def store_fingerprint(run: RunDir) -> None:
+    """Write the fingerprint of a profiled run into its directory, so that it is kept. Without a GPU there is none."""
+    try:
+        result = fingerprint_of_run(run)
+    except UserError:
+        return
+    if result is not None:
+        text = result.model_dump_json(indent=2, by_alias=True) + "\n"
+        (run.path / FINGERPRINT).write_text(text, encoding="utf-8")
+
+
+def nameless_fingerprint(run: RunDir) -> dict[str, Any] | None:
+    """The fingerprint of ``run`` without names of files and hosts; None where it has none."""
+    of_run = fingerprint_of_run(run)
+    return without_names(of_run) if of_run else None
+
+
+def without_names(result: Fingerprint) -> dict[str, Any]:
+    """Every number of a fingerprint; a kept one has other names of files and hosts."""
+    return result.model_dump(exclude={"ranks": {"__all__": {"file", "host"}}, "stragglers": {"__all__": {"host"}}})
+
+
+def _stored(file: Path) -> Fingerprint | None:
+    """The fingerprint of a kept run, which has it in place of the traces."""
+    run = RunDir(file if file.exists() else paths.runs_dir() / file)
+    return None if (run.path / PROFILE).is_dir() else run.document(FINGERPRINT, Fingerprint)
+
+
+def _of_run(file: Path) -> Path:
+    """The folder of the traces of a run, which is named by its directory or its id; any other file as it is.
+
+    UserError for a run without a profile.
+    """
+    run = file if file.exists() else paths.runs_dir() / file
+    if not (run / SPEC).is_file():
+        return file
+    if not (run / PROFILE).is_dir():
+        raise UserError("the run was not profiled", where=str(run), hint="benchrun profile RECIPE records a profile")
+    return run / PROFILE

@@ -1,0 +1,1 @@
+"""The logs of deepspeed, which benchrun does not launch."""

@@ -1,0 +1,1 @@
+"""The framework hf: how it is launched, and how its logs read."""

@@ -1,0 +1,1 @@
+"""What NeMo 1, NeMo 2 and Megatron-Bridge print through Lightning."""

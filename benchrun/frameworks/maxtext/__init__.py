@@ -1,0 +1,1 @@
+"""The framework maxtext: how it is launched, and how its logs read."""

@@ -1,0 +1,360 @@
+"""TrainingSpec -> the Megatron configuration: every rule about megatron-core's arguments, once.
+
+Where frameworks differ, or a release of one of them, the rule names it and the reason. Options of the worker have their
+default in other frameworks (base.WORKER_OPTIONS), so rules about them need no framework.
+"""
+
+from typing import Any
+
+from benchrun.model import VOCAB_MULTIPLE, ModelShape
+from benchrun.model.layers import has_experts
+from benchrun.runspec.image_names import nemo_release
+from benchrun.runspec.megatron import Megatron, Values
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.runspec.training import RESIDENT_LAYERS
+
+WORKER = "megatron-core"
+DRIVERS = ("nemo2", "megatron-bridge")
+"""Frameworks that a Python file drives through NeMo's or Megatron-Bridge's own configuration classes."""
+BUCKET_SIZE = 128 * 1024 * 1024
+"""Parameters per bucket of gradients, in NeMo's own recipes."""
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "gelu": "gelu", "squared-relu": "squared_relu"}
+ACTIVATIONS |= {"clamped-swiglu": "quick_gelu"}
+YARN_POSITIONS = 4096
+"""megatron-core's own length before YaRN."""
+
+
+def megatron_config(spec: TrainingSpec) -> Megatron:
+    """The Megatron configuration of ``spec``, whose framework trains Megatron's model."""
+    training, recompute, bf16 = spec.training, spec.training.recompute, spec.precision != "fp32"
+    dtype = DTYPES["bf16" if bf16 else "fp32"]
+    return Megatron(
+        transformer=_transformer(spec),
+        gpt=_gpt(spec),
+        attention=_attention(spec) or None,
+        mamba=_mamba(spec) if spec.model.mamba else None,
+        experts=_experts(spec) if spec.model.moe else None,
+        parallel=_parallel(spec),
+        communication=_communication(spec),
+        precision=Values(bf16=bf16, params_dtype=dtype, pipeline_dtype=dtype),
+        fp8=_fp8(spec) if spec.precision == "fp8" else None,
+        fp4=Values(fp4="e2m1", fp4_recipe="nvfp4") if spec.precision == "nvfp4" else None,
+        fusion=_fusion(spec),
+        recompute=Values(
+            recompute_granularity=None if recompute.granularity == "none" else recompute.granularity,
+            **_fields(recompute, "method", "num_layers", prefix="recompute_"),
+        )
+        | _stated(recompute_modules=[*recompute.modules] or None),
+        optimizer=_optimizer(spec, dtype),
+        schedule=Values(
+            lr_decay_style="cosine",
+            lr_decay_iters=max(training.steps, training.lr_warmup_steps + 1),  # at least one after the warm-up
+            lr_warmup_iters=training.lr_warmup_steps,
+            lr_warmup_init=0.0,
+            start_weight_decay=training.weight_decay,
+            end_weight_decay=training.weight_decay,
+            weight_decay_incr_style="constant",
+        ),
+        ddp=_data_parallel(spec),
+        sharding=Values(
+            average_in_collective=spec.layout.fsdp == 1,
+            data_parallel_sharding_strategy="optim_grads_params" if spec.layout.fsdp > 1 else "no_shard",
+        ),
+        worker=_worker(spec) if spec.framework == WORKER else None,
+    )
+
+
+def _fields(source: object, *names: str, prefix: str = "") -> dict[str, Any]:
+    """The fields that megatron-core calls the same, but for a prefix."""
+    return {prefix + name: getattr(source, name) for name in names}
+
+
+def _stated(**values: Any) -> Values:
+    """The values but for None, which stands for megatron-core's default."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _transformer(spec: TrainingSpec) -> Values:
+    model = spec.model
+    return Values(
+        **_fields(model, "num_layers", "hidden_size", "ffn_hidden_size"),
+        **_fields(model, "num_attention_heads", "num_query_groups", "kv_channels"),
+        activation_func=ACTIVATIONS[model.activation],
+        gated_linear_unit=model.gated,
+        add_bias_linear=model.bias,
+        normalization=model.normalization.removesuffix("1p"),
+        layernorm_zero_centered_gamma=model.normalization == "LayerNorm1p",
+        **_fields(model, "layernorm_epsilon", "init_method_std"),
+        attention_dropout=0.0,
+        hidden_dropout=0.0,
+        # gpt-oss: gate and up-projection are limited, and the latter has one added.
+        **(Values(activation_func_clamp_value=7.0, glu_linear_offset=1.0) if model.clamped else {}),
+    )
+
+
+def _gpt(spec: TrainingSpec) -> Values:
+    """The worker pads the vocabulary alike in every layout, so that layouts stay comparable; Megatron-LM by tp too."""
+    model = spec.model
+    multiple = VOCAB_MULTIPLE * (1 if spec.framework == WORKER else spec.layout.tp)
+    return Values(
+        seq_length=spec.seq_length,
+        vocab_size=-(-model.vocab_size // multiple) * multiple,
+        make_vocab_size_divisible_by=VOCAB_MULTIPLE,
+        position_embedding_type="learned_absolute"
+        if model.position_embedding == "learned"
+        else model.position_embedding,
+        **_fields(model, "rotary_base", "rotary_percent"),
+        share_embeddings_and_output_weights=model.tied_embeddings,
+    ) | _lengthened(spec)
+
+
+def _lengthened(spec: TrainingSpec) -> Values:
+    """How rotary positions were lengthened; latent attention has arguments of its own for it."""
+    scaling = spec.model.rope_scaling
+    if scaling is None or spec.model.mla:
+        return Values()
+    if scaling.kind == "llama3":
+        return Values(rope_scaling=True, rope_scaling_factor=scaling.factor)
+    return Values(
+        position_embedding_type="yarn",
+        yarn_rotary_scaling_factor=scaling.factor,
+        yarn_original_max_position_embeddings=scaling.original_positions,
+        yarn_beta_fast=32.0,
+        yarn_beta_slow=1.0,
+        yarn_correction_range_round_to_int=False,
+        yarn_mscale=None,
+        yarn_mscale_all_dim=None,
+    )
+
+
+def _attention(spec: TrainingSpec) -> Values:
+    """What only some models have; nothing is stated for the others."""
+    model, mla, window = spec.model, spec.model.mla, spec.model.window
+    stated = _stated(
+        add_qkv_bias=model.qkv_bias or None,
+        qk_layernorm=True if mla or model.qk_norm == "weighted" else None,
+        qk_l2_norm=True if model.qk_norm == "l2" else None,
+        softmax_type="learnable" if model.attention_sinks else None,
+        window_size=[window.size - 1, 0] if window else None,
+        window_attn_skip_freq=window.full_every if window else None,
+        no_rope_freq=model.no_rope_every,
+        mtp_num_layers=model.mtp_layers or None,
+        mtp_loss_scaling_factor=0.1 if model.mtp_layers else None,
+    )
+    if mla is None:
+        return stated
+    # YaRN by a factor of 1 is plain RoPE; not every release has a name for that.
+    scaling = model.rope_scaling
+    original = scaling.original_positions if scaling else YARN_POSITIONS
+    return stated | _stated(
+        multi_latent_attention=True,
+        **_fields(mla, "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"),
+        rotary_scaling_factor=scaling.factor if scaling else 1.0,
+        original_max_position_embeddings=original if original != YARN_POSITIONS else None,
+        mscale=1.0,
+        mscale_all_dim=1.0,
+    )
+
+
+def _mamba(spec: TrainingSpec) -> Values:
+    """The pattern of the layers, then that of each multi-token prediction."""
+    model, mamba = spec.model, spec.model.mamba
+    assert mamba is not None
+    return Values(
+        hybrid_layer_pattern="/".join([mamba.pattern[: model.num_layers], *[mamba.mtp_pattern] * model.mtp_layers]),
+        is_hybrid_model=True,
+        **_fields(mamba, "num_heads", "head_dim", "state_dim", "num_groups", prefix="mamba_"),
+    )
+
+
+def _experts(spec: TrainingSpec) -> Values:
+    """NeMo 1's own Mixtral has neither kernel: megatron-core 0.7 groups no experts in FP8."""
+    moe, training = spec.model.moe, spec.training
+    assert moe is not None
+    kernels = spec.transformer_engine and spec.framework != "nemo1"
+    return Values(
+        num_moe_experts=moe.num_experts,
+        moe_router_topk=moe.topk,
+        **_fields(moe, "ffn_hidden_size", "aux_loss_coeff", prefix="moe_"),
+        moe_router_load_balancing_type=moe.balance,
+        moe_router_force_load_balancing=moe.force_balance,
+        moe_expert_capacity_factor=moe.capacity_factor,
+        moe_pad_expert_input_to_capacity=moe.capacity_factor is not None,
+        moe_token_dispatcher_type="alltoall",
+        moe_grouped_gemm=kernels and training.moe_grouped_gemm,
+        moe_permute_fusion=kernels and training.moe_permute_fusion,
+    ) | _stated(
+        moe_layer_freq=_with_experts(spec.model),
+        moe_shared_expert_intermediate_size=moe.shared_ffn_hidden_size,
+        # On streams of its own beside the exchange of tokens; those are of CUDA.
+        moe_shared_expert_overlap=_overlaps_shared_experts(spec) if moe.shared_ffn_hidden_size else None,
+        moe_latent_size=moe.latent_size,
+        moe_router_score_function="sigmoid" if moe.sigmoid else None,
+        moe_router_dtype="fp32" if moe.sigmoid else None,  # as each of these models was trained
+        moe_router_enable_expert_bias=moe.expert_bias or None,
+        moe_router_num_groups=moe.num_groups,
+        moe_router_group_topk=moe.topk_groups,
+        moe_router_topk_scaling_factor=moe.scaling_factor,
+        moe_apply_probs_on_input=moe.probs_on_input or None,
+    )
+
+
+def _overlaps_shared_experts(spec: TrainingSpec) -> bool:
+    return spec.gpu != "CPU" and "shared_experts" not in spec.training.recompute.modules
+
+
+def _with_experts(model: ModelShape) -> list[int] | None:
+    """1 for each layer with experts, 0 for the others; None where all have some, and in a hybrid, by its pattern."""
+    layers = [int(has_experts(model, layer)) for layer in range(model.num_layers)]
+    return None if model.mamba or all(layers) else layers
+
+
+def _parallel(spec: TrainingSpec) -> Values:
+    """None stands for megatron-core's default: no interleaved stages, the experts' tp that of the whole model."""
+    layout = spec.layout
+    ends = layout.account_for_embedding_and_loss
+    return Values(
+        tensor_model_parallel_size=layout.tp,
+        pipeline_model_parallel_size=layout.pp,
+        virtual_pipeline_model_parallel_size=layout.vp if layout.vp > 1 else None,
+        context_parallel_size=layout.cp,
+        expert_model_parallel_size=layout.ep,
+        expert_tensor_parallel_size=layout.etp if spec.model.moe or spec.framework == WORKER else None,
+        sequence_parallel=layout.sequence_parallel,
+        account_for_embedding_in_pipeline_split=ends,
+        account_for_loss_in_pipeline_split=ends,
+    ) | _stated(pipeline_model_parallel_layout=layout.stages)
+
+
+def _communication(spec: TrainingSpec) -> Values:
+    """Interleaved stages send while they compute; then one message at a time, each with its own handle.
+
+    The drivers batch only where there is a pipeline, and overlap with data-parallel ranks only where there are any.
+    """
+    layout, training, gpu = spec.layout, spec.training, spec.gpu != "CPU"
+    ranks = training.distributed_optimizer and spec.dp * layout.cp > 1
+    return Values(
+        tp_comm_overlap=training.tp_comm_overlap and spec.transformer_engine,
+        overlap_p2p_comm=gpu and layout.vp > 1,
+        batch_p2p_comm=gpu and layout.vp == 1 and (layout.pp > 1 or spec.framework not in DRIVERS),
+        overlap_grad_reduce=training.overlap_grad_reduce and ranks,
+        overlap_param_gather=training.overlap_param_gather and ranks,
+        align_param_gather=layout.vp > 1 and ranks,
+        bucket_size=BUCKET_SIZE if ranks else None,
+    )
+
+
+def _fp8(spec: TrainingSpec) -> Values:
+    fp8 = spec.training.fp8
+    return Values(
+        fp8=fp8.format,
+        **_fields(fp8, "recipe", "amax_history_len", "amax_compute_algo", "dot_product_attention", prefix="fp8_"),
+        fp8_param=fp8.param_gather,
+        activation_func_fp8_input_store=fp8.store_activation_input,
+        tp_only_amax_red=fp8.tp_only_amax_reduction,
+    )
+
+
+def _fusion(spec: TrainingSpec) -> Values:
+    """NeMo's and Megatron-Bridge's own LoRA recipes fuse no loss; NeMo 24.05 (core 0.7) has no such kernel."""
+    te, fused = spec.transformer_engine, spec.transformer_engine and spec.training.fused_kernels
+    adapters = spec.task == "lora" and spec.framework != WORKER
+    without_loss = adapters or (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05")
+    return Values(
+        bias_activation_fusion=fused and _bias_activation_fusion(spec),
+        # Its kernel adds no bias of grouped experts: megatron-core raises.
+        bias_dropout_fusion=fused and not (spec.model.moe and spec.model.bias and spec.training.moe_grouped_gemm),
+        masked_softmax_fusion=spec.framework != WORKER,
+        apply_rope_fusion=fused and spec.model.position_embedding == "rope" and not _rotates_in_parts(spec.model),
+        persist_layer_norm=te,
+        gradient_accumulation_fusion=te and (spec.layout.fsdp == 1 or spec.framework == WORKER),
+        cross_entropy_loss_fusion=fused and not without_loss,
+        cross_entropy_fusion_impl="te" if fused else "native",
+    )
+
+
+def _bias_activation_fusion(spec: TrainingSpec) -> bool:
+    """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
+
+    For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
+    NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
+    """
+    model = spec.model
+    if model.clamped:
+        return True
+    if model.moe and spec.framework != "nemo1":
+        return model.activation == "swiglu"
+    return model.gated or (model.activation == "gelu" and model.bias)
+
+
+def _rotates_in_parts(model: ModelShape) -> bool:
+    """Whether some of what enters attention is not rotated: there the fused kernel for whole heads does not apply."""
+    return model.no_rope_every is not None or model.mla is not None
+
+
+def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
+    """Adam. What only a precision-aware one reads is stated for it alone; the worker states the FP8 recipe always."""
+    training, states, fp8 = spec.training, spec.training.optimizer, spec.precision == "fp8"
+    aware = states.precision_aware
+    beta1, beta2 = training.adam_betas
+    return _stated(
+        optimizer="adam",
+        **_fields(training, "lr", "min_lr", "weight_decay", "adam_eps", "clip_grad"),
+        adam_beta1=beta1,
+        adam_beta2=beta2,
+        bf16=spec.precision != "fp32",
+        params_dtype=dtype,
+        use_distributed_optimizer=training.distributed_optimizer and not shards_by_torch(spec),
+        use_precision_aware_optimizer=aware,
+        main_grads_dtype=DTYPES["fp32" if training.grad_reduce_in_fp32 else "bf16"] if aware else None,
+        main_params_dtype=DTYPES[states.main_params] if aware else None,
+        exp_avg_dtype=DTYPES[states.exp_avg] if aware else None,
+        exp_avg_sq_dtype=DTYPES[states.exp_avg_sq] if aware else None,
+        fp8_recipe=training.fp8.recipe if fp8 and (aware or spec.framework == WORKER) else None,
+        # 16 bits beside a BF16 weight make its FP32 copy; an FP8 weight has no such bits, though its type reads BF16.
+        store_param_remainders=not (fp8 and training.fp8.param_gather) if aware else None,
+    )
+
+
+def _data_parallel(spec: TrainingSpec) -> Values:
+    """Interleaved stages gather weights together, when the schedule starts them, not layer by layer.
+
+    torch's FSDP2 overlaps its communication by itself and needs no distributed optimizer.
+    """
+    training, interleaved, torchs = spec.training, spec.layout.vp > 1, shards_by_torch(spec)
+    return Values(
+        use_distributed_optimizer=training.distributed_optimizer and not torchs,
+        grad_reduce_in_fp32=training.grad_reduce_in_fp32,
+        overlap_grad_reduce=training.overlap_grad_reduce and not torchs,
+        overlap_param_gather=training.overlap_param_gather and not torchs,
+        align_param_gather=interleaved and (training.overlap_param_gather or spec.framework in DRIVERS),
+        fp8_param_gather=spec.precision == "fp8" and training.fp8.param_gather,
+    )
+
+
+def shards_by_torch(spec: TrainingSpec) -> bool:
+    """Whether torch's FSDP2 cuts the weights over the ranks: megatron-core's own FSDP runs on GPUs alone."""
+    return spec.layout.fsdp > 1 and spec.gpu == "CPU"
+
+
+def _worker(spec: TrainingSpec) -> Values:
+    """An expert's tokens vary, so where there are experts only the attention of a layer is one graph."""
+    layout, training, gpu, te = spec.layout, spec.training, spec.gpu != "CPU", spec.transformer_engine
+    graphs, offloads = training.cuda_graphs != "none", training.offload_activations and te
+    return _stated(
+        transformer_impl="transformer_engine" if te else "local",
+        use_cpu_initialization=not gpu,
+        batch_p2p_sync=gpu,
+        deallocate_pipeline_outputs=gpu and layout.pp > 1,
+        cp_comm_type=training.cp_comm if layout.cp > 1 else None,
+        moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
+        cuda_graph_impl="local" if graphs else None,  # megatron-core captures a graph after the first step
+        cuda_graph_modules=(["attn"] if spec.model.moe else []) if graphs else None,
+        use_te_rng_tracker=True if graphs else None,
+        # Without transformer-engine the worker offloads by itself. With one layer less on the GPU, transformer-engine
+        # would copy a layer back only when its backward pass begins.
+        cpu_offloading=True if offloads else None,
+        cpu_offloading_num_layers=spec.model.num_layers - RESIDENT_LAYERS if offloads else None,
+        cpu_offloading_weights=False if offloads else None,
+    )

@@ -1,0 +1,1 @@
+"""The framework megatron_core: how it is launched, and how its logs read."""

@@ -1,0 +1,1 @@
+"""The logs of nanotron, which benchrun does not launch."""

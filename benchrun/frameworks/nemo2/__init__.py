@@ -1,0 +1,1 @@
+"""The framework nemo2: how it is launched, and how its logs read."""

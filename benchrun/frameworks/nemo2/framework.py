@@ -1,0 +1,76 @@
+"""nemo2 (nemo.collections.llm) and megatron-bridge. Sources of the environment: NeMo v2.4.0, Megatron-Bridge v0.2.2."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from benchrun.frameworks.base import PROFILERS, SLURM_VARIABLES
+from benchrun.frameworks.megatron.framework import Megatron, partly_sharded
+from benchrun.model.features import FEATURES, TRANSFORMER, features
+from benchrun.runspec.image_names import nemo_release
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.runspec.training import Training
+
+RELEASE_OF_TODAY = "26.04"
+"""NeMo's containers from this one on have Megatron-Bridge 0.4, whose names the template uses for newer models."""
+
+
+class NeMoOfCore(Megatron):
+    """NeMo 2 and Megatron-Bridge, which hand megatron.core's own configuration on."""
+
+    positions_per_sequence = True
+    conversations = "packed"
+    options: ClassVar[tuple[str, ...]] = ("optimizer", "recompute.modules")
+
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
+        """Limits of their optimizer and of their FSDP."""
+        yield from super().refusals(spec)
+        layout = spec.layout
+        yield from partly_sharded(spec, self.name)
+        if layout.fsdp > 1 and spec.task == "lora":
+            yield f"benchrun does not support {self.name} with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
+
+
+class NeMo2(NeMoOfCore):
+    """NeMo 2, in NeMo's containers 25.02 to 25.09. Its values are in a driver beside the job script."""
+
+    name = "nemo2"
+    package = "nemo-toolkit"
+    # Lengthened rotary positions and Llama 4 have classes of their own there, Mamba-2 another model.
+    features = TRANSFORMER - {
+        *("qk_l2_norm", "sinks", "window", "no_rope", "llama3_rope", "yarn", "clamped", "expert_biases"),
+    }
+    program = "train_nemo2.py"
+    step_lines = ("train_step_timing in s: ",)
+    rank_variables = SLURM_VARIABLES
+    releases = ("25.02", "25.09")
+    files = ("train_nemo2.py",)
+    profilers = PROFILERS
+
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
+        """A seed that its mock data would ignore."""
+        yield from super().refusals(spec)
+        if spec.model.mtp_layers and spec.model.mla is None:
+            yield "nemo2 predicts several tokens with latent attention alone: mtp_layers must be 0"
+        if spec.data.kind == "mock" and spec.training.seed != (seed := Training().seed):
+            yield f"nemo2's mock data and weights have a seed of their own: training.seed must be {seed}"
+
+
+class MegatronBridge(NeMoOfCore):
+    """Megatron-Bridge, in NeMo's containers from 25.09 on. Its values are in a driver beside the job script."""
+
+    name = "megatron-bridge"
+    precisions = frozenset({"bf16", "fp8", "nvfp4"})
+    features = frozenset(FEATURES)
+    stages = True
+    program = "train_megatron_bridge.py"
+    step_lines = ("elapsed time per iteration (", "Step Time : ")
+    releases = ("25.09", None)
+    files = ("train_megatron_bridge.py",)
+
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
+        """What its first releases have no names for."""
+        yield from super().refusals(spec)
+        release = nemo_release(spec.image)
+        if release and release < RELEASE_OF_TODAY and (features(spec.model) or spec.precision == "nvfp4"):
+            what = "NVFP4" if spec.precision == "nvfp4" else FEATURES[features(spec.model)[0]]
+            yield f"benchrun supports megatron-bridge with {what} from NeMo {RELEASE_OF_TODAY} on, not in {release}"

@@ -1,0 +1,1 @@
+"""The logs of nemo_automodel, which benchrun does not launch."""

@@ -1,0 +1,1 @@
+"""The framework paxml: how it is launched, and how its logs read."""

@@ -1,0 +1,1 @@
+"""The logs of torchtitan, which benchrun does not launch."""

@@ -1,0 +1,285 @@
+"""Launching runs and polling them: stateless, so that any shell can continue what another began."""
+
+import contextlib
+import os
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchrun import __version__, clock, paths
+from benchrun.errors import MachineError, SchedulerUnavailable, UserError
+from benchrun.jobs.commands import output, require
+from benchrun.jobs.create import create
+from benchrun.jobs.endings import SILENT_S, UNKNOWN_JOB, recorded
+from benchrun.jobs.local import Local
+from benchrun.jobs.scheduler import COMPLETING, Job, Phase, Scheduler
+from benchrun.jobs.slurm import Slurm
+from benchrun.render import render, unmountable
+from benchrun.rundir.artifacts import DONE, ENV, PROBE, PROGRESS, Done, Environment, Progress
+from benchrun.rundir.folder import RunDir, as_object, read_text
+from benchrun.runspec.spec import RunSpec
+
+GRACE_S = 60
+"""An unknown job counts as lost only after this long: accounting may lag behind the queue."""
+ECHOED_WITHIN = 16 << 20
+"""Bytes of a log that are searched for the worker's versions."""
+SCHEDULERS: dict[str, type[Scheduler]] = {"slurm": Slurm, "local": Local}
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The state of a run now."""
+
+    run: RunDir
+    job: Job | None
+    """None where the scheduler gave no answer, or never had the job."""
+    over: bool
+    """The job has ended, or neither the scheduler nor its files have it any more."""
+    note: str = ""
+    """Why nothing more is known."""
+    quiet_s: float = 0.0
+    """Seconds since the job's last line."""
+    settled: bool = False
+    """The run's files cannot change any more: an ending that rests on them is final."""
+
+
+def start(spec: RunSpec, root: Path | None = None) -> RunDir:
+    """Render ``spec`` and submit its job; the new run directory lies below ``root`` (the runs folder where None).
+
+    UserError where nothing can be written. MachineError where there is no Slurm, before anything is written, and where
+    the job is refused: the run's events hold the reason.
+    """
+    return submit(prepare(spec, root))
+
+
+def prepare(spec: RunSpec, root: Path | None = None) -> RunDir:
+    """Render ``spec`` into a new run directory below ``root``; nothing is submitted. UserError as in `start`."""
+    root = root or paths.runs_dir()
+    check(spec, root)
+    if spec.cluster.scheduler == "slurm":
+        require("sbatch")
+    return create(root, spec, render(spec))
+
+
+def submit(run: RunDir) -> RunDir:
+    """Submit the job of a prepared run. MachineError as in `start`."""
+    spec = run.spec
+    try:
+        job = SCHEDULERS[spec.cluster.scheduler]().submit(run)
+    except SchedulerUnavailable as error:
+        # It may have accepted the job all the same: the next poll searches for it by its directory.
+        error.hint = f"Slurm may still have accepted the job; check in a minute: benchrun status {run.run_id}"
+        error.where = run.run_id
+        _append(run, "unanswered", reason=error.message)
+        raise
+    except MachineError as error:
+        error.where = run.run_id
+        if refusal(run) != error.message:
+            _append(run, "refused", reason=error.message)
+        raise
+    try:
+        run.append_event("submitted", job=job)
+    except OSError as error:
+        message = f"job {job} of {run.run_id} was accepted, but cannot be recorded: {error.strerror}"
+        stop = f"benchrun cancel {run.run_id}" + (f" (or scancel {job})" if job.isdigit() else "")
+        raise MachineError(message, hint=f"benchrun status finds the job anyway; to stop it: {stop}") from error
+    return run
+
+
+def observe(runs: Sequence[RunDir]) -> list[Observation]:
+    """The state of each of ``runs``: one poll per kind of scheduler."""
+    # Runs with a recorded ending are not polled: schedulers forget.
+    observations = {run: Observation(run, None, over=True) for run in runs if recorded(run)}
+    for run in runs:
+        if run not in observations and (refused := refusal(run)):
+            observations[run] = Observation(run, None, over=True, note=refused, settled=True)
+    for kind in SCHEDULERS:
+        group = [run for run in runs if run not in observations and run.spec.cluster.scheduler == kind]
+        scheduler = SCHEDULERS[kind]()
+        try:
+            jobs = scheduler.poll(group)
+        except MachineError as error:
+            note = f"the scheduler does not answer: {error.message}"
+            observations |= {run: Observation(run, None, over=False, note=note) for run in group}
+        else:
+            observations |= {run: _observation(run, jobs.get(run), scheduler.lag_s) for run in group}
+    return [observations[run] for run in runs]
+
+
+def refusal(run: RunDir) -> str | None:
+    """Why the scheduler refused the run's job; None where it did not, or may have accepted it later."""
+    kinds = ("refused", "unanswered", "submitted")
+    last = next((event for event in reversed(run.events()) if event["event"] in kinds), None)
+    return str(last["reason"]) if last and last["event"] == "refused" else None
+
+
+def _append(run: RunDir, event: str, **facts: str) -> None:
+    """Add an event. A full or read-only disk is no error."""
+    with contextlib.suppress(OSError):
+        run.append_event(event, **facts)
+
+
+def cancel(run: RunDir) -> bool:
+    """Ask the scheduler to stop the job; whether there was one to stop. MachineError where that is unknown."""
+    ended = recorded(run) is not None or refusal(run) is not None
+    scheduler = SCHEDULERS[run.spec.cluster.scheduler]()
+    try:
+        job = scheduler.poll([run]).get(run)
+    except MachineError:
+        if ended:
+            return False
+        raise
+    if job is None or job.phase is Phase.ENDED:
+        return False
+    if job.phase is Phase.GONE:
+        if ended or done_of(run, job) is not None:
+            return False
+        hint = f"if the job still runs: scancel {job.id}" if job.id.isdigit() else None
+        raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
+    if not scheduler.cancel(job.id):  # accounting, which may lag behind, lists it still
+        return False
+    if job.state != COMPLETING:  # that one has ended already, by another cause
+        _append(run, "cancel_asked", job=job.id)
+    return True
+
+
+def check(spec: RunSpec, root: Path) -> None:
+    """UserError where a secret is not set, or where Slurm or the container runtime would misread a path of the run.
+
+    The name of the recipe is a part of it.
+    """
+    for name in missing_secrets(spec):
+        hint = f"export {name}=... before launching, or remove it from cluster.secrets"
+        raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
+    data = os.environ.get("BENCHRUN_DATA") if spec.reads_files else None
+    slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
+    where = "set {} to a path without it"
+    parts = {
+        where.format("BENCHRUN_RESULTS"): str(paths.given(root)),
+        where.format("BENCHRUN_DATA"): data or "",
+        "rename the recipe's file": spec.recipe,
+    }
+    for hint, path in parts.items():
+        if slurm and not path.isprintable():  # its lists are read line by line, as UTF-8
+            raise UserError(f"the path {path!r} contains characters that Slurm's job lists cannot print", hint=hint)
+        # In the path of a log Slurm expands % and takes \\ as an escape.
+        if bad := sorted(set(path) & set("%\\")) if slurm else []:
+            raise UserError(f"the path {path} contains {bad[0]!r}, which Slurm interprets", hint=hint)
+        if bad := sorted(set(path) & set(unmountable(runtime))):
+            raise UserError(f"the path {path} contains {bad[0]!r}, which {runtime} takes as a separator", hint=hint)
+
+
+def missing_secrets(spec: RunSpec) -> list[str]:
+    """Names of the secrets that the job needs and that are not set in this shell."""
+    return [name for name in spec.cluster.secrets if not os.environ.get(name)]
+
+
+def asked_to_cancel(run: RunDir, job: Job) -> bool:
+    """Whether `cancel` has stopped this job."""
+    asked = run.last_event("cancel_asked")
+    return asked is not None and asked["job"] == job.id
+
+
+def done_of(run: RunDir, job: Job) -> Done | None:
+    """done.json, where it is this job's. A local job is identified by its directory."""
+    done = run.done()
+    return done if done and (done.job_id == job.id or not job.id.isdigit()) else None
+
+
+def backoff(polls: int) -> float:
+    """Seconds until the next poll: from 1 s to 30 s, to spare the scheduler."""
+    return min(1.3 ** min(polls, 100), 30.0)
+
+
+def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
+    at = run.clock()
+    if job is None:
+        over = _seconds(run.created, at or clock.now()) > GRACE_S
+        killed = ": its launcher was probably killed before it submitted one" if over else ""
+        return Observation(run, None, over=over, note=f"the scheduler has no job with this run's directory{killed}")
+    _note_change(run, job)
+    done, last_line = done_of(run, job), _written(*run.logs)
+    new_state = run.time_of("state")
+    unchanged_s = _seconds(new_state and max(new_state, last_line), at)
+    if job.phase is Phase.ENDED or (job.phase is Phase.GONE and done is not None):
+        with contextlib.suppress(OSError):
+            write_env(run)
+        watched = run.read(PROGRESS, Progress)  # does not count the lines that Slurm writes at the end
+        quiet_s = _seconds(last_line, (done and _written(run.path / DONE)) or job.ended_at)
+        quiet_s = watched.quiet_s if watched else quiet_s  # nor the time in which the job was suspended
+        return Observation(run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s)
+    if job.phase is Phase.GONE:
+        over = not job.unsure and unchanged_s > GRACE_S
+        return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB, settled=over)
+    quiet_s = _seconds(last_line, at)
+    silent = quiet_s > SILENT_S and job.phase is not Phase.SUSPENDED
+    note = f"the log has had no new line for {quiet_s:.0f} s" if silent else job.reason
+    return Observation(run, job, over=False, note=note, quiet_s=quiet_s)
+
+
+def _note_change(run: RunDir, job: Job) -> None:
+    """Record the job, and each new state of it. A full or read-only disk is no error."""
+    if run.job_id != job.id:
+        _append(run, "submitted", job=job.id, found_by="work directory")
+    last = run.last_event("state")
+    if last is None or last["state"] != job.state:
+        _append(run, "state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
+
+
+def _written(*files: Path) -> float:
+    """Time of the last write to one of ``files``, in seconds since the epoch by their file system; 0 without any."""
+    times = [0.0]
+    for file in files:
+        with contextlib.suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return max(times)
+
+
+def _seconds(start: float | None, end: float | None) -> float:
+    """Seconds between two times; 0 where one is unknown."""
+    return max(end - start, 0.0) if end and start else 0.0
+
+
+def write_env(run: RunDir) -> None:
+    """Write env.json, unless it has all nodes: their files may reach a shared file system after the end of the job.
+
+    It holds no environment variables, which may be secret.
+    """
+    if described(run):
+        return
+    probes = sorted((run.path / PROBE).glob("*.json"))
+    damaged = "the node's own description is not valid JSON"
+    environment = Environment(
+        benchrun=__version__,
+        commit=commit(),
+        image=run.spec.container_image,
+        submit_host=platform.node(),
+        python=platform.python_version(),
+        worker=_worker(run),
+        nodes=tuple(as_object(read_text(path)) or {"host": path.stem, "error": damaged} for path in probes),
+    )
+    run.write_json(ENV, environment.model_dump(mode="json"))
+
+
+def described(run: RunDir) -> bool:
+    """Whether env.json is written and holds every node of the run."""
+    nodes = (run.read_json(ENV) or {}).get("nodes")
+    return isinstance(nodes, list) and len(nodes) >= run.spec.num_nodes
+
+
+def _worker(run: RunDir) -> dict[str, Any] | None:
+    """The versions that the worker printed at its start (torch, megatron-core, CUDA ...)."""
+    texts = (read_text(log, ECHOED_WITHIN) or "" for log in run.logs)
+    config = next((match[1] for text in texts if (match := re.search(r"benchrun config: (.*)", text))), None)
+    versions = (as_object(config) or {}).get("versions")
+    return versions if isinstance(versions, dict) else None
+
+
+def commit() -> str | None:
+    """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or copy ``$BENCHRUN_COMMIT``."""
+    if not (paths.DATA / ".git").exists():
+        return os.environ.get("BENCHRUN_COMMIT")
+    return output("git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*")

@@ -1,0 +1,67 @@
+"""The interface of a scheduler: three calls, the same for Slurm and for one machine."""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchrun.rundir.folder import RunDir
+
+COMPLETING = "COMPLETING"
+"""Slurm's state of a job that has ended while its epilog runs, or that will be requeued after it."""
+
+
+class Phase(str, enum.Enum):
+    """The phase of a job, as its scheduler reports it."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    ENDED = "ended"
+    GONE = "gone"
+    """Neither in the queue nor in accounting."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job as its scheduler describes it."""
+
+    id: str
+    phase: Phase
+    state: str
+    """The scheduler's name of the state, e.g. ``NODE_FAIL``."""
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: str = ""
+    nodes: str = ""
+    restarts: int = 0
+    ended_at: float | None = None
+    """Seconds since the epoch by the scheduler's clock; None where it is unknown."""
+    unsure: str = ""
+    """For GONE: the source that gave no answer, so that the job may exist all the same."""
+    uid: int | None = None
+    """Its owner; with ``work_dir`` it identifies the run."""
+    work_dir: str = ""
+
+
+class Scheduler(Protocol):
+    """A place that runs jobs."""
+
+    lag_s: float
+    """Seconds after a job's end during which its files, as seen from here, may still change."""
+
+    def submit(self, run: RunDir) -> str:
+        """Start ``job.sh`` of ``run`` in its directory; the job's id.
+
+        MachineError where the job was refused, SubmitLimit where only for now; SchedulerUnavailable where it may have
+        been accepted all the same.
+        """
+
+    def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
+        """The job of each run that has one, by its recorded id in the run's directory, else by directory and owner.
+
+        SchedulerUnavailable where there is no answer; the jobs may exist all the same.
+        """
+
+    def cancel(self, job: str) -> bool:
+        """Stop a job that ``poll`` gave; False where the scheduler has it no more."""

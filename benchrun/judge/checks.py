@@ -1,0 +1,226 @@
+"""A measured number compared with a reference, what makes that invalid (`broken`), what limits it (`labels`)."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from benchrun.judge.choice import usable
+from benchrun.judge.conditions import LOSS, MACHINE, SOFT, Conditions, Difference, differences
+from benchrun.judge.references import Reference
+from benchrun.judge.uneven import Label, slow_steps, too_uneven
+from benchrun.logs.kinds import kind_of
+from benchrun.measure.model import Measurement, Metrics, ProblemEntry
+from benchrun.measure.registry import METRICS, OURS, Basis
+from benchrun.measure.statistics import MIN_INTERVAL_ROWS
+from benchrun.model import Frozen
+
+Name = Literal[
+    "pass",
+    "slow",
+    "faster_than_expected",
+    "inconclusive",
+    "not_comparable",
+    "no_reference",
+    "invalid_run",
+    "as_expected",
+    "slower_than_expected",
+]
+
+LEARNED = {"final_loss": "loss", "final_reward": "reward"}
+"""Metrics of what a run has learned, and their words: they show whether it computed the right thing."""
+
+
+class Check(Frozen):
+    """One measured number compared with one reference."""
+
+    metric: str
+    value: float
+    """Ours: the median over the window, over the repeats."""
+    low: float
+    high: float | None
+    """Our value lies between these: over the repeats, or by the spread of one run's steps. None: no upper end."""
+    reference: Reference
+    ratio: float
+    """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
+    band: tuple[float, float | None]
+    """Ratios that pass; the upper one is None where the source states a floor (more than ...)."""
+    differs: tuple[Difference, ...] = ()
+    """Conditions that differ and are allowed to."""
+    verdict: Name
+
+
+def measured_in(run: Metrics, reference: Reference, own: Conditions) -> float | None:
+    """The run's value in the metric and convention of ``reference``; None where it has none."""
+    return METRICS[reference.metric].read(run, Basis(reference.convention or "causal", reference.peak_tflops, own.gbs))
+
+
+def countable(metrics: Sequence[Metrics], references: Sequence[Reference], own: Conditions) -> list[Reference]:
+    """The usable references in whose metric every run has a value."""
+    return [entry for entry in references if usable(entry) and all(measured_in(run, entry, own) for run in metrics)]
+
+
+def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) -> Check:
+    """Our speed, over the repeats, relative to ``best``."""
+    speeds = [_speed(run, best, own) for run in metrics]
+    low, middle, high = speeds[0]
+    window = metrics[0].window
+    # A single step does not predict the next.
+    unsure = window is not None and window.rows == 1 and window.first_step == window.last_step and high < math.inf
+    if len(speeds) > 1:  # of repeats the range counts, of a single run the confidence interval of its median
+        middles = [speed[1] for speed in speeds]
+        low, middle, high, unsure = min(middles), statistics.median(middles), max(middles), False
+    if any(run.only_average for run in metrics):
+        high = math.inf  # however often it is repeated
+    band = best.band
+    return Check(
+        metric=best.metric,
+        value=best.value / middle if best.better == "lower" else best.value * middle,
+        low=low,
+        high=None if math.isinf(high) else high,
+        reference=best,
+        ratio=middle,
+        band=band,
+        differs=differences(best.key, own, ("recipe", *SOFT, *MACHINE)),
+        verdict="inconclusive" if unsure else _even(_in_band(low, middle, high, band), metrics),
+    )
+
+
+def _even(verdict: Name, metrics: Sequence[Metrics]) -> Name:
+    """``verdict``, or none where slow steps, which the median hides, may undo a pass."""
+    return "inconclusive" if verdict == "pass" and too_uneven(metrics) else verdict
+
+
+def _in_band(low: float, middle: float, high: float, band: tuple[float, float | None]) -> Name:
+    """The verdict on a relative speed; inconclusive where its bounds lie on both sides of a limit of ``band``."""
+    slowest, fastest = band[0], math.inf if band[1] is None else band[1]
+    if any(low < edge < high for edge in (slowest, fastest)):
+        return "inconclusive"
+    if middle < slowest:
+        return "slow"
+    return "faster_than_expected" if middle > fastest else "pass"
+
+
+def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, float, float]:
+    """Low, middle and high of a run's speed relative to the reference.
+
+    The bounds are those of the median with 95 % confidence. Where only the mean is known, start-up included, the true
+    speed has no upper bound. A named result has no spread.
+    """
+    value, time, interval = measured_in(run, reference, own), run.step_time_s, run.step_time_interval_s
+    assert value  # `countable` left other references out
+    ratio = reference.value / value if reference.better == "lower" else value / reference.value
+    if time is None:
+        return ratio, ratio, ratio
+    centre = time.mean if run.whole_seconds else time.median
+    middle = ratio * time.median / centre
+    if run.only_average:
+        return middle, middle, math.inf
+    # With too few rows for an interval: all that was seen.
+    fast, slow = (interval.low, interval.high) if interval else (time.p5, time.p95)
+    return middle * centre / slow, middle, middle * centre / fast
+
+
+def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
+    """The final loss, of a post-training the final reward, compared with the newest known one; None without one."""
+    if own.seed is None or own.lr is None:
+        return None  # a bare log: another seed gives another loss
+    entries = [e for e in references if e.metric in LEARNED and not differences(e.key, own, (*LOSS, *SOFT))]
+    best = max(entries, key=lambda entry: entry.source.date, default=None)
+    reached = [value for run in metrics if best and (value := METRICS[best.metric].read(run, OURS)) is not None]
+    if best is None or not reached:
+        return None
+    ratios = [value / best.value for value in reached]
+    band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    return Check(
+        metric=best.metric,
+        value=statistics.median(reached),
+        low=min(reached),
+        high=max(reached),
+        reference=best,
+        ratio=statistics.median(ratios),
+        band=band,
+        verdict="pass" if all(band[0] <= ratio <= band[1] for ratio in ratios) else "invalid_run",
+    )
+
+
+def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
+    """Why these runs give no number; None where they do."""
+    if ending not in (None, "completed"):
+        return f"the ending of the job is {ending}"
+    reasons = (reason for run in metrics if (reason := _broken(run)))
+    return next(reasons, None if metrics else "nothing was measured")
+
+
+def broken_run(metrics: Metrics | None, ending: str | None) -> str | None:
+    """Why one run gives no number, ``metrics`` None where nothing was measured; None where it gives one."""
+    return broken([metrics] if metrics else [], ending)
+
+
+def _broken(run: Metrics) -> str | None:
+    """Why one run gives no number; None where it does."""
+    fatal = run.fatal or next((problem for problem in run.problems if kind_of(problem.kind).fatal == "verdict"), None)
+    if run.num_steps == 0 and not run.results:
+        return "the log holds no step"
+    if fatal and run.results:
+        return f"{fatal.kind}: {fatal.detail}"
+    if run.complete is False:
+        # A row may stand for several steps, and a log may begin after a checkpoint.
+        made = max(run.num_steps, run.window.last_step if run.window else 0)
+        return f"only {made} of {run.planned_steps} steps ran"
+    if fatal:
+        return f"{fatal.kind}: {fatal.detail}"
+    if run.results or run.step_time_s or beyond_peak([run]):
+        return None
+    if run.warmup_rows_dropped == run.num_steps:
+        return f"all {run.num_steps} rows were dropped as warm-up"
+    return "the log has no step times; to compute them from its rates, state batch, sequence length and number of GPUs"
+
+
+def beyond_peak(metrics: Sequence[Measurement]) -> ProblemEntry | None:
+    """The problem of the first run that was faster than its GPU can be; such a run has no step time."""
+    return next((problem for run in metrics for problem in run.problems if problem.kind == "impossible_rate"), None)
+
+
+def not_understood(metrics: Sequence[Measurement]) -> ProblemEntry | None:
+    """The problem of the first run with options that change its work and are not understood."""
+    return next((problem for run in metrics for problem in run.problems if problem.kind == "unknown_option"), None)
+
+
+def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
+    """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named.
+
+    ``code`` is a key of ``texts`` here or in `labels_of_times`, or a pattern of slow steps.
+    """
+    others = {check.reference.key.recipe for check in checks} - {own.recipe}
+    baselines = [check.reference.source.who for check in checks if "baseline" in check.reference.flags]
+    skipping = max(metrics, key=lambda run: run.skipped_updates, default=None)
+    skipped = skipping and skipping.skipped_updates
+    texts: dict[str, Any] = {
+        "proxy": own.reduced and f"proxy: {', '.join(map(str, own.reduced))}",
+        "own_measurement": any("measured" in check.reference.flags for check in checks)
+        and "against our own measurement",
+        "baseline": baselines and f"against the {baselines[0]}",
+        "twin_model": others and f"published for {', '.join(sorted(others))}, the same model at this sequence length",
+        "skipped_updates": skipping and skipped and f"{skipped} of {skipping.steps_timed} steps without an update",
+        "loss_rose": any(run.loss_rose for run in metrics) and "the loss rose",
+    }
+    own_limits = tuple(Label(code=code, text=text) for code, text in texts.items() if text)
+    # A verdict on a loss alone has no limits of step times.
+    is_of_speed = any(check.metric not in LEARNED for check in checks)
+    return (*own_limits, *labels_of_times(metrics)) if is_of_speed else own_limits
+
+
+def labels_of_times(metrics: Sequence[Metrics]) -> tuple[Label, ...]:
+    """Every limit of a verdict on the step times of ``metrics``, whatever they are compared with."""
+    rows = min((run.window.rows for run in metrics if run.window and not run.only_average), default=MIN_INTERVAL_ROWS)
+    drifts = [run.steadiness.drift_pct for run in metrics if run.steadiness and run.steadiness.drifted]
+    texts: dict[str, Any] = {
+        "few_steps": rows < MIN_INTERVAL_ROWS and f"{rows} row{'s' if rows > 1 else ''} timed",
+        "drifting": drifts and f"the step time drifts by {max(drifts, key=abs):+.1f} %",
+        "throttled": any(run.telemetry and run.telemetry.fault for run in metrics) and "throttled",
+        "only_average": any(run.only_average for run in metrics) and "only the mean step time is known",
+    }
+    found = tuple(Label(code=code, text=text) for code, text in texts.items() if text)
+    uneven = slow_steps(metrics)
+    return (*found, uneven) if uneven else found

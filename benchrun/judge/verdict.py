@@ -1,0 +1,230 @@
+"""Metrics + references -> verdict. A run is checked for errors before its speed: a fast wrong run is invalid."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from benchrun.judge.checks import (
+    LEARNED,
+    Check,
+    Name,
+    beyond_peak,
+    broken,
+    broken_run,
+    countable,
+    labels,
+    loss_check,
+    not_understood,
+    speed_check,
+)
+from benchrun.judge.choice import Choice, choice, choose, usable
+from benchrun.judge.conditions import Conditions, Difference, hard_differences, settings_distance
+from benchrun.judge.references import Reference, matching
+from benchrun.judge.uneven import Label, slow_steps, too_uneven
+from benchrun.measure.model import Metrics
+from benchrun.model import Frozen
+from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.runspec.spec import RunSpec
+from benchrun.vocabulary import Exit
+
+_Fields = dict[str, Any]  # of a Verdict
+
+
+class Verdict(Frozen):
+    """The answer, the entry it rests on, and why."""
+
+    schema_version: Literal[1] = 1
+    verdict: Name
+    reason: str
+    """One sentence."""
+    ending: str | None
+    runs: int
+    checks: tuple[Check, ...] = ()
+    differs: tuple[Difference, ...] = ()
+    """With ``not_comparable``: the keys that differ from the nearest reference."""
+    nearest: Reference | None = None
+    conditions: Conditions
+    labels: tuple[Label, ...] = ()
+    """What limits the verdict, shown in its first line."""
+    chosen_because: Choice | None = None
+    """Why the speed was compared with that reference and not another."""
+    warmup: int | None = None
+    """Rows that were dropped as warm-up because the user named the number; None for the usual one."""
+
+    @property
+    def exit_code(self) -> Exit:
+        """OK and SLOW; any other verdict gives no number to act on, or one that needs a look first."""
+        fast, slow = ("pass", "as_expected"), ("slow", "slower_than_expected")
+        return Exit.OK if self.verdict in fast else Exit.SLOW if self.verdict in slow else Exit.INCONCLUSIVE
+
+    @property
+    def headline(self) -> str:
+        """The verdict with what limits it, e.g. ``PASS (proxy: num_layers 4 of 96)``."""
+        limits = "; ".join(label.text for label in self.labels)
+        return f"{self.verdict.upper()} ({limits})" if limits else self.verdict.upper()
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run: its measurement, the verdict it was given, and its ending."""
+
+    run_id: str
+    spec: RunSpec
+    metrics: Metrics | None
+    verdict: Verdict | None
+    ending: str | None = None
+    """None where it is not recorded."""
+    fingerprint: Fingerprint | None = None
+    """Of a profiled run."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Version of each package that trained, where it is known."""
+
+    @property
+    def numbers(self) -> Metrics | None:
+        """The metrics; None for an invalid, broken or incomplete run: its speed is no measurement."""
+        invalid = self.verdict is not None and self.verdict.verdict == "invalid_run"
+        return None if invalid or self.broken else self.metrics
+
+    @property
+    def broken(self) -> str | None:
+        """Why its job or its log gives no number; None where they give one."""
+        return broken_run(self.metrics, self.ending)
+
+    @property
+    def judgement(self) -> str:
+        """The verdict, else the ending of a run that failed, else "not judged"."""
+        if self.verdict:
+            return self.verdict.verdict
+        return self.ending if self.ending not in (None, "completed") else "not judged"
+
+
+def judge(
+    own: Conditions,
+    metrics: Sequence[Metrics],
+    references: Sequence[Reference],
+    *,
+    ending: str | None = None,
+    by_name: bool = False,
+) -> Verdict:
+    """Judge one run, or the repeats of one.
+
+    ``ending`` is how the job ended, where a job was launched. ``by_name``: the user named the one reference.
+    """
+    reason = broken(metrics, ending)
+    outcome: _Fields = {"verdict": "invalid_run", "reason": reason}
+    if not reason:
+        outcome = _outcome(own, metrics, references, by_name)
+    return Verdict(
+        ending=ending,
+        runs=len(metrics),
+        conditions=own,
+        labels=labels(own, metrics, outcome.get("checks", ())),
+        warmup=metrics[0].warmup if metrics else None,
+        **{**outcome, "reason": outcome["reason"] + _remarks(metrics)},
+    )
+
+
+def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], by_name: bool) -> _Fields:
+    """The verdict on runs that gave numbers: its name, the reason, and further fields."""
+    if unknown := not_understood(metrics):
+        return {"verdict": "not_comparable", "reason": unknown.detail}
+    comparable = matching(own, references)
+    fitting = countable(metrics, comparable, own)
+    loss = loss_check(own, metrics, comparable)
+    beyond = beyond_peak(metrics)
+    best = None if beyond else choose(fitting, own)
+    speed = speed_check(best, own, metrics) if best else None
+    checks: _Fields = {"checks": tuple(check for check in (speed, loss) if check)}
+    if loss and loss.verdict != "pass":
+        reached = f"{loss.value:.4f}, not {loss.reference.value:.4f}"
+        reason = f"the final {LEARNED[loss.metric]} is {reached}: this run computed something else"
+        return {"verdict": "invalid_run", "reason": reason, **checks}
+    if speed:
+        reason = _speed_reason(speed, metrics) + _as_fast_as(speed, own, metrics, fitting)
+        because = choice(speed.reference, fitting, own, by_name=by_name)
+        return {"verdict": speed.verdict, "reason": reason, "chosen_because": because, **checks}
+    if loss and not beyond:
+        where = f"{own.recipe} on {own.num_gpus} x {own.gpu}"
+        reason = f"the final {LEARNED[loss.metric]} agrees; no speed is published for {where}"
+        return {"verdict": "pass", "reason": reason, **checks}
+    nearest = _without_reference(own, references)
+    if not beyond:
+        return nearest
+    # A reference, where there is one, hints at what may be wrong with steps faster than the GPU's peak.
+    reason = f"not credible: the speed is above the GPU's peak ({beyond.detail})"
+    if reference := choose(comparable, own):
+        return {"verdict": "faster_than_expected", "reason": reason, "nearest": reference, **checks}
+    if nearest.get("differs"):
+        # A condition that is not what was run, a sequence twice as long, makes any speed impossible.
+        return {**nearest, "reason": f"{nearest['reason']}; {reason}", **checks}
+    return {"verdict": "invalid_run", "reason": f"{beyond.kind}: {beyond.detail}", **checks}
+
+
+def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fields:
+    """Where no reference agrees: what differs from the nearest one."""
+    same = [e for e in references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)]
+    if not same:
+        return {"verdict": "no_reference", "reason": f"no published number for {own.recipe} on {own.gpu}"}
+
+    def distance(entry: Reference) -> tuple[float, ...]:
+        differing = hard_differences(entry.key, own)
+        # A condition that the source does not state may differ by any amount.
+        unstated = sum(difference.theirs in (None, "") for difference in differing)
+        # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
+        other_scale, load = entry.key.num_gpus != own.num_gpus, settings_distance(entry.key.settings, own.settings)
+        return len(differing), unstated, other_scale, load, bool(entry.flags)
+
+    nearest = min(same, key=distance)
+    differs = hard_differences(nearest.key, own)
+    named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
+    reason = "; ".join(named) or f"the reference is a number of {nearest.unit}, which this run does not have"
+    return {"verdict": "not_comparable", "reason": reason, "differs": differs, "nearest": nearest}
+
+
+def _stated(value: object) -> str:
+    return "not stated" if value in (None, "") else str(value)
+
+
+def _speed_reason(check: Check, metrics: Sequence[Metrics]) -> str:
+    percent = 100 * (check.ratio - 1)
+    relation = f"{abs(percent):.1f} % {'faster' if percent >= 0 else 'slower'} than the reference"
+    if check.verdict == "inconclusive":
+        if check.high is None:
+            return f"{relation}, or faster: the log has only the mean step time, which includes the start-up"
+        if check.low == check.high:
+            return f"{relation}, but a single step was timed: run more steps"
+        if (uneven := slow_steps(metrics)) and too_uneven(metrics):
+            return f"{relation} by the median, but {uneven.text}"
+        if len(metrics) > 1:  # more of them would lie as far apart
+            return (
+                f"{relation}, but only some of the {len(metrics)} runs are within the limits: find out why they differ"
+            )
+        return f"{relation}, but the step time varies too much: launch with --repeats 3, or set more training.steps"
+    slower, fastest = f"up to {100 * (1 - check.band[0]):.0f} % slower", check.band[1]
+    if fastest is None:
+        return f"{relation} ({slower} passes; the source states more than this, so nothing is too fast)"
+    return f"{relation} ({slower} or {100 * (fastest - 1):.0f} % faster passes)"
+
+
+def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:
+    """The release or variant that a slow run is as fast as, as a clause; empty where there is none."""
+    passing = [e for e in fitting if speed.verdict == "slow" and speed_check(e, own, metrics).verdict == "pass"]
+    same = choose(passing, own)
+    if same is None:
+        return ""
+    by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))
+    with_what = f"with {by}" if by else f"in {same.source.date}"
+    if "measured" in same.flags:
+        return f"; it is as fast as our run of {same.source.date} ({same.key.framework}; --reference {same.id})"
+    own_run = "baseline" in same.flags
+    published = f"{'measured' if own_run else 'published'} {with_what}"
+    return f"; it is as fast as what {same.source.who} {published} ({'run' if own_run else '--reference'} {same.id})"
+
+
+def _remarks(metrics: Sequence[Metrics]) -> str:
+    """Remarks on a throttled GPU or a loss that rose: the number stays comparable."""
+    throttled = [run.telemetry.fault for run in metrics if run.telemetry and run.telemetry.fault]
+    rose = [run.loss_rose for run in metrics if run.loss_rose]
+    several = f" of {len(metrics)} runs" if len(metrics) > 1 else ""
+    remarks = [f"; {each[0]}" + (f", in {len(each)}{several}" if several else "") for each in (throttled, rose) if each]
+    return "".join(remarks)

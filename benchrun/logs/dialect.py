@@ -1,0 +1,387 @@
+"""Base class of the dialects: one framework's way of printing its steps, and the grammar that all of them share."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf, isfinite, nan
+from typing import Any, ClassVar, NamedTuple
+
+from benchrun.logs.columns import Column
+from benchrun.logs.lines import Line
+from benchrun.logs.records import TEXTS, Facts, Traits
+from benchrun.logs.rows import Rows, Step
+from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, MOST_LAYERS
+
+LARGEST = 10**15
+"""Steps, samples, tokens, times and rates above this are damaged numbers."""
+FEW = (1 << 16) - 1
+"""The most skipped steps of a row that are counted."""
+
+_RATE = (1 / LARGEST, LARGEST, False)
+LIMITS: dict[str, tuple[float, float, bool]] = {
+    **dict.fromkeys(("step_time_s", "tflops_per_gpu", "tokens_per_s_per_gpu", "mfu", "samples_per_s"), _RATE),
+    "clock_s": (0, LARGEST, False),
+    "step": (0, LARGEST, True),
+    "planned_steps": (1, LARGEST, True),
+    **dict.fromkeys(("skipped", "nan"), (0, FEW, True)),
+    "global_batch_size": (1, LARGEST_SIZE, True),
+}
+"""Column -> the lowest and highest credible value, and whether it must be a whole number."""
+_COUNTS = frozenset({"step", "planned_steps"})
+
+PAYLOAD = r"\(\w{0,20}\)"
+"""Regex of what C prints behind a NaN: ``-nan(ind)``, ``nan(0x7fffffff)``."""
+NOT_FINITE = (
+    rf"[-+]?(?:(?:nan|NaN|NAN)(?:{PAYLOAD})?|(?:inf|Inf|INF)(?:inity|INITY)?"
+    r"|1\.#(?:[QS]NAN|IND|INF)\d{0,9})"
+)
+"""Regex of NaN and of infinity as programs print them, those on Windows too, ``1.#QNAN``.
+
+A bar pads them like numbers, ``nan.0``.
+"""
+_NUMBER = re.compile(rf"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|({NOT_FINITE})(?:\.0*)?)")
+_PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN)|\+?inf"
+
+
+def number(text: str | None) -> float | None:
+    """The number that ``text`` is, as a whole; None if it is anything else."""
+    match = _NUMBER.fullmatch(text.strip()) if text is not None else None
+    if match is None:
+        return None
+    if word := match[1]:  # a column without a value has -inf
+        return inf if "inf" in word.lower() and word[0] != "-" else nan
+    return float(match[0])
+
+
+def stated_loss(text: str | None) -> float | None:
+    """A loss as JSON or Python states it: ``null`` and ``None`` are what a program writes for NaN."""
+    return nan if text in ("null", "None") else number(text)
+
+
+def positive(text: str | None) -> float | None:
+    """A time or a rate: a number above 0, of credible size."""
+    value: float | None = credible("step_time_s", number(text))
+    return value
+
+
+def count(text: str | None) -> int | None:
+    """A whole number, not negative, of credible size."""
+    value: int | None = credible("step", number(text))
+    return value
+
+
+def credible(column: str, value: float | None) -> Any:
+    """``value`` as a row may hold it in this column; None beyond the LIMITS."""
+    if value is None or column not in LIMITS:
+        return value
+    low, high, whole = LIMITS[column]
+    if not low <= value <= high or (whole and value != int(value)):
+        return None
+    return int(value) if whole else value
+
+
+def significant(text: str) -> int:
+    """The number of significant digits of a number as printed; a zero has none."""
+    return len(re.sub(r"\D", "", re.split("[eE]", text)[0]).lstrip("0"))
+
+
+def fact_of(name: str, value: int | None) -> int | None:
+    """``value`` as a fact of the run; None for 0, and beyond what any run has."""
+    most = {"num_gpus": MOST_GPUS, "num_layers": MOST_LAYERS, "planned_steps": LARGEST}.get(name, LARGEST_SIZE)
+    return value if value and 0 < value <= most else None
+
+
+class Reading(NamedTuple):
+    """How the text of a value becomes a number."""
+
+    parse: Callable[[str], float | None] = number
+    """None for any other text."""
+    pattern: str = _PLAIN
+    """Regex of the usual texts, each of which is a value wherever another one is."""
+    plain: bool = True
+    """``float`` reads the usual texts as ``parse`` does."""
+    scale: Callable[[Any], Any] | None = None
+    """From the printed unit to the column's, for one number or an array."""
+
+
+NUMBER = Reading()
+STATED_LOSS = Reading(stated_loss)
+COUNT = Reading(count, r"\d{1,15}")
+DECIMAL = Reading(pattern=r"\d+\.\d+")
+THOUSANDTHS = Reading(scale=lambda value: value / 1000)
+PERCENT = Reading(scale=lambda value: value / 100)
+
+
+class Value(NamedTuple):
+    """The text of one value without surrounding blanks, and where on the line it starts."""
+
+    column: str
+    """Or the name that the line prints."""
+    text: str
+    start: int
+    reading: Reading = NUMBER
+
+
+class Record(NamedTuple):
+    """One step as a line prints it."""
+
+    values: Sequence[Value]
+    sink: str = "rows"
+    """Attribute of the dialect that takes the row."""
+    needs: str | None = "step_time_s"
+    """Column without which it is no row."""
+    usual: bool = True
+    """Lines like this one may be read alike."""
+
+
+class Table(NamedTuple):
+    """Steps of many lines, column by column."""
+
+    sink: str
+    at: Column
+    """Index of each row's line in the block."""
+    columns: dict[str, Any]
+    texts: Sequence[str]
+    """All lines of the block."""
+    alike: bool = True
+    """The lines have one form."""
+
+    def chosen(self, rows: Any) -> "Table":
+        """Some of the rows: a slice or flags."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return self._replace(at=self.at[rows], columns=columns)
+
+
+Names = Mapping[str, tuple[str, Reading]]
+"""The name that a line prints -> column and reading; of several names of one column the first counts."""
+
+
+def headed(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
+    """The head of each record on a line and where the record ends: two ranks may share a line."""
+    heads = list(pattern.finditer(text))
+    return zip(heads, [*(head.start() for head in heads[1:]), len(text)], strict=False)
+
+
+def fields(text: str, start: int, end: int, separator: str) -> dict[str, Value]:
+    """``name: value | name: value`` between two places -> {name: value}; the last one of a name counts."""
+    pieces = {}
+    for part in text[start:end].split(separator):
+        name, colon, value = part.partition(":")
+        if colon:
+            name, stripped = name.replace("\ufffd", "").strip(), value.lstrip()
+            pieces[name] = Value(name, stripped.rstrip(), start + len(part) - len(stripped))
+        start += len(part) + len(separator)
+    return pieces
+
+
+def columns(pieces: Mapping[str, Value], names: Names) -> list[Value]:
+    """One value per column."""
+    values: dict[str, Value] = {}
+    for name, (column, reading) in names.items():
+        if name in pieces and column not in values:
+            values[column] = pieces[name]._replace(column=column, reading=reading)
+    return list(values.values())
+
+
+def groups(match: re.Match[str], **readings: Reading) -> list[Value]:
+    """The named groups of a regex, which are names of columns. ``readings``: of what is no plain number or count."""
+    return [
+        Value(name, text, match.start(name), readings.get(name) or (COUNT if name in _COUNTS else NUMBER))
+        for name, text in match.groupdict().items()
+        if text is not None
+    ]
+
+
+class Dialect(Traits):
+    """Reads one framework's lines. One object reads one training, from as many files as it has."""
+
+    name: ClassVar[str]
+    step_needles: ClassVar[tuple[bytes, ...]]
+    """Bytes of which a line with a step, or with a result, holds at least one."""
+    fact_needles: ClassVar[tuple[bytes, ...]] = ()
+    """Bytes of lines that describe the run before its first step."""
+    strong: ClassVar[bool] = True
+    """False for lines that other frameworks print as well: they count only where nothing better is found."""
+    program: ClassVar[str | None] = None
+    """The dialect of the program whose facts hold where another rank prints its steps."""
+    averages: ClassVar[tuple[str, ...]] = ()
+    """Sinks whose rows are means over the steps since the row before."""
+    closing: ClassVar[tuple[str, ...]] = ()
+    """How a step line ends that has no line end yet; without it a cut-off line is no row."""
+
+    head: ClassVar[re.Pattern[str] | None] = None
+    """Regex of the start of a step, or of all of it; its named groups are columns."""
+    readings: ClassVar[Mapping[str, Reading]] = {}
+    """Of the head's groups that are no plain number or count."""
+    separator: ClassVar[str] = ""
+    """What stands behind each field after the head; without it there are none."""
+    names: ClassVar[Names] = {}
+    """Of the fields."""
+    fact_groups: ClassVar[tuple[re.Pattern[str], ...]] = ()
+    """Regexes whose named groups are Facts."""
+    fact_pairs: ClassVar[re.Pattern[str] | None] = None
+    """Regex of a setting's name and value."""
+    fact_names: ClassVar[Mapping[str, str]] = {}
+    """Name of a setting -> the field of Facts that holds its whole number."""
+    result_pairs: ClassVar[re.Pattern[str] | None] = None
+    """Regex of the name and the number of a result that is no step."""
+    end_words: ClassVar[str | None] = None
+    """What a line says when all work is done."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.facts = Facts()
+        self.results, self.served = {}, []
+        self.quantities, self.other_work = {}, {}
+
+    def continued(self) -> "Dialect":
+        """The reader of the run's next file: the facts still hold."""
+        following = type(self)()
+        following.facts = self.facts
+        return following
+
+    def read(self, line: Line) -> None:
+        """Take a whole line with one of the needles: steps, or facts and results where it has none."""
+        if not self.whole(line):
+            return
+        records = list(self.records(line.text))
+        for record in records:
+            self.add(record, line.number)
+        if not records:
+            self.read_facts(line.text)
+            self.read_results(line.text)
+
+    def records(self, text: str) -> Iterator[Record]:
+        """The steps on a whole line, where its meaning depends on no other line."""
+        for head, end in headed(self.head, text) if self.head else ():
+            values = groups(head, **self.readings)
+            if self.separator:
+                closed = max(text.rfind(self.separator, head.end(), end), head.end())
+                values += self.named(fields(text, head.end(), closed, self.separator))
+            yield Record(values)
+
+    def named(self, pieces: Mapping[str, Value]) -> list[Value]:
+        """The fields of a step that are columns."""
+        return columns(pieces, self.names)
+
+    def read_facts(self, text: str) -> None:
+        """Take what a line without a step states of the run."""
+        matches = (match for regex in self.fact_groups for match in regex.finditer(text))
+        stated = [pair for match in matches for pair in match.groupdict("").items()]
+        pairs = self.fact_pairs.findall(text) if self.fact_pairs else ()
+        stated += [(self.fact_names[name], value) for name, value in pairs if name in self.fact_names]
+        for name, value in stated:
+            digits = value.replace(",", "")
+            fact = value if name in TEXTS else fact_of(name, count(digits)) if digits.isdigit() else None
+            if fact:
+                setattr(self.facts, name, fact)
+
+    def read_results(self, text: str) -> None:
+        """Take the results of a line, and whether it is the last one."""
+        for name, value in self.result_pairs.findall(text) if self.result_pairs else ():
+            result = number(value)
+            if result is not None and isfinite(result):
+                self.results[name] = result
+        self.ended |= self.end_words is not None and self.end_words in text
+
+    def add(self, record: Record, line: int) -> None:
+        """Add one step, if it has what it needs."""
+        values: dict[str, Any] = {"line": line}
+        for column, text, _, (parse, _, _, scale) in record.values:
+            value = parse(text)
+            if column == "loss":
+                self.loss_of(text)
+            values[column] = credible(column, value if scale is None or value is None else scale(value))
+        self.complete(values)
+        if record.needs is not None and values.get(record.needs) is None:
+            return
+        planned = values.pop("planned_steps", None)
+        if planned is not None:
+            self.facts.planned_steps = planned
+        self.add_row(record.sink, values)
+
+    def loss_of(self, text: str | None) -> float | None:
+        """A loss as printed, whose digits are counted; None if ``text`` is no number."""
+        if (loss := number(text)) is not None:
+            self.loss_digits = max(self.loss_digits, significant(text or ""))
+        return loss
+
+    def complete(self, values: dict[str, Any]) -> None:
+        """Turn printed values into a row's columns; of one row, or arrays of many."""
+
+    def add_row(self, sink: str, values: dict[str, Any]) -> None:
+        """Add one row."""
+        row = Step(**{"step_time_s": None, **{name: value for name, value in values.items() if value is not None}})
+        getattr(self, sink).add(row, averages=sink in self.averages, end=self.last_planned)
+
+    def take(self, tables: Sequence[Table]) -> bool:
+        """Add many rows, one table per sink. False, and nothing is added, where they must be read one by one.
+
+        Text that stands for no value differs in its numbers only, in all lines of one form. Lines with several numbers
+        of planned steps are read one by one, because each says where its training ends.
+        """
+        if any(self._plans_change(table) for table in tables):
+            return False
+        for table in tables:
+            self.complete(table.columns)
+            planned = table.columns.pop("planned_steps", None)
+            if planned is not None and planned[-1] >= 0:
+                self.facts.planned_steps = int(planned[-1])
+            self.extend(table)
+        return True
+
+    def _plans_change(self, table: Table) -> bool:
+        """Whether the number of planned steps is another one for some rows than for others."""
+        planned = table.columns.get("planned_steps", ())
+        stated = planned[planned >= 0] if len(planned) else planned
+        if not len(stated):
+            return False
+        before = stated[0] if len(stated) == len(planned) else self.facts.planned_steps
+        return bool((stated != before).any())
+
+    def extend(self, table: Table) -> None:
+        """Add many rows."""
+        getattr(self, table.sink).extend(table.columns, averages=table.sink in self.averages, end=self.last_planned)
+
+    @property
+    def last_planned(self) -> int | None:
+        """The number of the last planned step."""
+        planned = self.facts.planned_steps
+        return None if planned is None else planned - 1 + self.first_number
+
+    @property
+    def seen(self) -> bool:
+        """Whether a step or a result of this dialect was read."""
+        return len(self.rows) > 0 or bool(self.results)
+
+    def contradicts(self, facts: Facts) -> bool:
+        """Whether a start that prints these facts begins another training."""
+        return self.facts.contradict(facts)
+
+    def begins_anew(self, before: "Dialect") -> bool:
+        """Whether facts read since the steps of ``before`` say that it has ended and another training begins."""
+        return False
+
+    def finish(self) -> Rows:
+        """The rows so far; more lines may follow."""
+        return self.rows
+
+    def whole(self, line: Line) -> bool:
+        """Whether nothing of ``line`` is missing."""
+        return line.terminated or line.text.rstrip().endswith(self.closing)
+
+
+def seconds(clock: str) -> int:
+    """Digits and colons as tqdm prints them, ``1:02:03`` -> seconds."""
+    total = 0
+    for part in clock.split(":")[-4:]:
+        total = total * 60 + (int(part) if 0 < len(part) < 9 else 0)
+    return total
+
+
+DIALECTS: dict[str, type[Dialect]] = {}
+"""Name of the framework -> its dialect. Order matters: one whose logs contain another's lines comes first."""
+
+
+def register_dialect(dialect: type[Dialect]) -> None:
+    """Add a dialect after all others."""
+    DIALECTS[dialect.name] = dialect

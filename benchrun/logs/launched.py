@@ -1,0 +1,45 @@
+"""The line in which a job states what it launched: facts where the framework's own log has none."""
+
+from contextlib import suppress
+
+from benchrun.logs.records import Facts
+from benchrun.runspec.launched import LAUNCHED, Launched
+from benchrun.vocabulary import DEGREES
+
+NEEDLE = LAUNCHED.encode()
+
+
+def launched(text: str) -> Launched | None:
+    """What the line states; None for a line that is cut."""
+    with suppress(ValueError):
+        return Launched.model_validate_json(text.partition(LAUNCHED)[2].strip())
+    return None
+
+
+def facts(stated: Launched) -> Facts:
+    """The facts in ``stated``, but for its model."""
+    return Facts(
+        seq_length=stated.seq_length,
+        gbs=stated.gbs,
+        mbs=stated.mbs,
+        num_gpus=stated.num_gpus,
+        **{name: getattr(stated.layout, name) for name in DEGREES},
+        planned_steps=stated.steps,
+        precision=stated.precision,
+        task=stated.task,
+        device="cpu" if stated.gpu == "CPU" else stated.gpu,
+    )
+
+
+def dimensions(stated: Launched) -> Facts:
+    """The facts about its model."""
+    model, experts = stated.model, stated.model.moe
+    names = ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels")
+    return Facts(
+        **{name: getattr(model, name) for name in names},
+        vocab_size=model.vocab_size,
+        gated=model.gated,
+        num_experts=experts.num_experts if experts else None,
+        topk=experts.topk if experts else None,
+        moe_ffn_hidden_size=experts.ffn_hidden_size if experts else None,
+    )

@@ -1,0 +1,280 @@
+"""What a log shows went wrong, in any framework: by fixed words of the programs that print them, and by its rows."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from benchrun.logs.columns import NO_VALUE, Column
+from benchrun.logs.kinds import GENERIC, ROLES, kind_of
+from benchrun.logs.lines import SHORTEST
+from benchrun.logs.prefixes import is_warning, starts
+from benchrun.logs.records import Log, Problem
+from benchrun.logs.rows import Rows
+from benchrun.paths import table
+
+MOST = 50
+"""The most problems of one kind that are recorded, the first and the last: a thousand ranks die of one cause."""
+MISSING = frozenset({"missing_file", "missing_module"})
+"""Kinds that lead to other exceptions, and follow from none."""
+MOST_LOST = 0.1
+"""Above this share of steps without an update, without gradients or without a loss, a run did not train."""
+LONGEST_DETAIL = 240
+"""Characters of a line that a problem repeats."""
+IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
+"""Words before a traceback that ends nothing: Python's, of a destructor at interpreter shutdown; vLLM's, after the
+signal that ends its server (release 0.26 reports the end of its engine as an error)."""
+HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
+"""NeMo goes on without what it could not import."""
+PLAIN_EXCEPTIONS = (
+    *("rror: ", "Exception: ", ".exceptions.", ".exc.", "pyarrow.lib.Arrow", "BadZipFile: "),
+    *("ERROR", "FATAL", "Aborted!"),
+    *("AssertionError", "NotImplementedError", "RuntimeError", "TimeoutError", "EOFError"),
+)
+"""What a line holds that is an exception's last one, where the log has no traceback before it, or another error."""
+_UNCAUGHT = "  what():  "
+"""What C++ prints before the message of an exception that nobody caught: it ends the process."""
+_NAME = r"[A-Za-z_]\w{0,99}"
+_EXCEPTION = re.compile(
+    rf"(?:{_NAME}\.){{0,9}}"
+    rf"(?:(?:{_NAME}Error|\w{{0,99}}Exception|(?<=\.exceptions\.){_NAME}"
+    rf"|(?<=\.exc\.){_NAME}|BadZipFile|(?<=pyarrow\.lib\.)Arrow\w{{1,99}}): "
+    r"|(?:Assertion|NotImplemented|Runtime|Timeout|EOF)Error\s*$)"
+)
+"""The last line of an exception that no traceback precedes, behind its prefix."""
+_SOURCE = re.compile(r"(?:^|\s)raise [A-Za-z_][\w.]{0,200}(?:\(.*|\s+from \w+)?\s*$")
+"""A line of a program, as a traceback shows it: the next lines say better what was raised."""
+ERROR_LINE = "error_line"
+"""Kind of a line that says it is an error, and no more: `with_last_error` makes it a cause or leaves it out."""
+_NO_ERROR_LINE = re.compile(r"(?i:warn|\bhint|\bnote\b|\binfo\b)|ld\.so|srun: |slurmstepd|level")
+_ERROR_LINE = re.compile(r".{0,100}?(?<![^\s\[|(:])(?:ERROR|FATAL)\b[\]:|)]*\s+\S|\W*Aborted!\W*$")
+_ERROR_WORD = re.compile(r"(?i:(?:fatal )?error|fatal): ")
+
+
+class _Sign(NamedTuple):
+    """A row of problems.csv."""
+
+    kind: str
+    words: str
+    """Fixed words of the line; empty where the pattern alone decides, which ``in_exception`` allows."""
+    only_with: re.Pattern[str]
+    """What a line must match for the words to mean it."""
+    role: str
+    in_exception: bool
+    """The words count in the last line of an exception alone."""
+
+
+_PROGRAM = (
+    r"(?:\S*/)?(?:python[\d.]*|torchrun|accelerate|deepspeed|colossalai|horovodrun|ray|uv|tune"
+    r"|axolotl|llamafactory-cli|swift|vllm|trtllm-\w+|[ms]run|sbatch|mpirun|mpiexec|docker|podman"
+    r"|enroot|apptainer|singularity|numactl|nsys|conda|mamba)"
+)
+"""The program that a job was to start, as opposed to one that a script asks for a detail."""
+_SHELL = r"(?:\b(?:ba|da|a|k|z|c)?sh|\.sh|_script)(?:: line)?(?::? ?\d+)?: (?:exec: |\S+: )?"
+_PARTS = {
+    "{program}": _PROGRAM,
+    "{shell}": rf"(?:^|{_SHELL})(?:{_PROGRAM}|\S+\.(?:sh|py)|\S*/bin/\S+)",
+}
+"""What patterns of problems.csv have in common: the program of a job, and a shell that names it."""
+
+
+def _pattern(only_with: str) -> re.Pattern[str]:
+    for name, part in _PARTS.items():
+        only_with = only_with.replace(name, part)
+    return re.compile(only_with)
+
+
+_SIGNS = [
+    _Sign(
+        row["problem"],
+        row["words"],
+        _pattern(row["only_with"]),
+        row["role"] or kind_of(row["problem"]).role,
+        row["where"] == "exception",
+    )
+    for row in table(__file__)
+]
+"""The first that fits a line counts."""
+_FIXED = (sign.words for sign in _SIGNS if not sign.in_exception)
+_WORDS = tuple(dict.fromkeys((*_FIXED, *IGNORED, *PLAIN_EXCEPTIONS)))
+_SHORT = [words for words in _WORDS if len(words) < SHORTEST]
+"""Words that are searched for one by one, which takes most of the time."""
+NEEDLES = tuple(words.encode() for words in _WORDS if not any(each in words for each in _SHORT if each != words))
+"""Words that find every line with a sign: those that contain short ones are found with them."""
+_HOST = re.compile(
+    r"srun: error: (?P<srun>[\w.-]{1,255}): tasks? |slurmstepd-(?P<stepd>[\w.-]{1,255}):"
+    r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
+    r"|(?<![\w.-])(?P<nccl>[\w.-]{1,255}):\d{1,9}:\d{1,9} \[\d{1,4}\] NCCL"
+)
+_UNRAISED = {"failure": "said", "remote": "peer"}
+"""Role of an exception -> its role where it stands in no traceback."""
+_RANK = re.compile(
+    r"\[(?:rank|Rank |default)(\d{1,7})\]|\b[Rr]ank[ :=]+(\d{1,7})\b|: tasks? (\d{1,7})[:,-]|^\s*(\d{1,7}): "
+)
+
+
+def rank_of(text: str) -> int | None:
+    """The rank that printed a line; None where the line has none."""
+    match = _RANK.search(text)
+    return int(match[match.lastindex or 0]) if match else None
+
+
+def _sign_of(text: str, *, in_exception: bool) -> _Sign | None:
+    for sign in _SIGNS:
+        if sign.words in text and (in_exception or not sign.in_exception) and sign.only_with.search(text):
+            return sign
+    return None
+
+
+def recognise(text: str, line: int) -> Problem | None:
+    """The problem that a line outside a traceback reports, if any, with host and rank where it names them."""
+    uncaught = _UNCAUGHT in text
+    in_exception = uncaught or any(_EXCEPTION.match(text, at) for at in starts(text))
+    sign = _sign_of(text, in_exception=in_exception)
+    if _SOURCE.search(text):
+        return described(sign.kind, text, line, text, "last") if sign else None
+    if sign is None:
+        if in_exception:
+            return described(GENERIC, text, line, text, "said")
+        return described(ERROR_LINE, text, line, text, "word") if _is_error_line(text) else None
+    # No program goes on after an error of CUDA or NCCL, or without memory: its exception says so wherever it stands.
+    sure = uncaught or (sign.role == "failure" and kind_of(sign.kind).fatal != "steps")
+    # Nor is it sure that a warning ends a program.
+    warns = kind_of(sign.kind).fatal == "steps" and is_warning(text)
+    unsure = not sure and (in_exception or warns)
+    role = _UNRAISED.get(sign.role, sign.role) if unsure else sign.role
+    before = max(text.find(sign.words) - LONGEST_DETAIL // 2, 0) if len(text) > LONGEST_DETAIL else 0
+    return described(sign.kind, text, line, text[before:], role)
+
+
+def _is_error_line(text: str) -> bool:
+    if _NO_ERROR_LINE.search(text):
+        return False
+    if _ERROR_LINE.match(text):
+        return True
+    return any(_ERROR_WORD.match(text, at) for at in starts(text))
+
+
+def described(kind: str | None, text: str, line: int, detail: str, role: str) -> Problem:
+    """A problem with host and rank where ``text`` names them.
+
+    ``detail``: what the user sees; without a ``kind`` it is an exception, which says kind and role.
+    """
+    if kind is None:
+        sign = _sign_of(detail, in_exception=True)
+        kind, role = (sign.kind, sign.role) if sign else (GENERIC, role)
+    match = _HOST.search(text)
+    host = match[match.lastgroup or 0] if match else None
+    return Problem(kind, line, " ".join(detail.split())[:LONGEST_DETAIL], host=host, rank=rank_of(text), role=role)
+
+
+def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """The problems without those that follow from the one that ended the job: a run has one cause."""
+    ends = _ends(problems)
+    if not ends:
+        return tuple(problems)
+    cause = strongest(_without_echoes(ends))
+    same = cause.kind, role_of(cause)
+    return tuple(each for each in problems if each not in ends or (each.kind, role_of(each)) == same)
+
+
+def _without_echoes(problems: list[Problem]) -> list[Problem]:
+    """The problems without exceptions that are printed both before and after a missing part.
+
+    A log may begin within a chain, whose first exception then stands in its second print alone.
+    """
+    kinds = [each.kind if role_of(each) == "failure" else "" for each in problems]
+    at = next((index for index, kind in enumerate(kinds) if kind in MISSING), 0)
+    before = {each.detail for each in problems[:at] if each.kind == GENERIC}
+    echoes = before & {each.detail for each in problems[at:]}
+    return [each for each in problems if each.detail not in echoes]
+
+
+def with_last_error(problems: Sequence[Problem], log: Log) -> list[Problem]:
+    """The problems; an error line among them, the last, only where nothing else says why the work is not done."""
+    others = [each for each in problems if each.kind != ERROR_LINE]
+    ends = _ends(others)
+    known = any(each.kind != GENERIC or role_of(each) not in ("exit", "after", "last") for each in ends)
+    planned = log.planned_steps
+    well = planned is None if len(log.steps) else bool(log.results or log.served)
+    if known or well or log.complete(planned):
+        return others
+    until = min((each.line or 0 for each in ends), default=None)
+    lines = [each for each in problems if each.kind == ERROR_LINE and not each.then]
+    before = [each for each in lines if until is None or (each.line or 0) < until]
+    if not before:
+        return others
+    return [*(each for each in others if each not in ends), before[-1]._replace(kind=GENERIC)]
+
+
+def _ends(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems that may have ended the job; what rows show, and what a file is, has no role."""
+    return [each for each in problems if each.role and not each.then and kind_of(each.kind).made_up_by is not None]
+
+
+def strongest(problems: Sequence[Problem]) -> Problem:
+    """The first of the problems with the strongest evidence."""
+    roles = [role_of(problem) for problem in problems]
+    remote = "peer" if "fault" in roles else "failure"
+    strengths = [ROLES.index(remote if role == "remote" else role) for role in roles]
+    return problems[strengths.index(min(strengths))]
+
+
+def role_of(problem: Problem) -> str:
+    """Who reports a problem, one of ROLES."""
+    return problem.role or kind_of(problem.kind).role
+
+
+def step_problems(log: Log) -> list[Problem]:
+    """What the rows themselves show: values that are no numbers, steps without an update, gaps, an early end."""
+    rows = log.steps
+    if not len(rows):
+        return []
+    # A step of reinforcement learning may train the critic alone.
+    problems = list(_values(rows, may_skip=log.may_skip or log.post_training))
+    if not log.may_skip:
+        problems += _gaps(rows)
+    planned = log.planned_steps
+    if planned is not None and not log.complete(planned):
+        last = log.steps_made - 1 + log.first_number
+        detail = f"the last step seen is {last}, the last planned one {planned - 1 + log.first_number}"
+        problems.append(Problem("early_end", rows[len(rows) - 1].line or None, detail))
+    return problems
+
+
+def _values(rows: Rows, *, may_skip: bool) -> Iterator[Problem]:
+    names = "step", "line", "loss", "grad_norm", "skipped", "nan"
+    step, line, loss, norm, skipped, nan = rows.columns(*names)
+    updated = skipped <= 0
+    # Megatron prints no loss that is not a number, and the Trainer 0: then the norm is the only sign. Megatron leaves
+    # out a loss whose mean is not positive: NaN, if the step was not skipped.
+    missing = (loss == NO_VALUE) & updated & (loss != NO_VALUE).any() & (not may_skip)
+    lost = missing.sum() > MOST_LOST * len(rows)
+    for kind, wrong, detail in (
+        ("nan_loss", ~(loss < np.inf) | (nan > 0), "the loss is not a number"),
+        ("nan_grad", ~(norm < np.inf) & updated, "the gradients' norm is not a number"),
+        ("skipped_steps", ~updated, "{} without an update"),
+        ("nan_loss" if lost else "missing_loss", missing, "no loss, others have one"),
+    ):
+        for index in np.flatnonzero(wrong)[:MOST]:
+            yield Problem(kind, int(line[index]), f"step {step[index]}: {detail.format(skipped[index])}")
+
+
+def _gaps(rows: Rows) -> list[Problem]:
+    """Rows that are further from the one before them than most rows of their segment."""
+    segment, step, line = rows.columns("segment", "step", "line")
+    problems: list[Problem] = []
+    for part in np.split(np.arange(len(step)), np.flatnonzero(np.diff(segment)) + 1):
+        gaps = np.diff(step[part], prepend=step[part[0]])
+        for index in np.flatnonzero(gaps > _usual(gaps))[: MOST - len(problems)]:
+            at = part[index]
+            detail = f"no row between step {step[at] - gaps[index]} and {step[at]}"
+            problems.append(Problem("missing_steps", int(line[at]), detail))
+    return problems
+
+
+def _usual(gaps: Column) -> int:
+    """What most rows are apart; of equally many the smallest distance."""
+    values, counts = np.unique(gaps[gaps > 0], return_counts=True)
+    return int(values[np.argmax(counts)]) if len(values) else 0

@@ -1,0 +1,265 @@
+"""The content of a log as plain records, the same for every dialect; None is what a log does not print."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from benchrun.logs.precision import is_used, precision_of
+from benchrun.logs.rows import Rows
+
+if TYPE_CHECKING:
+    from benchrun.logs.serving import Served
+    from benchrun.model import ModelShape
+    from benchrun.runspec.launched import Launched
+
+
+class Problem(NamedTuple):
+    """Something in a log that the user must see beside the numbers."""
+
+    kind: str
+    line: int | None
+    """Line in ``source``, from 1; None where something is missing."""
+    detail: str
+    source: str | None = None
+    """Name of the file, where several were read."""
+    host: str | None = None
+    rank: int | None = None
+    then: Literal["", "steps", "restart"] = ""
+    """What follows in the log: more steps, or a restart and more steps; also "steps" where no process ended."""
+    role: str = ""
+    """Who says it, one of kinds.ROLES; empty for the usual one of its kind."""
+
+
+class Derived(NamedTuple):
+    """A fact that no line states."""
+
+    value: int | None
+    reason: str
+    """The stated numbers it follows from, and what else may be true."""
+    refuted: bool = False
+    """The log states another value and refutes it. Without a ``value`` the right one is unknown."""
+
+
+@dataclass
+class Facts:
+    """Properties of the run that its log prints. A field is None where no line states it."""
+
+    framework_version: str | None = None
+    seq_length: int | None = None
+    gbs: int | None = None
+    mbs: int | None = None
+    num_gpus: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
+    vp: int | None = None
+    ep: int | None = None
+    planned_steps: int | None = None
+    precision: str | None = None
+    task: str | None = None
+    device: str | None = None
+    num_layers: int | None = None
+    hidden_size: int | None = None
+    ffn_hidden_size: int | None = None
+    num_attention_heads: int | None = None
+    num_query_groups: int | None = None
+    kv_channels: int | None = None
+    vocab_size: int | None = None
+    gated: bool | None = None
+    gated_default: bool | None = None
+    """The program's default where its log has no line about gates."""
+    grouped: bool | None = None
+    """False where ``num_query_groups`` is printed but not used."""
+    options: dict[str, str] | None = None
+    """Arguments that the dimensions here do not describe, with their values: of a part of the model, in use or not,
+    and those that change the work of a step and are not understood."""
+    switches: dict[str, str] | None = None
+    """What was stated about the precision of products, by name; ``precision`` follows from all of it."""
+    variable_length: bool | None = None
+    """``seq_length`` is a limit, not what every sample has."""
+    num_experts: int | None = None
+    topk: int | None = None
+    moe_ffn_hidden_size: int | None = None
+    shape: "ModelShape | None" = None
+    """The whole model, where one line states it."""
+    num_epochs: int | None = None
+    num_examples: int | None = None
+    """Samples of an epoch."""
+    accumulation_steps: int | None = None
+    """Micro-batches of a rank whose gradients are added up for one step."""
+    trainable_params: int | None = None
+    """Parameters that are trained, where the log states their number."""
+    run_time_s: float | None = None
+    """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
+    ended_at: float | None = None
+    """Time after the last step, in s since 1970."""
+    peak_memory_gib: float | None = None
+    """Largest memory of the process that prints: allocated on its GPU, or resident on a CPU."""
+    derived: dict[str, Derived] = field(default_factory=dict)
+    """Name of a fact -> a guess at it from other facts. Whatever the log or the caller states wins over it."""
+    lines: dict[str, tuple[str | None, int]] = field(default_factory=dict, compare=False)
+    """Name of a fact -> file, where several were read, and number of the line that states it."""
+
+    def fill(self, other: "Facts") -> None:
+        """Take the fields that are None here from ``other``."""
+        for name, value in vars(other).items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+                if name in other.lines:
+                    self.lines = {**self.lines, name: other.lines[name]}
+        self.derived = {**other.derived, **self.derived}
+
+    def note_line(self, before: Mapping[str, Any], source: str | None, number: int) -> None:
+        """Note the line that states each fact which is another one than ``before``."""
+        changed = [name for name, value in vars(self).items() if value is not before[name]]
+        self.lines |= dict.fromkeys(changed, (source, number))
+
+    def place(self, name: str, file: str | None) -> str | None:
+        """``FILE:LINE`` where the fact is stated; ``file``, the log, where no single line does."""
+        source, line = self.lines.get(name, (None, None))
+        return f"{source or file}:{line}" if line else file
+
+    def derive(self, name: str, value: int | None, reason: str, *, refuted: bool = False) -> None:
+        """Guess a fact that no line states, or that the log ``refuted``. The last guess counts."""
+        self.derived[name] = Derived(value, reason, refuted)
+
+    def contradict(self, other: "Facts") -> bool:
+        """Whether both state some fact, and not the same."""
+        pairs = ((vars(self)[name], value) for name, value in vars(other).items() if name not in _NOT_COMPARED)
+        shared = {*(self.options or {})} & {*(other.options or {})}
+        if any((self.options or {})[name] != (other.options or {})[name] for name in shared):
+            return True
+        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
+
+    def switch(self, name: str, value: str) -> None:
+        """Take a statement about the precision; one that turns it on outweighs one that does not."""
+        self.switches = self.switches or {}
+        if is_used(value) or name not in self.switches:
+            self.switches[name] = value
+        self.precision = precision_of(self.switches) or self.precision
+
+
+FROZEN = "frozen parameters"
+"""The option of a run that does not train all weights: their number, or a word for it."""
+TEXTS = frozenset({"framework_version", "precision", "task", "device"})
+"""Facts that are text; the others are whole numbers, or true or false."""
+_OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib", "derived", "lines"})
+"""Facts that each process of a run measures by itself, or guesses."""
+_NOT_COMPARED = _OF_EACH_PROCESS | {"options", "switches"}
+
+
+TOKENS_PER_S = "tokens_per_second"
+"""The quantity of a step that is its printed rate of tokens, of all GPUs."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Traits:
+    """How to understand a log: what a dialect knows of its framework, or finds out of a run."""
+
+    first_number: int = 1
+    """The number of a run's very first step: 0 or 1, as the framework counts."""
+    only_average: bool = False
+    """The log gives one time for the whole run: there is no spread, and start-up is in it."""
+    reached: int | None = None
+    """The last step that was made, where something other than a row shows it."""
+    whole_seconds: bool = False
+    """The times are differences of a clock that shows whole seconds."""
+    one_rank_prints: bool = False
+    """Each step is printed once, by one rank: two logs of one run have the very same times."""
+    may_skip: bool = False
+    """Steps without a row, or rows without a loss, mean nothing: not each step is printed."""
+    shows_end: bool = False
+    """The log of a whole run shows its last step, whatever the distance of its rows."""
+    varying_length: bool = False
+    """The samples may have any length: a short step is no mistake."""
+    post_training: bool = False
+    """A step makes responses and trains on them: its batch does not give its tokens, nor a model its FLOPs."""
+    placeholder_loss: bool = False
+    """A rank whose pipeline stage computes no loss prints one all the same, which never changes."""
+    loss_digits: int = 0
+    """Significant digits of the loss as printed; 0 where they are not known."""
+    fallback_peak_tflops: float | None = None
+    """Peak over which the framework prints its MFU on a GPU that it does not know."""
+    printed_conventions: tuple[str, ...] = ()
+    """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
+    results: dict[str, float] = field(default_factory=dict)
+    """Named results beside the steps."""
+    quantities: dict[str, dict[int, float]] = field(default_factory=dict)
+    """What else a step measures: quantity -> number of the step -> value."""
+    other_work: dict[int, str] = field(default_factory=dict)
+    """Number of a step -> what its time contains that is no part of a step: a validation, a checkpoint."""
+    actual_seq_length: int | None = None
+    """Tokens of a sample in the last step, where steps state them: a curriculum begins with short ones."""
+    ended: bool = False
+    """The log says that all work is done."""
+    batches_kept: int = 0
+    """Rows whose count of samples rises by the printed batch in each step."""
+    batches_refuted: int = 0
+    """Rows whose count of samples rises by something else."""
+    served: "list[Served]" = field(default_factory=list)
+    """Results of benchmarks of a server, in order; `results` are those of the last one."""
+
+
+@dataclass(eq=False)
+class Log(Traits):
+    """A whole log."""
+
+    file: str
+    framework: str
+    steps: Rows = field(default_factory=Rows)
+    facts: Facts = field(default_factory=Facts)
+    problems: tuple[Problem, ...] = ()
+    skip_messages: int = 0
+    """Messages, not rows, of steps without an update."""
+    began: float | None = None
+    """Date of the first step line, in s since 1970 in the log's own time zone."""
+    launched: "Launched | None" = None
+    """What the job stated before it started the framework."""
+    profiled_after: int | None = None
+    """The number of measured steps, where others were profiled after them: these are left out."""
+
+    def complete(self, planned_steps: int | None) -> bool:
+        """Whether the run is over as planned: `done`, or what is missing is less than what a row stands for."""
+        if self.done(planned_steps):
+            return True
+        intervals = self.steps.column("interval")[-2:]
+        if planned_steps is None or not len(intervals) or self.shows_end:
+            return False
+        return bool(planned_steps - self.steps_made < intervals.max())
+
+    def done(self, planned_steps: int | None) -> bool:
+        """Whether the log contains the last of ``planned_steps``, or its program says that all work is done.
+
+        Without steps, whether it has all results.
+        """
+        if not len(self.steps):
+            return self.served[-1].whole is not False if self.served else self.ended and bool(self.results)
+        return self.ended or (planned_steps is not None and self.steps_made >= planned_steps)
+
+    @property
+    def symptoms(self) -> dict[str, str]:
+        """What the first problem of each kind says."""
+        return {problem.kind: problem.detail for problem in reversed(self.problems)}
+
+    @property
+    def steps_made(self) -> int:
+        """Steps of the run up to the last one in the log, or all that were planned if it says so; 0 without a step."""
+        last = self.steps.last_step
+        if last is not None and self.ended and self.planned_steps:
+            return self.planned_steps
+        return 0 if last is None else max(last, self.reached or 0) + 1 - self.first_number
+
+    @property
+    def segments(self) -> int:
+        """Number of starts, with restarts; 0 without a step."""
+        return self.steps.segments
+
+    @property
+    def distinct(self) -> Rows:
+        """One row per step number: the work that counts."""
+        return self.steps.distinct()
+
+    @property
+    def planned_steps(self) -> int | None:
+        """Planned number of steps."""
+        return self.facts.planned_steps

@@ -1,0 +1,237 @@
+"""Results of benchmark clients of inference servers: one record for each benchmark, in names and units of our own.
+
+A client prints a block of lines, or writes a JSON document. Both become a `Served`. Rates are of all GPUs together, in
+1/s; latencies are in ms, as ``mean_ttft_ms``; what a client does not print is absent.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from benchrun.logs.dialect import LARGEST, Dialect
+from benchrun.logs.lines import Line
+from benchrun.logs.records import Facts
+
+LATENCIES = ("ttft", "tpot", "itl", "e2el")
+"""Time to the first token; per output token after it, of a request; between two chunks of a stream; of a request."""
+LARGEST_DOCUMENT = 1 << 28
+"""Bytes of the largest result file that is read."""
+_CLOCKS = (
+    r"\d{4}-\d\d-\d\d[T ]\d\d:[\d:.,]{2,24}(?:Z|[+-]\d\d:?\d\d)?",
+    r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?",
+    r"\+? {0,12}\d{1,9}\.\d{1,9}(?: ?s)?",
+)
+"""Regexes of a time of day, and of a time since the start: ``[+ 12.3 s]``."""
+BEFORE = re.compile(
+    r"(?: {0,7}\d{1,6}: |\[\d{1,6},\d{1,6}\]<\w{1,9}>: ?|\[(?:default|rank)\d{1,7}\]: ?|"
+    rf"\[(?:{'|'.join(_CLOCKS)})\] ?|"
+    r"\d{4}-\d\d-\d\dT[\d:.]{5,24}(?:Z|[+-]\d\d:\d\d) (?:stdout F )?|"
+    r"\([\w ]{0,60}pid=\d{1,9}[^()]{0,60}\) |> ){1,4}"
+)
+"""Labels before a line of a client: rank (srun, mpirun, torchrun), clock, process (Ray), a quote."""
+
+
+@dataclass
+class Served:
+    """The result of one benchmark."""
+
+    framework: str
+    """Name of the dialect that read it."""
+    values: dict[str, float] = field(default_factory=dict)
+    """Results by name."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What the client states of the requests and the server: ``concurrency``, ``request_rate`` (inf: all at once)."""
+    facts: Facts = field(default_factory=Facts)
+    """Number of GPUs, degrees of the layout, precision."""
+    closed: bool = True
+    """The end of the block was seen."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """What is stated for a result and cannot be one: text, NaN, below zero."""
+
+    def put(self, name: str, value: Any, scale: float = 1.0) -> None:
+        """Add a result, unless it is no finite number of credible size."""
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if number and 0 <= value <= LARGEST / scale:
+            self.values[name] = float(value * scale)
+        elif value is not None:
+            self.damaged[name] = str(value)[:40] if number else repr(value)[:40]
+
+    def completed(self) -> "Served":
+        """With what follows from the other results."""
+        values = self.values
+        for side in ("input", "output"):
+            if values.get("completed") and f"total_{side}_tokens" in values:
+                values[f"mean_{side}_tokens"] = values[f"total_{side}_tokens"] / values["completed"]
+        if values.get("duration_s") and {"output_tokens_per_s", "total_input_tokens"} <= values.keys():
+            prompts_per_s = values["total_input_tokens"] / values["duration_s"]
+            values.setdefault("total_tokens_per_s", values["output_tokens_per_s"] + prompts_per_s)
+        if values.get("mean_tpot_ms"):
+            values.setdefault("output_tokens_per_s_per_user", 1000 / values["mean_tpot_ms"])
+        if "failed" not in values and "num_prompts" in values and "completed" in values:
+            values["failed"] = max(values["num_prompts"] - values["completed"], 0.0)
+        if "num_prompts" not in values and "failed" in values and "completed" in values:
+            values["num_prompts"] = values["completed"] + values["failed"]
+        return self
+
+    @property
+    def whole(self) -> bool | None:
+        """Whether every request was answered; None where the client does not say how many it sent."""
+        if not self.closed:
+            return False
+        if "completed" not in self.values or "num_prompts" not in self.values:
+            return None
+        return self.values["completed"] == self.values["num_prompts"] > 0
+
+
+Document = Mapping[str, Any]
+DOCUMENTS: list[Callable[[Document], Served | None]] = []
+"""Readers of one JSON object; the first that recognises it counts."""
+
+
+TABLES: list[Callable[[str], Served | None]] = []
+"""Readers of a CSV file; the first that recognises it counts."""
+
+
+def documents(data: bytes) -> Iterator[Served]:
+    """The results in a JSON document, an array of them, lines of JSON, or a CSV file; none of anything else."""
+    if not data.lstrip().startswith((b"{", b"[")):
+        text = data.decode("utf-8", errors="replace")
+        yield from (served.completed() for reader in TABLES if (served := reader(text)))
+        return
+    for entry in _objects(data):
+        records = entry if isinstance(entry, list) else [entry]
+        for record in records:
+            if isinstance(record, dict):
+                read = (served for reader in DOCUMENTS if (served := reader(record)))
+                if (served := next(read, None)) is not None:
+                    yield served.completed()
+
+
+def cut_off(data: bytes) -> bool:
+    """Whether a JSON document begins in ``data`` and does not end there: half a line of several, say."""
+    return any(entry is CUT for entry in _objects(data))
+
+
+CUT = object()
+"""In place of an object that is damaged."""
+_DECODER = json.JSONDecoder()
+MOST_LONG = 100
+"""Documents of several lines that are looked for in a file: each that is damaged costs a look at the rest."""
+
+
+def _objects(data: bytes) -> Iterator[Any]:
+    """The JSON documents of a file, on a line each or over many lines; after a damaged one the next line counts.
+
+    Of an array that is cut off its whole documents come alone.
+    """
+    text, at, looks = data.decode("utf-8", errors="replace"), 0, MOST_LONG
+    while at < len(text):
+        newline = text.find("\n", at)
+        end = newline if newline >= 0 else len(text)
+        line = text[at:end].strip().lstrip(",").lstrip()
+        entry = _decoded(line)
+        if entry is CUT and line.startswith(("{", "[")) and looks:
+            looks -= 1
+            with contextlib.suppress(ValueError, RecursionError):
+                entry, end = _DECODER.raw_decode(text, text.index(line[0], at))
+            if entry is CUT and line.startswith("["):
+                end = text.index("[", at) + 1
+        if entry is not CUT or line.startswith(("{", "[")):
+            yield entry
+        at = max(end, at + 1)
+
+
+def _decoded(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return CUT
+
+
+def part(document: Document, key: str) -> Document:
+    """The object at ``key``; an empty one where there is anything else."""
+    value = document.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def plain(text: str) -> float | None:
+    """The number that a cell is, with or without separators of thousands; None for anything else."""
+    text = text.strip()
+    number = re.fullmatch(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d*)?([eE][-+]?\d+)?", text)
+    return float(text.replace(",", "")) if number else None
+
+
+class Console(Dialect):
+    """Reads the blocks that a client prints. A label belongs to the block whose head came last."""
+
+    labels: ClassVar[Mapping[str, str]] = {}
+    """Label before the colon -> name of the result."""
+    stated: ClassVar[Mapping[str, str]] = {}
+    """Label before the colon -> name of the setting."""
+    head_words: ClassVar[str]
+    """A line with these begins a block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block: Served | None = None
+
+    def read(self, line: Line) -> None:
+        """Take one line: a head, or what stands in a block."""
+        if not self.whole(line):
+            return
+        if self.head_words in line.text:
+            self.block = Served(self.name, closed=False)
+        elif self.block is not None:
+            self.take_line(own(line.text))
+
+    def take_line(self, text: str) -> None:
+        """Take a line of the block: a label with its value."""
+        label, colon, value = text.rpartition(":")
+        label = re.sub(r"\s+", " ", label.strip())
+        if colon and self.block is not None:
+            name, number = self.labels.get(label) or latency(label), plain(value)
+            if name and value.strip():
+                self.block.put(name, value.strip() if number is None else number)
+                self.publish()
+            elif label in self.stated and value.strip() != "not set":
+                self.block.settings[self.stated[label]] = value.strip() if number is None else number
+
+    def close(self) -> None:
+        """End the block."""
+        if self.block is not None and (self.block.values or self.block.damaged):
+            self.block.closed = True
+            self.block.completed()
+            self.publish()
+        self.block = None
+
+    def publish(self) -> None:
+        """Make what was read of the block the newest result."""
+        if self.block is None:
+            return
+        if not self.served or self.served[-1] is not self.block:
+            self.served.append(self.block)
+        self.results, self.facts, self.ended = self.block.values, self.block.facts, self.block.closed
+
+    @property
+    def seen(self) -> bool:
+        """Whether a block has a result."""
+        return bool(self.served)
+
+
+def own(text: str) -> str:
+    """What the client itself wrote of a line."""
+    before = BEFORE.match(text)
+    return (text[before.end() :] if before else text).strip()
+
+
+_LATENCY = re.compile(r"(Mean|Median|Max|P[\d.]+) (TTFT|TPOT|ITL|E2EL|E2E Latency) \(ms\)")
+_LABELS = {"E2E Latency": "e2el"}
+
+
+def latency(label: str) -> str | None:
+    """``Mean TTFT (ms)`` -> ``mean_ttft_ms``; None for any other label."""
+    match = _LATENCY.fullmatch(label)
+    return f"{match[1].lower()}_{_LABELS.get(match[2], match[2].lower())}_ms" if match else None

@@ -1,0 +1,72 @@
+"""Whether a run trained: a run that makes no updates has no speed."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchrun.logs.columns import NO_VALUE
+from benchrun.logs.problems import MOST_LOST
+from benchrun.logs.records import Log, Problem
+
+CONSTANT_ROWS = 10
+"""So many equal losses, and no other, are named."""
+FEWEST = 3
+"""Rows after the warm-up from which a constant loss is certain: one or two agree with anything."""
+ENOUGH_DIGITS = 5
+"""Losses that agree in so many printed digits agree by more than chance."""
+
+
+def updates(log: Log) -> tuple[int, int, float]:
+    """Number of steps that the rows stand for, how many of them made no update, and their share.
+
+    Counted by the rows, else by messages, which tell of all steps and not of those with a row alone; a single message
+    is the usual search for a loss scale.
+    """
+    number, left_out, intervals = log.distinct.columns("step", "skipped", "interval")
+    skipped, steps = int(left_out.sum()), int(intervals.sum())
+    covered = steps
+    if not skipped and log.skip_messages > 1 and steps:
+        skipped = log.skip_messages
+        covered = max(steps, int(np.ptp(number)) if len(number) > 1 else log.steps_made)
+    return steps, min(skipped, steps), min(skipped / covered, 1.0) if covered else 0.0
+
+
+def no_training(log: Log, first_step: int) -> Iterator[Problem]:
+    """What shows that the weights do not change: fatal as ``no_update``, else the note ``constant_loss``.
+
+    ``first_step`` is the first one after the warm-up.
+    """
+    yield from _without_gradients(log)
+    if not log.post_training:
+        yield from _constant_loss(log, first_step)
+
+
+def _without_gradients(log: Log) -> Iterator[Problem]:
+    """Gradient norms that are zero or NaN in too many steps.
+
+    GRPO has none where all answers are rated alike. It trains nothing if every loss is zero too.
+    """
+    norm, loss, skipped = log.distinct.columns("grad_norm", "loss", "skipped")
+    stated = (norm != NO_VALUE) & (skipped <= 0)
+    zero = norm == 0
+    counts = not log.post_training or bool((zero & (loss == 0))[stated].all())
+    lost = stated & (np.isnan(norm) | (zero & counts))
+    if lost.sum() > MOST_LOST * stated.sum():
+        detail = f"the gradients' norm is zero or not a number in {lost.sum()} of {stated.sum()} rows"
+        yield Problem("no_update", None, detail)
+
+
+def _constant_loss(log: Log, first_step: int) -> Iterator[Problem]:
+    """A loss that never changes: the weights are not updated, or the batch is not read."""
+    step, losses = log.distinct.columns("step", "loss")
+    stated = losses != NO_VALUE
+    inside = losses[stated & (step >= first_step)]
+    if stated.sum() < CONSTANT_ROWS or not len(inside) or (inside != inside[0]).any():
+        return
+    placeholder = log.placeholder_loss and ((log.facts.pp or 1) > 1 or inside[0] <= 0)
+    enough = len(inside) >= FEWEST and log.loss_digits >= ENOUGH_DIGITS
+    certain = enough and inside[0] != 0 and not placeholder
+    if not certain and (losses[stated] != inside[0]).any():
+        return
+    detail = f"{inside[0]:g} in all {len(inside)} rows: no update reaches the weights, or the batches are all alike"
+    yield Problem("no_update" if certain else "constant_loss", None, detail)

@@ -1,0 +1,208 @@
+"""Recipes and suites as checked models; pydantic's errors get file:line and a legal alternative."""
+
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from benchrun import paths
+from benchrun.errors import UserError, closest
+from benchrun.recipes.files import find, recipe_document
+from benchrun.recipes.schema import UNKNOWN_NAME, PointGroup, Recipe, Study, TrainingRecipe
+from benchrun.recipes.yamlfile import Document, Loc, load
+from benchrun.runspec.cluster import IN_WORDS, Cluster
+from benchrun.vocabulary import Precision
+
+M = TypeVar("M", bound=BaseModel)
+_MAPPING = "expected a mapping (key: value)"
+_WORDS = {"tuple_type": "expected a list: [...]", "dict_type": _MAPPING, "model_type": _MAPPING}
+"""Error type -> what was expected."""
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """A checked recipe and its document, with the line of every value."""
+
+    name: str
+    recipe: Recipe
+    document: Document
+
+
+@dataclass(frozen=True)
+class Point:
+    """One tuned point: a group of the recipe at one GPU, precision, number of GPUs and framework."""
+
+    index: int
+    """Position of the group in the file."""
+    group: PointGroup
+    gpu: str
+    precision: Precision
+    num_gpus: int
+    framework: str
+    scaled_from: int | None = None
+    """The listed number of GPUs whose layout this point has; None for a listed point."""
+    borrowed_from: str | None = None
+    """The GPU whose point this is, where this one has none."""
+
+    @property
+    def derived(self) -> str | None:
+        """Why the layout is not published; None if it is."""
+        if self.scaled_from is None and self.borrowed_from is None:
+            return self.group.derived
+        basis = self.group.source or self.group.derived or "this recipe"
+        if self.scaled_from is None:
+            return f"layout and batch of {self.borrowed_from}, as in: {basis}"
+        return f"layout and batch per GPU of {self.scaled_from} {self.borrowed_from or 'GPUs'}, as in: {basis}"
+
+
+def recipe_file(name: str) -> RecipeFile:
+    """Load and check one recipe."""
+    stem, document = recipe_document(name)
+    data, recipe = _checked.get(stem, (None, None))
+    if recipe is None or data != document:
+        model = TrainingRecipe if _is_training(document) else Recipe
+        recipe = checked(model, document)
+        _checked[stem] = document, recipe
+    return RecipeFile(stem, recipe, document)
+
+
+_checked: dict[str, tuple[Document, Recipe]] = {}
+
+
+def trainings() -> list[str]:
+    """The shipped recipes of trainings."""
+    documents = {name: recipe_document(name)[1] for name in paths.shipped(paths.RECIPES)}
+    return [name for name, document in documents.items() if _is_training(document)]
+
+
+def _is_training(document: Document) -> bool:
+    return bool(document.get("workload", "training") == "training")
+
+
+def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
+    """Load and check the recipe of a training. UserError for one of another workload."""
+    file = recipe_file(name)
+    if not isinstance(file.recipe, TrainingRecipe):
+        raise UserError(f"{file.name} is no training but of workload '{file.recipe.workload}'")
+    return file, file.recipe
+
+
+def is_suite(name: str) -> bool:
+    """Whether ``name`` is a shipped suite or study, or the file of one."""
+    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+        return "runs" in load(Path(name))
+    return any((folder / f"{name}.yaml").is_file() for folder in (paths.STUDIES, paths.SUITES))
+
+
+def study_file(name: str) -> tuple[str, Study, Document]:
+    """The name of a study or suite, the study, and its document, which has the line of every value."""
+    folder = paths.SUITES if (paths.SUITES / f"{name}.yaml").is_file() else paths.STUDIES
+    path = find(name, folder, "study")
+    document = load(path)
+    return path.stem, checked(Study, document), document
+
+
+def points(recipe: Recipe) -> list[Point]:
+    """Every point of a recipe, in the order of the file."""
+    return [
+        Point(index, group, gpu, precision, num_gpus, framework)
+        for index, group in enumerate(recipe.points)
+        for gpu in group.gpu
+        for precision in group.precision
+        for framework in group.framework or recipe.frameworks
+        for num_gpus in group.num_gpus
+    ]
+
+
+def checked(model: type[M], document: Document) -> M:
+    """``document`` as ``model``. UserError names every problem with its place."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise explained(error, model, document) from None
+
+
+def explained(error: ValidationError, model: type[BaseModel], document: Document) -> UserError:
+    """Every problem of ``error``, with its place in ``document``."""
+    # A misspelt key is often a missing one as well: the cause comes first.
+    every = error.errors(include_url=False)
+    problems = sorted(filter(partial(_is_cause, every), every), key=lambda p: p["type"] != "extra_forbidden")
+    errors = []
+    for problem in problems:
+        message, hint = _explain(model, problem["loc"], dict(problem))
+        errors.append(UserError(message, hint=hint, where=document.where(problem["loc"]) or None))
+    first, *others = {str(error): error for error in errors}.values()
+    first.others = tuple(others)
+    return first
+
+
+def _is_cause(problems: Sequence[Any], problem: Any) -> bool:
+    """False for a list that counts as empty only because its items are wrong."""
+    loc = problem["loc"]
+    return problem["type"] != "too_short" or not any(p["loc"] != loc and p["loc"][: len(loc)] == loc for p in problems)
+
+
+def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
+    key = ".".join(str(part) for part in loc).removesuffix(".[key]") or "the file"
+    kind, value = problem["type"], problem.get("input")
+    if "secrets" in loc:
+        value = "(not shown)"  # somebody may have written a secret's value in place of its name
+    if kind == "extra_forbidden":
+        legal = fields(model, loc[:-1])
+        word = str(loc[-1])
+        return f"unknown key '{key}'", (belongs(model, word) or closest(word, legal)) if legal else None
+    if kind == "missing":
+        return f"key '{key}' is missing", None
+    if kind == UNKNOWN_NAME:
+        return f"'{key}' is {value!r}", closest(str(value), problem["ctx"]["legal"])
+    if kind == "literal_error":
+        return f"'{key}' is {value!r}", f"legal: {problem['ctx']['expected']}"
+    text = problem["msg"][:1].lower() + problem["msg"][1:]
+    if value is None:
+        return f"'{key}' has no value", None
+    if kind in _WORDS:
+        text = _WORDS[kind]
+    elif kind == "string_pattern_mismatch" and (expected := IN_WORDS.get(problem["ctx"]["pattern"])):
+        text = f"expected {expected}"
+    text = text.removeprefix("value error, ")
+    # The input of a contradiction is a whole mapping: too long for a message.
+    several = isinstance(value, list) and kind.split("_")[0] in ("int", "float", "bool", "string")
+    one_key = several and not any(isinstance(part, int) for part in loc)
+    hint = _in_place_of_a_list(model, key, value) if one_key else None
+    if kind == "value_error" and not loc:  # of several keys together, which the text names
+        return text, hint
+    return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
+
+
+def _in_place_of_a_list(model: type[BaseModel], key: str, values: list[Any]) -> str:
+    """What to write where ``key`` takes one value: several runs have several, a site has one."""
+    if issubclass(model, Cluster) or key.startswith("cluster."):
+        texts = all(isinstance(value, str) for value in values)
+        return f"one text: '{key}: {','.join(values)}'" if texts else "a site has one value"
+    return f"a study file compares several values: 'matrix: {{{key}: {values}}}'; benchrun study FILE"
+
+
+def fields(model: type[BaseModel], loc: Loc) -> list[str]:
+    """The keys that are legal at ``loc`` below ``model``; empty where any key is."""
+    current: type[BaseModel] | None = model
+    for part in loc:
+        if current and part in current.model_fields:
+            current = _model_in(current.model_fields[str(part)].annotation)
+    return list(current.model_fields) if current else []
+
+
+def belongs(model: type[BaseModel], key: str) -> str | None:
+    """A hint that names the group of ``model`` that has this key: ``layout.tp`` for tp; None where none has."""
+    places = [f"{name}.{key}" for name in model.model_fields if key in fields(model, (name,))]
+    return f"did you mean '{places[0]}'?" if places else None
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside ``X``, ``X | None``, ``tuple[X, ...]``, ``dict[str, X]``."""
+    if typing.get_origin(annotation) is None:
+        return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    return next(filter(None, map(_model_in, typing.get_args(annotation))), None)

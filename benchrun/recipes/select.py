@@ -1,0 +1,184 @@
+"""Choosing one point of a recipe from what the user asked for."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from benchrun import hardware
+from benchrun.errors import UserError, closest
+from benchrun.recipes.catalogue import Point, RecipeFile, checked, points
+from benchrun.recipes.files import cluster_document
+from benchrun.runspec.cluster import Cluster
+from benchrun.vocabulary import MOST_GPUS
+
+KEYS = ("framework", "gpu", "precision", "num_gpus")
+NAMES = {"gpu": "GPU", "precision": "precision", "num_gpus": "number of GPUs"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A point as the user names it; None is allowed where there is only one value."""
+
+    recipe: str
+    gpu: str | None = None
+    precision: str | None = None
+    num_gpus: int | None = None
+    framework: str | None = None
+    cluster: str | None = None
+    overrides: tuple[str, ...] = field(default=())
+    """``key=value``, applied in order."""
+
+
+def select(file: RecipeFile, request: Request) -> Point:
+    """The point that ``request`` names, scaled from a listed one if its number of GPUs is not listed.
+
+    Among points that differ in batch or sequence length it is the one that ``--set`` names, else the first. UserError
+    names what is missing and the alternatives.
+    """
+    if (request.num_gpus or 0) > MOST_GPUS:
+        raise UserError(f"number of GPUs ({request.num_gpus}) must be at most {MOST_GPUS}", where=file.name)
+    listed = points(file.recipe)
+    if request.gpu and not _answers(listed, request):
+        listed = [*listed, *borrowed(listed, request)]
+    suitable = {point.framework for point in listed if _agree(point, request, KEYS[1:])}
+    scales = (name for name in file.recipe.frameworks if _scaled(listed, replace(request, framework=name)))
+    suitable = suitable or {*scales}
+    first = min(file.recipe.frameworks, key=lambda name: name not in suitable)
+    wanted = replace(request, framework=request.framework or first)
+    if scaled := _scaled(listed, wanted):
+        return scaled
+    left = [point for point in listed if _same(point.framework, wanted.framework)]
+    if not left:
+        _none(file.name, listed, "framework", wanted)
+    for key in KEYS[1:]:
+        if getattr(wanted, key) is not None:
+            left = [point for point in left if _agree(point, wanted, (key,))] or _none(file.name, left, key, wanted)
+    _complete(file.name, left, wanted)
+    values = dict(override.split("=", 1) for override in request.overrides if "=" in override)
+    sizes = [point.group.sizes(point.num_gpus, file.recipe) for point in left]
+    stated = {key: value.strip("\"'").lower() for key, value in values.items() if any(key in size for size in sizes)}
+    named = (size for size in sizes if all(str(size.get(key)).lower() == value for key, value in stated.items()))
+    wanted_sizes = next(named, sizes[0])
+    same = [point for point, size in zip(left, sizes, strict=True) if size == wanted_sizes]
+    if len(same) > 1:
+        common = f"{left[0].gpu}, {left[0].precision}, {left[0].num_gpus} GPUs, {left[0].framework}"
+        raise UserError(f"several points have {common} and different layouts", where=file.name)
+    return same[0]
+
+
+def borrowed(listed: list[Point], request: Request) -> list[Point]:
+    """What a GPU without such a point borrows: the points of the GPU that has one and is closest in memory.
+
+    Those of the closest GPU of all where none has one. Empty where the GPU is unknown, or has less memory than all.
+    """
+    gpu = wanted_gpu(request.gpu, request.cluster)
+    if gpu is None:
+        return []
+    lent = [
+        [replace(p, gpu=gpu.name, borrowed_from=name) for p in listed if p.gpu == name and gpu.peak_tflops(p.precision)]
+        for name in lenders([point.gpu for point in listed], gpu)
+    ]
+    return next((each for each in lent if _answers(each, request)), lent[0] if lent else [])
+
+
+def _answers(listed: list[Point], request: Request) -> bool:
+    """Whether ``listed`` has the wanted point, or one that scales up to its number of GPUs."""
+    alike = [point for point in listed if _agree(point, request, KEYS[:3])]
+    wanted = request.num_gpus
+    if wanted is None or any(point.num_gpus == wanted for point in alike):
+        return bool(alike)
+    return any(point.num_gpus < wanted and point.group.scales_to(wanted) for point in alike)
+
+
+def lenders(listed: Iterable[str], gpu: hardware.Device) -> list[str]:
+    """The other ``listed`` GPUs that have not more memory than ``gpu``, the closest first."""
+    memory_gib = {name: device.memory_gib for name in listed if (device := hardware.gpu(name))}
+    others = (name for name, size in memory_gib.items() if size <= gpu.memory_gib and name != gpu.name)
+    return sorted(others, key=memory_gib.__getitem__, reverse=True)
+
+
+def wanted_gpu(name: str | None, cluster: str | None) -> hardware.Device | None:
+    """The GPU called ``name``: of the site file, or of the hardware table."""
+    if cluster:
+        site = cluster_document(cluster)
+        if site.get("hardware") and _same(site.get("gpu"), name):
+            return hardware.site_gpu(checked(Cluster, site))
+    named = (listed for listed in hardware.names() if _same(listed, name))
+    return hardware.gpu(next(named, ""))
+
+
+def listed_counts(file: RecipeFile, point: Point) -> str:
+    """The listed numbers of GPUs, for a point that cannot be scaled from one of them."""
+    same = (p.num_gpus for p in points(file.recipe) if _agree(p, point, KEYS[:3]))
+    return _alternatives("num_gpus", point.num_gpus, list(dict.fromkeys(same)))
+
+
+def _scaled(listed: list[Point], wanted: Request) -> Point | None:
+    """The nearest point that scales to a number of GPUs that is not listed; None if that is impossible.
+
+    The model-parallel block and the batch per GPU stay, the data-parallel ranks grow.
+    """
+    if wanted.num_gpus is None or any(_agree(p, wanted, KEYS) for p in listed):
+        return None
+    num_gpus = wanted.num_gpus
+    near = [p for p in listed if _agree(p, wanted, KEYS[:3]) and p.group.scales_to(num_gpus)]
+    if len({(p.gpu, p.precision) for p in near}) != 1:
+        return None
+    nearest = min(near, key=lambda p: (abs(p.num_gpus - num_gpus), p.num_gpus))
+    return replace(nearest, num_gpus=num_gpus, scaled_from=nearest.num_gpus)
+
+
+def _agree(point: Point, wanted: Point | Request, keys: tuple[str, ...]) -> bool:
+    return all((value := getattr(wanted, key)) is None or _same(getattr(point, key), value) for key in keys)
+
+
+def _none(recipe: str, left: list[Point], key: str, request: Request) -> NoReturn:
+    """UserError: none of ``left`` has the wanted ``key``."""
+    wanted, offered = getattr(request, key), _offered(left, key)
+    hint = _alternatives(key, wanted, offered)
+    if key == "gpu" and (device := wanted_gpu(wanted, request.cluster)):
+        hint = f"{hint}; {cannot_borrow(device)}"
+    raise UserError(f"{recipe} has no point with {_option(key)} {wanted}", hint=hint)
+
+
+def cannot_borrow(gpu: hardware.Device) -> str:
+    """Why ``gpu`` borrows no point."""
+    return f"{gpu.name} ({gpu.memory_gib:g} GiB) lacks their memory or precision"
+
+
+def _complete(recipe: str, left: list[Point], request: Request) -> None:
+    """UserError that names every option that is missing, with the values that are left."""
+    choices = {key: _offered(left, key) for key in KEYS[1:] if getattr(request, key) is None}
+    missing = {key: values for key, values in choices.items() if len(values) > 1}
+    if not missing:
+        return
+    example = " ".join(f"{_option(key)} {getattr(left[0], key)}" for key in missing)
+    legal = [f"  {_option(key)} {_joined(sorted(values))}" for key, values in missing.items()]
+    several = ", ".join(NAMES[key] for key in missing)
+    hint = "\n".join([f"add {example}, or another of", *legal])
+    raise UserError(f"{recipe} has points for more than one {several}", hint=hint)
+
+
+def _offered(left: list[Point], key: str) -> list[Any]:
+    return list(dict.fromkeys(getattr(point, key) for point in left))
+
+
+def _option(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _same(offered: object, wanted: object) -> bool:
+    return str(offered).lower() == str(wanted).lower()
+
+
+def _alternatives(key: str, wanted: Any, offered: list[Any]) -> str:
+    if key == "num_gpus":
+        near = sorted(offered, key=lambda n: abs(n - wanted))[:2]
+        return f"nearest: {_joined(sorted(near))}; listed: {_joined(sorted(offered))}"
+    if key == "gpu" and _same(wanted, "CPU"):
+        return f"legal: {_joined(offered)}; the recipes called tiny-... train on a CPU"
+    return closest(wanted, offered)
+
+
+def _joined(values: list[Any]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,373 @@
+"""RunSpec: one run with nothing implicit. Written as spec.json; every later step reads only this.
+
+`RunSpec` has the fields of every workload, a subclass those of one. A user can set the fields of its `Inputs`; the
+others are computed from them.
+"""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
+
+from benchrun.errors import UserError, closest
+from benchrun.model import Frozen, ModelShape
+from benchrun.model.layout import Layout, Size
+from benchrun.runspec.cluster import Cluster, EnvName, Line, OwnName, Text
+from benchrun.runspec.identity import VERSION, digest, training_form
+from benchrun.runspec.megatron import Megatron
+from benchrun.runspec.migrate import migrated
+from benchrun.runspec.profile import Profile, Tool
+from benchrun.runspec.site_rules import LAUNCHED
+from benchrun.runspec.training import Data, Training
+from benchrun.vocabulary import LOW, Precision, Reduced, Task, reduced, reductions
+
+if TYPE_CHECKING:
+    from pydantic.functional_validators import ModelWrapValidatorHandler
+    from typing_extensions import Self
+
+Reduction = Annotated[Reduced, PlainValidator(reduced), PlainSerializer(str)]
+"""The type of a field that holds a reduction as text."""
+DataFormat = Literal["tokens", "chat", "packed"]
+"""Synthetic data: plain tokens, conversations as text, or conversations as packed sequences of tokens."""
+
+
+class Inputs(Frozen):
+    """What a user can set in every workload; a workload adds its own fields."""
+
+    time_limit: ClassVar[str | None] = None
+    """Limit of a job whose site states none, as hours:minutes:seconds; null: the default of all jobs."""
+    image: Line | None = None
+    """Container image as the recipe or the site names it; null where there is none."""
+    env: dict[OwnName, Text] = Field(default_factory=dict)
+    """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
+    cluster: Cluster
+    """Profile of the site."""
+
+
+class RunSpec(Inputs):
+    """One run, resolved: the only input of rendering, launching, the worker and the comparison."""
+
+    inputs: ClassVar[type[Inputs]] = Inputs
+    """What a user can set in this workload."""
+    reported: ClassVar[bool] = True
+    """Whether tables of all runs have it."""
+    schema_version: Literal[2] = 2
+    """Version of this file's schema."""
+    workload: Line
+    """Kind of work, which decides the other fields; files without it are of training."""
+    recipe: Line
+    """Name of the recipe."""
+    task: Line
+    """What of its workload the run does."""
+    source: Line | None = None
+    """Who published the point's settings, where, in which version; null for derived ones."""
+    derived: Line | None = None
+    """Why the settings were derived rather than published, or with which ``--set`` they differ from the point's."""
+    framework: Line
+    """Name of the framework."""
+    replaced_image: Line | None = None
+    """The recipe's image, where the site's took its place."""
+    gpu: Line
+    """GPU, as named in the hardware table."""
+    precision: Precision
+    """Precision of the computation."""
+    num_gpus: PositiveInt
+    """Ranks: one per GPU, or CPU processes."""
+    num_nodes: PositiveInt
+    """Nodes of the job."""
+    replaced_env: dict[EnvName, Text] = Field(default_factory=dict)
+    """Values of the framework or the recipe that the cluster's variables of the same names replaced."""
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks of a node; of a run that needs less than one node, all of them."""
+        return min(self.num_gpus, self.cluster.gpus_per_node)
+
+    @property
+    def container_image(self) -> str | None:
+        """The image of the ranks; None without a container."""
+        return None if self.cluster.container.runtime == "none" else self.image
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The head of the job script, one line each: what the run computes, and its settings."""
+        what = f"{self.recipe}: {self.task}, {self.precision}, {self.framework}, {self.num_gpus} x {self.gpu}"
+        return what, self.settings
+
+    @property
+    def settings(self) -> str:
+        """The workload's own inputs, which must agree before two numbers are compared; empty in training."""
+        return ", ".join(f"{name} {value}" for name, value in self.own().items())
+
+    @property
+    def planned_steps(self) -> int | None:
+        """Steps to be made; None for a workload without steps."""
+        return None
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the run reads data that datagen writes before it."""
+        return False
+
+    @property
+    def profiler(self) -> Tool:
+        """The tool that profiles steps of the run; none where no step is profiled."""
+        return "none"
+
+    def own(self) -> dict[str, Any]:
+        """The workload's own inputs by name: its part of the identity."""
+        names = [name for name in self.inputs.model_fields if name not in Inputs.model_fields]
+        return self.inputs.model_construct(**dict(self)).model_dump(mode="json", include={*names})
+
+    def form(self) -> dict[str, Any]:
+        """The workload's part of the canonical form behind the identity."""
+        return {"workload": self.workload, **self.own()}
+
+    @classmethod
+    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
+        """The run with the fields ``stated``; a workload adds those that follow from them."""
+        return cls(**stated)
+
+    def identity(self) -> str:
+        """Eight hex digits that differ when what is measured differs; the site does not count."""
+        return digest(self)
+
+    def step_identity(self) -> str:
+        """The same without the number of steps."""
+        return digest(self, without=("steps",))
+
+    def repeat_key(self) -> str:
+        """Equal for repeats: recipe, identity, site and its environment."""
+        return f"{self.recipe} {self.identity()} {self.cluster.name} {sorted(self.cluster.env.items())}"
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_workload(cls, document: Any, build: "ModelWrapValidatorHandler[Self]", info: ValidationInfo) -> Any:
+        """Files of older schemas too; `RunSpec` itself reads the document of any workload."""
+        document = migrated(document)
+        if cls is RunSpec and isinstance(document, dict):
+            return workload(document["workload"]).model_validate(document, context=info.context)
+        return build(document)
+
+    @model_serializer(mode="wrap")
+    def _with_identity(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        stated = {"version": VERSION, "hash": self.identity()}
+        first = {"schema_version": self.schema_version, "workload": self.workload, "identity": stated}
+        return {**first, **fields(self)}
+
+    @classmethod
+    def read(cls, path: Path) -> "Self":
+        """Read spec.json, of this schema or an older one. UserError where that cannot be done."""
+        hint: str | None = f"another version wrote it, or it is damaged: move {path.parent} away"
+        try:
+            if not path.is_file():
+                raise OSError("is no file")
+            return cls.model_validate_json(path.read_bytes(), context=LAUNCHED)
+        except UserError as error:  # of a newer schema, or an unknown workload
+            message, hint = error.message, error.hint
+        except ValidationError as error:
+            first = error.errors()[0]
+            message = f"not a RunSpec: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+        except (OSError, ValueError, RecursionError) as error:
+            message = f"cannot be read: {error}"
+        raise UserError(message, hint=hint, where=str(path))
+
+
+class TrainingInputs(Inputs):
+    """What a user can set of a training."""
+
+    model: ModelShape
+    """Dimensions of the model."""
+    seq_length: Size
+    """Tokens per sequence."""
+    mbs: Size
+    """Micro-batch: sequences that a data-parallel rank computes at once."""
+    gbs: Size
+    """Global batch: sequences per step, over all ranks."""
+    layout: Layout = Layout()
+    """How the model is spread over the GPUs."""
+    training: Training = Training()
+    """What a step computes."""
+    data: Data = Data()
+    """What the model is fed."""
+    profile: Profile = Profile()
+    """What is profiled after the measured steps."""
+
+
+class TrainingSpec(TrainingInputs, RunSpec):
+    """One training."""
+
+    inputs = TrainingInputs
+    workload: Literal["training"] = "training"
+    """Kind of work; files without it are of training."""
+    task: Task
+    """Pretraining, full fine-tune or LoRA."""
+    proxy: bool
+    """A smaller model than the recipe's: never comparable with the whole one."""
+    reduced: tuple[Reduction, ...] = ()
+    """Why it is a proxy: ``num_layers 1 of 126`` for each dimension that differs."""
+    dp: PositiveInt
+    """Data-parallel ranks: num_gpus / (tp * pp * cp)."""
+    num_microbatches: PositiveInt
+    """Micro-batches per step: gbs / (mbs * dp)."""
+    data_format: DataFormat
+    """The form of synthetic data that the framework reads in this task."""
+    profiled_steps: tuple[PositiveInt, PositiveInt] | None = None
+    """The first and the last profiled step, counted from 1; null where none is. All steps after the planned ones are
+    left out of the measurement."""
+    megatron: Megatron | None = None
+    """Megatron-core's arguments, computed from the other fields; null for other frameworks, and in files of 0.1."""
+
+    @classmethod
+    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
+        """With what follows from model, batch and layout."""
+        model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
+        cut = reductions(model, recipe.model)
+        read = stated["training"].steps * gbs * stated["seq_length"] + 1  # the last label is one more token
+        return cls(
+            **{**stated, "data": stated["data"].of_tokens(read), **split_batch(stated["num_gpus"], layout, mbs, gbs)},
+            proxy=bool(cut),
+            reduced=cut,
+            data_format=framework.data_format(stated["task"]),
+            profiled_steps=framework.profiled_steps(stated["training"].steps, stated["profile"]),
+        )
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The head of the job script: the workload, and how it is divided."""
+        what = super().summary[0] + (f", PROXY: {', '.join(map(str, self.reduced))}" if self.proxy else "")
+        cut = ", ".join(f"{name} {degree}" for name, degree in self.layout.degrees)
+        batch = f"micro-batch {self.mbs} x dp {self.dp} x {self.num_microbatches} micro-batches"
+        return what, f"{cut}, dp {self.dp}; global batch {self.gbs} = {batch}"
+
+    @property
+    def settings(self) -> str:
+        """Empty: `benchrun.judge.conditions` has a key for each input of a training."""
+        return ""
+
+    @property
+    def planned_steps(self) -> int:
+        """Optimizer steps."""
+        return self.training.steps
+
+    @property
+    def profiler(self) -> Tool:
+        """The tool that profiles steps after the measured ones; none where no step is profiled."""
+        return self.profile.tool
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the data are synthetic files rather than mock tokens."""
+        return self.data.kind == "synthetic"
+
+    def form(self) -> dict[str, Any]:
+        """Everything of a training that changes the measurement."""
+        return training_form(self)
+
+    def resized(self, **sizes: Any) -> "Self":
+        """With other ``sizes`` (num_gpus, layout, mbs, gbs), and the micro-batches that follow from them."""
+        all_sizes = {name: getattr(self, name) for name in ("num_gpus", "layout", "mbs", "gbs")} | sizes
+        return self.model_copy(update={**sizes, **split_batch(**all_sizes)})
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens per step, over all ranks."""
+        return self.gbs * self.seq_length
+
+    @property
+    def transformer_engine(self) -> bool:
+        """Whether the layers of Megatron's model are transformer-engine's."""
+        return self.gpu != "CPU" and self.training.transformer_impl == "transformer_engine"
+
+    @property
+    def of_transformer_engine(self) -> list[str]:
+        """What of the run needs transformer-engine in the worker."""
+        asked = {
+            f"precision {self.precision}": self.precision in LOW,
+            "training.optimizer.precision_aware": self.training.optimizer.precision_aware,
+            "training.cuda_graphs": self.training.cuda_graphs != "none",
+            "training.swiglu": self.training.swiglu != "torch",
+            "training.late_loss_scale": self.training.late_loss_scale,
+            "training.tp_comm_overlap": self.training.tp_comm_overlap,
+            "training.cp_comm": self.training.cp_comm != "p2p",
+        }
+        return [name for name, wanted in asked.items() if wanted]
+
+    @property
+    def instructed(self) -> bool:
+        """Whether the synthetic data are conversations rather than tokens."""
+        return self.data_format != "tokens"
+
+    @property
+    def packed(self) -> bool:
+        """Whether the conversations are packed sequences of tokens rather than text."""
+        return self.data_format == "packed"
+
+    @property
+    def data_set(self) -> str:
+        """Name of the synthetic data set, which depends on all its parameters."""
+        part, size = self.data.synthetic.model_dump(mode="json"), f"tokens{self.data.synthetic.tokens}"
+        if self.instructed:
+            part, size = self.data.instructions.model_dump(mode="json"), f"samples{self.data.instructions.samples}"
+        if self.packed:
+            part, size = {**part, "seq_length": self.seq_length}, f"seq{self.seq_length}-{size}"
+        keys = {"vocab_size": self.model.vocab_size, **part}
+        digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
+        return f"vocab{self.model.vocab_size}-{size}-{digest}"
+
+
+def split_batch(num_gpus: int, layout: Layout, mbs: int, gbs: int) -> dict[str, int]:
+    """Data-parallel ranks and micro-batches per step, by the fields of `TrainingSpec`."""
+    dp = layout.dp(num_gpus)
+    return {"dp": dp, "num_microbatches": max(1, gbs // (mbs * dp))}
+
+
+class NodesInputs(Inputs):
+    """What a user can set of a check of nodes."""
+
+    repeats: int = Field(5, ge=3)
+    """How often each measurement is repeated; more repeats find smaller differences."""
+
+
+class NodesSpec(NodesInputs, RunSpec):
+    """One check of nodes: each measures its products, its memory and its links. No recipe is one."""
+
+    inputs = NodesInputs
+    reported = False
+    workload: Literal["nodes"] = "nodes"
+    """Kind of work."""
+
+
+WORKLOADS: dict[str, type[RunSpec] | str] = {
+    "training": TrainingSpec,
+    "nodes": NodesSpec,
+    "inference": "benchrun.runspec.inference:InferenceSpec",
+    "post-training": "benchrun.runspec.post_training:PostTrainingSpec",
+}
+"""The class of each workload's runs; of one in another module ``module:class``, which is imported when it is needed."""
+
+
+def workload(name: Any) -> type[RunSpec]:
+    """The class of the runs of one workload. UserError with the closest names where there is none."""
+    if not isinstance(name, str) or name not in WORKLOADS:
+        raise UserError(f"no workload is called '{name}'", hint=closest(str(name), WORKLOADS))
+    listed = WORKLOADS[name]
+    if isinstance(listed, str):
+        module, _, attribute = listed.partition(":")
+        imported: type[RunSpec] = getattr(importlib.import_module(module), attribute)
+        return imported
+    return listed

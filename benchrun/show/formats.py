@@ -1,0 +1,46 @@
+"""A report as text in one of its formats."""
+
+from collections.abc import Sequence
+
+from benchrun.capabilities.html.page import page
+from benchrun.capabilities.predict.curve_view import CurveView
+from benchrun.show.junit import junit
+from benchrun.show.model import ReportModel
+from benchrun.show.runs import runs_page
+from benchrun.show.table import Table, as_csv, capitals, fitted, markdown
+from benchrun.show.terminal import run_page
+
+
+def formatted(report: ReportModel, form: str, by: str = "point", *, one: bool = False, width: int | None = None) -> str:
+    """``report`` as terminal, markdown, csv, html or junit; of ``one`` run the first two are a page of it.
+
+    ``by``: point, framework or scaling. JUnit has a case per run, whatever the rows are. ``width``: of the terminal.
+    """
+    if form == "html":
+        return page(report, by=by)
+    if form == "junit":
+        return junit(report.results)
+    if by == "scaling":
+        return _scaling(report.curves, form)
+    if form == "csv":
+        return as_csv(report.rows(by))
+    if by == "framework":
+        return markdown(report.frameworks) if form == "markdown" else fitted(report.frameworks, width)
+    if one:
+        return run_page(report.results[0])
+    if form == "markdown":
+        return runs_page(report.results)
+    ratios = "".join(f"\n{sentence}\n" for sentence in report.ratios)
+    return fitted(capitals(report.readable), width) + ratios if report.results else "no runs\n"
+
+
+def _scaling(curves: Sequence[CurveView], form: str) -> str:
+    """Every curve; as CSV one row per point of a curve."""
+    if form == "terminal":
+        return "\n".join(view.text() for view in curves)
+    if form == "markdown":
+        return "\n".join(f"## {view.title}, {view.kind} scaling\n\n{markdown(view.table())}" for view in curves)
+    tables = [(view, view.table()) for view in curves]
+    titles = dict.fromkeys(title for _, table in tables for title in table.titles)
+    rows = [[view.title, view.kind, *map(row.get, titles)] for view, table in tables for row in table.records()]
+    return as_csv(Table(("curve", "scaling", *titles), rows))

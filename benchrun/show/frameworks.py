@@ -1,0 +1,195 @@
+"""Frameworks side by side: runs of one point, launched with different frameworks on the same GPUs."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchrun.capabilities.history.series import launch_time
+from benchrun.frameworks.registry import framework
+from benchrun.judge.conditions import conditions
+from benchrun.judge.measured import grouped
+from benchrun.judge.ratio import ratio
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.model import Metrics
+from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.repeats import median_of
+from benchrun.show.runs import proxy, short_layout
+from benchrun.show.table import Table
+
+TITLES = (
+    *("recipe", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "framework", "options", "runs"),
+    *(
+        "step_time_s",
+        "speed",
+        "speed_low",
+        "speed_high",
+        "tokens_per_s_per_gpu",
+        "tflops_per_gpu_causal",
+        "memory_gib",
+        "tokens_per_joule",
+        "loss",
+    ),
+    *("profiled_step", "longer_than_the_fastest"),
+)
+"""``framework`` names its release where several ran. ``runs``: those launched within a day of its last one.
+
+``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, but for defaults and those
+that all frameworks of the point have.
+
+``speed`` is relative to the fastest framework of the point, with its 95 % interval ``speed_low`` to ``speed_high``:
+that of repeats, which may be from several machines, or, of single runs, that of their steps.
+``memory_gib`` is the most that a GPU had in use.
+
+``profiled_step`` has the seconds of each part of a profiled step, and ``longer_than_the_fastest`` those parts that take
+longer than in the fastest framework that has them, the longest first.
+"""
+PARTS = {
+    "matmul": "matmul_s",
+    "attention": "attention_s",
+    "other kernels": "other_s",
+    "communication": "communication_s",
+    "nothing": "idle_s",
+}
+"""The parts of a step -> fields of a breakdown: kernels, communication that none hides, no kernel at all."""
+A_DAY = timedelta(days=1)
+SMALLEST = 0.01
+"""A part that takes longer by less than this share of the fastest framework's step is no explanation."""
+POINT = TITLES.index("framework")
+"""Columns before this one name the point."""
+
+
+class ValidRun(NamedTuple):
+    """A training with valid numbers, to stand beside others."""
+
+    spec: TrainingSpec
+    metrics: Metrics
+    fingerprint: Fingerprint | None = None
+    launched: datetime | None = None
+    versions: Mapping[str, str] = {}
+
+    @property
+    def release(self) -> str | None:
+        """The version of the framework; None where nothing says it."""
+        return framework(self.spec.framework).release(self.versions)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds of each part of a profiled step, by the worker's own profile or the run's traces; empty without."""
+        step = self.metrics.breakdown or (self.fingerprint.breakdown if self.fingerprint else None)
+        return {name: getattr(step, field) for name, field in PARTS.items()} if step else {}
+
+
+def valid_runs(results: Sequence[RunResult]) -> list[ValidRun]:
+    """The valid trainings among ``results``."""
+    return [
+        ValidRun(result.spec, result.numbers, result.fingerprint, launch_time(result.run_id), result.versions)
+        for result in results
+        if result.numbers and isinstance(result.spec, TrainingSpec)
+    ]
+
+
+def side_by_side(runs: Sequence[ValidRun]) -> Table:
+    """One row per framework of every point that at least two frameworks ran, the fastest first; medians of repeats."""
+    points: dict[tuple[Any, ...], dict[str, list[ValidRun]]] = {}
+    for run in runs:
+        if run.metrics.step_time_s:
+            points.setdefault(_point(run.spec), {}).setdefault(run.spec.framework, []).append(run)
+    rows: list[list[Any]] = []
+    for point, by_framework in points.items():
+        if len(by_framework) > 1:
+            ordered = sorted(itertools.chain.from_iterable(map(_fastest, by_framework.values())), key=_time)
+            shared = set.intersection(*(set(_options(repeats)) for repeats in ordered))
+            parts = [next((run.parts for run in repeats if run.parts), {}) for repeats in ordered]
+            for repeats, why in zip(ordered, _reasons(parts), strict=True):
+                names = [run[0].spec.framework for run in ordered]
+                release = repeats[0].release if names.count(repeats[0].spec.framework) > 1 else None
+                rows.append([*point, *_row(repeats, ordered[0], shared, release), *why])
+    return Table(TITLES, rows)
+
+
+def _fastest(runs: Sequence[ValidRun]) -> Iterator[list[ValidRun]]:
+    """The latest repeats of each release of a framework, with the options with which it was fastest.
+
+    Where some runs say their release, those that do not are left out.
+    """
+    for release in grouped([run for run in runs if run.release] or runs, lambda run: run.release):
+        yield min(map(_latest, _by_options(release)), key=_time)
+
+
+def _by_options(runs: Sequence[ValidRun]) -> list[list[ValidRun]]:
+    return grouped(runs, lambda run: _options([run]))
+
+
+def _latest(runs: Sequence[ValidRun]) -> list[ValidRun]:
+    """Those launched within a day of the last one: the program was another before. All, where no time is known."""
+    newest = max((run.launched for run in runs if run.launched), default=None)
+    return [run for run in runs if not (newest and run.launched) or newest - run.launched < A_DAY]
+
+
+def _options(repeats: Sequence[ValidRun]) -> tuple[str, ...]:
+    return conditions(repeats[0].spec).options or ()
+
+
+def _time(repeats: Sequence[ValidRun]) -> float:
+    return median_of("step_time_s", [run.metrics for run in repeats]) or 0.0
+
+
+def _reasons(parts: Sequence[Mapping[str, float]]) -> Iterator[tuple[str | None, str | None]]:
+    """The last two cells of each framework, the fastest first; None where it has no profiled step."""
+    first: Mapping[str, float] = next(filter(None, parts), {})
+    for each in parts:
+        longer = {name: each[name] - first[name] for name in each if each is not first}
+        least = SMALLEST * sum(first.values())
+        shown = sorted((item for item in longer.items() if item[1] >= least), key=lambda item: -item[1])
+        yield _seconds(each.items()), _seconds(shown)
+
+
+def _seconds(parts: Iterable[tuple[str, float]]) -> str | None:
+    return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in parts if seconds) or None
+
+
+def losses(runs: Sequence[tuple[TrainingSpec, Sequence[float]]]) -> Table:
+    """The losses of each framework at some steps, for points whose frameworks read the same files of tokens.
+
+    ``difference`` is the largest over the steps, in nats, from the median of the point's frameworks.
+    """
+    points: dict[tuple[Any, ...], dict[str, Sequence[float]]] = {}
+    for spec, each in runs:
+        if spec.reads_files and each:
+            points.setdefault((*_point(spec), spec.data_set, spec.training.steps), {})[spec.framework] = each
+    rows: list[list[Any]] = []
+    for point, by_framework in points.items():
+        if len(by_framework) > 1:
+            middle = [median(each) for each in zip(*by_framework.values(), strict=False)]
+            rows += [[*point[: POINT - 1], name, *_loss_cells(each, middle)] for name, each in by_framework.items()]
+    return Table((*TITLES[: POINT - 1], "framework", "first", "a third", "two thirds", "last", "difference"), rows)
+
+
+def _loss_cells(losses: Sequence[float], middle: Sequence[float]) -> list[str]:
+    steps = len(middle)
+    shown = (losses[step] for step in (0, steps // 3, 2 * steps // 3, steps - 1))
+    return [f"{value:.4f}" for value in (*shown, max(abs(a - b) for a, b in zip(losses, middle, strict=False)))]
+
+
+def _point(spec: TrainingSpec) -> tuple[Any, ...]:
+    return (proxy(spec), spec.gpu, spec.precision, spec.num_gpus, spec.seq_length, spec.gbs, short_layout(spec))
+
+
+def _row(repeats: Sequence[ValidRun], fastest: Sequence[ValidRun], shared: Set[str], release: str | None) -> list[Any]:
+    """From the framework to the losses; ``fastest``: the repeats with the shortest step of the point."""
+    name = " ".join(filter(None, (repeats[0].spec.framework, release)))
+    time, metrics = _time(repeats), [run.metrics for run in repeats]
+    speed = ratio(metrics, [run.metrics for run in fastest])
+    options = ", ".join(option for option in _options(repeats) if option not in shared)
+    memory = [run.telemetry.memory_gib for run in metrics if run.telemetry and run.telemetry.memory_gib]
+    first, last = metrics[0].first_loss, metrics[0].final_loss
+    return [
+        *(name, options or None, len(repeats), time, _time(fastest) / time),
+        *((speed.low, speed.high) if speed and repeats is not fastest else (None, None)),
+        *(median_of(name, metrics) for name in ("tokens_per_s_per_gpu", "tflops_per_gpu_causal")),
+        *(max(memory, default=None), median_of("tokens_per_joule", metrics)),
+        None if first is None or last is None else f"{first:.4g} -> {last:.4g}",
+    ]

@@ -1,0 +1,69 @@
+"""Points as a table for readers: what tells them apart, what was measured, the verdict."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchrun.judge.measured import by_point, grouped
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.registry import tabled
+from benchrun.show.runs import distinctions, proxy, short_layout, table
+from benchrun.show.table import Table
+
+READ = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "mfu_causal_pct", "rank_spread_percent")
+"""Metrics that have a column."""
+SERVED = ("output_tokens_per_s_per_gpu", "output_tokens_per_s_per_user", "median_ttft_ms", "median_tpot_ms")
+"""Metrics of servers, which share one column: few reports have both servers and trainings."""
+METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
+NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
+"""Columns that state what a step computes."""
+
+
+def readable(results: Sequence[RunResult]) -> Table:
+    """One row per point. A column in which no row has anything is left out."""
+    points, rows = by_point(results), []
+    differing = _differing([point[0] for point in points])
+    for point, record, options in zip(points, table(results).records(), differing, strict=True):
+        verdict = (record["verdict"].replace("_", " "), record["limits"].replace("_", " "))
+        row = [point_name(point[0]), brief(record["layout"]) or None, *map(record.get, NAMES)]
+        row += [options, record["runs"]]
+        row += [METRICS_BY_KEY[key].text(record[key], "") or None for key in READ]
+        rows.append([*row, _served(record), ": ".join(filter(None, verdict))])
+    metrics = [METRICS_BY_KEY[key].title or key for key in READ]
+    titles = ("point", "layout", *NAMES.values(), "with", "runs", *metrics, "served", "verdict")
+    shown = [index for index in range(len(titles)) if not rows or any(row[index] is not None for row in rows)]
+    return Table(titles, rows).only(shown)
+
+
+def _served(record: Mapping[str, Any]) -> str | None:
+    """The metrics of a server, each with its name and unit; None for a training."""
+    texts = []
+    for key in SERVED:
+        metric, value = METRICS_BY_KEY[key], record.get(key)
+        if value is not None:
+            texts.append(f"{metric.text(value, '')} {metric.title}")
+    return ", ".join(texts) or None
+
+
+def _differing(results: Sequence[RunResult]) -> list[str | None]:
+    """The settings that tell each point from those with the same name, batch and layout; None without such."""
+    keys = []
+    for result in results:
+        stated = [getattr(result.spec, name, None) for name in NAMES]
+        keys.append(str((point_name(result), short_layout(result.spec), *stated)))
+    settings: list[str | None] = [None] * len(keys)
+    for same in grouped(range(len(keys)), lambda index: keys[index]):
+        for index, text in zip(same, distinctions([results[index].spec for index in same]), strict=True):
+            settings[index] = text or None
+    return settings
+
+
+def point_name(result: RunResult) -> str:
+    """Recipe, precision, GPUs and framework."""
+    spec = result.spec
+    return f"{proxy(spec)}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}"
+
+
+def brief(layout: str) -> str:
+    """A layout without the degrees that are 1, and without the micro-batch; empty where nothing is split."""
+    return re.sub(r"\b(?:[a-z]p1|mbs\d+)\b ?", "", layout).strip()

@@ -1,0 +1,18 @@
+"""Medians over the repeats of a point."""
+
+from collections.abc import Iterable
+from statistics import median
+
+from benchrun.measure.model import Metrics
+
+
+def valid_values(key: str, repeats: Iterable[Metrics]) -> list[float]:
+    """The metric ``key`` of each run that has one."""
+    values = (run.metrics.get(key) for run in repeats)
+    return [value for value in values if value is not None]
+
+
+def median_of(key: str, repeats: Iterable[Metrics]) -> float | None:
+    """The median of the metric ``key``; None where no run has it."""
+    values = valid_values(key, repeats)
+    return median(values) if values else None

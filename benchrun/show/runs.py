@@ -1,0 +1,170 @@
+"""Several runs as one table: one row per point, its repeats together; and words that every report uses."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchrun.capabilities.explain.difference import NOT_COMPARED
+from benchrun.judge.checks import Check
+from benchrun.judge.conditions import conditions
+from benchrun.judge.measured import by_point
+from benchrun.judge.references import Reference, load_references
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.registry import Metric, tabled
+from benchrun.measure.statistics import spread_percent
+from benchrun.rundir.folder import stamp_of
+from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.show.repeats import median_of, valid_values
+from benchrun.show.scaling import Ratio, ratios
+from benchrun.show.table import Table, markdown
+from benchrun.vocabulary import DEGREES, by_path
+
+STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
+"""Fields of the specification that have a column."""
+MINOR = frozenset({"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"})
+"""Settings that do not change a step."""
+SIDES = {"trtllm_over_nemo": ("TensorRT-LLM", "NeMo's"), "vllm_over_transformers": ("vLLM", "transformers' own")}
+"""Names of the two engines, by the name of their ratio."""
+SPREAD = "step_time_s"
+"""Metric whose range over the repeats is shown."""
+
+
+def table(results: Sequence[RunResult]) -> Table:
+    """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
+    points = by_point(results)
+    columns = _columns(results)
+    metrics = (metric.key for metric in columns)
+    titles = ("recipe", *STATED, "layout", "cluster", "runs", *metrics, "verdict", "limits", "spread_pct")
+    return Table(titles, [_row(point, columns) for point in points])
+
+
+def _columns(results: Sequence[RunResult]) -> tuple[Metric, ...]:
+    """The metrics that have a column: those of servers only where a run is of one."""
+    return tuple(tabled(served=any(result.numbers and result.numbers.settings for result in results)))
+
+
+def identified(results: Sequence[RunResult]) -> Table:
+    """`table` for programs: with the runs of each point, when they were launched, and every condition by itself."""
+    plain, rows = table(results), []
+    for row, point in zip(plain.rows, by_point(results), strict=True):
+        ids = [result.run_id for result in point]
+        spec = point[0].spec
+        own = conditions(spec)
+        degrees = [getattr(own, name) for name in DEGREES]
+        reduced = ", ".join(map(str, own.reduced))
+        identity = (spec.image, spec.identity(), own.task, reduced)
+        more = (*identity, *degrees, getattr(spec, "dp", None), ", ".join(own.options or ()))
+        rows.append((*row, " ".join(ids), _distinct(map(stamp_of, ids)), *more))
+    titles = (*plain.titles, "run_ids", "launched", "image", "identity", "task", "proxy", *DEGREES, "dp", "options")
+    return Table(titles, rows)
+
+
+def distinctions(specs: Sequence[RunSpec]) -> list[str]:
+    """For each of several specifications the fields in which they differ, e.g. ``num_workers 4``.
+
+    Those in `MINOR`, and then the image, are left out where the others tell all of them apart.
+    """
+    if len(specs) < 2:
+        return [""] * len(specs)
+    stated = [dict(by_path(spec.model_dump(mode="json"))) for spec in specs]
+    names: dict[str, None] = {}
+    for each in stated:
+        names |= dict.fromkeys(name for name in each if name.partition(".")[0] not in NOT_COMPARED)
+    differing = {}
+    for name in names:
+        if len({str(each.get(name)) for each in stated}) > 1:
+            differing[name] = name.partition(".")[2] or name
+    brief = {name: short for name, short in differing.items() if short not in MINOR}
+    for shown in (brief, differing, {**differing, "image": "image"}):
+        texts = [_stated(each, shown) for each in stated]
+        if len(set(texts)) == len(texts):
+            return texts
+    return [_stated(each, differing) for each in stated]
+
+
+def _stated(spec: Mapping[str, Any], shown: Mapping[str, str]) -> str:
+    """The fields ``shown`` of a specification, under their short names."""
+    return ", ".join(f"{short} {spec.get(name)}" for name, short in shown.items())
+
+
+def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
+    spec, measured = repeats[0].spec, [result.numbers for result in repeats if result.numbers]
+    labels: list[str] = []
+    for result in repeats:
+        if result.verdict:
+            labels.append(", ".join(label.code for label in result.verdict.labels))
+    row = [proxy(spec), *(getattr(spec, name, None) for name in STATED)]
+    row += [short_layout(spec), spec.cluster.name, len(repeats)]
+    row += [median_of(metric.key, measured) for metric in columns]
+    row += [_distinct(result.judgement for result in repeats), _distinct(labels)]
+    return [*row, spread_percent(valid_values(SPREAD, measured))]
+
+
+def runs_page(results: Sequence[RunResult]) -> str:
+    """The table in Markdown, and a line for each ratio of two kinds of runs."""
+    lines = map(ratio_line, ratios(results, load_references()))
+    return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines) if results else "no runs\n"
+
+
+def ratio_line(ratio: Ratio) -> str:
+    """One ratio beside the published one."""
+    spec, published = ratio.spec, ratio.published
+    what = f"{spec.recipe}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}"
+    beside = f"published: {reference_line(published)}" if published else "no ratio was published"
+    if ratio.metric in SIDES:
+        fast, slow = SIDES[ratio.metric]
+        return f"{fast}'s generation made the run {ratio.value:.2f} times as fast as {slow} ({what}); {beside}"
+    return f"FSDP reached {ratio.value:.2f} of the speed of 3D parallelism ({what}); {beside}"
+
+
+def proxy(spec: RunSpec) -> str:
+    """The recipe's name, with what a proxy has less of."""
+    reduced = getattr(spec, "reduced", ())
+    return spec.recipe + (f" (proxy: {', '.join(map(str, reduced))})" if reduced else "")
+
+
+def layout(spec: TrainingSpec) -> str:
+    """Every degree of the layout."""
+    return ", ".join(f"{name} {degree}" for name, degree in spec.layout.degrees) + f", dp {spec.dp}"
+
+
+def short_layout(spec: RunSpec) -> str:
+    """The degrees and the micro-batch in one word each."""
+    if not isinstance(spec, TrainingSpec):
+        return spec.settings
+    degrees = [f"{name}{getattr(spec.layout, name)}" for name in DEGREES]
+    return " ".join([*degrees, f"mbs{spec.mbs}", *([f"fsdp{spec.layout.fsdp}"] if spec.layout.fsdp > 1 else [])])
+
+
+def _distinct(words: Iterable[str]) -> str:
+    """The different words, in order."""
+    return ", ".join(dict.fromkeys(word for word in words if word))
+
+
+def reference_line(entry: Reference) -> str:
+    """A reference with its source."""
+    return f"{entry.value:g} {entry.unit} ({source(entry)}){_flags(entry)}"
+
+
+def source(entry: Reference) -> str:
+    """Who published a reference, when, measured with what, and where it stands."""
+    version = "".join(f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v)
+    return f"{entry.source.who} {entry.source.date}{version}; {entry.source.where}"
+
+
+def _flags(entry: Reference) -> str:
+    return f" [{', '.join(entry.flags)}]" if entry.flags else ""
+
+
+def check_rows(check: Check) -> list[tuple[str, str]]:
+    """One number beside the reference it was compared with; where that stands; what differs."""
+    entry = check.reference
+    digits = ".0f" if check.value >= 1000 else ".4g"  # those of the step time below it
+    is_loss = entry.better == "equal"
+    value = f"final loss {check.value:.4f}" if is_loss else f"{check.value:{digits}} {entry.unit}"
+    rows = [
+        ("compared", f"{value}, reference {entry.value:g} {entry.unit}{_flags(entry)}"),
+        ("  source", source(entry)),
+    ]
+    if check.differs:
+        rows.append(("  differs", ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)))
+    return rows

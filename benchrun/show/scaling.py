@@ -1,0 +1,146 @@
+"""Speed against one condition: curves over the number of GPUs, FSDP over 3D parallelism, one engine over another."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import attrgetter
+from statistics import median
+from typing import Any, Protocol
+
+from benchrun.judge.measured import grouped
+from benchrun.judge.references import Reference
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.model import Metrics
+from benchrun.runspec.post_training import Engine, PostTrainingSpec
+from benchrun.runspec.spec import RunSpec, TrainingSpec
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One workload on at least two numbers of GPUs."""
+
+    spec: TrainingSpec
+    """The run with the fewest GPUs."""
+    kind: str
+    """weak: the same batch per GPU; strong: the same global batch."""
+    rates: dict[int, float]
+    """Tokens/s/GPU by number of GPUs, the fewest first."""
+    batches: tuple[int, ...]
+    """Global batches, in sequences, in the same order; one where it stays the same."""
+    specs: tuple[TrainingSpec, ...] = ()
+    """One run of each number of GPUs, in the same order."""
+
+
+class Run(Protocol):
+    """The fields of a run that a curve needs."""
+
+    @property
+    def spec(self) -> TrainingSpec: ...
+    @property
+    def metrics(self) -> Metrics: ...
+
+
+def curves(groups: Sequence[Sequence[Run]]) -> list[Curve]:
+    """Every curve among ``groups`` of repeats."""
+    rates = ([rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)] for group in groups)
+    return curves_of([(group[0].spec, median(each)) for group, each in zip(groups, rates, strict=True) if each])
+
+
+def curves_of(points: Iterable[tuple[TrainingSpec, float]]) -> list[Curve]:
+    """Every curve among ``points``: runs with their tokens/s/GPU."""
+    families: dict[tuple[str, Fraction, str], dict[int, tuple[TrainingSpec, float]]] = defaultdict(dict)
+    for spec, rate in points:
+        # What stays the same along a curve: everything but the size and the number of steps.
+        same = spec.model_copy(update=dict.fromkeys(SIZES, 1)).step_identity()
+        for kind, batch in (("weak", Fraction(spec.gbs, spec.num_gpus)), ("strong", Fraction(spec.gbs))):
+            families[kind, batch, same][spec.num_gpus] = (spec, rate)
+    candidates = []
+    for (kind, *_), family in families.items():
+        specs = tuple(family[count][0] for count in sorted(family))
+        by_size = {spec.num_gpus: family[spec.num_gpus][1] for spec in specs}
+        candidates.append(Curve(specs[0], kind, by_size, tuple(dict.fromkeys(spec.gbs for spec in specs)), specs))
+    return [curve for curve in candidates if len(curve.rates) > 1]
+
+
+SIZES = ("num_gpus", "dp", "gbs", "num_microbatches")
+"""Fields that change along a curve."""
+PUBLISHED = attrgetter("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
+"""Fields that a published ratio shares with the runs."""
+FSDP = attrgetter("spec.layout.fsdp")
+BOTH_SIDES = attrgetter("framework", "image", "reduced", "cluster.name")
+"""Other fields that both sides share. Layout and micro-batch are tuned: the fastest point of each side counts."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Speed of one kind of run over that of another, of one workload."""
+
+    spec: RunSpec
+    """Specification of one of the runs."""
+    value: float
+    published: Reference | None
+    metric: str = "fsdp_over_3d"
+    """Name of the ratio among the metrics."""
+
+
+def ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+    """Every ratio of two kinds of runs that is published for some workload."""
+    yield from fsdp_over_3d(results, references)
+    yield from engine_ratios(results, references)
+
+
+def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+    """One ratio for each workload measured with and without FSDP; the speed of a point is the median of its repeats."""
+    trainings = (result for result in results if isinstance(result.spec, TrainingSpec))
+    for runs in grouped(trainings, lambda result: (PUBLISHED(result.spec), BOTH_SIDES(result.spec))):
+        spec: Any = runs[0].spec
+        with_fsdp, without = (_fastest(run for run in runs if (FSDP(run) > 1) is side) for side in (True, False))
+        if with_fsdp and without:
+            yield Ratio(spec, with_fsdp / without, _published(spec, references))
+
+
+def _fastest(runs: Iterable[RunResult]) -> float | None:
+    """Tokens/s/GPU of the fastest point."""
+    points: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.numbers and (rate := run.numbers.tokens_per_s_per_gpu.median) is not None:
+            points[run.spec.repeat_key()].append(rate)
+    return max(map(median, points.values()), default=None)
+
+
+def _published(spec: TrainingSpec, references: Sequence[Reference]) -> Reference | None:
+    ratios = () if spec.reduced else (entry for entry in references if entry.metric == "fsdp_over_3d")
+    return next((entry for entry in ratios if PUBLISHED(entry.key) == PUBLISHED(spec)), None)
+
+
+GENERATED = attrgetter("recipe", "gpu", "num_gpus", "precision", "gbs")
+"""Fields that a published ratio of two engines shares with the runs."""
+
+
+ENGINES: Mapping[str, tuple[Engine, Engine]] = {
+    "trtllm_over_nemo": ("tensorrt-llm", "nemo"),
+    "vllm_over_transformers": ("vllm", "transformers"),
+}
+"""Ratio -> the engine that is faster, and the training framework's own."""
+
+
+def engine_ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+    """One ratio for each post-training measured with both engines; the rest of the work agrees."""
+    for runs in grouped((each for each in results if isinstance(each.spec, PostTrainingSpec)), _besides_engine):
+        for metric, engines in ENGINES.items():
+            fast, slow = (_fastest(run for run in runs if _engine(run) == name) for name in engines)
+            if fast and slow:
+                entries = (entry for entry in references if entry.metric == metric)
+                same = (entry for entry in entries if GENERATED(entry.key) == GENERATED(runs[0].spec))
+                yield Ratio(runs[0].spec, fast / slow, next(same, None), metric)
+
+
+def _engine(run: RunResult) -> str:
+    spec: Any = run.spec
+    return str(spec.generation.engine)
+
+
+def _besides_engine(run: RunResult) -> tuple[Any, ...]:
+    spec: Any = run.spec
+    return GENERATED(spec), spec.settings.replace(_engine(run), ""), spec.framework, spec.image, spec.cluster.name

@@ -1,0 +1,325 @@
+"""One run or log for a reader: rich text for a terminal (plain lines elsewhere), or a Markdown page.
+
+A row is a name and a text; what was not measured has no row.
+"""
+
+from collections.abc import Callable
+
+from rich.text import Text
+
+from benchrun import hardware
+from benchrun.capabilities.serving.view import serving_rows
+from benchrun.judge.checks import not_understood
+from benchrun.judge.uneven import slow_steps
+from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.measure.model import SAMPLES, Measurement, Metrics, ProblemEntry, Summary
+from benchrun.measure.registry import METRICS, OURS
+from benchrun.measure.telemetry import Telemetry, percent
+from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.show.runs import check_rows, layout, proxy, reference_line
+from benchrun.show.table import Table, aligned, markdown, markdown_text
+
+Rows = list[tuple[str, str]]
+_COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
+SHOWN_PROBLEMS = 5
+"""Problems that are listed."""
+
+
+def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
+    """The verdict first, then why, then the numbers."""
+    own = verdict.conditions
+    style = f"bold {_COLOURS.get(verdict.verdict, 'yellow')}"
+    point = f"  {own.recipe}, {own.precision}, {own.num_gpus} x {own.gpu}: {verdict.reason}\n"
+    rows = basis_rows(verdict)
+    if metrics is not None and verdict.runs > 1:
+        rows.append(("repeats", f"{verdict.runs} runs were judged together; below are the numbers of the first"))
+    rows += metrics_rows(metrics) if metrics else []
+    return Text.assemble((verdict.headline, style), point).append_text(_aligned(rows))
+
+
+def basis_rows(verdict: Verdict) -> Rows:
+    """The references and the choice behind the verdict."""
+    rows = [row for check in verdict.checks for row in check_rows(check)]
+    if verdict.chosen_because is not None:
+        rows.append(("  because", verdict.chosen_because.sentence))
+    if verdict.nearest is not None:
+        rows.append(("nearest", reference_line(verdict.nearest)))
+    return rows
+
+
+def summary_view(summary: Summary) -> Text:
+    """The numbers of a log."""
+    rows = [("framework", " ".join(filter(None, (summary.framework, summary.framework_version))))]
+    planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
+    end = "complete" if summary.complete else "NOT complete" if planned else "the log states no planned end"
+    steps = f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {end}"
+    if summary.num_steps or not summary.results:
+        rows.append(("steps", steps if summary.num_steps else "none"))
+    if summary.segments > 1:
+        rows.append(("restarts", str(summary.segments - 1)))
+    rows += _measured_rows(summary) if summary.num_steps else _result_rows(summary)
+    rows += [("ranks", summary.ranks.sentence)] if summary.ranks else []
+    rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_more_rows(summary)]
+    rows += _problem_rows(summary)
+    uneven = slow_steps([summary])
+    limit = f"  ({uneven.text})" if uneven else ""
+    return Text(f"{summary.file}{limit}\n").append_text(_aligned(rows))
+
+
+def _conditions(summary: Summary) -> str:
+    """Setting and layout, as far as they are known."""
+    named = {
+        "sequence": summary.seq_length,
+        "global batch": summary.global_batch_size,
+        "micro batch": summary.micro_batch_size,
+        **summary.layout,
+    }
+    sizes = [f"{name} {value}" for name, value in named.items() if value is not None]
+    gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
+    model = summary.model
+    shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
+    return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "the log states none"
+
+
+def _more_rows(summary: Summary) -> Rows:
+    """Options that would give what is missing; none where nothing is, or the log has no steps."""
+    if summary.post_training:
+        counted = "tokens" in summary.quantities and summary.num_gpus is None
+        return [("  for tokens/s/GPU", "add --num-gpus")] if counted else []
+    batch = {"seq-length": summary.seq_length, "gbs": summary.global_batch_size, "num-gpus": summary.num_gpus}
+    rates = {"step time": summary.step_time_s, "tokens/s/GPU": summary.tokens_per_s_per_gpu.median}
+    needed = {
+        what: [name for name, value in batch.items() if value is None] for what, rate in rates.items() if not rate
+    }
+    if SAMPLES in summary.quantities and not summary.step_time_s:
+        needed["step time"] = ["gbs"]
+    elif summary.window and not (any(rates.values()) or _left_out(summary)):
+        return [("", "no row of this log has a time or a rate")]
+    if not summary.mfu and not summary.unknown_options:
+        peak = {"gpu": summary.gpu, "precision": summary.precision, "recipe": summary.model}
+        needed["MFU"] = [name for name, value in peak.items() if value is None]
+        if summary.gpu and hardware.gpu(summary.gpu) is None:
+            needed["MFU"].append("peak-tflops")
+    if not summary.num_steps:
+        return []
+    rows = [(what, " ".join(f"--{name}" for name in names)) for what, names in needed.items() if names]
+    return [(f"  for {what}", f"add {options}") for what, options in rows]
+
+
+def _left_out(measured: Measurement) -> bool:
+    """True where times or rates were read, and left out as impossible."""
+    return any(each.kind.startswith("impossible") for each in measured.problems)
+
+
+def metrics_rows(metrics: Metrics) -> Rows:
+    """Name and value of everything a run measured."""
+    rows = _measured_rows(metrics)
+    if not metrics.mfu and metrics.step_time_s and metrics.final_reward is None:  # no FLOPs are those of its steps
+        rows.append(("MFU", f"none: {_why_no_mfu(metrics)}"))
+    rows += _telemetry_rows(metrics.telemetry)
+    rows += [(name, part.sentence) for name in ("bound", "breakdown", "ranks") if (part := getattr(metrics, name))]
+    return [*rows, *_problem_rows(metrics)]
+
+
+def _why_no_mfu(metrics: Metrics) -> str:
+    if metrics.tflops_per_gpu:
+        return f"no peak is listed for {metrics.gpu} at {metrics.precision}"
+    if not_understood([metrics]):
+        return "options of the log are not understood"
+    return "the tokens per step are unknown"
+
+
+def _telemetry_rows(measured: Telemetry | None) -> Rows:
+    """One row of the GPUs' state, one of their energy."""
+    if measured is None:
+        return []
+    readings = {
+        "clock {} MHz": measured.sm_clock_mhz,
+        "lowest {} MHz": measured.sm_clock_min_mhz,
+        "{} W": measured.power_w,
+        "limit {} W": measured.power_limit_w,
+        "hottest {} C": measured.temperature_c,
+        "memory {} GiB": measured.memory_gib,
+    }
+    state = [words.format(_short(value)) for words, value in readings.items() if value is not None]
+    state += [f"{name} in {percent(share)} of the samples" for name, share in measured.reasons.items()]
+    healthy = "otherwise not throttled" if measured.reasons else "not throttled"
+    rows = [("GPUs", f"{', '.join(state)}; {measured.fault or healthy}")]
+    if measured.energy_j and measured.tokens_per_joule:
+        kilojoules = f"{measured.energy_j / 1000:,.0f} kJ of GPUs"
+        rows.append(("energy", f"{_short(measured.tokens_per_joule)} tokens/J, {kilojoules}"))
+    return rows
+
+
+def _measured_rows(measured: Measurement) -> Rows:
+    """Every metric that has a value, in the order of the registry; those in DETAILS with what qualifies them."""
+    rows, dropped = _result_rows(measured), measured.warmup_rows_dropped
+    if window := measured.window:
+        planned = f" of {measured.planned_steps}" if measured.planned_steps else ""
+        steps = f"steps {window.first_step} to {window.last_step}{planned}"
+        rows.append(("window", f"{steps}, {_rows(window.rows)} ({_rows(dropped, 'warm-up ')} dropped)"))
+    elif 0 < measured.num_steps <= dropped:
+        rows.append(("window", f"none: all {dropped} rows were dropped as warm-up"))
+    if measured.profiled_after is not None:
+        rows.append(("profiled", f"the steps after {measured.profiled_after}, which are left out of all numbers"))
+    for entry in METRICS.values():
+        if entry.name in DETAILS:
+            rows += DETAILS[entry.name](measured)
+        elif entry.tabled and not entry.served and (value := entry.read(measured, OURS)) is not None:
+            rows.append((entry.title or entry.key, entry.text(value)))
+    return rows + _quantity_rows(measured)
+
+
+def _quantity_rows(measured: Measurement) -> Rows:
+    """The median of each quantity of the steps, with its share of the step where it is a part of it."""
+    rows, step = [], measured.step_time_s
+    for name, spread in measured.quantities.items():
+        if name == "reward":  # it has a row of its own
+            continue
+        words = f"{_short(spread.median)} (p5 {_short(spread.p5)}, p95 {_short(spread.p95)})"
+        if step and name.endswith("_s"):
+            words += f", {100 * spread.median / step.median:.0f} % of the step"
+        rows.append((name, words))
+    return rows
+
+
+def _result_rows(measured: Measurement) -> Rows:
+    """Named results; of a benchmark of a server by request, rate and latency."""
+    if measured.settings or "completed" in measured.results:
+        return [*serving_rows(measured)]
+    return [(name, _short(value)) for name, value in measured.results.items()]
+
+
+def _step_time_rows(measured: Measurement) -> Rows:
+    step, interval, others = measured.step_time_s, measured.step_time_interval_s, measured.other_windows
+    if step is None:
+        return [] if measured.results else [("step time", "none")]
+    limits = interval and f", {100 * interval.level:.0f} % interval {_short(interval.low)} to {_short(interval.high)}"
+    spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
+    rows = [("step time", f"{_short(step.median)} s median{limits or ''}"), ("", spread)]
+    windows = {"last 10 rows": others.last_10_rows, "steps 35 to 44": others.steps_35_to_44}
+    means = [f"{name} {_short(mean)} s" for name, mean in windows.items() if mean is not None]
+    if means:
+        rows.append(("  other windows", f"mean of the {', of '.join(means)}"))
+    if even := measured.steadiness:
+        rows.append(("steadiness", even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}"))
+    return rows
+
+
+def _tokens_rows(measured: Measurement) -> Rows:
+    tokens = measured.tokens_per_s_per_gpu.median
+    return [] if tokens is None else [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
+
+
+def _tflops_rows(measured: Measurement) -> Rows:
+    both, printed = measured.tflops_per_gpu, measured.tflops_per_gpu_reported.median
+    rows = [("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal")] if both else []
+    if printed is not None:
+        unknown = ", counted by a convention not recognised" if both else ""
+        by = f", counted as {measured.reported_convention}" if measured.reported_convention else unknown
+        rows.append(("  as printed" if both else "TFLOPS printed", f"{_short(printed)}{by}"))
+    return rows
+
+
+def _mfu_rows(measured: Measurement) -> Rows:
+    rows = [
+        ("MFU", f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})")
+        for mfu in measured.mfu
+    ]
+    if (printed := measured.mfu_reported.median) is not None:
+        name = "  as printed" if measured.mfu else "MFU printed"
+        rows.append((name, f"{100 * printed:.1f} %, with the framework's own peak"))
+    return rows
+
+
+def _loss_rows(measured: Measurement) -> Rows:
+    first, final = measured.first_loss, measured.final_loss
+    return [] if first is None or final is None else [("loss", f"{first:.4f} -> {final:.4f}")]
+
+
+def _reward_rows(measured: Measurement) -> Rows:
+    first, final = measured.first_reward, measured.final_reward
+    if first is None or final is None:
+        return []
+    return [("reward", f"{_short(first)} -> {_short(final)}, means of the first and the last tenth of the steps")]
+
+
+DETAILS: dict[str, Callable[[Measurement], Rows]] = {
+    "step_time_s": _step_time_rows,
+    "tokens_per_s_per_gpu": _tokens_rows,
+    "tflops_per_gpu": _tflops_rows,
+    "mfu_percent": _mfu_rows,
+    "tokens_per_joule": lambda _: [],  # in the row of the GPUs' energy
+    "rank_spread_percent": lambda _: [],  # in the row of the ranks
+    "final_loss": _loss_rows,
+    "final_reward": _reward_rows,
+}
+"""Metrics that take more than their value."""
+
+
+def _problem_rows(measured: Measurement) -> Rows:
+    """Derived conditions with their reasons, then the first problems, the fatal one first."""
+    guesses = [(f"  {name.replace('_', ' ')}", reason) for name, reason in measured.derived.items()]
+    rows = []
+    for entry in _problems(measured):
+        places = {"line": entry.line, "host": entry.host, "rank": entry.rank}
+        place = ", ".join(f"{name} {value}" for name, value in places.items() if value is not None)
+        place = ", ".join(filter(None, ["fatal" if entry == measured.fatal else "", place]))
+        rows.append((entry.kind, f"{place}: {entry.detail}" if place else entry.detail))
+    more = len(rows) - SHOWN_PROBLEMS
+    shown = [*rows[:SHOWN_PROBLEMS], ("", f"and {more} more: --json")] if more > 0 else rows
+    return guesses + shown
+
+
+def _problems(measured: Measurement) -> list[ProblemEntry]:
+    """Every problem once, the fatal one first."""
+    return [*dict.fromkeys(filter(None, (measured.fatal, *measured.problems)))]
+
+
+def _rows(number: int, kind: str = "") -> str:
+    return f"{number} {kind}row{'' if number == 1 else 's'}"
+
+
+def _short(value: float) -> str:
+    """Four significant digits."""
+    return f"{value:.4g}"
+
+
+def _aligned(rows: Rows) -> Text:
+    """Two columns of unwrapped lines."""
+    return Text("\n").join(Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows))
+
+
+def run_page(result: RunResult) -> str:
+    """Verdict or ending, reason, numbers, conditions. A run that measured nothing has problems in place of numbers."""
+    verdict, metrics = result.verdict, result.numbers
+    parts = [f"# {result.run_id}\n"]
+    if verdict is None:
+        parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")
+    else:
+        limits = "".join(f" ({markdown_text(label.text)})" for label in verdict.labels)
+        basis = "".join(f"- {name.strip()}: {markdown_text(text)}\n" for name, text in basis_rows(verdict))
+        parts.append(f"**{verdict.verdict}**{limits}: {markdown_text(verdict.reason)}\n\n{basis}")
+    if metrics is not None:
+        parts.append(markdown(Table(("measured", ""), metrics_rows(metrics))))
+    elif result.metrics is not None:
+        problems = _problems(result.metrics)
+        parts.append("".join(f"- {problem.kind}: {markdown_text(problem.detail)}\n" for problem in problems))
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    conditions = [*spec_rows(result.spec), *([("versions", versions)] if versions else [])]
+    return "\n".join([*parts, markdown(Table(("conditions", ""), conditions))])
+
+
+def spec_rows(spec: RunSpec) -> Rows:
+    """Name and value of the conditions of a run."""
+    nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''}"
+    rows = [
+        ("workload", f"{proxy(spec)}, {spec.task}"),
+        ("framework", f"{spec.framework}, image {spec.container_image or 'none'}"),
+        ("hardware", f"{spec.num_gpus} x {spec.gpu} on {nodes} (cluster {spec.cluster.name})"),
+        ("precision", spec.precision),
+    ]
+    if not isinstance(spec, TrainingSpec):
+        return [*rows, ("settings", spec.settings)]
+    batch = f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"
+    return [*rows, ("batch", batch), ("layout", layout(spec))]

@@ -1,1 +1,0 @@
-"""Model, data and training loop of `benchrun.trainer.huggingface`."""

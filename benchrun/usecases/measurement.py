@@ -1,0 +1,205 @@
+"""Numbers of runs and of bare logs. A run's are stored beside its log, or kept without names and paths."""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchrun.capabilities.traces.kept import kept_traces
+from benchrun.capabilities.traces.usecase import nameless_fingerprint, store_fingerprint, without_names
+from benchrun.errors import UserError, reading, writing
+from benchrun.frameworks.logs import parse_log, parse_logs
+from benchrun.jobs.endings import recorded_name
+from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.logs import Log
+from benchrun.measure.bound import bound
+from benchrun.measure.machine import other_gpus
+from benchrun.measure.model import Measurement, Metrics, ProblemEntry, Summary
+from benchrun.measure.ranks import RankSpread, rank_spread
+from benchrun.measure.rows import CompletedRows, completed_rows
+from benchrun.measure.setting import Setting, setting_of, setting_of_log
+from benchrun.measure.summary import measure, summarise
+from benchrun.measure.telemetry import Sampled, sampled
+from benchrun.rundir import artifacts
+from benchrun.rundir.artifacts import trained_with
+from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.rundir.folder import RunDir
+from benchrun.show.table import step_lines
+from benchrun.usecases.keep import kept_files, kept_name
+
+
+@dataclass(frozen=True)
+class RunMeasurement:
+    """One run's log and its numbers."""
+
+    run: RunDir
+    log: Log
+    metrics: Metrics
+    samples: Sampled | None
+    """State of the GPUs; None where nothing was sampled."""
+
+
+def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None:
+    """Measure one run from its log and the files beside it; None without a log. Nothing is written.
+
+    The first ``warmup`` rows are dropped (5 or a tenth of them where None). UserError for a damaged file.
+    """
+    if not run.logs:
+        return None
+    log = parse_log(*run.logs)
+    metrics = measure(log, setting_of(run.spec), planned_steps=run.spec.planned_steps, warmup=warmup)
+    samples = _samples(run, log, metrics, run.spec.num_gpus)
+    beside = {
+        "telemetry": samples.over_all if samples else None,
+        "bound": bound(run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s),
+        "breakdown": run.document(artifacts.BREAKDOWN, artifacts.Breakdown),
+        "problems": (
+            *metrics.problems,
+            *_missing_trace(run),
+            *other_gpus(run.read_json(artifacts.ENV) or {}, run.spec.gpu),
+        ),
+        "ranks": ranks_of(run, metrics),
+    }
+    return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)
+
+
+def _missing_trace(run: RunDir) -> Iterator[ProblemEntry]:
+    """A problem where the profiled ranks left their folder empty; a kept run has no such folder."""
+    folder = run.path / artifacts.PROFILE
+    if folder.is_dir() and not any(file.is_file() for file in folder.rglob("*")):
+        yield ProblemEntry(kind="no_trace", line=None, detail=f"{artifacts.PROFILE} is empty; the logs may say why")
+
+
+def store_measurement(measurement: RunMeasurement) -> None:
+    """Write steps.jsonl, telemetry.json and metrics.json into the run, where that is allowed."""
+    run = measurement.run
+    if not run.writable:
+        return
+    run.write_text(artifacts.STEPS, steps_text(measurement.log))
+    if measurement.samples:
+        run.write_json(artifacts.TELEMETRY_SUMMARY, measurement.samples.model_dump(mode="json"))
+    run.write_json(artifacts.METRICS, measurement.metrics.model_dump(mode="json"))
+
+
+def steps_text(log: Log) -> str:
+    """The rows of a log, one JSON object per line."""
+    return "".join(f"{line}\n" for line in step_lines(log.distinct, "jsonl"))
+
+
+def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) -> Sampled | None:
+    """State of the GPUs in the window of ``numbers``; None where nothing was sampled."""
+    files, step, window = run.telemetry(), numbers.step_time_s, numbers.window
+    rate = numbers.tokens_per_s_per_gpu.median
+    if not (files and step and window and rate and num_gpus):
+        return None
+    if log.profiled_after is not None and log.facts.ended_at is None:
+        return None  # profiled steps followed: the last sample under load is not of the window
+    steps = window.last_step - window.first_step + 1
+    # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
+    tokens = rate * step.median * num_gpus * steps
+    return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=log.facts.ended_at)
+
+
+def ranks_of(run: RunDir, numbers: Measurement) -> RankSpread | None:
+    """How long each rank of ``run`` computed in the window of ``numbers``; None where it was not measured."""
+    if (window := numbers.window) is None:
+        return None
+    return rank_spread(run.document(artifacts.RANKS, artifacts.RankTimes), (window.first_step, window.last_step))
+
+
+def result_of(run: RunDir) -> RunResult:
+    """Measurement, recorded verdict and recorded ending of one run; it is measured anew from its log."""
+    return measured_result(run)[1]
+
+
+def measured_result(run: RunDir, verdict: Verdict | None = None) -> tuple[RunMeasurement | None, RunResult]:
+    """One run, measured anew from its log, and its result; ``verdict`` replaces the recorded one."""
+    verdict = verdict or run.document(artifacts.VERDICT, Verdict)
+    measurement = measure_run(run, verdict.warmup if verdict else None)
+    metrics = measurement.metrics if measurement else None
+    versions = trained_with(run.read_json(artifacts.ENV) or {})
+    return measurement, RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run), versions=versions)
+
+
+def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
+    """Write a judged run's measurement into ``folder``, redacted; returns the redacted run.
+
+    ``say`` gets a sentence for each trace of the run that is not kept. UserError where the run has no valid verdict,
+    where it is kept already, and where the redacted files would give other numbers.
+    """
+    verdict = run.document(artifacts.VERDICT, Verdict)
+    if verdict is None or verdict.verdict == "invalid_run":
+        why = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
+        raise UserError(f"{run.run_id} {why}", hint=f"benchrun compare {run.run_id}")
+    measurement = measure_run(run, verdict.warmup)
+    if measurement:
+        store_measurement(measurement)
+    store_fingerprint(run)
+    path, traces = folder / kept_name(run), kept_traces(run)
+    if path.exists():
+        raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
+    redacted = RunDir(path.resolve())
+    with writing(path), contextlib.ExitStack() as undo:
+        undo.callback(shutil.rmtree, path, ignore_errors=True)
+        for file, content in {**kept_files(run), **traces.files}.items():
+            (path / file).parent.mkdir(parents=True, exist_ok=True)
+            (path / file).write_bytes(content)
+        again = measure_run(redacted, verdict.warmup)
+        if not same_numbers(again, measurement):
+            raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
+        stored = redacted.document(artifacts.FINGERPRINT, Fingerprint)
+        if stored and nameless_fingerprint(redacted) != without_names(stored):
+            raise UserError(f"{run.run_id} is not kept: its small traces give another fingerprint")
+        if again:
+            (path / artifacts.STEPS).write_text(steps_text(again.log), encoding="utf-8")
+        undo.pop_all()
+    for sentence in traces.left_out:
+        say(f"not kept of {run.run_id}: {sentence}")
+    return redacted
+
+
+def same_numbers(one: RunMeasurement | None, other: RunMeasurement | None) -> bool:
+    """Whether a run and its redacted copy, whose hosts have other names, give the same metrics, or both none."""
+    hosts: Any = {"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}}
+    a, b = (each and each.metrics.model_dump(exclude=hosts) for each in (one, other))
+    return a == b
+
+
+def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list[Log], list[Path]]:
+    """One log for each run in these files and directories, and the files that belong to none.
+
+    The framework is recognised where it is not named. UserError for a file that cannot be read, and for a directory of
+    several runs, which would be read as one.
+    """
+    for path in files:
+        with reading(path):
+            runs = sorted(spec.parent for spec in path.glob(f"*/{artifacts.SPEC}")) if path.is_dir() else []
+        if len(runs) > 1:
+            raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
+    return parse_logs(*files, framework=framework)
+
+
+def read_log(path: Path, framework: str | None = None) -> Log:
+    """The log in a file or in a run's directory. UserError where it holds several."""
+    logs, _ = read_logs([path], framework)
+    if len(logs) != 1:
+        raise UserError(f"holds {len(logs)} logs", where=str(path), hint="name one file per run")
+    return logs[0]
+
+
+def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None) -> Summary:
+    """Numbers of one log; what it states wins over ``given``. Of a run directory also what lies beside its log."""
+    summary = summarise(log, warmup=warmup, given=given)
+    run = next((path for path in files if str(path) == log.file and (path / artifacts.SPEC).is_file()), None)
+    if run is None:
+        return summary
+    samples = _samples(RunDir(run), log, summary, summary.num_gpus)
+    beside = {"telemetry": samples.over_all if samples else None, "ranks": ranks_of(RunDir(run), summary)}
+    return summary.model_copy(update=beside)
+
+
+def rows_of(log: Log, given: Setting) -> CompletedRows:
+    """The step rows, with times and rates completed from each other."""
+    return completed_rows(log, setting_of_log(log, given))

@@ -1,0 +1,125 @@
+"""What a caller states about a log that does not state it itself."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+from benchrun import hardware
+from benchrun.errors import UserError
+from benchrun.judge.references import load_references
+from benchrun.logs import Log
+from benchrun.logs.precision import number_of
+from benchrun.logs.records import Derived
+from benchrun.measure.problems import ranks_of_a_copy
+from benchrun.measure.setting import Setting, as_trained, same_chip, stated_setting
+from benchrun.recipes.catalogue import recipe_file, training_file
+
+NOTHING = Setting()
+"""The setting of a log about which its caller states nothing."""
+
+
+def completed_setting(
+    recipe: str | None = None, given: Setting = NOTHING, num_layers: int | None = None, *, takes_peak: bool = True
+) -> Setting:
+    """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
+
+    ``num_layers`` is that of a proxy of the recipe's model; ``takes_peak``: the caller has an option for the peak of a
+    GPU that is not listed. UserError for an unknown recipe, for a GPU without a stated peak that stands neither in the
+    hardware table nor in a published number, and for a size that is not above zero.
+    """
+    for name in ("num_gpus", "seq_length", "gbs", "peak"):
+        value = getattr(given, name)
+        if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
+            raise UserError(f"{name} is {value!r}: it must be a number above zero")
+    if given.gpu is not None:
+        given = replace(given, gpu=_gpu(given.gpu, given.peak is not None, takes_peak))
+        check_gpu(given)
+    if recipe is None or recipe_file(recipe).recipe.workload != "training":
+        return given
+    _, workload = training_file(recipe)
+    model = given.model or workload.model
+    if num_layers is not None:
+        model = model.model_copy(update={"num_layers": num_layers})
+    if given.seq_length is None:  # a length that a log implies counts more
+        given = replace(given, seq_length=workload.seq_length, derived={"seq_length": f"of {recipe}"})
+    return replace(given, model=model, task=workload.task)
+
+
+def setting_beside(log: Log, given: Setting) -> Setting:
+    """``given`` with its model in the dimensions that ``log`` states. UserError for a log of another model."""
+    return replace(given, model=as_trained(given.model, log)) if given.model else given
+
+
+def check_gpu(setting: Setting) -> None:
+    """UserError where a listed GPU is given a peak, or has no units for the precision of ``setting``."""
+    gpu = hardware.gpu(setting.gpu or "")
+    if gpu is None:
+        return
+    if setting.peak is not None:
+        raise UserError(f"{gpu.name} is listed with its peaks", hint="leave --peak-tflops out")
+    if setting.precision and not gpu.computes(setting.precision):
+        able = [name for name in ("bf16", "fp8", "mxfp8", "nvfp4") if gpu.computes(name)]
+        raise UserError(f"{gpu.name} has no {setting.precision} units", hint=f"it computes in {', '.join(able)}")
+
+
+def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
+    """The name of a GPU as the hardware table or a published number spells it; others only if ``unlisted``."""
+    listed = (*hardware.names(), "CPU")
+    for names in (listed, {entry.key.gpu for entry in load_references()}):
+        if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:
+            return spelled[0]
+    if unlisted:
+        return name
+    hint = f"listed: {', '.join(listed)}{'; for another: --peak-tflops' if takes_peak else ''}"
+    raise UserError(f"no GPU '{name}' in the hardware table", hint=hint)
+
+
+def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each option, by name, that replaces a guess from the log. UserError where the log states another.
+
+    UserError too for a precision, stated or given, that the GPU does not have.
+    A stated value that the log refutes is a guess as well.
+    """
+    own, guesses = stated_setting(log, NOTHING), log.facts.derived
+    for name, given in options.items():
+        option = f"--{name.replace('_', '-')} {given}"
+        stated = log.facts.num_layers if name == "num_layers" else getattr(own, name)
+        if given is None or _agree(name, given, stated):
+            continue
+        if stated is not None:
+            raise _contradiction(log, name, f"{option} contradicts the log, which states {stated}")
+        guess = guesses.get(name)
+        if name == "num_gpus":
+            _check_ranks(log, given, guess)
+        if guess and guess.value != given:
+            yield f"{option} is used, not {guess.value}: {guess.reason}"
+    number = number_of(log.facts.switches or {}) or options.get("precision")
+    gpu = own.gpu or _gpu(options.get("gpu") or "CPU", unlisted=True, takes_peak=False)
+    check_gpu(Setting(gpu=gpu, precision=number, peak=options.get("peak")))
+
+
+def _check_ranks(log: Log, given: int, guess: Derived | None) -> None:
+    """UserError where ``given`` GPUs are no whole multiple of the ranks of which the log states the number.
+
+    The quotient of the batches, a ``guess`` at all ranks, counts those of data parallelism at least.
+    """
+    ranks, stated = ranks_of_a_copy(log.facts)
+    if given % ranks:
+        raise _contradiction(log, "tp", f"--num-gpus {given} contradicts the log, which states {stated}")
+    if guess and guess.value and given % guess.value:
+        raise _contradiction(log, "gbs", f"--num-gpus {given} is no multiple of {guess.value}: {guess.reason}")
+
+
+def _contradiction(log: Log, name: str, message: str) -> UserError:
+    fact = {"gpu": "device"}.get(name, name)
+    hint = "leave the option out; a log that states something untrue cannot be judged"
+    return UserError(message, where=log.facts.place(fact, log.file), hint=hint)
+
+
+def _agree(name: str, given: Any, stated: Any) -> bool:
+    """Whether an option and the log's own value are the same."""
+    if name == "gpu" and stated is not None and same_chip(given, stated):
+        return True
+    return str(given).lower() == str(stated).lower()

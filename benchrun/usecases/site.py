@@ -1,0 +1,74 @@
+"""A site file: written from what Slurm reports, and checked before anything waits in a queue."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchrun import hardware
+from benchrun.errors import MachineError, UserError, closest, writing
+from benchrun.recipes.catalogue import checked
+from benchrun.recipes.files import cluster_document
+from benchrun.runspec.cluster import Cluster
+from benchrun.site.checks import Check, gpu_check, queue_checks
+from benchrun.site.doctor import RUNTIMES, installed
+from benchrun.site.limits import limit_checks
+from benchrun.site.node_job import node_gpu
+from benchrun.site.node_probe import login_checks, node_checks, test_only
+from benchrun.site.sitefile import chosen, site_text, slurm_gpu
+from benchrun.site.survey import survey
+
+
+def write_site(file: Path, partition: str | None = None, gpu: str | None = None) -> bool:
+    """Write a commented site file for a partition of this machine's Slurm (by default that with the most GPUs).
+
+    ``gpu``: its name in the hardware table, where Slurm states none; by default a node is asked. Whether it is known;
+    if not, the file has ``CPU``, with a remark.
+
+    UserError where the file exists; MachineError where Slurm does not answer.
+    """
+    if file.exists():
+        raise UserError(f"{file} exists", hint="a site file is never overwritten: name another with --output FILE")
+    if gpu is not None and gpu not in hardware.names():
+        raise UserError(f"the hardware table has no GPU '{gpu}'", hint=closest(gpu.upper(), hardware.names()))
+    runtime = next((name for name in RUNTIMES if name != "enroot" and installed(name)), None)
+    try:
+        slurm = survey()
+    except MachineError as error:
+        copy = "run it on a login node, or copy the closest file: benchrun list --clusters has the paths"
+        raise type(error)(error.message, hint=copy) from error
+    place = chosen(slurm, partition)
+    named = slurm_gpu(slurm, place) or gpu or node_gpu(place.name)
+    text = site_text(slurm, runtime, place, named)
+    with writing(file), file.open("x", encoding="utf-8") as stream:
+        stream.write(text)
+    return named is not None
+
+
+def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Iterator[Check]:
+    """Everything that would fail with this cluster profile, in the order in which a job would meet it.
+
+    A node is waited for ``wait_s`` seconds; without ``on_node`` none is asked. UserError for a wrong file.
+    """
+    site = checked(Cluster, cluster_document(cluster))
+    pyxis, faults = False, 0
+    yield from gpu_check(site)
+    if site.scheduler == "slurm":
+        slurm = survey()
+        pyxis = slurm.pyxis
+        limits = [*limit_checks(site, slurm)]
+        limited = {check.what for check in limits}  # of these keys the name is right, and not the right to a job
+        named = [check for check in queue_checks(site, slurm) if check.status != "ok" or check.what not in limited]
+        for check in (*named, *limits):
+            faults += check.status == "fault"
+            yield check
+        if not faults:
+            for check in test_only(site):
+                faults += check.status == "fault"
+                yield check
+    yield from login_checks(site, os.environ, pyxis)
+    if not on_node:
+        return
+    if faults:
+        yield Check("a node", "not_checked", "no job would start", "correct the faults above first")
+        return
+    yield from node_checks(site, wait_s)

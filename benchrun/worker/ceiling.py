@@ -1,0 +1,161 @@
+"""Measures the ceilings of this machine before the first step: matrix products of the model, copies, collectives.
+
+All ranks measure at once, as they train: the median of repeats on the slowest rank, with random data. Writes
+ceilings.json and a line of the log.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from benchrun.model.costs import bus_factor
+from benchrun.model.operators import MULTIPLY_ADD, Pass, Product, operators
+from benchrun.rundir.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.vocabulary import Precision
+from benchrun.worker import log
+
+COPY, COLLECTIVE = {"cuda": 2**30, "cpu": 2**24}, {"cuda": 2**28, "cpu": 2**20}
+"""Bytes: far larger than a cache, and large enough to saturate a link."""
+SECONDS_EACH = {"cuda": 0.2, "cpu": 0.005}
+"""Time of one measurement: about 8 s for all on a GPU."""
+MIN_REPEATS, MAX_REPEATS = 5, 500
+
+
+def products(spec: TrainingSpec) -> tuple[Product, ...]:
+    """The matrix products of one rank and micro-batch, with the worker's own vocabulary."""
+    model = spec.model.model_copy(update={"vocab_size": spec.model.padded_vocab_size})
+    tokens = spec.mbs * spec.seq_length / spec.layout.cp
+    return operators(model, tokens, spec.seq_length, spec.layout).products
+
+
+def measure(spec: TrainingSpec, groups: dict[str, Any]) -> None:
+    """Measure if ``training.ceilings`` is set; rank 0 writes ceilings.json. ``groups``: process groups by name."""
+    if not spec.training.ceilings:
+        return
+    started, bench = time.perf_counter(), _Bench(spec)
+    ceilings = Ceilings(
+        device=torch.cuda.get_device_name() if bench.gpu else "cpu",
+        gemms=tuple(_gemm(bench, product) for product in products(spec)),
+        copy_gb_per_s=_copy(bench),
+        collectives=tuple(rate for name, group in groups.items() for rate in _collectives(bench, name, group)),
+        seconds=round(time.perf_counter() - started, 2),
+    )
+    if bench.gpu:  # the peak memory is that of the training alone
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    if torch.distributed.get_rank() == 0:
+        log.keep("ceilings", CEILINGS, ceilings)
+
+
+class _Bench:
+    """Times functions on the devices of all ranks."""
+
+    def __init__(self, spec: TrainingSpec) -> None:
+        self.gpu = spec.gpu != "CPU"
+        self.device = torch.device("cuda", torch.cuda.current_device()) if self.gpu else torch.device("cpu")
+        self._random = torch.Generator(self.device).manual_seed(1)  # training has its own
+        fp8 = self.gpu and torch.cuda.get_device_capability() >= (8, 9)
+        on_gpu: tuple[Precision, ...] = ("bf16", "fp8") if fp8 else ("bf16",)
+        self.numbers: tuple[Precision, ...] = on_gpu if self.gpu else ("fp32", "bf16")
+
+    def random(self, *size: int, dtype: Any = torch.bfloat16) -> Any:
+        """Normal random numbers; zeros would need less power and run faster."""
+        return torch.randn(*size, generator=self._random, device=self.device, dtype=dtype)
+
+    def seconds(self, function: Callable[[], Any]) -> float:
+        """Median time of ``function`` on the slowest rank."""
+        for _ in range(2):
+            function()
+        # All ranks repeat equally often; otherwise a collective would hang.
+        once = self._slowest(statistics.median(self._times(function, 3)))
+        repeats = min(max(int(SECONDS_EACH[self.device.type] / once), MIN_REPEATS), MAX_REPEATS)
+        return self._slowest(statistics.median(self._times(function, repeats)))
+
+    def _times(self, function: Callable[[], Any], repeats: int) -> list[float]:
+        marks = [self._mark()]
+        for _ in range(repeats):
+            function()
+            marks.append(self._mark())
+        if not self.gpu:
+            return [end - start for start, end in pairwise(marks)]
+        torch.cuda.synchronize()
+        return [start.elapsed_time(end) / 1000 for start, end in pairwise(marks)]
+
+    def _mark(self) -> Any:
+        """The time, or a mark in the GPU's queue."""
+        if not self.gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _slowest(self, seconds: float) -> float:
+        value = torch.tensor([seconds], dtype=torch.float64, device=self.device)
+        torch.distributed.all_reduce(value, op=torch.distributed.ReduceOp.MAX)
+        return max(float(value), 1e-9)
+
+
+def _gemm(bench: _Bench, product: Product) -> Gemm:
+    m, n, k = product.sizes["forward"]
+    # FP8 kernels need multiples of 16.
+    in_fp8 = product.low_precision and not (m % 16 or n % 16 or k % 16)
+    tflops: dict[Precision, dict[Pass, float]] = {
+        number: {
+            each: round(MULTIPLY_ADD * m * n * k / bench.seconds(_product(bench, number, each, *size)) / 1e12, 6)
+            for each, size in product.sizes.items()
+        }
+        for number in bench.numbers
+        if number != "fp8" or in_fp8
+    }
+    name, count, low_precision = product.name, product.count, product.low_precision
+    return Gemm(name=name, m=m, n=n, k=k, count=count, low_precision=low_precision, tflops=tflops)
+
+
+def _product(bench: _Bench, number: Precision, name: Pass, m: int, n: int, k: int) -> Callable[[], Any]:
+    """(m x k) times (k x n), with the memory layout of the pass ``name``."""
+    if number == "fp8":
+        # Like transformer-engine: both matrices contiguous along k, and fast accumulation in the forward pass.
+        left, right = (bench.random(rows, k).to(torch.float8_e4m3fn) for rows in (m, n))
+        one, fast = torch.ones((), device=bench.device), name == "forward"
+        return lambda: torch._scaled_mm(
+            left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
+        )
+    dtype = torch.float32 if number == "fp32" else torch.bfloat16
+    left = bench.random(k, m, dtype=dtype).t() if name == "weight_gradient" else bench.random(m, k, dtype=dtype)
+    right = bench.random(n, k, dtype=dtype).t() if name == "forward" else bench.random(k, n, dtype=dtype)
+    return lambda: torch.mm(left, right)
+
+
+def _copy(bench: _Bench) -> float:
+    size = COPY[bench.device.type]
+    source = bench.random(size // 2)
+    target = torch.empty_like(source)
+    return round(2 * size / bench.seconds(lambda: target.copy_(source)) / 1e9, 3)
+
+
+def _collectives(bench: _Bench, group_name: str, group: Any) -> Iterator[CollectiveRate]:
+    """Bus bandwidth as nccl-tests defines it: that of the links, independent of the number of ranks."""
+    count = group.size()
+    if count == 1:
+        return
+    # FP32 on CPUs: gloo cannot sum BF16.
+    dtype = torch.bfloat16 if bench.gpu else torch.float32
+    part_size = COLLECTIVE[bench.device.type] // dtype.itemsize // count
+    whole, part = bench.random(part_size * count, dtype=dtype), bench.random(part_size, dtype=dtype)
+    size, distributed = whole.numel() * dtype.itemsize, torch.distributed
+    calls: dict[str, Callable[[], Any]] = {
+        "all_reduce": lambda: distributed.all_reduce(whole, group=group),
+        "all_gather": lambda: distributed.all_gather_into_tensor(whole, part, group=group),
+        "reduce_scatter": lambda: distributed.reduce_scatter_tensor(part, whole, group=group),
+    }
+    for name, function in calls.items():
+        rate = round(bus_factor(name, count) * size / bench.seconds(function) / 1e9, 6)
+        whole.fill_(1.0)  # sums of sums would become infinite
+        size_mib = round(size / 2**20, 3)
+        yield CollectiveRate(name=name, group=group_name, ranks=count, size_mib=size_mib, bus_gb_per_s=rate)

@@ -1,0 +1,154 @@
+"""How long this rank computes in each step: the step's time without that in collectives, where it waits for others.
+
+The time of a step is the same on all ranks, because collectives make the fast ones wait. What is left without them is
+this rank's own: a slow GPU, a busy core, late data. On a GPU events in its queue mark the time; nothing waits for them,
+they are read while the next step runs.
+"""
+
+import platform
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed._functional_collectives as functional
+
+from benchrun.rundir.artifacts import KEPT_STEPS, RANKS, RankTime, RankTimes
+from benchrun.runspec.spec import TrainingSpec
+
+COLLECTIVES = re.compile(r"_?(all|reduce|broadcast|gather|scatter|barrier|send|recv|end_coalescing)")
+"""Methods of a process group that communicate, in every version of torch."""
+MANY, SAMPLED = 500, 10
+"""With more calls in a step than this only every n-th step is measured: marks take the host a few microseconds."""
+
+
+def separable(spec: TrainingSpec) -> bool:
+    """Whether the time in collectives can be separated from the rest.
+
+    Not on GPUs where kernels communicate themselves (userbuffers), where a ring runs on streams beside the first
+    (context parallelism), and where CUDA graphs may hold collectives.
+    """
+    training = spec.training
+    return spec.gpu == "CPU" or not (training.tp_comm_overlap or spec.layout.cp > 1 or training.cuda_graphs != "none")
+
+
+class StepClock:
+    """Times the steps of this rank. As a context manager, because it replaces methods of torch.distributed meanwhile.
+
+    ``streams``: the loop's stream waits for others only for communication, as FSDP of torch makes it.
+    """
+
+    def __init__(self, spec: TrainingSpec, *, streams: bool = False) -> None:
+        self._gpu, self._measures = spec.gpu != "CPU", separable(spec)
+        self._alone = spec.num_gpus == 1
+        """One rank waits for no other one: whatever its streams wait for is its own."""
+        self._streams = streams and self._gpu
+        self._stream = torch.cuda.current_stream() if self._gpu else None
+        self._replaced: list[tuple[Any, str, Any]] = []
+        self._inside = False
+        """Within a call that is measured already, or before the first step."""
+        self._calls: list[Any] = []
+        """Marks before and after each call of the step that runs, by turns."""
+        self._started: Any = None
+        self._unread: deque[tuple[int, Any, Any, list[Any]]] = deque()
+        """Steps still to be read: number, the marks of its ends, those of its calls."""
+        self._free: list[Any] = []
+        self._every = 1
+        self._rows: deque[tuple[int, float, float]] = deque(maxlen=KEPT_STEPS)
+
+    def __enter__(self) -> "StepClock":
+        if self._measures and not self._alone:
+            group, work = torch.distributed.ProcessGroup, torch.distributed.Work
+            places = [(group, name) for name in vars(group) if COLLECTIVES.match(name)]
+            places += [(work, "wait"), (functional, "wait_tensor")]
+            places += [(torch.cuda.Stream, "wait_event"), (torch.cuda.Stream, "wait_stream")] if self._streams else []
+            for owner, name in places:
+                # Not getattr, which returns a method of C++ without its binding to objects.
+                self._replaced.append((owner, name, vars(owner)[name]))
+                setattr(owner, name, self._measured(getattr(owner, name)))
+        self._inside = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, function in self._replaced:
+            setattr(owner, name, function)
+
+    def start(self) -> None:
+        """The first step begins."""
+        self._started, self._inside = self._mark(), False
+
+    def read(self) -> None:
+        """Read the steps that the GPU has done. Called when its queue is full, so that it costs no time."""
+        while self._unread and (not self._gpu or self._unread[0][2].query()):
+            number, started, ended, calls = self._unread.popleft()
+            in_calls = sum(self._seconds(calls[i], calls[i + 1]) for i in range(0, len(calls), 2))
+            self._rows.append((number, self._seconds(started, ended) - in_calls, in_calls))
+            self._free += calls
+            self._every = SAMPLED if len(calls) // 2 > MANY else 1
+
+    def end_step(self, number: int) -> None:
+        """Step ``number`` ends and the next begins."""
+        ended = self._mark()
+        if not self._inside:
+            self._unread.append((number, self._started, ended, self._calls))
+        self._started, self._calls = ended, []
+        self._inside = (number + 1) % self._every != 0
+
+    def keep(self, stage: int = 0) -> None:
+        """Write ranks.json. Every rank calls this at the end; ``stage``: its pipeline stage."""
+        if self._gpu:
+            torch.cuda.synchronize()
+        self.read()
+        if not self._measures:
+            return
+        rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        times = RankTime(
+            rank=rank,
+            host=platform.node(),
+            stage=stage,
+            compute_time_s=tuple(round(max(compute, 0.0), 6) for _, compute, _ in self._rows),
+            collective_time_s=tuple(round(calls, 6) for _, _, calls in self._rows),
+        )
+        ranks: list[Any] = [None] * size
+        torch.distributed.gather_object(times, ranks if rank == 0 else None)
+        if rank == 0:
+            document = RankTimes(steps=tuple(number for number, _, _ in self._rows), ranks=tuple(ranks))
+            Path(RANKS).write_text(document.model_dump_json() + "\n", encoding="utf-8")
+
+    def _measured(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` with a mark before and after it."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # What communicates on another stream delays the step only when the first stream waits for it.
+            if self._inside or (self._gpu and torch.cuda.current_stream() != self._stream) or self._elsewhere(args):
+                return function(*args, **kwargs)
+            self._inside = True
+            try:
+                before = self._mark()
+                result = function(*args, **kwargs)
+                self._calls += (before, self._mark())
+            finally:
+                self._inside = False
+            return result
+
+        return call
+
+    def _elsewhere(self, args: tuple[Any, ...]) -> bool:
+        """Whether another stream than the first waits in this call."""
+        return self._streams and bool(args) and isinstance(args[0], torch.cuda.Stream) and args[0] != self._stream
+
+    def _mark(self) -> Any:
+        """The time, or an event in the GPU's queue."""
+        if not self._gpu:
+            return time.perf_counter()
+        event = self._free.pop() if self._free else torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _seconds(self, start: Any, end: Any) -> float:
+        return float(start.elapsed_time(end)) / 1000 if self._gpu else end - start

@@ -1,0 +1,1 @@
+"""Model, data and training loop of `benchrun.worker.huggingface`."""

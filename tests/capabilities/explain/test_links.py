@@ -1,0 +1,68 @@
+"""Links are judged by what joins the ranks of a group, and by messages that are large enough."""
+
+import pytest
+from known import TENSOR, explained, kept, known
+
+from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.links import link, restrictions
+from benchrun.rundir.artifacts import CollectiveRate
+
+
+def named(run: Evidence) -> list[str]:
+    return [cause.cause for cause in explained(run).causes]
+
+
+def test_ranks_of_several_nodes_are_joined_by_the_network() -> None:
+    spec = kept().spec
+    layout = spec.layout.model_copy(update={"tp": 8})
+    cluster = spec.cluster.model_copy(update={"gpus_per_node": 8})
+    run = known(spec=spec.model_copy(update={"num_gpus": 16, "num_nodes": 2, "layout": layout, "cluster": cluster}))
+    assert link(run, "tp").usual == pytest.approx(0.6 * 450)
+    halves = run.spec.model_copy(update={"cluster": cluster.model_copy(update={"gpus_per_node": 4})})
+    assert link(known(spec=halves), "tp").usual == pytest.approx(0.6 * 50)
+    assert link(run, "dp").usual == pytest.approx(0.6 * 50)
+
+
+def test_a_usual_network_is_no_fault() -> None:
+    run = kept()
+    spec = run.spec.model_copy(update={"num_gpus": 16, "num_nodes": 2})
+    for rate, slow in ((40.0, False), (4.0, True)):
+        rates = (CollectiveRate(name="all_reduce", group="dp", ranks=16, size_mib=256, bus_gb_per_s=rate),)
+        ceilings = run.ceilings.model_copy(update={"collectives": rates})
+        profile = run.breakdown.model_copy(update={"communication_s": 1.0, "step_s": 5.2})
+        made = known(step_s=5.2, spec=spec, ceilings=ceilings, breakdown=profile)
+        assert ("comm_bandwidth" in named(made)) is slow
+
+
+def test_where_links_are_slow_exposed_communication_is_theirs() -> None:
+    run = kept(TENSOR)
+    rates = tuple(each.model_copy(update={"bus_gb_per_s": 20.0}) for each in run.ceilings.collectives)
+    profile = run.breakdown.model_copy(update={"communication_s": 0.35, "step_s": 2.55})
+    made = known(
+        TENSOR, step_s=2.55, ceilings=run.ceilings.model_copy(update={"collectives": rates}), breakdown=profile
+    )
+    causes = {cause.cause: cause.seconds for cause in explained(made).causes}
+    assert causes["comm_bandwidth"] > 0.3
+    assert causes.get("exposed_tp", 0.0) == pytest.approx(0.35 - causes["comm_bandwidth"], abs=0.02)
+
+
+def test_small_messages_take_their_latency() -> None:
+    run = kept(TENSOR)
+    profile = run.breakdown.model_copy(update={"communication_s": 8.0, "step_s": 10.2})
+    small = run.spec.model_copy(update={"seq_length": 256, "num_microbatches": 256})
+    for spec, slow in ((run.spec, True), (small, False)):
+        made = known(TENSOR, step_s=10.2, spec=spec, ceilings=None, bound=None, breakdown=profile)
+        assert ("comm_bandwidth" in named(made)) is slow
+
+
+def test_little_communication_has_no_bandwidth_to_speak_of() -> None:
+    run = kept()
+    profile = run.breakdown.model_copy(
+        update={"communication_s": 0.5, "hidden_s": 0.25, "other_s": 4.7, "step_s": 8.73}
+    )
+    assert "comm_bandwidth" not in named(known(step_s=8.73, breakdown=profile, ceilings=None, bound=None))
+
+
+def test_variables_that_restrict_nccl_are_evidence() -> None:
+    env = {"NCCL_P2P_DISABLE": "1", "NCCL_IB_DISABLE": "0", "NCCL_MAX_NCHANNELS": "1", "NCCL_DEBUG": "INFO"}
+    assert restrictions(known(env=env)) == ["NCCL_P2P_DISABLE=1", "NCCL_MAX_NCHANNELS=1"]

@@ -1,0 +1,57 @@
+"""Faster hardware is never predicted slower, and a curve is that of the whole model."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from benchrun import api, hardware
+from benchrun.capabilities.predict import prediction, runs
+from benchrun.errors import UserError
+from benchrun.recipes import catalogue
+from benchrun.runspec.spec import TrainingSpec
+
+
+def specs() -> list[TrainingSpec]:
+    """Return points of the training recipes on H100, as they are resolved by default."""
+    found = []
+    for name in catalogue.trainings():
+        for precision, num_gpus in itertools.product(("bf16", "fp8"), (8, 64, 512)):
+            try:
+                spec = api.resolve_shown(api.Request(name, "H100", precision, num_gpus))
+            except UserError:
+                continue
+            if isinstance(spec, TrainingSpec):
+                found.append(spec)
+    return found
+
+
+def test_an_h200_is_never_slower_than_an_h100() -> None:
+    points = [(spec, scale) for spec in specs() for scale in (1, 4)]
+    assert len(points) > 300
+    for spec, scale in points:
+        load = runs.workload(spec)
+        load = replace(load, num_gpus=load.num_gpus * scale, gbs=load.gbs * scale)
+        slow, fast = (prediction.predict(replace(load, gpu=hardware.gpu(name))) for name in ("H100", "H200"))
+        assert fast.median <= slow.median * (1 + 1e-9), f"{spec.recipe} on {spec.num_gpus} GPUs"
+        assert sum(fast.parts.values()) == pytest.approx(fast.median)
+        assert fast.low <= fast.median <= fast.high
+
+
+LARGE = api.Request("llama3.1-405b", "H100", "bf16")
+
+
+def test_a_curve_does_not_become_that_of_a_proxy() -> None:
+    """On 64 GPUs the recipe has a proxy alone, on 1,024 the whole model."""
+    for numbers in ((512, 1024), (64, 1024)):
+        spec = api.curve_point(LARGE, numbers)
+        assert isinstance(spec, TrainingSpec)
+        assert (spec.reduced, spec.num_gpus) == ((), numbers[0] if numbers[0] > 64 else numbers[1])
+    with pytest.raises(UserError):
+        api.curve_point(LARGE, (32, 64))
+
+
+def test_a_proxy_that_is_asked_for_has_a_curve() -> None:
+    spec = api.curve_point(replace(LARGE, overrides=("model.num_layers=30",)), (64, 128))
+    assert isinstance(spec, TrainingSpec)
+    assert spec.reduced
