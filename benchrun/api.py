@@ -1,12 +1,12 @@
 """The Python API: every use case of the command line as a typed function. Names are imported on first use.
 
-    from benchrun import app
+    from benchrun import api
 
-    (spec,) = app.resolve(app.Request("llama3.1-8b", "H100", "fp8", 64))
-    run = app.start(spec)
-    app.wait(run)
-    judgement = app.judge_runs([run])  # reads only
-    app.store_judgement(judgement)  # writes into the run
+    (spec,) = api.resolve(api.Request("llama3.1-8b", "H100", "fp8", 64))
+    run = api.start(spec)
+    api.wait(run)
+    judgement = api.judge_runs([run])  # reads only
+    api.store_judgement(judgement)  # writes into the run
     print(judgement.verdict.headline)
 
 Every function raises UserError for wrong input and MachineError where Slurm or the machine fails (`benchrun.errors`).

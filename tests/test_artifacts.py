@@ -17,7 +17,7 @@ from benchrun.render import render
 from benchrun.rundir import artifacts
 
 PACKAGE = Path(__file__).parents[1] / "benchrun"
-EXEMPT = {"spec/artifacts.py", "launch/supervise.py"}
+EXEMPT = {"rundir/artifacts.py", "jobs/supervise.py"}
 """The place of the names, and a program that runs without this package."""
 NAMES = {name for name in artifacts.FILES if "." in name} | {artifacts.LOCAL_LOCK}
 """A folder's name is an ordinary word."""

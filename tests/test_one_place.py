@@ -27,7 +27,7 @@ SOURCES = [
     path
     for folder in (paths.PACKAGE, paths.DATAGEN)
     for path in sorted(folder.rglob("*.py"))
-    if paths.PACKAGE / "frameworks" not in path.parents
+    if not {"frameworks", "dialects"} & {folder.name for folder in path.parents}
 ]
 TEMPLATES = [path for path in sorted(paths.TEMPLATES.rglob("*.j2")) if path.parent.name != "frameworks"]
 

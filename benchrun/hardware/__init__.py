@@ -110,7 +110,7 @@ def _gpus() -> dict[str, Gpu]:
 
 
 def _rows() -> list[dict[str, str | None]]:
-    return [{column: value or None for column, value in row.items()} for row in table(__file__)]
+    return [{column: value or None for column, value in row.items()} for row in table(__file__, "hardware.csv")]
 
 
 def name_of(device: str) -> str | None:
