@@ -11,7 +11,17 @@ import click
 
 from benchrun import api, paths
 from benchrun.cli.complete import runs_or_files
-from benchrun.cli.options import baseline_option, each, flags, log_options, opened, print_json, print_views, read_logs, say
+from benchrun.cli.options import (
+    baseline_option,
+    each,
+    flags,
+    log_options,
+    opened,
+    print_json,
+    print_views,
+    read_logs,
+    say,
+)
 from benchrun.errors import UserError
 from benchrun.files import check_new, write_new
 from benchrun.rundir.artifacts import SPEC, STDOUT

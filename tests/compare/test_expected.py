@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from test_measured import finished, spec_of
 
-from benchrun.usecases import judgement
-from benchrun.usecases.judgement import judge_runs
 from benchrun.capabilities.predict.usecase import expected_step
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
+from benchrun.usecases import judgement
+from benchrun.usecases.judgement import judge_runs
 from benchrun.vocabulary import Exit
 
 

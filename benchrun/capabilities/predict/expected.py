@@ -3,11 +3,11 @@
 import statistics
 from collections.abc import Sequence
 
+from benchrun.capabilities.predict.prediction import Prediction
 from benchrun.judge.checks import Name, labels_of_times, not_understood
 from benchrun.judge.uneven import Label, slow_steps, too_uneven
 from benchrun.judge.verdict import Verdict
 from benchrun.measure.model import Metrics
-from benchrun.capabilities.predict.prediction import Prediction
 
 UNJUDGED = ("no_reference", "not_comparable")
 """Verdicts that a prediction replaces."""
