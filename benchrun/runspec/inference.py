@@ -70,7 +70,8 @@ class InferenceInputs(Inputs):
     stream_interval: Size | None = None
     """Tokens that the server sends at once; above 1 the inter-token latency is a time between chunks."""
     server_options: tuple[Option, ...] = ()
-    """More options of the server, one word each, e.g. ``--attention-backend=flashinfer``."""
+    """More options of the server, one word each, e.g. ``--attention-backend=flashinfer``; of a section of
+    TensorRT-LLM's options file ``--moe_config.backend=CUTLASS``."""
     ready_timeout_s: Size = 3600
     """Seconds within which the server must have loaded the weights."""
 

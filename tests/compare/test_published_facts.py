@@ -2,7 +2,11 @@
 
 import re
 
+import pytest
+import yaml
+
 from benchrun import api, paths
+from benchrun.errors import UserError
 from benchrun.judge.references import Reference, load_references
 from benchrun.runspec.spec import TrainingSpec
 
@@ -42,6 +46,26 @@ def test_trtllm_runs_as_many_requests_as_were_published() -> None:
         spec = api.resolve_shown(api.Request(recipe, "H100", "fp8", 2, overrides=lengths))
         assert (spec.num_prompts, spec.warmups) == (count, 2)
         assert any("--warmup=2" in text for text in api.render(spec).values())
+
+
+def test_trtllm_runs_deepseek_r1_with_its_published_options() -> None:
+    lengths = ("input_tokens=1000", "output_tokens=1000")
+    spec = api.resolve_shown(api.Request("deepseek-r1-offline", "H200", "fp8", 8, overrides=lengths))
+    files = api.render(spec)
+    written = yaml.safe_load(files["trtllm.yml"])
+    assert written["attention_dp_config"] == {"batching_wait_iters": 0, "enable_balance": True, "timeout_iters": 60}
+    assert written["moe_config"] == {"backend": "CUTLASS"}
+    assert written["kv_cache_config"]["dtype"] == "fp8"
+    assert written["enable_attention_dp"] is True
+    assert "moe_config" not in files["job.sh"]
+
+
+def test_a_section_that_follows_from_the_recipe_is_refused_as_an_option() -> None:
+    twice = api.Request(
+        "deepseek-r1-offline", "H200", "fp8", 8, overrides=("server_options=[--kv_cache_config.dtype=fp8]",)
+    )
+    with pytest.raises(UserError, match="kv_cache_config follows from"):
+        api.resolve_shown(twice)
 
 
 def test_the_parameters_in_the_head_of_a_model_are_its_own() -> None:

@@ -7,10 +7,15 @@ with PMIx; the prompts are written once before.
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from benchrun.capabilities.serving.frameworks.base import Server
 from benchrun.frameworks.base import ImageFamily
 from benchrun.runspec.image_names import is_path
 from benchrun.runspec.inference import InferenceSpec
+
+OWN_SECTIONS = ("cuda_graph_config", "kv_cache_config")
+"""Sections of the options file whose values follow from inputs of the recipe."""
 
 
 class TensorRT(Server):
@@ -44,6 +49,8 @@ class TensorRT(Server):
             "batch": seqs,
             "model": checkpoint.rpartition("/")[2] if folder else checkpoint,
             "longest": spec.input_tokens + spec.output_tokens,
+            "options": [option for option in spec.server_options if not _is_of_section(option)],
+            "sections": _sections(spec),
         }
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
@@ -53,3 +60,21 @@ class TensorRT(Server):
             yield f"{self.name} has no replicas: dp ({spec.dp}) must be 1, or ep tp * dp ({spec.tp * spec.dp})"
         if spec.request_rate is not None:
             yield f"{self.name} sends all requests at once: request_rate must be null"
+        for section in OWN_SECTIONS:
+            if section in _sections(spec):
+                yield f"{section} follows from kv_cache and max_num_seqs: leave it out of server_options"
+
+
+def _is_of_section(option: str) -> bool:
+    """Whether it is one of a section of the options file: ``--moe_config.backend=CUTLASS``."""
+    return "." in option.partition("=")[0]
+
+
+def _sections(spec: InferenceSpec) -> dict[str, dict[str, Any]]:
+    """Section of the options file -> name -> value."""
+    found: dict[str, dict[str, Any]] = {}
+    for option in filter(_is_of_section, spec.server_options):
+        path, _, value = option.removeprefix("--").partition("=")
+        section, _, name = path.partition(".")
+        found.setdefault(section, {})[name] = yaml.safe_load(value)
+    return found
