@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from benchrun.vocabulary import Exit
 
 FEW = 20
-"""As many names are listed beside a similar one."""
+"""Most names that are listed beside a similar one."""
 
 
 class BenchrunError(Exception):

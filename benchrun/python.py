@@ -38,7 +38,7 @@ class Run:
     name: str
     """The run's id, or the path of the log."""
     spec: RunSpec | None
-    """What was launched; None for a log."""
+    """Specification that was launched; None for a log."""
     recipe: str | None
     log: Log | None
     """Steps, facts and problems as read; None where the run has no log."""

@@ -62,7 +62,7 @@ class Reduced(NamedTuple):
     """A dimension that makes a run a proxy: its size there and in the whole model; as text ``num_layers 4 of 96``."""
 
     name: str
-    """As in `ModelShape`; ``moe.num_experts`` for one of the experts."""
+    """Name as in `ModelShape`; ``moe.num_experts`` for one of the experts."""
     size: Size
     """Size in the proxy."""
     whole: Size

@@ -132,7 +132,8 @@ def _words(line: bytes, where: str) -> list[str]:
 def _report(
     prefix: Path, unit: str, digests: dict[Path, str], counts: Ints, lengths: Ints, number: int, head: list[Any]
 ) -> dict[str, Any]:
-    """What all reports have, from the count of each distinct unit and the length of each document.
+    """Entries that all reports have, from the count of each distinct unit and the length of each
+    document.
 
     ``head`` is the beginning of document ``number``. UserError if there is no such document.
     """

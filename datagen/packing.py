@@ -25,7 +25,7 @@ class Sample(NamedTuple):
     """A sample as tokens."""
 
     tokens: Ints
-    """With the end-of-document token."""
+    """Tokens with the end-of-document token."""
     prompt: int
     """Number of these tokens that belong to the prompt."""
     cut: bool

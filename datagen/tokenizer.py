@@ -74,7 +74,8 @@ def files(parameters: TokenizerParameters) -> dict[str, dict[str, Any]]:
 
 
 def _merges(language: int, count: int) -> Iterator[tuple[str, str]]:
-    """At least ``count`` pairs, in the order in which they are applied; each makes a different token.
+    """Yield at least ``count`` pairs, in the order in which they are applied; each makes a
+    different token.
 
     Open syllables come before closed ones: ``lana`` is la and na, although ``lan`` is a syllable too.
     """

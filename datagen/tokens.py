@@ -192,7 +192,9 @@ def _rule_entropy(p: NDArray[numpy.float64]) -> float:
 
 
 def _information(p: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
-    """What each outcome adds to the entropy, in nats; a table of tokens has no probability of 0."""
+    """Contribution of each outcome to the entropy, in nats; a table of tokens has no probability of
+    0.
+    """
     return -p * numpy.log(p)
 
 

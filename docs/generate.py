@@ -128,7 +128,7 @@ def spec_page() -> str:
 
 def gpu_page() -> str:
     """The hardware table."""
-    with (Path(paths.__file__).parent / "hardware.csv").open(newline="", encoding="utf-8") as file:
+    with (Path(paths.__file__).parent / "hardware/hardware.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     head = "# GPUs\n\nDense peaks in TFLOPS, memory in GiB, from `benchrun/hardware/hardware.csv`. "
     head += "A GPU without a row gets no MFU.\n\n"

@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
-"""Of logs: more than what can be launched."""
+"""Precisions that a log may have: more than what can be launched."""
 SHOWN = 5
 """Files that are named where many are left out."""
 SPELLED = {"peak": "peak-tflops"}
@@ -121,13 +121,18 @@ _peak = click.option(
     help="Dense peak of the GPU at the run's precision, if the GPU is not listed.",
 )
 context_options = all_of(*_of_work, *_of_rows)
-"""What a log may not state. Those of _of_work but --recipe are fields of `app.Setting`."""
+"""Options for what a log may not state.
+
+Those of _of_work, except --recipe, are fields of `app.Setting`.
+"""
 log_options = all_of(*_of_work, _peak, *_of_rows, json_option)
 """The options of verbs on logs."""
 
 
 def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = str) -> tuple[list[R], Exit]:
-    """What ``read`` returns for each of ``items``, and the exit code. An error goes to stderr and hides no other item.
+    """Results of ``read`` for each of ``items``, and the exit code.
+
+    An error goes to stderr and hides no other item.
 
     ``name`` returns the name of an item, for errors that state no place.
     """

@@ -48,7 +48,7 @@ class RunsProgress(Progress):
             self._make_room(line)
 
     def _make_room(self, line: "_Line") -> None:
-        """Where there are more runs than lines, a run that has ended gives its line to one without."""
+        """Give the line of an ended run to one without, if there are more runs than lines."""
         hidden = [task for task in self.tasks if not task.visible and not task.fields.get("over")]
         self.update(line.task, over=True)
         if hidden:

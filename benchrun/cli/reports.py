@@ -23,7 +23,7 @@ FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
 ENDINGS = {".html": "html", ".xml": "junit", ".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "terminal"}
 """Format that the ending of a file names."""
 SPLITS = ("node", "driver", "image", "version")
-"""Of --by: facts by which the runs of a point can be separate histories."""
+"""Values of --by that separate the histories of a point."""
 
 
 @click.command("report")

@@ -26,7 +26,8 @@ MARKS = {"ok": "ok", "fault": "FAULT", "warning": "warning", "not_checked": "not
 @click.option("--no-node", is_flag=True, help="Ask no compute node.")
 @json_option
 def doctor(cluster: str | None, wait_s: int, no_node: bool, as_json: bool) -> int:
-    """What this machine can do; with --cluster everything that would fail on that cluster, before it waits in a queue.
+    """Check what this machine can do; with --cluster, everything that would fail on that cluster
+    before a job waits.
 
     --cluster asks Slurm, then one node: partition, account, QOS, reservation, nodes, GPUs, time limit; container
     runtime, images, mounts, the shared runs folder, the clock. Exit code 2: the file has a fault; 3: the machine has.

@@ -56,7 +56,9 @@ class Unmeasured(NamedTuple):
 
 
 PROFILERS = {"kineto": Unmeasured(before=1), "nsys": Unmeasured()}
-"""Of frameworks that stop torch's profiler after the last profiled step."""
+"""Steps without a measurement, for frameworks that stop torch's profiler after the last profiled
+step.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class MemoryFacts:
     moments_at_a_time: int = 0
     """Parameters of a group whose lower-precision moments Adam converts to FP32; 0: not measured, so not counted."""
     unfused_gates: bool = False
-    """Without a fused kernel the MLP gates by plain operations, whose results are stored."""
+    """Whether the MLP, without a fused kernel, gates by plain operations whose results are stored.
+    """
     policies: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
     """Legal ``recompute.policy`` -> products whose outputs a layer stores beside its input; None: assumed to be all."""
 
@@ -99,7 +102,9 @@ class Framework:
     """Whether tensor-parallel communication can overlap with matrix products."""
     experts: ClassVar[bool] = True
     features: ClassVar[frozenset[str]] = frozenset()
-    """What it can train besides plain Llamas and Mixtrals (`benchrun.model.features`)."""
+    """Parts of models that it can train besides plain Llamas and Mixtrals
+    (`benchrun.model.features`).
+    """
     stages: ClassVar[bool] = False
     """Whether it takes layers spread unevenly over pipeline stages (``layout.stages``)."""
     model_values: ClassVar[Mapping[str, object]] = {}
@@ -199,7 +204,7 @@ class Framework:
         return versions.get(self.package or self.name)
 
     def installed(self, cluster: Cluster) -> Installation:
-        """What the site states about where it is."""
+        """Installation of the framework that the site states."""
         return cluster.frameworks.get(self.name, Installation())
 
     def source(self, cluster: Cluster) -> str | None:

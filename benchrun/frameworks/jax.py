@@ -1,4 +1,4 @@
-"""What MaxText and PaXML share: XLA, and launches with data parallelism and FSDP alone."""
+"""Base of MaxText and PaXML: XLA, and launches with data parallelism and FSDP alone."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -13,7 +13,9 @@ MIB = 1 << 20
 
 
 def policies(framework: str) -> dict[str, tuple[str, ...] | None]:
-    """As `MemoryFacts.policies`, from jax.csv: products that a layer stores, "nothing", or empty where not known."""
+    """Read `MemoryFacts.policies` from jax.csv: products that a layer stores, "nothing", or empty
+    if not known.
+    """
     rows = {row["policy"]: row["stored"] for row in table(__file__) if row["framework"] == framework}
     return {name: tuple(stored.replace("nothing", "").split()) if stored else None for name, stored in rows.items()}
 
@@ -34,7 +36,7 @@ class Jax(Framework):
     rank_variables = SLURM_VARIABLES
     numactl = False
     xla_flags: ClassVar[str]
-    """Without ``--xla_gpu_``."""
+    """Flags of XLA, without ``--xla_gpu_``."""
     combined_mib: ClassVar[Mapping[str, tuple[int, int, int]]]
     """The largest combined all-reduce, all-gather and reduce-scatter, by precision."""
 

@@ -22,9 +22,9 @@ class Device(BaseModel, frozen=True):
     nvidia-smi prints, because their 288 GB are not GiB."""
     peak_bf16_tflops: float
     peak_fp8_tflops: float | None
-    """None if the GPU has no FP8 units."""
+    """Dense peak in FP8; None if the GPU has no FP8 units."""
     peak_fp4_tflops: float | None = None
-    """None if the GPU has no FP4 units."""
+    """Dense peak in FP4; None if the GPU has no FP4 units."""
     source: str
 
     @property
@@ -64,7 +64,7 @@ class Clock(BaseModel, frozen=True):
     """Clock and power of one GPU (column ``clock_source``)."""
 
     peak_clock_mhz: float
-    """At this clock the dense peak holds."""
+    """Clock at which the dense peak holds."""
     power_w: float | None
     """Nominal power limit; None where the site chooses it."""
     capped_clock_mhz: float | None
@@ -144,7 +144,7 @@ EQUAL = (
     *("arch", "peak_bf16_tflops", "peak_fp8_tflops", "peak_fp4_tflops", "gpus_per_node"),
     *("nvlink_gb_per_s", "nic_gb_per_s", "nvlink_domain"),
 )
-"""What two GPUs share that differ in their memory alone."""
+"""Columns that two GPUs share if they differ in their memory alone."""
 
 
 def slower_twin(one: Gpu) -> Gpu | None:

@@ -13,7 +13,7 @@ TIMEOUT_S = 30
 OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
 """How variables begin that are options of Slurm's commands."""
 _WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
-"""Those that choose the cluster; they are passed on."""
+"""Variables that choose the cluster; they are passed on."""
 RUN = subprocess.run
 """Starts a program and waits for its end: the one place to put a simulated machine in."""
 NOT_HERE = "submit from a login node, or use --cluster local"
@@ -44,7 +44,7 @@ def call(
 
 
 def answer(*command: str) -> str:
-    """What a command of Slurm prints. MachineError where it fails."""
+    """Output of a command of Slurm. MachineError if it fails."""
     result = call(command)
     if result.returncode != 0:
         raise MachineError(f"{' '.join(command)} fails: {' '.join((result.stderr or result.stdout).split())[:300]}")

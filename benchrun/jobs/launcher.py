@@ -35,7 +35,7 @@ class Observation:
 
     run: RunDir
     job: Job | None
-    """None where the scheduler gave no answer, or never had the job."""
+    """Job that the scheduler reports; None if it gave no answer, or never had the job."""
     over: bool
     """The job has ended, or neither the scheduler nor its files have it any more."""
     note: str = ""

@@ -38,7 +38,7 @@ class Job:
     ended_at: float | None = None
     """Seconds since the epoch by the scheduler's clock; None where it is unknown."""
     unsure: str = ""
-    """For GONE: the source that gave no answer, so that the job may exist all the same."""
+    """Source that gave no answer, so that a job that is GONE may exist all the same."""
     uid: int | None = None
     """Its owner; with ``work_dir`` it identifies the run."""
     work_dir: str = ""

@@ -25,7 +25,7 @@ def all_nodes() -> set[str]:
 
 
 def unusable_nodes(names: str) -> list[str]:
-    """Those of ``names`` that have failed."""
+    """Return those of ``names`` that have failed."""
     states = _states(f"--nodes={names}") if names else {}
     return [name for name, state in states.items() if state.startswith(UNUSABLE) or state.endswith("*")]
 

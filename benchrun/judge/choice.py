@@ -1,4 +1,4 @@
-"""Which of several published numbers a run is compared with.
+"""Choice of the published number that a run is compared with.
 
 Of the rows whose must-agree conditions agree, those of the run's own framework count, else those of its family
 (families.csv), else all. Of these the ones with the run's own layout count, those first that state most of it; then
@@ -102,7 +102,9 @@ class _Fit(NamedTuple):
 
     @property
     def kind(self) -> tuple[int, bool, bool]:
-        """What `Choice.sentence` names: the kinship, and whether layout and version are the run's."""
+        """Kinship, whether the layout is the run's, and whether the version is: what
+        `Choice.sentence` names.
+        """
         return self.kinship, self.layout > 0, self.same_version or self.same_release
 
 

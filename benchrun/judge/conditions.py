@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 besides_recipe = attrgetter(*HARD[1:])
 WHOLE = "the model's own"
-"""In JSON: nothing but the number of layers was reduced."""
+"""Words in JSON for a model of which only the number of layers was reduced."""
 DEFAULTS = "the defaults"
-"""In JSON: no training option differs from its default."""
+"""Words in JSON for a run whose training options are all defaults."""
 LAYOUT = ("mbs", *DEGREES, "fsdp", "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
-"""These may differ and are then named: a comparison across layouts and frameworks is fair."""
+"""Conditions that may differ and are then named: a comparison across layouts and frameworks is
+fair.
+"""
 MACHINE = ("software", "driver", "power_limit_w")
 """Named where both sides know them and they differ; no reference is chosen by them."""
 NOT_OPTIONS = (
@@ -35,7 +37,7 @@ NOT_OPTIONS = (
 )
 """Fields of ``training`` that have their own key here or do not affect the speed."""
 LOSS = ("steps", "seed", "lr", "data")
-"""These decide the loss, and so must agree too where losses are compared."""
+"""Conditions that decide the loss, and so must agree too if losses are compared."""
 
 
 def _items(empty: str, item: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
@@ -68,16 +70,16 @@ class Conditions(Frozen):
     seq_length: int | None
     gbs: int | None
     dimensions: Dimensions = ()
-    """What else of the model was reduced; in JSON e.g. ``vocab_size 32000 of 128256``."""
+    """Other sizes of the model that were reduced; in JSON e.g. ``vocab_size 32000 of 128256``."""
     settings: Annotated[str, BeforeValidator(lambda value: value or "")] = ""
     """Inputs of a workload other than training, e.g. ``concurrency 8, requests 1000``."""
     framework: str | None = None
     image: str | None = None
     """Container image, as ``registry/name:tag``: the version of everything in it."""
     framework_version: str | None = None
-    """Where no image states it."""
+    """Version of the framework, if no image states it."""
     variant: str | None = None
-    """What distinguishes numbers of one source, e.g. ``without Transformer Engine``."""
+    """Name that tells numbers of one source apart, e.g. ``without Transformer Engine``."""
     software: str | None = None
     """Versions of what trained, e.g. ``megatron-core 0.16.1, torch 2.9.0``."""
     driver: str | None = None
@@ -104,7 +106,7 @@ class Conditions(Frozen):
     shape: str | None = None
     """The whole model as `shape_of` writes it; None where the recipe's name stands for it."""
     reduced: tuple[Reduction, ...] = ()
-    """What a proxy has less of; in JSON e.g. ``num_layers 4 of 96``."""
+    """Sizes of which a proxy has less; in JSON e.g. ``num_layers 4 of 96``."""
 
 
 class Difference(Frozen):

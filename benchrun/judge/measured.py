@@ -51,11 +51,11 @@ class MeasuredRun:
     folder: Path
     """Its files: a directory, or a part of the packed file."""
     log: Log | None = None
-    """Of a run that is no kept one: its log, which has the rows of steps.jsonl."""
+    """Log of a run that is not kept; it has the rows of steps.jsonl."""
 
     @functools.cached_property
     def fingerprint(self) -> Fingerprint | None:
-        """Of a profiled run."""
+        """Fingerprint of a profiled run."""
         there = self.folder.joinpath(FINGERPRINT).is_file()
         return _document(self.folder, FINGERPRINT, Fingerprint.model_validate_json) if there else None
 

@@ -34,7 +34,7 @@ class Nearest:
 
     @property
     def unit(self) -> str:
-        """Of both numbers."""
+        """Unit of both numbers."""
         return "TFLOPS/GPU" if self.whole_tflops is not None else "tokens/s/GPU"
 
     def measured(self, tokens_per_s: float | None, tflops: float | None) -> float | None:

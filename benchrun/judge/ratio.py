@@ -14,7 +14,7 @@ class Ratio(Frozen):
     """Tokens/s/GPU of runs over those of others: above 1 is faster."""
 
     value: float
-    """Of the medians over the repeats."""
+    """Ratio of the medians over the repeats."""
     low: float | None
     high: float | None
     """The ratio lies between these; null where a run has no interval."""

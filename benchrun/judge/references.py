@@ -46,14 +46,14 @@ class Source(Frozen):
     where: str
     """Repository, document and commit or tag."""
     date: str
-    """As precise as the source states it: 2024-12, 2025-09-30."""
+    """Date as precise as the source states it: 2024-12, 2025-09-30."""
 
 
 class Printed(Frozen):
     """Other numbers that the source prints of the same run, to check the row."""
 
     tokens_per_s: PositiveFloat | None = None
-    """Of all GPUs together."""
+    """Rate of all GPUs together."""
     tokens_per_s_per_gpu: PositiveFloat | None = None
     tflops_per_gpu: PositiveFloat | None = None
     mfu_percent: PositiveFloat | None = None
@@ -77,7 +77,7 @@ class Reference(Frozen):
     gflop_per_token: PositiveFloat | None = None
     """The source's own count, with convention ``own``."""
     peak_tflops: PositiveFloat | None = None
-    """By what the MFU is divided."""
+    """Peak by which the MFU is divided."""
     printed: Printed = Printed()
     source: Source
     flags: tuple[Flag, ...] = ()

@@ -41,11 +41,11 @@ class Verdict(Frozen):
     runs: int
     checks: tuple[Check, ...] = ()
     differs: tuple[Difference, ...] = ()
-    """With ``not_comparable``: the keys that differ from the nearest reference."""
+    """Conditions that differ from the nearest reference; only with ``not_comparable``."""
     nearest: Reference | None = None
     conditions: Conditions
     labels: tuple[Label, ...] = ()
-    """What limits the verdict, shown in its first line."""
+    """Limits of the verdict, shown in its first line."""
     chosen_because: Choice | None = None
     """Why the speed was compared with that reference and not another."""
     warmup: int | None = None
@@ -73,9 +73,9 @@ class RunResult:
     metrics: Metrics | None
     verdict: Verdict | None
     ending: str | None = None
-    """None where it is not recorded."""
+    """Ending of the run; None if it is not recorded."""
     fingerprint: Fingerprint | None = None
-    """Of a profiled run."""
+    """Fingerprint of a profiled run."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Version of each package that trained, where it is known."""
 
@@ -161,7 +161,7 @@ def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[R
 
 
 def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fields:
-    """Where no reference agrees: what differs from the nearest one."""
+    """Verdict without a reference that agrees: what differs from the nearest one."""
     same = [e for e in references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)]
     if not same:
         return {"verdict": "no_reference", "reason": f"no published number for {own.recipe} on {own.gpu}"}

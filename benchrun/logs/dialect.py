@@ -94,13 +94,13 @@ class Reading(NamedTuple):
     """How the text of a value becomes a number."""
 
     parse: Callable[[str], float | None] = number
-    """None for any other text."""
+    """Number that a text says; None for any other text."""
     pattern: str = _PLAIN
     """Regex of the usual texts, each of which is a value wherever another one is."""
     plain: bool = True
     """``float`` reads the usual texts as ``parse`` does."""
     scale: Callable[[Any], Any] | None = None
-    """From the printed unit to the column's, for one number or an array."""
+    """Conversion from the printed unit to the column's, for one number or an array."""
 
 
 NUMBER = Reading()
@@ -211,11 +211,11 @@ class Dialect(Traits):
     head: ClassVar[re.Pattern[str] | None] = None
     """Regex of the start of a step, or of all of it; its named groups are columns."""
     readings: ClassVar[Mapping[str, Reading]] = {}
-    """Of the head's groups that are no plain number or count."""
+    """Readings of the head's groups that are no plain number or count."""
     separator: ClassVar[str] = ""
-    """What stands behind each field after the head; without it there are none."""
+    """Text behind each field after the head; without it there are no fields."""
     names: ClassVar[Names] = {}
-    """Of the fields."""
+    """Names of the fields."""
     fact_groups: ClassVar[tuple[re.Pattern[str], ...]] = ()
     """Regexes whose named groups are Facts."""
     fact_pairs: ClassVar[re.Pattern[str] | None] = None
@@ -225,7 +225,7 @@ class Dialect(Traits):
     result_pairs: ClassVar[re.Pattern[str] | None] = None
     """Regex of the name and the number of a result that is no step."""
     end_words: ClassVar[str | None] = None
-    """What a line says when all work is done."""
+    """Words of a line that says that all work is done."""
 
     def __init__(self) -> None:
         self.rows = Rows()

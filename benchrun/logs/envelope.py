@@ -40,7 +40,7 @@ class _Text(NamedTuple):
     is_piece: bool = False
     """Whether the next text of the stream continues it."""
     head: str = ""
-    """What stays before the text."""
+    """Text that stays before the line's own text."""
 
 
 class Envelope:

@@ -153,7 +153,7 @@ class Forms:
 
 
 def _matches(forms: list[_Form], lines: list[str]) -> list[tuple[str, ...]]:
-    """For each line the groups of all forms, and what matches none, column by column."""
+    """Groups of all forms for each line, and what matches none, column by column."""
     pattern = "|".join([*(form.pattern for form in forms), "(.*)"])
     rows = re.compile(f"^(?:{pattern})$", re.MULTILINE | re.ASCII).findall("\n".join(lines))
     return list(zip(*rows, strict=True)) if forms else [tuple(rows)]

@@ -1,4 +1,4 @@
-"""Which files are logs of one run.
+"""Grouping of files that are logs of one run.
 
 Two logs with steps are one run where they contradict each other in nothing that both state (facts, batch, date of the
 first step, and what they print of the steps that both have), and one prints the other's steps or goes on where it ends.
@@ -57,7 +57,7 @@ class _Run:
     parts: list[Part] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
     tracks: list[Part] = field(default_factory=list)
-    """Those that others are compared with: of a thousand ranks that print the same steps one."""
+    """Parts that others are compared with: one of a thousand ranks that print the same steps."""
     steps_made: int = 0
     stems: set[tuple[Path, str]] = field(default_factory=set)
     folders: set[Path] = field(default_factory=set)

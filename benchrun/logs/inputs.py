@@ -1,4 +1,4 @@
-"""Where logs come from: files, plain or compressed, directories, stdin; as chunks of bytes."""
+"""Sources of logs: files, plain or compressed, directories, stdin; as chunks of bytes."""
 
 import codecs
 import gzip
@@ -75,7 +75,7 @@ class LogFile(NamedTuple):
 
     file: Path
     named: bool = True
-    """By the caller; otherwise it lies in a directory that the caller named."""
+    """Whether the caller named the file; otherwise it lies in a directory that the caller named."""
     run: Path | None = None
     """Its run directory, whose logs are all one run."""
 

@@ -19,7 +19,7 @@ ROLES = (
     *("hardware", "resource", "failure", "remote", "said"),
     *("fault", "peer", "exit", "after", "word", "last", ""),
 )
-"""From the strongest evidence to the weakest.
+"""Roles from the strongest evidence to the weakest.
 
 ``hardware``: a broken part. ``resource``: what ran out. ``failure``: the last line of an exception, or another reason
 for the end of the process or job. ``remote``: an exception that blames another rank or the network: a ``failure``, but
@@ -29,7 +29,7 @@ handled. ``fault``: a process that signal 11 ended, as a launcher saw it. ``peer
 more. ``last``: that work is missing. Empty: no evidence of an end.
 """
 MADE_UP_BY = {"always": (), "verdict": (), "restart": ("restart",), "steps": ("steps", "restart")}
-"""What must follow a problem in the log to make up for it, by the column ``fatal``."""
+"""Events that must follow a problem in the log to make up for it, by the column ``fatal``."""
 RESOURCES = frozenset({"xid", "ecc", "cuda_oom", "host_oom", "disk_full", "shm_full"})
 """Kinds that explain every other error of the same process."""
 GENERIC = "rank_crash"
@@ -38,7 +38,7 @@ GENERIC = "rank_crash"
 
 @dataclass(frozen=True)
 class Kind:
-    """What follows from a problem of one kind."""
+    """Consequences of a problem of one kind."""
 
     role: str = ""
     fatal: str = ""
@@ -50,7 +50,9 @@ class Kind:
 
     @property
     def made_up_by(self) -> tuple[str, ...] | None:
-        """What makes up for it: values of ``Problem.then``; None where it is never fatal to a log."""
+        """Events that make up for it, values of ``Problem.then``; None if it is never fatal to a
+        log.
+        """
         return None if self.fatal in ("", "verdict") else MADE_UP_BY[self.fatal]
 
 

@@ -10,7 +10,7 @@ NEEDLE = LAUNCHED.encode()
 
 
 def launched(text: str) -> Launched | None:
-    """What the line states; None for a line that is cut."""
+    """Read what the line states; None for a line that is cut."""
     with suppress(ValueError):
         return Launched.model_validate_json(text.partition(LAUNCHED)[2].strip())
     return None

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 LONGEST_LINE = 1 << 22
-"""Of a longer line only the end is kept: it is no record of anything."""
+"""Bytes of a line above which only the end is kept: it is no record of anything."""
 BEFORE_HIT, AFTER_HIT = 1 << 12, 1 << 14
-"""Of a line longer than these together only so much around a hit is read."""
+"""Bytes around a hit that are read of a line longer than both together."""
 LONGEST_WHOLE = BEFORE_HIT + AFTER_HIT
 FAR = 1 << 12
 WIDTH, STRIDE = 8, 4
@@ -29,14 +29,14 @@ class Line(NamedTuple):
     """One line, decoded and without escape sequences."""
 
     number: int
-    """From 1; only LF counts a line, as in every editor."""
+    """Number of the line from 1; only LF counts a line, as in every editor."""
     text: str
     terminated: bool
     """False for the last line of a file that ends in the middle of it."""
 
 
 class Hit(NamedTuple):
-    """Where something that can matter was found, and which reader it concerns."""
+    """Place at which something that can matter was found, and the reader that it concerns."""
 
     at: int
     owner: int
@@ -108,7 +108,9 @@ class Grams:
 
 
 def _rarest(word: bytes) -> int:
-    """Where the piece to look for begins: capitals and signs are rarer than small letters; digits are everywhere."""
+    """Begin of the rarest piece to look for: capitals and signs are rarer than small letters;
+    digits are everywhere.
+    """
     common = [letter.islower() or letter.isspace() or letter.isdigit() for letter in word.decode("latin-1")]
     starts = range(len(word) - SHORTEST + 1)
     return min(reversed(starts), key=lambda at: sum(common[at : at + SHORTEST]))

@@ -1,4 +1,6 @@
-"""What a log shows went wrong, in any framework: by fixed words of the programs that print them, and by its rows."""
+"""Problems that a log shows, in any framework: by fixed words of the programs that print them, and
+by its rows.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -32,9 +34,11 @@ PLAIN_EXCEPTIONS = (
     *("ERROR", "FATAL", "Aborted!"),
     *("AssertionError", "NotImplementedError", "RuntimeError", "TimeoutError", "EOFError"),
 )
-"""What a line holds that is an exception's last one, where the log has no traceback before it, or another error."""
+"""Marks of an exception's last line, in a log without a traceback before it, or of another error.
+"""
 _UNCAUGHT = "  what():  "
-"""What C++ prints before the message of an exception that nobody caught: it ends the process."""
+"""Text that C++ prints before the message of an exception that nobody caught: it ends the process.
+"""
 _NAME = r"[A-Za-z_]\w{0,99}"
 _EXCEPTION = re.compile(
     rf"(?:{_NAME}\.){{0,9}}"
@@ -59,7 +63,7 @@ class _Sign(NamedTuple):
     words: str
     """Fixed words of the line; empty where the pattern alone decides, which ``in_exception`` allows."""
     only_with: re.Pattern[str]
-    """What a line must match for the words to mean it."""
+    """Pattern that a line must match for the words to mean it."""
     role: str
     in_exception: bool
     """The words count in the last line of an exception alone."""
@@ -76,7 +80,7 @@ _PARTS = {
     "{program}": _PROGRAM,
     "{shell}": rf"(?:^|{_SHELL})(?:{_PROGRAM}|\S+\.(?:sh|py)|\S*/bin/\S+)",
 }
-"""What patterns of problems.csv have in common: the program of a job, and a shell that names it."""
+"""Parts that patterns of problems.csv share: the program of a job, and a shell that names it."""
 
 
 def _pattern(only_with: str) -> re.Pattern[str]:
@@ -227,7 +231,9 @@ def role_of(problem: Problem) -> str:
 
 
 def step_problems(log: Log) -> list[Problem]:
-    """What the rows themselves show: values that are no numbers, steps without an update, gaps, an early end."""
+    """Find problems that the rows themselves show: values that are no numbers, steps without an
+    update, gaps, an early end.
+    """
     rows = log.steps
     if not len(rows):
         return []
@@ -275,6 +281,6 @@ def _gaps(rows: Rows) -> list[Problem]:
 
 
 def _usual(gaps: Column) -> int:
-    """What most rows are apart; of equally many the smallest distance."""
+    """Distance between most rows; of equally many the smallest."""
     values, counts = np.unique(gaps[gaps > 0], return_counts=True)
     return int(values[np.argmax(counts)]) if len(values) else 0

@@ -30,7 +30,7 @@ UNKNOWN = "unknown"
 CERTAIN_FACTS = 3
 """So many facts of one dialect are no accident in a log without a step."""
 DENSE = 1 << 12
-"""If step lines are closer than this many bytes on average, the next block is read at once."""
+"""Bytes per step line below which the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _COLOUR = re.compile(rb"\x1b\[[\d;]*[mK]")
 _PROBLEM, _PROFILE, _LAUNCH = -1, -2, -3
@@ -41,7 +41,9 @@ class Reader:
     """Takes bytes as they come; the Log so far is available at any time."""
 
     def __init__(self, framework: str | None = None) -> None:
-        """Of several dialects that find a step the first wins. With ``framework`` only its lines are read.
+        """Start reading. If several dialects find a step the first wins.
+
+        With ``framework`` only its lines are read.
 
         UserError for a framework without a dialect.
         """
@@ -60,7 +62,7 @@ class Reader:
         self._measured: int | None = None
         """How many steps are measured, where others are profiled after them."""
         self._launched: list[Launched] = []
-        """What each job stated whose output the files have."""
+        """Lines ``benchrun launched:`` of the jobs in these files."""
         self._finished: list[Log] = []
         self.begin(None)
 
@@ -71,7 +73,7 @@ class Reader:
         self._tracebacks = tracebacks.Tracebacks()
         self._envelope = Envelope()
         self._rest = b""
-        """What follows the last line end: a line that is still being written, or was cut off."""
+        """Bytes after the last line end: a line that is still being written, or was cut off."""
         self._number = 1
         self._winner: int | None = None
         """Index of the dialect that has found its own steps; no other dialect's lines count then."""

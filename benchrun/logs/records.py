@@ -25,7 +25,9 @@ class Problem(NamedTuple):
     host: str | None = None
     rank: int | None = None
     then: Literal["", "steps", "restart"] = ""
-    """What follows in the log: more steps, or a restart and more steps; also "steps" where no process ended."""
+    """Events that follow in the log: more steps, or a restart and more steps; also "steps" if no
+    process ended.
+    """
     role: str = ""
     """Who says it, one of kinds.ROLES; empty for the usual one of its kind."""
 
@@ -74,7 +76,9 @@ class Facts:
     """Arguments that the dimensions here do not describe, with their values: of a part of the model, in use or not,
     and those that change the work of a step and are not understood."""
     switches: dict[str, str] | None = None
-    """What was stated about the precision of products, by name; ``precision`` follows from all of it."""
+    """Settings that decide the precision of products, by name; ``precision`` follows from all of
+    them.
+    """
     variable_length: bool | None = None
     """``seq_length`` is a limit, not what every sample has."""
     num_experts: int | None = None
@@ -185,7 +189,7 @@ class Traits:
     results: dict[str, float] = field(default_factory=dict)
     """Named results beside the steps."""
     quantities: dict[str, dict[int, float]] = field(default_factory=dict)
-    """What else a step measures: quantity -> number of the step -> value."""
+    """Other quantities of a step: quantity -> number of the step -> value."""
     other_work: dict[int, str] = field(default_factory=dict)
     """Number of a step -> what its time contains that is no part of a step: a validation, a checkpoint."""
     actual_seq_length: int | None = None
@@ -214,7 +218,7 @@ class Log(Traits):
     began: float | None = None
     """Date of the first step line, in s since 1970 in the log's own time zone."""
     launched: "Launched | None" = None
-    """What the job stated before it started the framework."""
+    """Facts that the job stated before it started the framework."""
     profiled_after: int | None = None
     """The number of measured steps, where others were profiled after them: these are left out."""
 
@@ -238,7 +242,7 @@ class Log(Traits):
 
     @property
     def symptoms(self) -> dict[str, str]:
-        """What the first problem of each kind says."""
+        """Words of the first problem of each kind."""
         return {problem.kind: problem.detail for problem in reversed(self.problems)}
 
     @property

@@ -22,9 +22,9 @@ class Step(NamedTuple):
     """One step row. Times and rates are means over ``interval`` steps where the framework prints means."""
 
     step: int
-    """As printed; MLPerf's NeMo logs count tokens."""
+    """Number as printed; MLPerf's NeMo logs count tokens."""
     step_time_s: float | None
-    """None where the log gives a rate only (torchtitan) or none at all."""
+    """Seconds of the step; None if the log gives a rate only (torchtitan) or none at all."""
     line: int
     segment: int = 0
     """Counts restarts within one log."""
@@ -34,19 +34,19 @@ class Step(NamedTuple):
     grad_norm: float | None = None
     global_batch_size: int | None = None
     tflops_per_gpu: float | None = None
-    """As reported, under whatever convention the framework uses."""
+    """TFLOPS as reported, under whatever convention the framework uses."""
     tokens_per_s_per_gpu: float | None = None
-    """As reported."""
+    """Rate as reported."""
     skipped: int = 0
     nan: int = 0
     mfu: float | None = None
-    """As reported, a fraction."""
+    """MFU as reported, a fraction."""
     samples_per_s: float | None = None
-    """As reported, of all ranks: the step's time follows from it where the batch is known."""
+    """Rate of all ranks as reported: the step's time follows from it if the batch is known."""
 
     @property
     def clock(self) -> float | None:
-        """What tells how long the step took, its time or a rate; None without any."""
+        """Value that tells how long the step took, its time or a rate; None without any."""
         return self.step_time_s or self.tokens_per_s_per_gpu or self.samples_per_s
 
 
@@ -82,7 +82,7 @@ class Rows(Columns):
         self.conflicts: set[int] = set()
         """Steps that were printed again at once with another loss."""
         self.other_clocks = array("d")
-        """Of those with the same loss and a time of their own: how far the times are apart, relative."""
+        """Relative distances of the times of rows with the same loss and a time of their own."""
         self.turns = Turns()
         self.mixed = False
         """The dialect knows that the rows are those of two jobs."""
@@ -163,7 +163,7 @@ class Rows(Columns):
             self.ended |= end is not None and self._last >= end
 
     def new_segment(self) -> None:
-        """What follows is another run, whatever its step numbers."""
+        """Begin another run, whatever its step numbers."""
         if self.segments and self._last >= 0:
             self._start, self._last = len(self), LARGEST_STEP
 

@@ -43,13 +43,15 @@ class Served:
     values: dict[str, float] = field(default_factory=dict)
     """Results by name."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What the client states of the requests and the server: ``concurrency``, ``request_rate`` (inf: all at once)."""
+    """Settings that the client states of the requests and the server: ``concurrency``,
+    ``request_rate`` (inf: all at once).
+    """
     facts: Facts = field(default_factory=Facts)
     """Number of GPUs, degrees of the layout, precision."""
     closed: bool = True
     """The end of the block was seen."""
     damaged: dict[str, str] = field(default_factory=dict)
-    """What is stated for a result and cannot be one: text, NaN, below zero."""
+    """Values that are stated for a result and cannot be one: text, NaN, below zero."""
 
     def put(self, name: str, value: Any, scale: float = 1.0) -> None:
         """Add a result, unless it is no finite number of credible size."""
@@ -60,7 +62,7 @@ class Served:
             self.damaged[name] = str(value)[:40] if number else repr(value)[:40]
 
     def completed(self) -> "Served":
-        """With what follows from the other results."""
+        """Add what follows from the other results."""
         values = self.values
         for side in ("input", "output"):
             if values.get("completed") and f"total_{side}_tokens" in values:
@@ -116,7 +118,7 @@ def cut_off(data: bytes) -> bool:
 
 
 CUT = object()
-"""In place of an object that is damaged."""
+"""Mark in place of an object that is damaged."""
 _DECODER = json.JSONDecoder()
 MOST_LONG = 100
 """Documents of several lines that are looked for in a file: each that is damaged costs a look at the rest."""
@@ -222,7 +224,7 @@ class Console(Dialect):
 
 
 def own(text: str) -> str:
-    """What the client itself wrote of a line."""
+    """Part of a line that the client itself wrote."""
     before = BEFORE.match(text)
     return (text[before.end() :] if before else text).strip()
 

@@ -44,7 +44,7 @@ _WRAPPER = re.compile(
 
 
 class Taken(NamedTuple):
-    """What a line of a traceback adds."""
+    """Reading of one line of a traceback."""
 
     problem: Problem | None = None
     replaces: Problem | None = None
@@ -59,7 +59,9 @@ class _Block:
         self.labelled = bool(_LABEL.search(label_of(prefix)))
         """Whether each of its lines must have the label."""
         self.problem = problem
-        """None where the traceback ends no process, and where its header is cut off until the exception comes."""
+        """Problem of the traceback; None if it ends no process, and if its header is cut off until
+        the exception comes.
+        """
         self.cut = cut
         """Whether it has no header: it ends with its exception, or soon after its last frame."""
         self.framed = cut
@@ -181,7 +183,7 @@ def _prefix(before: str) -> str:
 
 
 def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | None:
-    """What a line between the header and the exception adds; None for a line of something else."""
+    """Read a line between the header and the exception; None for a line of something else."""
     if block.cut and _CALL.search(content):
         block.lines = 0
     content = _OF_A_GROUP.sub("", content.removeprefix(block.margin), 1)
@@ -201,7 +203,7 @@ def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | Non
 
 
 def _in_message(block: _Block, content: str, text: str, line: int) -> Taken | None:
-    """What a line after the exception adds; None for a line that is read as any other."""
+    """Read a line after the exception; None for a line that is read as any other."""
     if content.startswith(_CHAINED):
         block.after = -1
         return Taken()
@@ -216,7 +218,8 @@ def _in_message(block: _Block, content: str, text: str, line: int) -> Taken | No
 
 
 def _better(before: Problem, last: Problem) -> Problem:
-    """Of two exceptions of a chain the one that names a resource, else the one that has a name, else the first.
+    """Choose from two exceptions of a chain: the one that names a resource, else the one that has a
+    name, else the first.
 
     One that points to another exception, or to a peer, is neither.
     """

@@ -107,7 +107,9 @@ def _made_twice(rows: "Rows") -> tuple[Column, Column]:
 
 
 def _other_loss(rows: "Rows", earlier: Column, later: Column, *, exact: bool) -> Column:
-    """Of pairs of rows, whether they have different losses; ``exact``: whether every printed digit counts."""
+    """Whether each pair of rows has different losses; ``exact``: whether every printed digit
+    counts.
+    """
     loss = rows.column("loss")
     one, other = loss[earlier], loss[later]
     stated = np.isfinite(one) & np.isfinite(other)

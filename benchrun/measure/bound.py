@@ -20,9 +20,11 @@ class Bound(Frozen):
     matmul_s: float
     """Every linear layer and the logits, forward and backward, at the measured ceilings."""
     attention_tflop: float
-    """Of scores and values, causal, forward and backward."""
+    """TFLOP of scores and values, causal, forward and backward."""
     attention_s: float
-    """At the fastest product of its precision: a lower bound, no attention kernel reaches it."""
+    """Seconds of attention at the rate of the fastest product of its precision: a lower bound that
+    no attention kernel reaches.
+    """
     rest_s: float
     """The step without both: slower attention, memory-bound kernels, exposed communication, optimizer, gaps."""
 
@@ -37,7 +39,9 @@ class Bound(Frozen):
 
 
 def bound(ceilings: Ceilings | None, spec: RunSpec, step_time_s: Spread | None) -> Bound | None:
-    """What bounds a step; None where a product was not measured in the precision in which the run computed it."""
+    """Bound of a step; None if a product was not measured in the precision in which the run
+    computed it.
+    """
     if ceilings is None or step_time_s is None or not isinstance(spec, TrainingSpec) or spec.precision == "nvfp4":
         return None
     fp8, training = spec.precision == "fp8", spec.training

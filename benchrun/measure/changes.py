@@ -25,7 +25,7 @@ FEWEST = 2
 SHORTEST = 8
 """Values in which a change can be seen: fewer give every cut a chance above `ALPHA`."""
 SEED = 20240917
-"""The same series always gives the same changes."""
+"""Seed of the shuffles: the same series always gives the same changes."""
 
 
 class Cut(NamedTuple):
@@ -51,7 +51,7 @@ def _cuts(values: Floats, offset: int) -> Iterator[Cut]:
 
 
 def _strongest(values: Floats) -> Cut | None:
-    """Where the series is cut best, whether or not it changes; None where it is too short or constant."""
+    """Best cut of the series, whether or not it changes; None if it is too short or constant."""
     if values.size < 2 * FEWEST:
         return None
     centred = ranks(values)
@@ -65,7 +65,9 @@ def _strongest(values: Floats) -> Cut | None:
 
 
 def _place(values: Floats) -> int:
-    """Where two constant levels fit the series best: the sum of distances from the medians of both sides is least."""
+    """Place at which two constant levels fit the series best: the sum of distances from the medians
+    of both sides is least.
+    """
     places = range(FEWEST, values.size - FEWEST + 1)
     return min(places, key=lambda place: _distance(values[:place]) + _distance(values[place:]))
 

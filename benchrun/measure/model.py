@@ -43,14 +43,14 @@ class Window(Frozen):
     first_step: int
     last_step: int
     rows: int
-    """Without impossible rows and rows without a time."""
+    """Rows of the window, without impossible rows and rows without a time."""
 
 
 class OtherWindows(Frozen):
     """Mean step time, in s, over the windows that others use; None where the log has no such rows."""
 
     last_10_rows: float | None = None
-    """Of many scripts."""
+    """Mean of the last ten rows, as many scripts report it."""
     steps_35_to_44: float | None = None
     """NVIDIA's DGX Cloud Benchmarking Recipes, whose steps count from 0."""
 
@@ -71,7 +71,7 @@ class Mfu(Conventions):
 
 
 class Measurement(Frozen):
-    """What both documents hold. A number is null where the log does not give it."""
+    """Numbers that both documents hold. A number is null if the log does not give it."""
 
     schema_version: Literal[1] = 1
     framework: str
@@ -90,7 +90,7 @@ class Measurement(Frozen):
     steps_timed: int = 0
     """Steps that the rows stand for, the warm-up's included."""
     skipped_updates: int = 0
-    """Of those: steps without an update of the weights."""
+    """Steps of the window without an update of the weights."""
     skipped_share: float = 0.0
     """Steps without an update over all steps, 0 to 1."""
     warmup_rows_dropped: int
@@ -106,7 +106,7 @@ class Measurement(Frozen):
     other_windows: OtherWindows = OtherWindows()
     tokens_per_s_per_gpu: MeanMedian = MeanMedian()
     tflops_per_gpu: Conventions | None = None
-    """From the median tokens/s and our own count of FLOPs."""
+    """TFLOPS from the median tokens/s and our own count of FLOPs."""
     tflops_per_gpu_reported: MeanMedian
     reported_convention: str | None
     """How the framework counted its FLOPs, found from its own TFLOPS and tokens/s."""
@@ -115,7 +115,7 @@ class Measurement(Frozen):
     bf16_peak_ratio: Conventions | None = None
     """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
     mfu_reported: MeanMedian = MeanMedian()
-    """As the framework prints it, a fraction of a peak that it chose."""
+    """MFU as the framework prints it, a fraction of a peak that it chose."""
     first_loss: float | None
     final_loss: float | None
     peak_memory_gib: float | None = None
@@ -125,11 +125,15 @@ class Measurement(Frozen):
     first_reward: float | None = None
     """Mean reward of the first tenth of the steps, of a post-training."""
     final_reward: float | None = None
-    """The same of the last tenth."""
+    """Mean reward of the last tenth of the steps."""
     quantities: dict[str, Spread] = Field(default_factory=dict)
-    """What else the steps measure, over the window: seconds and tokens/s/GPU of the stages of a step, rewards."""
+    """Other quantities of the steps over the window: seconds and tokens/s/GPU of the stages of a
+    step, rewards.
+    """
     settings: dict[str, Any] = Field(default_factory=dict)
-    """What the log states of the requests of a benchmark of a server: concurrency, rate, lengths."""
+    """Settings of the requests of a benchmark of a server, as the log states them: concurrency,
+    rate, lengths.
+    """
     problems: tuple[ProblemEntry, ...]
     fatal: ProblemEntry | None = None
     """The first problem that makes the numbers invalid."""
@@ -162,7 +166,7 @@ class Metrics(Measurement):
     bound: Bound | None = None
     """The step beside the ceilings that the machine reached alone; None where they were not measured."""
     breakdown: Breakdown | None = None
-    """Where the time of a step went; None where none was profiled."""
+    """Breakdown of a step's time; None if none was profiled."""
 
     @property
     def loss_rose(self) -> str | None:
@@ -186,7 +190,7 @@ class Summary(Measurement):
     first_step: int | None
     last_step: int | None
     run_time_s: float | None
-    """Of the whole training, where the framework prints it."""
+    """Seconds of the whole training, if the framework prints them."""
     framework_version: str | None
     task: str | None = None
     """``lora`` where only adapters are trained; null where the log does not say."""

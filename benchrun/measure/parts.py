@@ -37,12 +37,14 @@ FIELDS = {
 _SHARDS = (1, 2, 4, 8)
 """Ranks that usually share a model, beside all of them."""
 _NEARLY_ALL = (0.75, 1.3)
-"""Of a model's parameters: tied embeddings are counted once, an encoder may be frozen."""
+"""Range of a model's parameters that count as all: tied embeddings are counted once, an encoder may
+be frozen.
+"""
 
 
 @dataclass
 class Parts:
-    """What the arguments of a log say of its model."""
+    """Parts of a model that the arguments of a log state."""
 
     model: dict[str, Any] = field(default_factory=dict)
     """Fields of `ModelShape`; a part that the log states as not in use has its empty value."""
@@ -153,7 +155,7 @@ def _experts(name: str, value: str, facts: Facts, parts: Parts) -> None:
 
 
 def _layers(value: str, num_layers: int | None) -> dict[str, int | None] | None:
-    """Which layers have experts, from a number or a list of ones and zeros; None where it is not known."""
+    """Layers that have experts, from a number or a list of ones and zeros; None if it is not known."""
     every = _number(value)
     if every:
         whole = num_layers is not None and num_layers % every == 0

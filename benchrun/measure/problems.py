@@ -65,7 +65,9 @@ def ranks_of_a_copy(facts: Facts) -> tuple[int, str]:
 
 
 def contradictions(log: Log, given: Setting) -> Iterator[ProblemEntry]:
-    """What the log states, and contradicts ``given``, with which the run was launched."""
+    """Find facts that the log states and that contradict ``given``, with which the run was
+    launched.
+    """
     own = stated_setting(log, Setting())
     for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
         value, meant = getattr(own, name), getattr(given, name)

@@ -1,4 +1,5 @@
-"""Which rank is slow: ranks.json over the measured steps -> compute time of each rank, and what the slowest is behind.
+"""Slowest rank: ranks.json over the measured steps -> compute time of each rank, and what the
+slowest is behind.
 
 The step time cannot show it, because collectives make every rank wait for the slowest.
 """
@@ -34,7 +35,7 @@ class SlowestRank(Frozen):
     behind_s: float
     """How much longer it computes in a step than the median of the others: the median over the window."""
     behind_percent: float
-    """The same, in percent of the step time."""
+    """Distance in percent of the step time."""
     steps_behind: float
     """Share of the steps in which it was behind, 0 to 1: near 0.5 by chance, near 1 for a slow rank."""
 
@@ -46,7 +47,7 @@ class RankSpread(Frozen):
     """Number of steps that the medians cover."""
     ranks: tuple[RankCompute, ...]
     slowest: SlowestRank | None
-    """None where no two ranks do the same work."""
+    """Slowest rank; None if no two ranks do the same work."""
 
     @property
     def sentence(self) -> str:

@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
     @property
     def inverse(self) -> "Sample":
-        """The same of one over the values: of a rate that of a time."""
+        """Return one over the values: of a rate that of a time."""
         return self._replace(bounds=self.bounds and (self.bounds[1], self.bounds[0]))
 
 

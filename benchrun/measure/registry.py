@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Basis:
-    """What a published number rests on besides the run: ours is read on the same basis."""
+    """Basis of a published number beside the run: ours is read on the same one."""
 
     convention: str = "causal"
     """How FLOPs are counted: full or causal."""
@@ -35,7 +35,7 @@ class Metric:
     """One metric."""
 
     name: str
-    """In the reference files, with its unit."""
+    """Name in the reference files, with its unit."""
     unit: str
     better: Better
     read: Read

@@ -15,13 +15,17 @@ from benchrun.measure.statistics import Floats
 IMPOSSIBLY_FAST = 3.0
 """Times the median speed: the same work cannot be done in a third of the time."""
 MOST_IMPOSSIBLE = 0.25
-"""If more of the rows than this are so fast, they are another kind of step, and no mistake of a clock."""
+"""Share of impossibly fast rows above which they are another kind of step, and no mistake of a
+clock.
+"""
 MOST_TOO_FAST = 0.25
-"""If more of the rows than this are above the GPU's peak, the conditions are wrong: the slower rows tell nothing."""
+"""Share of rows above the GPU's peak from which on the conditions are wrong: the slower rows tell
+nothing.
+"""
 MOST_BATCHES = 256
 """Sizes of batch whose rows are compared; a ramp has some dozens."""
 ROUNDING = 0.02
-"""Of a rate and a time: printed digits may differ by as much."""
+"""Relative difference that the printed digits of a rate and a time may have."""
 PARTS = ("training_s", "logprob_s")
 """Stages that no framework lets overlap the next step, so that none takes longer than its own."""
 
@@ -37,9 +41,9 @@ class CompletedRows(NamedTuple):
     step_time_s: Floats
     tokens_per_s_per_gpu: Floats
     tflops_per_gpu: Floats
-    """As reported."""
+    """TFLOPS as reported."""
     mfu: Floats
-    """As reported."""
+    """MFU as reported."""
     batch: Floats
     """Samples of a step, of all ranks."""
     printed_tokens: Floats

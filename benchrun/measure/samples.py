@@ -79,7 +79,7 @@ def _number(cell: str) -> float:
 
 
 def _bits(cell: str) -> int:
-    """Of REASONS alone: nvidia-smi writes a hexadecimal number, DCGM a decimal one."""
+    """Bits of a cell of REASONS: nvidia-smi writes a hexadecimal number, DCGM a decimal one."""
     return 0 if _missing(cell) else int(cell, 16 if cell.lower().startswith("0x") else 10) % (1 << len(REASONS))
 
 

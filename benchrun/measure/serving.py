@@ -1,4 +1,4 @@
-"""What the result of a benchmark of a server shows went wrong, and what its numbers do not mean."""
+"""Problems of the result of a server's benchmark, and numbers that do not mean what they say."""
 
 import itertools
 import math
@@ -55,7 +55,7 @@ def result_problems(log: Log, num_prompts: int | None = None) -> Iterator[Proble
 UNKNOWN, FAILED, CONTRADICTORY = "unknown_failures", "failed_requests", "contradictory_result"
 RATES = frozenset({"requests_per_s", "output_tokens_per_s", "total_tokens_per_s", "output_tokens_per_s_per_gpu"})
 COUNTS = ("num_prompts", "completed", "failed", "duration_s")
-"""What stays of a result that is broken: no rate and no latency."""
+"""Results that stay of a broken benchmark: no rate and no latency."""
 
 
 def answered(log: Log, problems: Iterable[Problem]) -> bool | None:
@@ -72,7 +72,9 @@ def counts(log: Log) -> dict[str, float]:
 
 
 def stated_settings(log: Log) -> dict[str, Any]:
-    """What the last result states of its requests; a rate without a limit is ``inf``, as JSON has no such number."""
+    """Settings that the last result states of its requests; a rate without a limit is ``inf``, as
+    JSON has no such number.
+    """
     stated = log.served[-1].settings if log.served else {}
     return {name: _plain(value) for name, value in stated.items()}
 

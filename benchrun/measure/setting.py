@@ -27,7 +27,10 @@ MOST_TP = 8
 
 @dataclass(frozen=True)
 class Setting:
-    """What turns step times into rates, TFLOPS and MFU. A field is None where neither log nor caller states it."""
+    """Facts that turn step times into rates, TFLOPS and MFU.
+
+    A field is None if neither log nor caller states it.
+    """
 
     seq_length: int | None = None
     gbs: int | None = None
@@ -89,7 +92,9 @@ def setting_of(spec: RunSpec) -> Setting:
 
 
 def setting_of_log(log: Log, given: Setting) -> Setting:
-    """What the log states, completed by ``given``, and then by what follows from other facts of the log."""
+    """Facts that the log states, completed by ``given``, and then by what follows from other facts
+    of the log.
+    """
     setting = stated_setting(log, given)
     guesses = {
         name: guess
@@ -102,7 +107,10 @@ def setting_of_log(log: Log, given: Setting) -> Setting:
 
 
 def stated_setting(log: Log, given: Setting) -> Setting:
-    """What the log states, completed by ``given``. A batch printed with the steps wins over one in the header."""
+    """Facts that the log states, completed by ``given``.
+
+    A batch printed with the steps wins over one in the header.
+    """
     facts = log.facts
     if log.launched:
         given = replace(given, model=log.launched.model)

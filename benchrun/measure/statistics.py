@@ -37,7 +37,7 @@ class Spread(Frozen):
 
 
 class Interval(Frozen):
-    """Where the true median lies, in the unit of the values."""
+    """Interval of the true median, in the unit of the values."""
 
     low: float
     high: float

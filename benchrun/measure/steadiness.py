@@ -21,13 +21,13 @@ from benchrun.model import Frozen
 
 MIN_ROWS = 20
 MIN_EFFECT = 0.01
-"""Of the median step: a smaller effect is ignored."""
+"""Share of the median step below which an effect is ignored."""
 
 MIN_OCCURRENCES, MAX_PERIOD_ROWS = 3, 100
 FINEST = 10
 """Parts into which a row of several steps is divided, to find a period that is not a whole number of rows."""
 SLOW_PART = 0.75
-"""Of the rows of a period that must be slow; noise may hide the others."""
+"""Share of the rows of a period that must be slow; noise may hide the others."""
 LEVELS = ((0.0, 0.01), (1.5, 0.01), (3.0, 0.01), (6.0, 0.05))
 """(deviations above the median from which a row is slow, chance of a false alarm allowed).
 
@@ -41,17 +41,23 @@ JUMP_FIT = 2.0
 FAR_APART = 6.0
 """Deviations between early and late steps that need no counting of rows."""
 MIN_TREND = 0.03
-"""Of the median step: how far fewer than MIN_ROWS must drift."""
+"""Share of the median step that fewer than MIN_ROWS rows must drift."""
 TREND_DEVIATIONS = 1.65
-"""Of Kendall's count in steps without a trend: 9 of 10 lie within; four rows that only rise lie outside."""
+"""Deviations of Kendall's count without a trend: 9 of 10 series lie within; four rows that only
+rise lie outside.
+"""
 MIN_DRIFT_ROWS = 6.0
 """Effective pairs of an early and a late step; six that agree come by chance once in 32."""
 
 OUTLIER_DEVIATIONS = 6.0
 OUTLIER_EFFECT = 0.05
-"""Of the median step: in a very quiet run six deviations are still nothing."""
+"""Share of the median step below which no row is an outlier: in a very quiet run six deviations are
+still nothing.
+"""
 CLOCK_DEVIATION = 0.41
-"""Of a clock's resolution: the deviation of a difference of two times that it cut off, the root of 1/6."""
+"""Deviation of the difference of two times that a clock cut off, in its resolution: the root of
+1/6.
+"""
 NOISY_DEVIATION = 0.05
 NOISY_OUTLIERS = 0.05
 
@@ -62,7 +68,7 @@ class Steadiness(Frozen):
     verdict: Literal["steady", "periodic", "drifting", "noisy", "too_short"]
     """The first that holds of periodic, drifting, noisy, steady; of few rows drifting or too_short."""
     detail: str
-    """What was found, in a sentence."""
+    """Finding, in a sentence."""
     period: int | None = None
     """Every so many steps one is slow."""
     periodic_excess_s: float | None = None
@@ -233,7 +239,7 @@ def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[i
 
 
 def _covering(phases: NDArray[np.int32], period: int, width: int) -> Ints:
-    """Of each offset, how many rows cover it."""
+    """Number of rows that cover each offset."""
     upto = np.cumsum(np.resize(np.bincount(phases, minlength=period), period + width - 1))
     covering: Ints = upto[width - 1 :] - np.concatenate([[0], upto[: period - 1]])
     return covering

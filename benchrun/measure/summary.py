@@ -34,7 +34,9 @@ from benchrun.model import ModelShape
 from benchrun.vocabulary import DEGREES
 
 COARSE_S = 10.0
-"""With a clock of whole seconds a shorter row is more than 5 % uncertain: only the mean of many rows counts."""
+"""Seconds of a row below which a clock of whole seconds is more than 5 % uncertain: only the mean
+of many rows counts.
+"""
 
 MOST_COUNTED = 2.0
 """Whole scores count twice what causal attention computes: by so much a printed TFLOPS may exceed a peak."""
@@ -47,7 +49,7 @@ NO_SPEED = frozenset({"two_jobs"})
 UNKNOWN = "unknown_option"
 """Kind of the problem of a log whose options are not all understood."""
 NAMED = ("gpu", "precision", "num_gpus")
-"""What a measurement repeats of its setting."""
+"""Facts of its setting that a measurement repeats."""
 
 
 def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: int | None = None) -> Metrics:
@@ -216,7 +218,9 @@ def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bo
 
 
 def _reported(setting: Setting, inside: CompletedRows, rate: float | None) -> dict[str, Any]:
-    """What the log itself reports, by field; ``rate``: tokens/s/GPU, by which its convention is known."""
+    """Values that the log itself reports, by field; ``rate``: tokens/s/GPU, by which its convention
+    is known.
+    """
     reported = _middles(inside.tflops_per_gpu, inside.interval)
     return {
         "tflops_per_gpu_reported": reported,

@@ -34,7 +34,7 @@ class Over(NamedTuple):
     column: str
     reduced: Callable[[Floats], Any]
     unit: float = 1.0
-    """What the column's unit is in that of the number."""
+    """Size of the column's unit in the unit of the number."""
 
 
 class Readings(Frozen):
@@ -72,9 +72,11 @@ class Telemetry(Readings):
     window: tuple[str, str]
     """UTC."""
     ends: Literal["log", "load"]
-    """What defines the window's end: the log, or the last sample under load."""
+    """Evidence for the window's end: the log, or the last sample under load."""
     energy_j: float | None
-    """Of all GPUs in the window; None unless every GPU of the run was sampled throughout."""
+    """Energy of all GPUs in the window, in J; None unless every GPU of the run was sampled
+    throughout.
+    """
     tokens_per_joule: float | None
 
     @property

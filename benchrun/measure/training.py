@@ -32,7 +32,8 @@ def updates(log: Log) -> tuple[int, int, float]:
 
 
 def no_training(log: Log, first_step: int) -> Iterator[Problem]:
-    """What shows that the weights do not change: fatal as ``no_update``, else the note ``constant_loss``.
+    """Find evidence that the weights do not change: fatal as ``no_update``, else the note
+    ``constant_loss``.
 
     ``first_step`` is the first one after the warm-up.
     """

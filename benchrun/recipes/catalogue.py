@@ -179,7 +179,7 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
 
 
 def _in_place_of_a_list(model: type[BaseModel], key: str, values: list[Any]) -> str:
-    """What to write where ``key`` takes one value: several runs have several, a site has one."""
+    """Hint for a ``key`` that takes one value: several runs have several, a site has one."""
     if issubclass(model, Cluster) or key.startswith("cluster."):
         texts = all(isinstance(value, str) for value in values)
         return f"one text: '{key}: {','.join(values)}'" if texts else "a site has one value"

@@ -10,7 +10,7 @@ from benchrun.runspec.cluster import Cluster
 from benchrun.runspec.image_names import nemo_release
 
 _REFERENCE = re.compile(r"[/:]")
-"""What the name of a published image has, and that of a framework has not."""
+"""Signs in the name of a published image that the name of a framework does not have."""
 
 
 def is_of_nemo(name: str) -> bool:

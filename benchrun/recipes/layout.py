@@ -194,7 +194,7 @@ def _router(moe: Moe) -> Iterator[str]:
 
 
 def _sinkhorn(moe: Moe) -> Iterator[str]:
-    """What megatron.core raises for beside Sinkhorn's algorithm, or does not read then."""
+    """Conditions that megatron.core refuses beside Sinkhorn's algorithm, or does not read then."""
     if moe.balance != "sinkhorn":
         return
     if moe.aux_loss_coeff:

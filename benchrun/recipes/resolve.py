@@ -79,7 +79,9 @@ def resolve_point(
 
 
 def _named_place(broken: Iterable[str], document: Document) -> str | None:
-    """Where the first value stands that these rules name by its key; None where they name none that is stated."""
+    """Place of the first value that these rules name by its key; None if they name none that is
+    stated.
+    """
     keys = (tuple(key.split(".")) for text in broken for key in _KEY.findall(text))
     return next((place for key in keys if (place := document.stated(key))), None)
 

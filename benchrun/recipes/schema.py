@@ -40,7 +40,7 @@ Section = dict[str, Any]
 
 
 class FrameworkEntry(Frozen, extra="allow"):
-    """What one framework needs for this workload."""
+    """Settings of one framework for this workload."""
 
     image: Line | None = None
     """Container image as ``registry/name:tag`` or a path; none where the worker runs on the host."""
@@ -91,7 +91,7 @@ class Recipe(Frozen, extra="allow"):
     workload: WorkloadName = "training"
     """Kind of work, which decides the other keys."""
     task: Line
-    """What of its workload a run does."""
+    """Part of its workload that a run does."""
     env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks for every framework."""
     frameworks: Mapping[FrameworkName, FrameworkEntry] = Field(min_length=1)
@@ -109,7 +109,7 @@ class Recipe(Frozen, extra="allow"):
 
 
 class TrainingEntry(FrameworkEntry, extra="forbid"):
-    """What one framework needs for this training."""
+    """Settings of one framework for this training."""
 
     training: Section = Field(default_factory=dict)
     """Fields of Training, on top of the recipe's, below the point's."""
@@ -183,7 +183,7 @@ class TrainingRecipe(Recipe, extra="forbid"):
     training: Section = Field(default_factory=dict)
     """Fields of Training, below the framework's and the point's."""
     data: Data = Data()
-    """What the model is fed."""
+    """Data that the model is fed."""
     profile: Section = Field(default_factory=dict)
     """Fields of Profile: which tool profiles which steps and ranks after the measured ones; by default none."""
     frameworks: Mapping[FrameworkName, TrainingEntry] = Field(min_length=1)

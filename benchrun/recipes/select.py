@@ -67,7 +67,8 @@ def select(file: RecipeFile, request: Request) -> Point:
 
 
 def borrowed(listed: list[Point], request: Request) -> list[Point]:
-    """What a GPU without such a point borrows: the points of the GPU that has one and is closest in memory.
+    """Points that a GPU without such a point borrows: those of the GPU that has one and is closest
+    in memory.
 
     Those of the closest GPU of all where none has one. Empty where the GPU is unknown, or has less memory than all.
     """

@@ -46,7 +46,7 @@ class Int(int):
 
 
 class Float(float):
-    """The same for a number with a fraction, e.g. ``1.10``."""
+    """Number with a fraction as it was written, e.g. ``1.10``."""
 
     text: str
 
@@ -62,7 +62,7 @@ class Document(dict[str, Any]):
 
     def __init__(self, place: str = "") -> None:
         self.place = place
-        """Where the mapping begins: file:line, or the ``--set``."""
+        """Begin of the mapping: file:line, or the ``--set``."""
         self.places: dict[str, str] = {}
 
     def where(self, loc: Loc) -> str:

@@ -73,7 +73,7 @@ EXCLUDE = _file("exclude", "the outliers' names, for launch --exclude FILE")
 XZ = ".xz"
 """Suffix of a file that is kept compressed."""
 LOCAL_LOCK = ".local.lock"
-"""Beside the run directories: the job that runs on this machine locks it."""
+"""File beside the run directories that a job on this machine locks."""
 
 
 class Ending(str, enum.Enum):
@@ -88,12 +88,12 @@ class Ending(str, enum.Enum):
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"
     REQUEUED = "requeued"
-    """It ran more than once, so its steps are not one measurement."""
+    """The run ran more than once, so its steps are not one measurement."""
     LAUNCH_FAILED = "launch_failed"
     """Slurm or the runtime could not start the command."""
     IMAGE_MISSING = "image_missing"
     HUNG = "hung"
-    """It stopped making steps, until its step deadline, its time limit or a user ended it."""
+    """The run stopped making steps, until its step deadline, its time limit or a user ended it."""
     INCOMPLETE = "incomplete"
     """Exit code 0, but not all planned steps."""
     SCHEDULER_FAILURE = "scheduler_failure"
@@ -110,9 +110,9 @@ class Done(BaseModel, frozen=True, strict=True):
     signal: str | None = None
     """Signal that ended it, e.g. TERM."""
     started: str = ""
-    """When the job script began, UTC; after a restart when it began again."""
+    """Begin of the job script, UTC; after a restart that of the last one."""
     ended: str = ""
-    """When it ended, UTC."""
+    """End of the job script, UTC."""
     restarts: NonNegativeInt = 0
     """How often Slurm restarted the job."""
     job_id: str = ""
@@ -143,7 +143,7 @@ class Progress(File):
     """progress.json (templates/parts/watchdog.sh.j2)."""
 
     checked: str
-    """When the watchdog looked, UTC."""
+    """Time at which the watchdog looked, UTC."""
     quiet_s: NonNegativeInt
     """Seconds since the log last grew."""
     no_step_s: NonNegativeInt
@@ -162,7 +162,7 @@ class EndingRecord(File):
     ending: Ending
     """How the job ended."""
     evidence: tuple[str, ...]
-    """What shows it, one line each."""
+    """Evidence, one line each."""
     exit_code: int | None = None
     """Exit code of the job; null where unknown."""
     last_step: int | None = None
@@ -198,7 +198,7 @@ def trained_with(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def machine(environment: Mapping[str, Any]) -> dict[str, str]:
-    """What env.json says of the software and the limits of the GPUs, by name; several values of nodes are joined."""
+    """Software and limits of the GPUs in env.json, by name; several values of nodes are joined."""
     nodes = objects(environment.get("nodes"))
     gpus = [gpu for node in nodes for gpu in objects(node.get("gpus"))]
     values = {
@@ -230,7 +230,7 @@ class Gemm(Frozen):
     low_precision: bool
     """FP8 training computes it in FP8; the output layer stays in BF16."""
     tflops: dict[Precision, dict[Pass, PositiveFloat]]
-    """By precision and pass."""
+    """TFLOPS by precision and pass."""
 
 
 class CollectiveRate(Frozen):
@@ -245,7 +245,9 @@ class CollectiveRate(Frozen):
     size_mib: PositiveFloat
     """Size of the message in MiB."""
     bus_gb_per_s: PositiveFloat
-    """By the convention of nccl-tests: 10^9 bytes/s, times 2 (n - 1) / n for all-reduce, (n - 1) / n for the others."""
+    """Bus bandwidth by the convention of nccl-tests: 10^9 bytes/s, times 2 (n - 1) / n for
+    all-reduce, (n - 1) / n for the others.
+    """
 
 
 class Ceilings(File):
@@ -287,10 +289,11 @@ class Breakdown(File):
     communication_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
     """``communication_s`` of each rank: one that the others wait for has less than they. Older runs have none."""
     data_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
-    """For how long each rank waited for its data loader in that step. Older runs have none."""
+    """Seconds that each rank waited for its data loader in that step. Older runs have none."""
     queued_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
-    """For how long the threads of each rank waited for a core in that step; empty where the system does not count it,
-    and in older runs."""
+    """Seconds that the threads of each rank waited for a core in that step; empty if the system
+    does not count them, and in older runs.
+    """
 
     @property
     def parts(self) -> dict[str, float]:
@@ -341,7 +344,9 @@ class RankTimes(File):
 
 
 class HostTime(Frozen, allow_inf_nan=False):
-    """What the host of one rank did in each step, in s: the most that the step may have lost by it."""
+    """Seconds that the host of one rank spent in each step on other things: the most that the step
+    may have lost by it.
+    """
 
     rank: NonNegativeInt
     """Number of the rank."""
@@ -350,7 +355,7 @@ class HostTime(Frozen, allow_inf_nan=False):
     cores: str
     """Cores on which its process may run, e.g. ``0-3,8``."""
     bound: bool
-    """These are not all cores of the node."""
+    """Whether the rank may use only some cores of the node."""
     data_s: tuple[NonNegativeFloat, ...]
     """Waiting for the data loader."""
     garbage_s: tuple[NonNegativeFloat, ...]

@@ -10,7 +10,7 @@ from benchrun.rundir.artifacts import Breakdown
 
 SCHEMA_VERSION: Literal[1] = 1
 ROUNDING = 1e-3
-"""Of the window: what shares may differ by from what they add up to."""
+"""Share of the window by which shares may differ from their sum."""
 
 
 class IdleByCause(Frozen):
@@ -55,7 +55,7 @@ class RankShares(Frozen):
     """Copies and fills at the same time as neither."""
     idle: float
     idle_by_cause: IdleByCause | None
-    """None where the trace has no calls of the host."""
+    """Idle time by cause; None if the trace has no calls of the host."""
     classes: Classes
 
     @model_validator(mode="after")
@@ -80,17 +80,20 @@ class CollectiveTime(Frozen):
     group: str | None
     """tp, dp, ...; None where the trace does not state it."""
     ranks: list[int]
-    """Those whose traces are here."""
+    """Ranks of the group whose traces are here."""
     count: int
     """Per rank."""
     bytes: int | None
-    """Of all occurrences on one rank: the whole tensor, as nccl-tests counts. None where the trace has no sizes."""
+    """Bytes of all occurrences on one rank: the whole tensor, as nccl-tests counts.
+
+    None if the trace has no sizes.
+    """
     duration_s: float
     """Transfer and waiting, the mean over the ranks."""
     transfer_s: float | None
     """The shortest duration over the ranks, all occurrences together; None with one rank's trace."""
     waiting_s: float | None
-    """What the ranks' kernels took beyond that, the mean over the ranks."""
+    """Seconds that the ranks' kernels took beyond the transfer, the mean over the ranks."""
     busbw_gb_s: float | None
     """Bus bandwidth of the transfers."""
 
@@ -108,7 +111,7 @@ class UnknownKernel(Frozen):
 
     name: str
     share: float
-    """Of the ranks' windows."""
+    """Share of the ranks' windows."""
 
 
 class RangeTime(Frozen):
@@ -138,7 +141,7 @@ class ProductRow(Frozen):
 
 
 class Fingerprint(Frozen):
-    """Where the time of a trace goes."""
+    """Fingerprint of a trace: where its time goes."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     window: str
@@ -151,16 +154,16 @@ class Fingerprint(Frozen):
     collectives: list[CollectiveTime]
     stragglers: list[StragglerTime]
     unknown_share: float
-    """Of the ranks' windows: kernels that no class knows."""
+    """Share of the ranks' windows in kernels that no class knows."""
     unknown_kernels: list[UnknownKernel]
     ranges: list[RangeTime]
     products: list[ProductRow]
     notes: list[str]
-    """What the trace cannot show."""
+    """Notes on what the trace cannot show."""
 
     @property
     def breakdown(self) -> Breakdown | None:
-        """The same of one step, the mean over ranks; None where no steps are marked."""
+        """Breakdown of one step, the mean over ranks; None if no steps are marked."""
         if not (self.steps and self.ranks and self.window_s):
             return None
         step = self.window_s / self.steps

@@ -45,7 +45,7 @@ class RunDir:
 
     path: Path
     read_only: bool = field(default=False, compare=False)
-    """It lies outside the runs folder, or belongs to another user."""
+    """Whether the run lies outside the runs folder, or belongs to another user."""
 
     @property
     def run_id(self) -> str:
@@ -54,7 +54,7 @@ class RunDir:
 
     @functools.cached_property
     def spec(self) -> RunSpec:
-        """What was launched. UserError where it cannot be read."""
+        """Specification that was launched. UserError if it cannot be read."""
         return RunSpec.read(self.path / SPEC)
 
     @property
@@ -126,7 +126,8 @@ class RunDir:
 
     @property
     def created(self) -> float | None:
-        """When the run was created, in seconds since the epoch: by its event, else by its files (a killed launcher).
+        """Seconds since the epoch at which the run was created: by its event, else by its files (a
+        killed launcher).
 
         None where the directory has vanished.
         """
@@ -209,7 +210,7 @@ class TolerantRun(RunDir):
     """Name of each file that was left out -> why."""
 
     def document(self, name: str, model: type[M]) -> M | None:
-        """As of any run, but None where it is damaged."""
+        """Read a document as of any run, but return None if it is damaged."""
         try:
             document = super().document(name, model)
         except UserError as error:

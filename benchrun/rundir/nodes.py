@@ -1,4 +1,4 @@
-"""What the job of a check of nodes measures: its files, and which nodes exchange data with each other."""
+"""Measurements of a check of nodes: its files, and which nodes exchange data with each other."""
 
 import math
 from typing import Annotated, Literal
@@ -27,7 +27,7 @@ class Rate(Frozen):
     """products: matrix products; memory: a copy, bytes read and written; node_collective: bus bandwidth of an
     all-reduce within the node; exchange: with the same rank of another node, both ways at once, bytes of one way."""
     work: str
-    """What was computed or sent."""
+    """Work that was computed or sent."""
     peer: str | None = None
     """The other node of an exchange."""
     values: Annotated[tuple[Annotated[FiniteFloat, Field(gt=0)], ...], Field(min_length=1)]
@@ -52,7 +52,7 @@ class RankRates(File):
     complete: bool = False
     """Whether the collectives were measured too."""
     rates: tuple[Rate, ...]
-    """In the order of measurement."""
+    """Rates in the order of measurement."""
 
 
 def rounds(count: int) -> list[list[Pair]]:

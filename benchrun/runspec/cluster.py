@@ -106,11 +106,11 @@ class OwnGpu(Frozen):
     arch: Line = ""
     """Architecture, e.g. ``Hopper``."""
     source: Line = "the site file"
-    """Where the numbers are from."""
+    """Source of the numbers."""
 
 
 class Binding(Frozen):
-    """Which CPUs and memory a rank may use."""
+    """CPUs and memory that a rank may use."""
 
     cpu_bind: Line | None = None
     """srun's --cpu-bind, e.g. ``cores`` or ``none``."""
@@ -179,7 +179,7 @@ class Cluster(Frozen):
     container: Container = Container()
     """How the ranks get into their image."""
     binding: Binding = Binding()
-    """Which CPUs and memory a rank may use."""
+    """CPUs and memory that a rank may use."""
     setup: Listed[Annotated[Line, AfterValidator(setup_line)]] = ()
     """Shell lines that the job runs once before srun (``module load ...``), unquoted."""
     env: dict[OwnName, Text] = Field(default_factory=dict)

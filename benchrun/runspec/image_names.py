@@ -1,4 +1,4 @@
-"""What the name of a container image tells: name and tag, NeMo's release, whether it is a file."""
+"""Facts in the name of a container image: name and tag, NeMo's release, whether it is a file."""
 
 import re
 

@@ -19,7 +19,7 @@ WARMUPS_PER_SLOT = 2
 
 
 class InferenceInputs(Inputs):
-    """What a user can set of a benchmark of a server."""
+    """Inputs of a benchmark of a server that a user can set."""
 
     time_limit = "02:00:00"
     """The largest weights (642 GB) may load for an hour."""
@@ -42,7 +42,7 @@ class InferenceInputs(Inputs):
     warmups: NonNegativeInt | None = None
     """Requests before the measured ones; by default 2 for each of ``concurrency``."""
     seed: NonNegativeInt = 0
-    """Of lengths and tokens of the prompts."""
+    """Seed of the lengths and tokens of the prompts."""
     slo_ttft_ms: PositiveFloat | None = None
     """Goodput counts requests whose first token comes within this time."""
     slo_tpot_ms: PositiveFloat | None = None
@@ -91,7 +91,9 @@ class InferenceSpec(InferenceInputs, RunSpec):
 
     @classmethod
     def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
-        """With the number of requests, and what the model has less of than the recipe's."""
+        """Complete the specification with the number of requests, and what the model has less of
+        than the recipe's.
+        """
         slots = stated["concurrency"] or 1
         sent, warm = stated["num_prompts"], stated["warmups"]
         whole = ModelShape.model_validate(recipe.model_extra["model"])
@@ -119,7 +121,7 @@ class InferenceSpec(InferenceInputs, RunSpec):
 
     @property
     def dimensions(self) -> tuple[Reduced, ...]:
-        """What else a proxy has less of."""
+        """Other sizes of which a proxy has less."""
         return dimensions(self.reduced)
 
     @property
@@ -136,7 +138,9 @@ class InferenceSpec(InferenceInputs, RunSpec):
 
     @property
     def weights(self) -> str:
-        """What the server loads: the checkpoint, or the folder in which the job writes random weights."""
+        """Path that the server loads: the checkpoint, or the folder in which the job writes random
+        weights.
+        """
         return self.checkpoint or CHECKPOINT
 
     @property

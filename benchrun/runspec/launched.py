@@ -1,4 +1,6 @@
-"""What a job launched, as its log states it in one line: a framework's own log may lack GPUs, batch or layout."""
+"""Facts that a job states about itself in one line of its log: a framework's own log may lack GPUs,
+batch or layout.
+"""
 
 from pydantic import ConfigDict
 

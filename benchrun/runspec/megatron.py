@@ -38,7 +38,9 @@ class Megatron(Frozen):
     parallel: Values
     """ModelParallelConfig: how the model is spread over the ranks."""
     communication: Values
-    """Which communication overlaps with computation; all of it for NeMo's and Megatron-Bridge's overlap settings."""
+    """Communication that overlaps with computation; all of it for NeMo's and Megatron-Bridge's
+    overlap settings.
+    """
     precision: Values
     """Types of weights, and of what pipeline stages send to each other."""
     fp8: Values | None

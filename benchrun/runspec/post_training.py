@@ -17,7 +17,7 @@ OF_THE_SITE = ("policy", "reward_model", "prompts")
 
 
 class Generation(Frozen):
-    """What generates the responses."""
+    """Generation of the responses."""
 
     engine: Engine
     """vLLM, TensorRT-LLM, or the training framework's own generation (nemo, transformers)."""
@@ -50,7 +50,7 @@ class Critic(Frozen):
 
 
 class PostTrainingInputs(Inputs):
-    """What a user can set of a post-training."""
+    """Inputs of a post-training that a user can set."""
 
     time_limit = "04:00:00"
     """The published steps take up to 7 minutes, and engines and weights of the largest models half an hour."""
@@ -60,7 +60,8 @@ class PostTrainingInputs(Inputs):
     """The weights to start from, as the framework names them: a name at a model hub or a path that the ranks see;
     null for random weights."""
     reward_model: Line | None = None
-    """The same for the reward model, from which the critic starts too."""
+    """Weights of the reward model, from which the critic starts too, named as those of the policy;
+    null for random weights."""
     prompts: Line | None = None
     """The prompts: a data set's name, or a file that the ranks see; null for the framework's own task."""
     prompts_per_step: Size
@@ -86,7 +87,7 @@ class PostTrainingInputs(Inputs):
     layout: Layout = Layout()
     """How the policy is spread over its GPUs in the update."""
     generation: Generation
-    """What generates the responses."""
+    """Generation of the responses."""
     critic: Critic | None = None
     """Critic and reward model; null where the algorithm has none."""
     options: dict[Line, Any] = Field(default_factory=dict)

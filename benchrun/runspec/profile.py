@@ -1,4 +1,4 @@
-"""What of a run is profiled: the tool, how many steps after the measured ones, and which ranks."""
+"""Profile of a run: the tool, how many steps after the measured ones, and which ranks."""
 
 from typing import Annotated, Literal, TypeVar
 
@@ -48,7 +48,10 @@ class Profile(Frozen):
     ranks: Annotated[tuple[NonNegativeInt, ...], AfterValidator(_some)] = (0,)
     """Profiled ranks; each writes a trace of its own."""
     trace: Annotated[tuple[Trace, ...], AfterValidator(_some)] = ("cuda", "osrt", "nvtx")
-    """What nsys records (its option --trace). For cudnn and cublas it loads libraries into the process, which must be
-    those that PyTorch uses: docs/how-to/profile-a-run.md says how to name them."""
+    """Events that nsys records (its option --trace).
+
+    For cudnn and cublas it loads libraries into the process, which must be those that PyTorch uses:
+    docs/how-to/profile-a-run.md says how to name them.
+    """
     options: tuple[Annotated[Option, AfterValidator(_allowed)], ...] = ()
     """More options of ``nsys profile``, each one word, e.g. ``--event-sample=system-wide``."""

@@ -46,7 +46,7 @@ DataFormat = Literal["tokens", "chat", "packed"]
 
 
 class Inputs(Frozen):
-    """What a user can set in every workload; a workload adds its own fields."""
+    """Inputs that a user can set in every workload; a workload adds its own fields."""
 
     time_limit: ClassVar[str | None] = None
     """Limit of a job whose site states none, as hours:minutes:seconds; null: the default of all jobs."""
@@ -62,7 +62,7 @@ class RunSpec(Inputs):
     """One run, resolved: the only input of rendering, launching, the worker and the comparison."""
 
     inputs: ClassVar[type[Inputs]] = Inputs
-    """What a user can set in this workload."""
+    """Inputs that a user can set in this workload."""
     reported: ClassVar[bool] = True
     """Whether tables of all runs have it."""
     schema_version: Literal[2] = 2
@@ -72,7 +72,7 @@ class RunSpec(Inputs):
     recipe: Line
     """Name of the recipe."""
     task: Line
-    """What of its workload the run does."""
+    """Part of its workload that the run does."""
     source: Line | None = None
     """Who published the point's settings, where, in which version; null for derived ones."""
     derived: Line | None = None
@@ -147,7 +147,7 @@ class RunSpec(Inputs):
         return digest(self)
 
     def step_identity(self) -> str:
-        """The same without the number of steps."""
+        """Identity without the number of steps."""
         return digest(self, without=("steps",))
 
     def repeat_key(self) -> str:
@@ -188,7 +188,7 @@ class RunSpec(Inputs):
 
 
 class TrainingInputs(Inputs):
-    """What a user can set of a training."""
+    """Inputs of a training that a user can set."""
 
     model: ModelShape
     """Dimensions of the model."""
@@ -201,11 +201,11 @@ class TrainingInputs(Inputs):
     layout: Layout = Layout()
     """How the model is spread over the GPUs."""
     training: Training = Training()
-    """What a step computes."""
+    """Computation of a step."""
     data: Data = Data()
-    """What the model is fed."""
+    """Data that the model is fed."""
     profile: Profile = Profile()
-    """What is profiled after the measured steps."""
+    """Profile of the steps after the measured ones."""
 
 
 class TrainingSpec(TrainingInputs, RunSpec):
@@ -234,7 +234,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
 
     @classmethod
     def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
-        """With what follows from model, batch and layout."""
+        """Complete the specification with what follows from model, batch and layout."""
         model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
         cut = reductions(model, recipe.model)
         read = stated["training"].steps * gbs * stated["seq_length"] + 1  # the last label is one more token
@@ -279,7 +279,9 @@ class TrainingSpec(TrainingInputs, RunSpec):
         return training_form(self)
 
     def resized(self, **sizes: Any) -> "Self":
-        """With other ``sizes`` (num_gpus, layout, mbs, gbs), and the micro-batches that follow from them."""
+        """Return the specification with other ``sizes`` (num_gpus, layout, mbs, gbs), and the
+        micro-batches that follow from them.
+        """
         all_sizes = {name: getattr(self, name) for name in ("num_gpus", "layout", "mbs", "gbs")} | sizes
         return self.model_copy(update={**sizes, **split_batch(**all_sizes)})
 
@@ -295,7 +297,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
 
     @property
     def of_transformer_engine(self) -> list[str]:
-        """What of the run needs transformer-engine in the worker."""
+        """Settings of the run that need transformer-engine in the worker."""
         asked = {
             f"precision {self.precision}": self.precision in LOW,
             "training.optimizer.precision_aware": self.training.optimizer.precision_aware,
@@ -337,7 +339,7 @@ def split_batch(num_gpus: int, layout: Layout, mbs: int, gbs: int) -> dict[str, 
 
 
 class NodesInputs(Inputs):
-    """What a user can set of a check of nodes."""
+    """Inputs of a check of nodes that a user can set."""
 
     repeats: int = Field(5, ge=3)
     """How often each measurement is repeated; more repeats find smaller differences."""

@@ -1,4 +1,6 @@
-"""What a training step computes (optimizer, recomputation, FP8, adapters), and what the model is fed."""
+"""Computation of a training step (optimizer, recomputation, FP8, adapters), and the data that the
+model is fed.
+"""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -16,7 +18,7 @@ class Recompute(Frozen):
     """Activations that the forward pass drops and the backward pass computes again."""
 
     granularity: Literal["none", "selective", "full"] = "none"
-    """Nothing, the modules of ``modules``, or whole layers."""
+    """Amount that is computed again: nothing, the modules of ``modules``, or whole layers."""
     method: Literal["uniform", "block"] | None = None
     """Only with ``full``."""
     num_layers: Size | None = None
@@ -37,7 +39,7 @@ class Fp8(Frozen):
     amax_history_len: Size = 1024
     """Steps whose largest values decide a scale (delayed scaling)."""
     amax_compute_algo: Literal["max", "most_recent"] = "max"
-    """Which of these values decides."""
+    """Choice of the amax value that decides."""
     param_gather: bool = True
     """Weights are stored and gathered in FP8."""
     dot_product_attention: bool = False
@@ -85,7 +87,7 @@ RESIDENT_LAYERS = 2
 
 
 class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinity
-    """What a step computes, and how many steps there are."""
+    """Computation of a step, and the number of steps."""
 
     adam_betas: ClassVar[tuple[float, float]] = (0.9, 0.95)
     adam_eps: ClassVar[float] = 1e-8
@@ -94,7 +96,9 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     seed: NonNegativeInt = 1234
     """Seed of weights and data order."""
     lr: PositiveFloat = 3e-6
-    """As small as early in a long warm-up: without one, GPT-3's loss rose from 13 to 40 at 3e-5."""
+    """Learning rate, as small as early in a long warm-up: without one, GPT-3's loss rose from 13 to
+    40 at 3e-5.
+    """
     min_lr: NonNegativeFloat = 3e-7
     """Learning rate at the end of the cosine decay."""
     lr_warmup_steps: NonNegativeInt = 0
@@ -120,15 +124,21 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     transformer_impl: Literal["transformer_engine", "local"] = "transformer_engine"
     """Layers of the worker on a GPU: transformer-engine's, or megatron.core's own, as on a CPU."""
     fused_kernels: bool = True
-    """With transformer-engine one kernel for each of: an activation with its bias, RoPE, the loss, the router."""
+    """Use one kernel of transformer-engine for each of: an activation with its bias, RoPE, the
+    loss, the router.
+    """
     swiglu: Literal["torch", "transformer_engine"] = "torch"
     """Whose fused kernel computes SwiGLU in dense layers: one that torch compiles, or transformer-engine's."""
     late_loss_scale: bool = False
     """The loss's scale is applied after the output layer's products of gradients, not to the gradient of all logits."""
     moe_grouped_gemm: bool = True
-    """With transformer-engine the experts of a rank are multiplied together, not one by one (NeMo 1: never)."""
+    """Multiply the experts of a rank together with transformer-engine, not one by one (NeMo 1:
+    never).
+    """
     moe_permute_fusion: bool = True
-    """With transformer-engine tokens are sorted by their experts, and back, in one kernel (NeMo 1: never)."""
+    """Sort tokens by their experts, and back, in one kernel of transformer-engine (NeMo 1:
+    never).
+    """
     manual_gc_interval: NonNegativeInt = 100
     """Steps between garbage collections of Python; 0: automatic, which may stall one rank mid-step."""
     optimizer: Optimizer = Optimizer()
@@ -186,7 +196,7 @@ class Instructions(Frozen):
 
 
 class Data(Frozen):
-    """What the model is fed."""
+    """Data that the model is fed."""
 
     kind: Literal["mock", "synthetic"] = "mock"
     """``mock``: random tokens made by the framework itself; ``synthetic``: files, made before the run where missing."""
@@ -198,7 +208,7 @@ class Data(Frozen):
     """Only with ``kind: synthetic`` in a fine-tune, which reads conversations."""
 
     def of_tokens(self, tokens: int) -> "Data":
-        """The same with the size of a synthetic data set, where none is stated."""
+        """Return the data with the size of a synthetic data set, if none is stated."""
         if self.kind == "mock" or self.synthetic.tokens is not None:
             return self
         return self.model_copy(update={"synthetic": self.synthetic.model_copy(update={"tokens": tokens})})

@@ -124,7 +124,10 @@ def _by_options(runs: Sequence[ValidRun]) -> list[list[ValidRun]]:
 
 
 def _latest(runs: Sequence[ValidRun]) -> list[ValidRun]:
-    """Those launched within a day of the last one: the program was another before. All, where no time is known."""
+    """Runs launched within a day of the last one: the program was another before.
+
+    All, if no time is known.
+    """
     newest = max((run.launched for run in runs if run.launched), default=None)
     return [run for run in runs if not (newest and run.launched) or newest - run.launched < A_DAY]
 
@@ -179,7 +182,9 @@ def _point(spec: TrainingSpec) -> tuple[Any, ...]:
 
 
 def _row(repeats: Sequence[ValidRun], fastest: Sequence[ValidRun], shared: Set[str], release: str | None) -> list[Any]:
-    """From the framework to the losses; ``fastest``: the repeats with the shortest step of the point."""
+    """Row from the framework to the losses; ``fastest``: the repeats with the shortest step of the
+    point.
+    """
     name = " ".join(filter(None, (repeats[0].spec.framework, release)))
     time, metrics = _time(repeats), [run.metrics for run in repeats]
     speed = ratio(metrics, [run.metrics for run in fastest])

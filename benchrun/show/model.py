@@ -28,7 +28,7 @@ class ReportModel:
     points: Table
     """One row per point, its repeats together: every column, for programs."""
     readable: Table
-    """The same rows in few columns, for readers; a metric that no run has is left out."""
+    """Rows in few columns, for readers; a metric that no run has is left out."""
     frameworks: Table
     """Frameworks of one point side by side; no rows where no two ran the same point."""
     ratios: tuple[str, ...]
@@ -43,11 +43,11 @@ class ReportModel:
     results: tuple[RunResult, ...]
 
     def headed(self, section: Section) -> "ReportModel":
-        """The same report with one more section before the others."""
+        """Return the report with one more section before the others."""
         return replace(self, sections=(section, *self.sections))
 
     def without(self, identity: str) -> "ReportModel":
-        """The same report without that section."""
+        """Return the report without that section."""
         return replace(self, sections=tuple(each for each in self.sections if each.identity != identity))
 
     def rows(self, by: str) -> Table:
@@ -81,7 +81,7 @@ def report_model(
 
 
 def _order(run: RunData) -> tuple[object, ...]:
-    """By workload, then by its size, then by the time of the launch."""
+    """Order of runs: by workload, then by its size, then by the time of the launch."""
     spec = run.result.spec
     model, gbs = getattr(spec, "model", None), getattr(spec, "gbs", 0)
     layers = -model.num_layers if model else 0

@@ -113,7 +113,9 @@ def ratio_bars(
 
 
 def thinned(x: Sequence[float], y: Sequence[float], most: int = 300) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """At most ``2 * most`` points of a curve: the lowest and highest of each stretch, in order."""
+    """Thin a curve to ``2 * most`` points at most: the lowest and highest of each stretch, in
+    order.
+    """
     if len(x) <= 2 * most:
         return tuple(x), tuple(y)
     chosen: list[int] = []

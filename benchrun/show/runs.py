@@ -59,7 +59,7 @@ def identified(results: Sequence[RunResult]) -> Table:
 
 
 def distinctions(specs: Sequence[RunSpec]) -> list[str]:
-    """For each of several specifications the fields in which they differ, e.g. ``num_workers 4``.
+    """Fields in which each of several specifications differs, e.g. ``num_workers 4``.
 
     Those in `MINOR`, and then the image, are left out where the others tell all of them apart.
     """

@@ -38,7 +38,7 @@ class Table:
     """The text for None, for readers."""
 
     def only(self, columns: Sequence[int]) -> "Table":
-        """These columns alone."""
+        """Return a table of these columns alone."""
         rows = [[row[index] for index in columns] for row in self.rows]
         return Table([self.titles[index] for index in columns], rows, self.missing)
 

@@ -22,11 +22,11 @@ class Check:
     """Key of the site file, or the thing itself."""
     status: Status
     found: str
-    """What there is, or what is wrong."""
+    """Fact, or what is wrong."""
     hint: str = ""
-    """What would be right."""
+    """Correction: what would be right."""
     exit_code: Exit = Exit.USER
-    """Of a fault: the site file is wrong, or the machine."""
+    """Exit code of a fault: the site file is wrong, or the machine."""
 
 
 def ok(what: str, detail: str) -> Check:

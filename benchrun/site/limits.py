@@ -15,7 +15,7 @@ _TRES = re.compile(r"([a-z][\w/:.-]*)=(\d+)(?=,|$)")
 ACCOUNTS = {"grptres": "", "grpjobs": JOBS, "grpsubmit": JOBS}
 """sacctmgr's column of a limit of all jobs together -> the name of what it counts; empty where it names resources."""
 USERS = {"maxtres": "", "maxjobs": JOBS, "maxsubmit": JOBS, "maxwall": WALL}
-"""The same for limits of one job or of a user, which sacctmgr shows as the user inherits them."""
+"""Names of the limits of one job or of a user, which sacctmgr shows as the user inherits them."""
 QOS = {"maxtres": "", "maxtrespu": "", "maxjobspu": JOBS, "maxsubmitpu": JOBS, "maxwall": WALL}
 
 
@@ -24,7 +24,7 @@ class Level:
     """One place in which limits are set: an account, a user in it, or a QOS."""
 
     name: str
-    """Of the account or the QOS."""
+    """Name of the account or the QOS."""
     limits: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """sacctmgr's column and the name of what it counts (``cpu``, ``gres/gpu``, ``jobs``, ``wall``) -> the most."""
     user: str = ""
@@ -52,7 +52,9 @@ def limit_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
 
 
 def needed(site: Cluster, slurm: Survey, partition: Partition) -> dict[str, int]:
-    """What a job of one node counts as, by Slurm's names; a whole node counts with all of its CPUs."""
+    """Resources that a job of one node counts as, by Slurm's names; a whole node counts with all of
+    its CPUs.
+    """
     cpus = site.gpus_per_node * (site.cpus_per_task or 1)
     fitting = [node.cpus for node in slurm.nodes_of(partition.name) if node.cpus >= cpus]
     needs = {"node": 1, JOBS: 1, WALL: site.time_limit_s, "cpu": cpus}

@@ -29,7 +29,7 @@ NO_LOG = 53
 
 
 class NoNode(MachineError):
-    """No node was free in time."""
+    """Error: no node was free in time."""
 
 
 class Unseen(MachineError):
@@ -63,7 +63,7 @@ def node_gpu(partition: str) -> str | None:
 
 
 def answers(text: str, errors: str = "") -> dict[str, list[str]]:
-    """What the script printed; MachineError where it printed nothing."""
+    """Lines that the script printed; MachineError if it printed nothing."""
     answered: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, tab, value = line.partition("\t")

@@ -1,4 +1,6 @@
-"""What only a compute node shows: images, mounts, the container runtime, GPUs, the shared runs folder, its clock."""
+"""Checks that only a compute node can make: images, mounts, the container runtime, GPUs, the shared
+runs folder, its clock.
+"""
 
 import os
 import tempfile
@@ -81,7 +83,7 @@ def _hung(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
 
 
 def _environment(facts: dict[str, list[str]]) -> Iterator[Check]:
-    """What a site's defaults take away from a job or its steps."""
+    """Check what a site's defaults take away from a job or its steps."""
     for name in filter(os.environ.get, facts.get("lost", ())):
         detail = f"{name} is set here, and not in a job"
         yield fault("secrets", detail, "the site's default is sbatch --export=NONE: ask its administrator")
@@ -167,7 +169,7 @@ def _gpus(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
 
 
 def login_checks(site: Cluster, environment: Mapping[str, str], pyxis: bool) -> Iterator[Check]:
-    """What this machine shows: secrets of the shell, pyxis in srun, the runs folder."""
+    """Check what this machine shows: secrets of the shell, pyxis in srun, the runs folder."""
     for name in site.secrets:
         if not environment.get(name):
             yield fault("secrets", f"{name} is not set in this shell", f"export {name}=...")

@@ -1,4 +1,4 @@
-"""Which nodes a site file's keys leave."""
+"""Nodes that a site file's keys leave."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ def is_host_list(text: str) -> bool:
 
 
 def filters(site: Cluster, partition: str) -> Iterator[Filter]:
-    """What a job asks of each node, in the order in which a person would look."""
+    """Conditions of a job on each node, in the order in which a person would look."""
     listed, excluded = named_nodes(site.nodelist), named_nodes(site.exclude)
     if listed:
         where = f"nodelist {site.nodelist} has no node of partition {partition}"

@@ -80,7 +80,10 @@ def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[st
 
 
 def _remarks(slurm: Survey, partition: Partition, runtime: str | None, gpu: str | None) -> dict[str, str]:
-    """What Slurm offers for a key; empty where it states nothing. ``gpu``: the value of that key."""
+    """Remarks: what Slurm offers for a key; empty if it states nothing.
+
+    ``gpu``: the value of that key.
+    """
     nodes, accounts = slurm.nodes_of(partition.name), _accounts(slurm, partition)
     qos = list(dict.fromkeys(name for right in _rights(slurm, partition) for name in right.qos))
     reservations = [each.name for each in slurm.reservations]

@@ -1,4 +1,4 @@
-"""What Slurm reports of a cluster: partitions, nodes, the user's accounts and QOS, reservations."""
+"""Slurm's report of a cluster: partitions, nodes, the user's accounts and QOS, reservations."""
 
 import os
 import pwd
@@ -24,7 +24,7 @@ class Partition:
     default: bool
     state: str
     max_time_s: int | None
-    """None: unlimited."""
+    """Longest time of a job; None: unlimited."""
     accounts: tuple[str, ...] | None
     denied_accounts: tuple[str, ...]
     qos: tuple[str, ...] | None
@@ -81,11 +81,12 @@ class Survey:
     partitions: tuple[Partition, ...]
     nodes: tuple[Node, ...]
     associations: tuple[Association, ...] | None
-    """None where accounting does not answer."""
+    """Associations of the user; None if accounting does not answer."""
     qos: tuple[str, ...] | None
     reservations: tuple[Reservation, ...]
     enforced: frozenset[str]
-    """What accounting limits: associations, limits, qos; empty where it only counts."""
+    """Kinds of limits that accounting enforces: associations, limits, qos; empty if it only counts.
+    """
     mpi: tuple[str, ...] = ()
     """srun's plugins for --mpi that this machine can load."""
     pyxis: bool = False

@@ -1,4 +1,4 @@
-"""What runs are compared with where the user names it: a run, a folder of runs, or a published number."""
+"""The user's baseline: a run, a folder of runs, or a published number."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,12 +61,12 @@ def _trainings(name: str) -> list[RunDir]:
 
 
 def _measured(runs: Iterable[RunDir]) -> list[MeasuredRun]:
-    """Those of ``runs`` that gave numbers."""
+    """Return the ``runs`` that gave numbers."""
     return [measured for run in runs if (measured := _valid(run))]
 
 
 def _valid(run: RunDir) -> MeasuredRun | None:
-    """What ``run`` measured, from its log; None for a failed, incomplete or broken one."""
+    """Measure ``run`` from its log; None for a failed, incomplete or broken run."""
     measurement, result = measured_result(run)
     if measurement is None or result.numbers is None or not isinstance(run.spec, TrainingSpec):
         return None

@@ -1,4 +1,4 @@
-"""What this version has besides recipes: suites, studies, clusters, GPUs, frameworks."""
+"""Inventories besides recipes: suites, studies, clusters, GPUs, frameworks."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -32,7 +32,7 @@ from benchrun.usecases.settings import completed_setting
 
 PARSE = "its numbers: benchrun parse LOG; a run that benchrun launched has a verdict"
 Numbers = Sequence[tuple[Metrics, Log]]
-"""Of repeats: each one's numbers and log."""
+"""Numbers and log of each repeat."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Judgement:
     verdict: Verdict
     observations: tuple[Observation, ...]
     measurements: tuple[RunMeasurement, ...]
-    """Of the runs that have a log."""
+    """Measurements of the runs that have a log."""
 
     @property
     def metrics(self) -> Metrics | None:

@@ -34,7 +34,9 @@ def _ignored(spec: RunSpec) -> str | None:
 
 
 def _too_long(spec: TrainingSpec) -> str | None:
-    """That the steps alone take longer than the job may, by the lower end of the prediction; None if they do not."""
+    """Warning that the steps alone take longer than the job may, by the lower end of the
+    prediction; None if they do not.
+    """
     expected, limit_s = expected_step(spec), spec.cluster.time_limit_s
     steps = spec.training.steps
     if expected is None or expected.low * steps < limit_s:
@@ -47,7 +49,7 @@ def _too_long(spec: TrainingSpec) -> str | None:
 
 
 def _empty_trace(spec: TrainingSpec) -> str | None:
-    """That a trace on CPUs holds no event of a GPU."""
+    """Warning that a trace on CPUs holds no event of a GPU."""
     if spec.gpu != "CPU" or spec.profiler == "none":
         return None
     return (

@@ -1,4 +1,4 @@
-"""From a request to RunSpecs, and from a RunSpec to files."""
+"""Requests to RunSpecs, and RunSpecs to files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -93,7 +93,7 @@ def resolve_each(request: Request) -> tuple[list[tuple[StudyPoint, RunSpec | Use
 
 
 def resolve_profiled(request: Request, tool: str | None = None) -> list[RunSpec]:
-    """As `resolve`, with profiled steps in every run: by ``tool``, else by the recipe's, else by Kineto."""
+    """Resolve with profiled steps in every run: by ``tool``, else by the recipe's, else by Kineto."""
     if tool is not None:
         return resolve(profiled(request, tool))
     try:

@@ -8,7 +8,7 @@ from benchrun.usecases.listing import Rows, point_rows
 from benchrun.vocabulary import DEGREES
 
 LAYOUT = ("recipe", "gpu", "proxy", "seq_length", "mbs", "per_gpu", *DEGREES, "settings")
-"""What the points of one line of a recipe have in common."""
+"""Fields that all points of one line of a recipe share."""
 
 
 def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None) -> Rows:

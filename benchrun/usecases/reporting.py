@@ -38,7 +38,9 @@ def run_data(run: RunDir, verdict: Verdict | None = None, *, drawn: bool = True)
 
 
 def _evidence(run: RunDir, measurement: RunMeasurement | None) -> Evidence | None:
-    """What explains the run; None for what is no training, has no measured step, or gives no number."""
+    """Evidence for the explanation of a run; None if it is no training, has no measured step, or
+    gives no number.
+    """
     if measurement is None or measurement.metrics.step_time_s is None or not isinstance(run.spec, TrainingSpec):
         return None
     try:

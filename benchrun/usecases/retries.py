@@ -20,7 +20,7 @@ class Cause:
     """Why a run may end well elsewhere."""
 
     reason: str
-    """For a person."""
+    """Reason, in words for a person."""
     nodes: tuple[str, ...]
     """Nodes to leave out; empty where any node will do, or none is known."""
 

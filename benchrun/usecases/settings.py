@@ -1,4 +1,4 @@
-"""What a caller states about a log that does not state it itself."""
+"""Facts about a log that the caller states because the log does not."""
 
 import math
 from collections.abc import Iterator, Mapping

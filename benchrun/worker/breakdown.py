@@ -23,7 +23,7 @@ KINDS = {
 FIRST = ("matmul", "attention", "other", "communication")
 """Priority where kernels overlap: any other kernel hides communication."""
 NOT_COUNTED = -1.0
-"""In place of the wait for a core, where the system does not count it."""
+"""Value in place of the wait for a core if the system does not count it."""
 
 
 def measure(spec: TrainingSpec, step: Callable[[], Any], host: HostClock) -> None:

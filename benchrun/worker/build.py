@@ -53,7 +53,7 @@ def refuse_impossible(spec: TrainingSpec) -> None:
 
 
 def _needs_blackwell(spec: TrainingSpec) -> str | None:
-    """What of the numbers of ``spec`` only Blackwell has; None where older GPUs have them."""
+    """Setting of ``spec`` that only Blackwell has; None if older GPUs have all of them."""
     if spec.precision == "nvfp4":
         return "precision nvfp4"
     return "fp8.recipe mxfp8" if spec.precision == "fp8" and spec.training.fp8.recipe == "mxfp8" else None
@@ -215,7 +215,9 @@ def parts(optimizer: Any) -> list[Any]:
 
 
 def split(group: dict[str, Any]) -> list[dict[str, Any]]:
-    """The same group in pieces of about FP32_AT_A_TIME parameters, so that FP32 copies of one piece exist at a time."""
+    """Split a group into pieces of about FP32_AT_A_TIME parameters, so that FP32 copies of one
+    piece exist at a time.
+    """
     pieces: list[list[Any]] = [[]]
     size = 0
     for parameter in group["params"]:

@@ -23,7 +23,9 @@ from benchrun.runspec.spec import TrainingSpec
 COLLECTIVES = re.compile(r"_?(all|reduce|broadcast|gather|scatter|barrier|send|recv|end_coalescing)")
 """Methods of a process group that communicate, in every version of torch."""
 MANY, SAMPLED = 500, 10
-"""With more calls in a step than this only every n-th step is measured: marks take the host a few microseconds."""
+"""Calls in a step above which only every n-th step is measured, and n: marks take the host a few
+microseconds.
+"""
 
 
 def separable(spec: TrainingSpec) -> bool:

@@ -1,4 +1,4 @@
-"""What is really in use, read from the model and the optimizer after the first step."""
+"""Settings that are really in use, read from the model and the optimizer after the first step."""
 
 import inspect
 import sys

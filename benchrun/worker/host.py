@@ -1,5 +1,5 @@
-"""What the host of a rank does in each step beside launching kernels: wait for data, collect garbage, wait for a core,
-and what it does between two steps.
+"""Time of a rank's host in each step beside launching kernels: waiting for data, garbage
+collection, waiting for a core, and the time between two steps.
 
 The GPU stands still only where its queue runs dry meanwhile, so these times are the most that a step may lose by them.
 """
@@ -21,7 +21,7 @@ from benchrun.runspec.spec import TrainingSpec
 
 THREADS = Path("/proc/self/task")
 SHARE = 0.25
-"""Of the busiest thread's time, from which a thread does the work."""
+"""Share of the busiest thread's time from which a thread does the work."""
 
 
 class HostClock:
@@ -35,9 +35,9 @@ class HostClock:
         self._between: list[float] = []
         """Seconds by step; the last entry is of the step that runs."""
         self._ended: float | None = None
-        """When the step before ended."""
+        """Time at which the step before ended."""
         self._idled = 0.0
-        """From then to the begin of the step that runs, in s."""
+        """Seconds from then to the begin of the step that runs."""
         self._before: dict[str, Scheduled] = {}
         self._collecting = 0.0
         self.waited_for_data_s = 0.0
@@ -67,7 +67,9 @@ class HostClock:
         self._ended = time.perf_counter()
 
     def fetch(self, micro_batches: Callable[[], Any]) -> Any:
-        """What ``micro_batches`` returns: those of one step, all at once, with which it begins."""
+        """Return the micro-batches of one step from ``micro_batches``, all at once, and begin the
+        step with them.
+        """
         self.begin_step()
         measured = len(self._data) < self._steps
         if measured:
@@ -78,7 +80,7 @@ class HostClock:
         return fetched
 
     def _waited(self, fetch: Callable[[], Any]) -> tuple[Any, float]:
-        """What ``fetch`` returns, and how long that took in s."""
+        """Return what ``fetch`` returns, and how long that took in s."""
         started = time.perf_counter()
         fetched = fetch()
         waited_s = time.perf_counter() - started
@@ -132,15 +134,17 @@ class HostClock:
 
 
 class Scheduled(NamedTuple):
-    """What the kernel counts of a thread, in s since it began."""
+    """Counts of the kernel for a thread, in s since it began."""
 
     ran: float
     waited: float
-    """It wanted to run and had no core."""
+    """Seconds in which it wanted to run and had no core."""
 
 
 def scheduled() -> dict[str, Scheduled]:
-    """By thread of this process; empty where the system does not count (Linux: Documentation/scheduler/sched-stats)."""
+    """Read the counts of each thread of this process; empty if the system has none (Linux:
+    Documentation/scheduler/sched-stats).
+    """
     threads = {}
     for file in THREADS.glob("*/schedstat"):
         with suppress(OSError, ValueError):  # a thread ended

@@ -63,7 +63,7 @@ class LateScale:
 
     def __init__(self) -> None:
         self.scale: Tensor | None = None
-        """Of the micro-batch whose backward pass runs, on the device."""
+        """Scale of the micro-batch whose backward pass runs, on the device."""
 
     def install(self, output_layer: Any) -> None:
         """Let ``output_layer`` and transformer-engine's loss work this way."""

@@ -62,7 +62,9 @@ class Attention(torch.nn.Module):
             set_tensor_model_parallel_attributes(self.softmax_offset, is_parallel=True, dim=0, stride=1)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
-        """From [sequence, batch, heads, width] (fewer heads in key and value) to [sequence, batch, heads * width]."""
+        """Attend: from [sequence, batch, heads, width] (fewer heads in key and value) to [sequence,
+        batch, heads * width].
+        """
         mask = None
         if self.cp > 1 or self.window is not None or self.softmax_offset is not None:
             of_queries, of_keys = self._positions(query.shape[0])
@@ -82,7 +84,9 @@ class Attention(torch.nn.Module):
         return out.permute(2, 0, 1, 3).reshape(query.shape[0], query.shape[1], -1)
 
     def _with_sink(self, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """With one more key, whose score is the head's sink and whose value is zero: it only takes attention away."""
+        """Add one more key, whose score is the head's sink and whose value is zero: it only takes
+        attention away.
+        """
         assert self.softmax_offset is not None
         shape, open_ = (1, len(self.softmax_offset), mask.shape[0], 1), torch.zeros_like(mask, dtype=key.dtype)
         scores = open_.masked_fill(~mask, float("-inf")).expand(*shape[:3], -1)

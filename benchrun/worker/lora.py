@@ -26,7 +26,7 @@ class Adapter(torch.nn.Module):
         self.outer = torch.nn.Parameter(torch.zeros(outputs, lora.rank, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        """From [..., inputs] to [..., outputs]."""
+        """Apply the adapter, from [..., inputs] to [..., outputs]."""
         return linear(linear(dropout(x, self.dropout, self.training), self.inner) * self.scale, self.outer)
 
 

@@ -54,7 +54,9 @@ def main(path: Path) -> None:
 
 
 class _Work:
-    """What a rank repeats: a function, its size in the unit of the rate times seconds, and its description."""
+    """Work that a rank repeats: a function, its size in the unit of the rate times seconds, and its
+    description.
+    """
 
     def __init__(self, run: Callable[[], Any], size: float, text: str, peer: str | None = None) -> None:
         self.run, self.size, self.text, self.peer = run, size, text, peer

@@ -56,7 +56,7 @@ def _offloaded(
 
 
 class _Group:
-    """What one layer saves in one forward pass."""
+    """Tensors that one layer saves in one forward pass."""
 
     def __init__(self, copies: "_Copies", before: "_Group | None", weights: set[int], smallest: int | None) -> None:
         self.copies, self.before, self.weights, self.smallest = copies, before, weights, smallest

@@ -1,4 +1,4 @@
-"""Where two documents disagree: what is stated, and what is computed again."""
+"""Differences between two documents: what is stated, and what is computed again."""
 
 import json
 import math

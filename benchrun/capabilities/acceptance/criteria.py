@@ -85,9 +85,9 @@ class Acceptance(Frozen):
     verdict: Answer
     """``not_accepted`` where a criterion is not met, else ``inconclusive`` where one has no answer."""
     points: tuple[PointSummary, ...]
-    """In the order of the plan."""
+    """Points in the order of the plan."""
     criteria: tuple[Criterion, ...]
-    """Of all points, in the order of the points."""
+    """Criteria of all points, in the order of the points."""
 
     @property
     def exit_code(self) -> Exit:
@@ -97,14 +97,14 @@ class Acceptance(Frozen):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured of one point."""
+    """Measurements of one point."""
 
     spec: RunSpec
     criteria: Criteria
     runs: tuple[RunResult, ...] = ()
     """Every run that has ended."""
     verdict: Verdict | None = None
-    """On the runs with numbers together; None where there is none."""
+    """Verdict on the runs with numbers together; None if there is none."""
 
     @property
     def invalid(self) -> str | None:
@@ -178,7 +178,7 @@ def _criteria(plan: ResolvedPlan, number: int, evidence: Mapping[int, Evidence])
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a criterion's measurement is, and what follows."""
+    """Measurement for a criterion, and what follows."""
 
     measured: float | None
     passed: bool | None

@@ -26,7 +26,7 @@ class Appraisal:
     results: Mapping[RunDir, RunResult]
     """Every run that has ended, with the verdict on its point."""
     measurements: Mapping[RunDir, RunMeasurement]
-    """Of the runs that have a log."""
+    """Measurements of the runs that have a log."""
 
     @property
     def verdicts(self) -> list[Verdict]:

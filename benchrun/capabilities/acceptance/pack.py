@@ -83,11 +83,11 @@ class Reason(Frozen):
     """Why a pack is refused, or what to know about it."""
 
     kind: Kind
-    """What is wrong."""
+    """Kind of disagreement."""
     file: str
     """Path in the pack."""
     detail: str
-    """What was expected and what was found, in words."""
+    """Values that were expected and found, in words."""
 
 
 class Refused(BenchrunError):

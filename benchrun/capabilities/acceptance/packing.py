@@ -41,7 +41,7 @@ DIGITS = 8
 
 @dataclass(frozen=True)
 class Derived:
-    """What follows from the evidence in a pack."""
+    """Results computed from the evidence in a pack."""
 
     appraisal: Appraisal
     files: Mapping[str, str]
@@ -92,7 +92,9 @@ def _recipe_in(root: Path, recipe: str) -> str:
 
 
 def derived(root: Path, manifest: pack.Manifest, plan: ResolvedPlan) -> Derived:
-    """What is computed of a pack but its report: measurements, verdicts, the references that they rest on."""
+    """Compute everything in a pack except its report: measurements, verdicts, the references that
+    they rest on.
+    """
     runs: dict[int, list[RunDir]] = {}
     for name, number in manifest.runs.items():
         runs.setdefault(number, []).append(RunDir(root / pack.RUNS / name, read_only=True))

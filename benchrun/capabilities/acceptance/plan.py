@@ -39,7 +39,10 @@ Most = Annotated[Line, AfterValidator(partial(_metric, "higher"))]
 
 
 class Criteria(Frozen):
-    """What every point of a plan must reach. What a run states replaces the plan's value; null removes it."""
+    """Criteria that every point of a plan must reach.
+
+    The values of a run replace those of the plan; null removes one.
+    """
 
     at_least: dict[Least, PositiveFloat | None] = Field(default_factory=dict)
     """Metric -> the least that the median over the repeats reaches, e.g. ``tokens_per_s_per_gpu: 12000``."""
@@ -57,7 +60,7 @@ class Criteria(Frozen):
     """Runs of a point in which a GPU may lower its clocks because of heat or a hardware fault."""
 
     def with_those_of(self, other: "Criteria | None") -> "Criteria":
-        """These with what ``other`` states in place of them."""
+        """Return these criteria with those that ``other`` states in their place."""
         stated = {name: getattr(other, name) for name in (other.model_fields_set if other else ())}
         for name in ("at_least", "at_most"):
             if name in stated:
@@ -98,7 +101,7 @@ class AcceptancePlan(Frozen):
     price_per_gpu_hour: PositiveFloat | None = None
     """Price of a GPU for an hour, in any currency; null where it is not known."""
     criteria: Criteria = Criteria()
-    """What every point must reach."""
+    """Criteria that every point must reach."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,9 @@ class ResolvedPlan:
     name: str
     file: AcceptancePlan
     study: ResolvedStudy
-    """The same points as a study, which launches and resumes them; its directory is ``NAME.plan.study``."""
+    """Points of the plan as a study, which launches and resumes them; its directory is
+    ``NAME.plan.study``.
+    """
 
     def criteria(self, number: int) -> Criteria:
         """The criteria of the point at position ``number``, from 1."""
@@ -160,7 +165,7 @@ def planned(
 
 
 def _contradictions(file: AcceptancePlan, document: Document) -> Iterator[UserError]:
-    """What no single value of a plan shows."""
+    """Find errors that no single value of a plan shows."""
     several = [index for index, run in enumerate(file.runs) if run.num_gpus and len(run.num_gpus) > 1]
     places: list[tuple[Criteria, tuple[str | int, ...], bool]] = [(file.criteria, ("criteria",), bool(several))]
     for index, run in enumerate(file.runs):

@@ -1,4 +1,4 @@
-"""What a run in a pack states beside its numbers: its scripts, its ending, whether it was redacted."""
+"""Facts of a run in a pack beside its numbers: its scripts, its ending, whether it was redacted."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -10,9 +10,9 @@ from benchrun.capabilities.acceptance.pack import CHUNK, MANIFEST, Manifest, Rea
 from benchrun.rundir.artifacts import XZ
 
 MOST_BYTES = 16 << 30
-"""Of all files of a pack together, unpacked."""
+"""Most bytes of all files of a pack together, unpacked."""
 MOST_LOG_BYTES = 1 << 30
-"""Of one compressed file, which is unpacked in memory."""
+"""Most bytes of one compressed file, which is unpacked in memory."""
 MOST_FILES = 100_000
 
 

@@ -42,7 +42,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Verification:
-    """What became of a pack."""
+    """Result of verifying a pack."""
 
     pack: str
     digest: str | None
@@ -55,11 +55,11 @@ class Verification:
 
     @property
     def exit_code(self) -> Exit:
-        """That of the verdict; INCONCLUSIVE for a refused pack."""
+        """Exit code of the verdict; INCONCLUSIVE for a refused pack."""
         return self.acceptance.exit_code if self.acceptance else Exit.INCONCLUSIVE
 
     def document(self) -> dict[str, Any]:
-        """As ``verify --json`` prints it."""
+        """Document of ``verify --json``."""
         return {
             "schema_version": 1,
             "pack": self.pack,
@@ -214,7 +214,7 @@ def _other_statements(content: Content, *, same_version: bool) -> Iterator[tuple
 
 
 def _essence(file: AcceptancePlan) -> dict[str, Any]:
-    """What of a plan decides: runs, repeats, criteria."""
+    """Parts of a plan that decide: runs, repeats, criteria."""
     document = json.loads(AcceptancePlan.model_validate(portable(file, redacted=True)).model_dump_json())
     return {key: document[key] for key in ("runs", "repeats", "criteria")}
 
@@ -240,7 +240,7 @@ def _other_runs(content: Content, plan: ResolvedPlan) -> Iterator[Reason]:
 
 
 def _work(spec: RunSpec) -> tuple[str, ...]:
-    """What a run computes and on what; the site's own build of the image does not count."""
+    """Work of a run, and the machine it needs; the site's own build of the image does not count."""
     return spec.recipe, spec.framework, spec.gpu, str(spec.num_gpus), digest(spec, without=("image",))
 
 
@@ -258,7 +258,7 @@ def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
 
 
 def _disagreements(content: Content, result: Derived, *, same_version: bool) -> Iterator[Reason]:
-    """What the pack states and its logs do not give, the report apart."""
+    """Claims of the pack that its logs do not give, the report apart."""
     stated = {name for name in content.manifest.files if PurePosixPath(name).name in DERIVED or "/" not in name}
     for name in sorted(stated - result.files.keys() - {pack.PLAN, pack.PAGE}):
         yield Reason(kind="added_file", file=name, detail="nothing in the pack gives it")

@@ -23,7 +23,7 @@ def choice(cause: Name, seconds: float, evidence: str, advice: str = "") -> Caus
 
 
 def advised(cause: Cause, spec: TrainingSpec | None) -> Cause:
-    """With the advice of the table, unless it has its own.
+    """Return the cause with the advice of the table, unless it has its own.
 
     Left out is a setting that the run has, and one that its framework would refuse. ``spec``: None where the settings
     are not known.

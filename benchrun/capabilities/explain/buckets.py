@@ -22,12 +22,12 @@ class Buckets:
     attention: float
     memory_bound: float
     communication: float
-    """That no kernel hides."""
+    """Seconds of communication that no kernel hides."""
     idle: float
     copies: float = 0.0
-    """Beside which no kernel runs; known from a trace alone."""
+    """Seconds of copies beside which no kernel runs; known from a trace alone."""
     other: float = 0.0
-    """By which the measured step is longer than the profiled one."""
+    """Seconds by which the measured step is longer than the profiled one."""
     source: str = ""
 
     @property
@@ -37,7 +37,7 @@ class Buckets:
 
 
 def buckets(run: Evidence) -> Buckets | None:
-    """From the breakdown, else from a trace; None where nothing was profiled.
+    """Divide the profiled step, by the breakdown or else by a trace; None if nothing was profiled.
 
     Where the step of the breakdown was shorter than the measured ones, a trace of others shows what took longer.
     """

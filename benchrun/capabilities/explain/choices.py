@@ -81,7 +81,7 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
 
 
 def _memory(parts: list[Part]) -> tuple[float, float]:
-    """What memory-bound kernels take, and the least of them, in s."""
+    """Seconds that memory-bound kernels take, and the least that they could take."""
     seconds = {part.part: part.seconds for part in parts}
     least = seconds.get(MEMORY_AT_SPEED, 0.0)
     return least + seconds.get(MEMORY_BEYOND, 0.0), least

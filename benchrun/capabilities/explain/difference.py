@@ -14,7 +14,7 @@ from benchrun.measure.statistics import Floats
 from benchrun.vocabulary import by_path
 
 SHOWN_SHARE = 0.001
-"""Of the step: smaller differences of a part are left out."""
+"""Smallest difference of a part that is shown, as a share of the step."""
 MODEL = "model."
 """How the conditions of a model begin."""
 NOT_COMPARED = frozenset(
@@ -29,15 +29,15 @@ class Side:
 
     name: str
     times: Floats
-    """Of the measured steps, in s."""
+    """Times of the measured steps, in s."""
     tokens: float | None
-    """Of a step on one GPU; None where it is unknown."""
+    """Tokens of a step on one GPU; None if unknown."""
     conditions: Mapping[str, Any]
-    """What it states about itself, by name."""
+    """Conditions that the run states about itself, by name."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """Seconds of a step by part."""
     work: Mapping[str, Any] = field(default_factory=dict)
-    """What it trains, by name; empty for a log, which does not state it."""
+    """Work that the run trains, by name; empty for a log, which does not state it."""
     unreliable: str | None = None
     """Why its number is none to rely on: a fatal problem, an early end."""
 

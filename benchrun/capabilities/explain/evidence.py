@@ -20,7 +20,7 @@ from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import TrainingSpec
 
 FEWEST_SAMPLES = 10
-"""Of a GPU: the first and the last one cover seconds outside of the steps."""
+"""Fewest samples of a GPU: the first and the last one cover seconds outside of the steps."""
 IN_USE = 50
 """Percent of the time with a kernel, from which on a sampled clock is that of the kernels."""
 
@@ -32,7 +32,7 @@ class Evidence:
     name: str
     spec: TrainingSpec
     times: Floats
-    """Of the measured steps, in s; warm-up left out."""
+    """Times of the measured steps without warm-up, in s."""
     steps: Floats
     """Their numbers."""
     steadiness: Steadiness | None = None
@@ -50,11 +50,11 @@ class Evidence:
     saves: bool = False
     """The log mentions that checkpoints are written."""
     saves_async: bool = False
-    """It states that they are written asynchronously."""
+    """Whether the log states that checkpoints are written asynchronously."""
     notes: tuple[str, ...] = ()
     """Why a source cannot be used."""
     resolution_s: float = 0.0
-    """Of the clock of the steps: times that differ by no more may be the same."""
+    """Resolution of the clock of the steps: times that differ by no more may be the same."""
     log_alone: bool = False
     """A log of a run whose directory is not known: ``spec`` holds what the log states."""
     work_known: bool = True
@@ -88,7 +88,9 @@ class Evidence:
 
     @cached_property
     def between_s(self) -> float:
-        """Of the typical step: from the end of the step before to its begin, on the rank that takes longest."""
+        """Seconds from the end of a step to the begin of the next, typical, on the rank that takes
+        longest.
+        """
         return min(max(self.host_s("between_s").values(), default=0.0), self.typical_s)
 
     @property
@@ -137,7 +139,7 @@ class Evidence:
         return {rank.rank: value for rank in self.hosts.ranks if (value := self._median(rank, name)) is not None}
 
     def mean_host_s(self, name: str) -> dict[int, float]:
-        """The same as a mean, for what happens in few steps."""
+        """Mean instead of the median, for what happens in few steps."""
         if self.hosts is None:
             return {}
         each = ((rank.rank, self._measured(rank, name)) for rank in self.hosts.ranks)

@@ -1,4 +1,4 @@
-"""What is known about a run -> its explanation."""
+"""Explanation of a run, from all that is known about it."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,7 +16,7 @@ from benchrun.capabilities.explain.waits import FEW_STEPS
 from benchrun.capabilities.explain.waterfall import waterfall
 
 SHOWN_SHARE = 0.005
-"""Of the step: smaller causes are left out."""
+"""Smallest cause that is shown, as a share of the step."""
 
 
 def explain(run: Evidence, against: Against | None = None, other: Evidence | None = None) -> Explanation:
@@ -51,7 +51,9 @@ def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
 
 
 def _not_slower(run: Evidence, other: Evidence) -> str | None:
-    """What shows that ``run`` is not clearly slower than ``other``, for as many tokens on a GPU; None where it is."""
+    """Evidence that ``run`` is not clearly slower than ``other``, for as many tokens on a GPU; None
+    if it is slower.
+    """
     tokens = [each.spec.tokens_per_step / each.spec.num_gpus for each in (run, other)]
     times = run.times * tokens[1] / tokens[0]
     interval, _ = ratio_interval(other.times, times)
@@ -95,7 +97,7 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
 
 
 def missing(run: Evidence) -> Iterator[str]:
-    """What would make an explanation sharper, one sentence each."""
+    """Say what would make an explanation sharper, one sentence each."""
     if run.log_alone:
         yield f"benchrun compare {run.name} --recipe NAME says how fast this is, beside published numbers"
     if run.breakdown is None and run.fingerprint is None and run.own_worker:

@@ -16,12 +16,19 @@ from benchrun.capabilities.explain.waterfall import MATMUL_IN_TRAINING
 from benchrun.rundir.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
 
 MIN_WAIT_S = 0.002
-"""For the data of a micro-batch. Loaders that keep up take 0.1 to 3.8 ms in kept runs, which the GPU hides."""
+"""Wait for the data of a micro-batch that is a fault.
+
+Loaders that keep up take 0.1 to 3.8 ms in kept runs, which the GPU hides.
+"""
 IDLE_SHARE = 0.1
-"""Of a profiled step: a GPU that is longer without a kernel has a host that is too slow. Kept runs are below 8 %."""
+"""Share of a profiled step without a kernel from which the host is too slow.
+
+Kept runs are below 8 %.
+"""
 LAYER_S = 0.001
-"""Of a layer's products at the peak, all passes, for each expert: with less, a host that launches some hundred kernels
-is late."""
+"""Seconds of matrix products per layer and expert, at the peak, below which launch overhead is
+normal and no fault.
+"""
 HALF, MOST = 0.5, 0.8
 DELAYS: tuple[tuple[Name, str, str], ...] = (
     ("data", "data_s", "waits for its loader"),

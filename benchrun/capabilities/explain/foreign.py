@@ -17,13 +17,18 @@ SHORTEST, LONGEST = 0.5, 2.5
 """Times the measured step: a profiled step outside of this is of another run. A profiler costs up to 33 % in
 results/measured, and more where the host is late."""
 TO_ITSELF = 0.02
-"""Of the profiled step: more than the collectives of one rank with itself take."""
+"""Share of the profiled step: more than the collectives of one rank with itself take."""
 WHOLE = 1.1
-"""Of the step, or of the data sheet's peak: nothing takes or reaches more, but for rounding and faster clocks."""
+"""Limit of a part of the step, or of a rate as a share of the peak: nothing exceeds it, rounding
+and faster clocks included.
+"""
 SUM_TOLERANCE = 0.05
-"""Of the profiled step: its parts add up to it, but for rounding."""
+"""Share of the profiled step by which the sum of its parts may differ from it, because of rounding.
+"""
 WORK_TOLERANCE = 0.01
-"""Of the FLOPs of the run's products: ceilings have the same, but for rounding."""
+"""Share by which the FLOPs of the ceilings may differ from those of the run's products, because of
+rounding.
+"""
 
 
 def without_foreign(run: Evidence) -> Evidence:

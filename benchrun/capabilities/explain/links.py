@@ -12,13 +12,16 @@ from benchrun.capabilities.explain.model import Cause
 from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS
 
 SLOW = 0.4
-"""Of a link: healthy rings reach more. Two H200 reach 0.5 of NVLink in a reduce-scatter, 0.67 in an all-reduce."""
+"""Share of a link's bandwidth that healthy rings exceed.
+
+Two H200 reach 0.5 of NVLink in a reduce-scatter, 0.67 in an all-reduce.
+"""
 SLOW_NETWORK = 0.2
-"""Of the usual network adapter: sites have smaller ones too."""
+"""Share of the usual network adapter's bandwidth: sites have smaller ones too."""
 IN_TRAINING = 0.5
-"""Of these: beside kernels a collective is slower than alone."""
+"""Factor on these limits beside kernels, where a collective is slower than alone."""
 REACHED = 0.6
-"""Of a link: what a cure would reach."""
+"""Share of a link's bandwidth that a cure would reach."""
 RESTRICTING = {
     "NCCL_P2P_DISABLE": "1",
     "NCCL_SHM_DISABLE": "1",
@@ -56,7 +59,7 @@ def restrictions(run: Evidence) -> list[str]:
 
 
 class Link(NamedTuple):
-    """What joins the ranks of a group; GB/s in one direction."""
+    """Link that joins the ranks of a group; GB/s in one direction."""
 
     usual: float
     """Bus bandwidth that a healthy one reaches."""
@@ -77,7 +80,9 @@ def link(run: Evidence, group: str | None) -> Link | None:
 
 
 Rate = tuple[str, float, float, float]
-"""Where, bus bandwidth reached, the limit below which it is slow, what a healthy link reaches; GB/s."""
+"""Name of the link, bus bandwidth reached, limit below which it is slow, bandwidth of a healthy
+link; GB/s.
+"""
 
 
 def _of_ceilings(run: Evidence) -> Iterator[Rate]:
@@ -117,9 +122,9 @@ def _of_profile(run: Evidence) -> Iterator[Rate]:
 MESSAGE = 8 << 20
 """Bytes: smaller messages take their latency."""
 SMALL_SHARE = 0.1
-"""Of the step: communication below it has no bandwidth to speak of."""
+"""Share of the step below which communication is too short to speak of a bandwidth."""
 BESIDE = 0.25
-"""Of the limit, where waiting for other ranks and latency are in the time."""
+"""Factor on the limit if the time includes latency and waiting for other ranks."""
 
 
 def _exposed(run: Evidence, divided: Buckets | None) -> float:

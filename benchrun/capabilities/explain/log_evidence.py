@@ -32,18 +32,18 @@ from benchrun.usecases.settings import NOTHING, check_options, completed_setting
 from benchrun.vocabulary import DEGREES
 
 SAVING = re.compile(rb"(?i)saving (?:model |the )?checkpoint|saved checkpoint|checkpoint saved?\b")
-"""What frameworks print when they write a checkpoint."""
+"""Lines that frameworks print when they write a checkpoint."""
 ASYNC = re.compile(
     rb"(?i)scheduled (?:an )?async checkpoint save|"
     rb"\basync_(?:save|checkpointing)['\"]?[ .:=]+true\b|\basync_mode['\"]?[ .:=]+['\"]?async"
 )
-"""What Megatron, NeMo, MaxText and torchtitan print where checkpoints are written asynchronously."""
+"""Lines of Megatron, NeMo, MaxText and torchtitan that show asynchronous checkpoints."""
 OPTIONS = {"model": "--recipe", "gpu": "--gpu", "precision": "--precision", "num_gpus": "--num-gpus"}
 OPTIONS |= {"seq_length": "--seq-length", "gbs": "--gbs"}
-"""What the work of a step follows from, by the option that states it where the log does not."""
+"""Facts that decide the work of a step, and the option that states each if the log does not."""
 
 JOINED_S = 50.0
-"""By a clock of whole seconds the mean step of rows that took so long together is known to 2 %."""
+"""Seconds of rows joined into one: a clock of whole seconds then gives the mean step to 2 %."""
 
 
 def explain_log(
@@ -54,7 +54,8 @@ def explain_log(
     warmup: int | None = None,
     traces: Sequence[Path] = (),
 ) -> tuple[Explanation, str | None]:
-    """Where the time of a step in the log ``file`` goes, and why its numbers cannot be relied on; None where they can.
+    """Explain where the time of a step in the log ``file`` goes, and say why its numbers cannot be
+    relied on (or None).
 
     ``given`` and ``recipe`` complete what the log states, ``traces`` are those of its job. NoNumberError for a file
     without steps or without their times, UserError for one of several logs, for a recipe of another model and for a
@@ -70,7 +71,10 @@ def explain_log(
 
 
 def stages_of(name: str, numbers: Measurement | None) -> Explanation:
-    """Of a post-training: the stages of its steps. NoNumberError where no step was timed."""
+    """Explain a log of post-training by the stages of its steps.
+
+    NoNumberError if no step was timed.
+    """
     explanation = explain_stages(name, numbers) if numbers else None
     if explanation is None:
         raise NoNumberError("has no measured step", where=name)
@@ -80,7 +84,9 @@ def stages_of(name: str, numbers: Measurement | None) -> Explanation:
 def _evidence(
     file: Path, log: Log, given: Setting, context: Setting, summary: Summary, traces: Sequence[Path]
 ) -> Evidence:
-    """What the log and the traces hold; ``context`` is what the log states, completed by what is ``given``."""
+    """Collect what the log and the traces hold; ``context`` is what the log states, completed by
+    what is ``given``.
+    """
     times, steps = steps_of(log, context, summary.window)
     if not len(times):
         raise _no_times(log, summary, context, str(file))
@@ -156,7 +162,10 @@ def saves_async(file: Path) -> bool:
 
 
 def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
-    """What is stated of the run. Fields that neither log nor caller states are absent, but for what `_notes` names."""
+    """Build a specification of what is stated.
+
+    Other fields are absent, except for those that `_notes` names.
+    """
     facts, gpu = log.facts, hardware.gpu(context.gpu or "")
     num_gpus = context.num_gpus or ranks
     sizes = {name: size for name in DEGREES if (size := getattr(facts, name))}
@@ -188,12 +197,12 @@ def _missing(context: Setting) -> list[str]:
 
 
 def _options(given: Setting) -> dict[str, Any]:
-    """What the caller states, but for the model, which has a note of its own."""
+    """Facts that the caller states, without the model, which has a note of its own."""
     return {name: getattr(given, name) for name in OPTIONS if name != "model"}
 
 
 def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
-    """What the log does not state, with the option that does; what is assumed."""
+    """Say what the log does not state, with the option that does, and what is assumed."""
     if context.unknown_options:
         options = ", ".join(context.unknown_options)
         yield f"the work at the GPU's peak is not separated: the FLOPs are not known with {options}"

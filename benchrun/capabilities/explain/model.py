@@ -9,7 +9,7 @@ from benchrun.model import Frozen
 from benchrun.vocabulary import Exit
 
 UNSEPARATED = "not separated"
-"""With this begins the name of the part of which nothing more is known."""
+"""Prefix of the part that could not be split further."""
 Name = Literal[
     "slow_rank",
     "slow_node",
@@ -35,13 +35,14 @@ Name = Literal[
 DIGITS = 6
 """Decimal places of the seconds in a document."""
 NOTICEABLE = 0.02
-"""Of the ratio of two runs: the medians of repeats lie as far apart (results/measured: 13 of 14 sets of repeats)."""
+"""Difference of a ratio from 1 that repeats show too (results/measured: 13 of 14 sets of repeats).
+"""
 MEANS_DIFFER = 0.05
 """Relative: where the ratio of the means is further from that of the medians, some steps of one run are stalls."""
 WIDE = 1.1
 """Upper end of an interval above which no difference of the medians is no answer."""
 FAULT_SHARE = 0.03
-"""Of the step: faults from here on come first."""
+"""Share of the step from which on faults come first."""
 
 
 class Part(Frozen):
@@ -50,9 +51,9 @@ class Part(Frozen):
     part: str
     seconds: float
     cause: Name | None = None
-    """What it belongs to; null for what has to be done at any speed."""
+    """Cause that the part belongs to; null for what has to be done at any speed."""
     evidence: str
-    """What it was computed from."""
+    """Source from which the part was computed."""
 
 
 class Cause(Frozen):
@@ -63,7 +64,7 @@ class Cause(Frozen):
     """``fault``: other ranks, steps or nodes, or the ceilings, show that the same work can be faster; ``choice``: what
     the recipe or the layout costs."""
     seconds: float
-    """Of a step: what a cure would save."""
+    """Seconds of a step that a cure would save."""
     rank: int | None = None
     """The rank that has it; null where all have."""
     host: str | None = None
@@ -71,13 +72,13 @@ class Cause(Frozen):
     since_step: int | None = None
     """First step that has it; null where it is there from the first measured step on."""
     evidence: str
-    """What shows it, in numbers."""
+    """Evidence, in numbers."""
     advice: str
-    """What to change."""
+    """Change that would help."""
 
 
 class Against(Frozen):
-    """What the run was compared with."""
+    """Run or number with which the explained run was compared."""
 
     name: str
     """A run, or the id of a published number."""
@@ -88,7 +89,7 @@ class Against(Frozen):
 
 
 class Explanation(Frozen):
-    """Where a step's time goes, and why. The parts add up to the step."""
+    """Explanation of a step's time. The parts add up to the step."""
 
     schema_version: Literal[1] = 1
     run: str
@@ -100,7 +101,7 @@ class Explanation(Frozen):
     """Faults of 3 % of the step and more first, then by the seconds that a cure would save."""
     against: Against | None = None
     missing: list[str]
-    """What would make this sharper."""
+    """Data that would make the explanation sharper."""
 
     @property
     def exit_code(self) -> Exit:
@@ -127,7 +128,7 @@ class PartDifference(Frozen):
 
     @property
     def seconds(self) -> float:
-        """What the second run takes longer."""
+        """Seconds by which the second run takes longer."""
         return self.b - self.a
 
 
@@ -138,11 +139,13 @@ class Difference(Frozen):
     a: str
     b: str
     step_time_s: tuple[float, float]
-    """Of a and b, medians."""
+    """Median step times of a and b."""
     ratio: float
     """Time of b over time of a for as many tokens on a GPU: above 1, b is slower."""
     interval: Interval | None = Field(default=None)
-    """Of the ratio by the steps of both, without what repeats differ by; null for a single step."""
+    """Interval of the ratio, from the steps of both, without what repeats differ by; null for a
+    single step.
+    """
     method: str = ""
     """How the interval was computed, from how many steps."""
     noticeable: float = NOTICEABLE
@@ -152,7 +155,7 @@ class Difference(Frozen):
     same_tokens: bool = False
     """Whether the ratio is for as many tokens on a GPU; else it is that of the steps, as one states no tokens."""
     mean_ratio: float = 1.0
-    """The same of the means, which stalls move and medians hide."""
+    """Ratio of the means, which stalls move and medians hide."""
     stated_by_one: tuple[str, ...] = ()
     """``model`` or the tokens of a step, where one log alone states them: nobody knows whether they are equal."""
     other_work: tuple[str, ...] = ()
@@ -161,7 +164,7 @@ class Difference(Frozen):
     """Logs that have a fatal problem or end early, with the reason."""
     differs: list[Condition]
     parts: list[PartDifference]
-    """Where the seconds went, the largest difference first."""
+    """Parts that differ, the largest difference first."""
 
     @property
     def other_step(self) -> bool:
@@ -171,8 +174,9 @@ class Difference(Frozen):
 
     @property
     def other_tokens(self) -> list[Condition]:
-        """What makes the tokens of a step on a GPU differ where one log does not state them, so that the ratio is that
-        of unequal steps; None is what a log does not state."""
+        """Conditions that make the tokens of a step differ if one log does not state them: then the
+        ratio is of unequal steps.
+        """
         sizes = (each for each in self.differs if each.name in ("seq_length", "global_batch_size", "num_gpus"))
         return [] if self.same_tokens else [each for each in sizes if "None" not in (each.a, each.b)]
 

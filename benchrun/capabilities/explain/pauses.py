@@ -25,8 +25,11 @@ SCATTERED, UPPER = 0.1, 0.9
 """Share of the step by which the mean of many steps is above their median where steps of any length occur; and the
 quantile that says how long they are. Kept runs reach 0.07."""
 WHOLE_STEP = 1.0
-"""Of the typical step: on CPUs a pause is longer. Other processes share their cores, caches and memory: steps of
-healthy runs took up to 2.4 times the typical one on a busy machine."""
+"""Length of a pause on CPUs, in typical steps.
+
+Other processes share their cores, caches and memory: steps of healthy runs took up to 2.4 times the
+typical one on a busy machine.
+"""
 ASYNC = "write checkpoints less often, or to faster storage: they are written asynchronously already"
 """Advice where the job waits for a checkpoint all the same: it is copied first, and the one before must have ended."""
 
@@ -70,13 +73,13 @@ def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
 
 
 def _rows(run: Evidence) -> str:
-    """What a time is of: a log may print one row for several steps."""
+    """Name of what one time covers: a log may print one row for several steps."""
     apart = int(np.median(np.diff(run.steps))) if len(run.steps) > 1 else 1
     return f"rows, {apart} steps apart," if apart > 1 else "steps"
 
 
 def _comes_back(run: Evidence) -> float:
-    """By how many seconds the steps at a fixed distance are slower; 0 where none are."""
+    """Seconds by which steps at a fixed distance are slower; 0 if none are."""
     return (run.steadiness.periodic_excess_s if run.steadiness and run.steadiness.period else None) or 0.0
 
 

@@ -12,23 +12,30 @@ from benchrun.measure.telemetry import Telemetry
 from benchrun.rundir.artifacts import CEILINGS
 
 HALF = 0.5
-"""Of the samples."""
+"""Share of the samples."""
 LOW_CLOCK = 0.9
-"""Of the clock that others reach."""
+"""Share of the clock that others reach."""
 LOW_POWER = 0.95
-"""Of the nominal limit."""
+"""Share of the nominal limit."""
 LARGE = 2048
-"""Of each dimension of a product, from which on it fills a GPU."""
+"""Least dimension of a product that fills a GPU."""
 ALONE, SLOW_ALONE = 0.7, 0.6
-"""Of the peak: what the fastest BF16 product reaches alone (0.69 to 0.76 in all kept runs), and what shows a fault."""
+"""Share of the peak that the fastest BF16 product reaches alone (0.69 to 0.76 in all kept runs),
+and the share that shows a fault.
+"""
 SLOW_IN_TRAINING = 0.45
-"""The same of a product in a trace: beside other work it is slower. The visible H100 trace has 0.60 to 0.69."""
+"""Share of the peak that shows a fault in a trace: beside other work a product is slower.
+
+The visible H100 trace has 0.60 to 0.69.
+"""
 USUAL = "nothing to mend: healthy GPUs of this type run so under full load"
 """Advice where the clock is the usual one."""
 
 
 def held_back(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
-    """At most one fault, ``clocks`` or ``power``: GPUs below the speed of others of their type, all ranks alike."""
+    """Find at most one fault, ``clocks`` or ``power``: GPUs below the speed of others of their
+    type, all ranks alike.
+    """
     state, clock = run.samples.over_all if run.samples else None, run.clock
     computing = sum(part.seconds for part in parts if at_clock(part))
     if state is not None and clock is not None and run.clock_mhz:
@@ -77,7 +84,9 @@ class _Rate(NamedTuple):
 
 
 def _of_products(run: Evidence, computing: float) -> Iterator[Cause]:
-    """Without a clock: even the fastest of the large BF16 products is far below what GPUs of any type reach."""
+    """Find a fault without a clock: even the fastest large BF16 product is far below what GPUs of
+    any type reach.
+    """
     for rate in (_alone(run), _in_trace(run)):
         if rate is not None and rate.of_peak < rate.slow:
             words = f"{rate.evidence}; healthy GPUs reach {100 * ALONE:.0f} % alone, and no clock was sampled"
@@ -105,7 +114,9 @@ def _in_trace(run: Evidence) -> _Rate | None:
 
 
 def at_limit(parts: list[Part]) -> Iterator[Cause]:
-    """What the products lose at the measured clock where it is no fault: GPUs at full load run at their power limit."""
+    """Name what the products lose at the measured clock if it is no fault: GPUs at full load run at
+    their power limit.
+    """
     for part in parts:
         if part.cause in ("clocks", "power"):
             evidence = f"{part.evidence}; within what healthy GPUs of this type show"

@@ -1,4 +1,6 @@
-"""Where the time of a step of post-training goes: the timers that its log has, and nothing of plain training."""
+"""Explanation of a step of post-training, by the timers that its log has; nothing of plain
+training.
+"""
 
 from benchrun.capabilities.explain.model import DIGITS, UNSEPARATED, Explanation, Part
 from benchrun.measure.model import Measurement
@@ -12,7 +14,7 @@ STAGES = {
 }
 """Timers of stages that follow one another, and their names."""
 ROUNDING = 0.005
-"""Of a step: timers of few digits may add up to so much more than it."""
+"""Share of a step by which timers of few digits may add up to more than it."""
 
 
 def explain_stages(name: str, numbers: Measurement) -> Explanation | None:

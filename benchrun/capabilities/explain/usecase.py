@@ -44,13 +44,13 @@ STATED = (
     *("framework", "framework_version", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size"),
     *("micro_batch_size", "layout", "unknown_options"),
 )
-"""What a log states about its run."""
+"""Facts that a log may state about its run."""
 WORK = ("recipe", "task", "num_layers", "dimensions")
 """Conditions that a published number must share with a run."""
 
 
 def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = None) -> Explanation:
-    """Where the time of a step of ``run`` goes, and why.
+    """Explain where the time of a step of ``run`` goes, and why.
 
     ``traces``: files or directories of the run's profile, where they do not lie in its folder ``profile``. ``against``:
     another run, a folder of runs, of which the newest with the same settings counts, or the id of a published
@@ -126,7 +126,7 @@ def _dimensions(summary: Summary) -> dict[str, Any]:
 
 
 def _stated_work(summary: Summary) -> dict[str, Any]:
-    """What a log states of its work, by name; a vocabulary may be padded."""
+    """Facts about the work that a log states, by name; a vocabulary may be padded."""
     stated: dict[str, Any] = {"set of unknown options": summary.unknown_options}
     stated["task"] = "lora" if summary.task == "lora" else "all weights"
     sizes = {name: size for name, size in _dimensions(summary).items() if name != "model.vocab_size"}
@@ -181,7 +181,9 @@ def _measured(run: RunDir, measurement: RunMeasurement | None) -> tuple[RunMeasu
 
 
 def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, list[str]]:
-    """Of the given traces, or of the run's own where there are none; why the latter, or some of them, are left out."""
+    """Fingerprint of the given traces, or of the run's own if none are given; and why traces of the
+    run were left out.
+    """
     if traces:
         return fingerprint_of_steps(traces), []
     try:

@@ -1,4 +1,6 @@
-"""What a step waits for beside kernels: data, garbage, a core, a slow rank. In s of a step, by what was recorded."""
+"""Waits of a step beside kernels: for data, garbage collection, a core, a slow rank; in s of a
+step, by what was recorded.
+"""
 
 from collections.abc import Callable, Sequence
 from statistics import mean, median
@@ -14,17 +16,23 @@ from benchrun.rundir.artifacts import BREAKDOWN, HOST, RANKS, RankTime
 from benchrun.rundir.fingerprint import IdleByCause
 
 STEADY = 0.75
-"""Of the steps in which a rank must be behind the others: otherwise the slow rank changes, and none is to blame."""
+"""Share of the steps in which a rank must be behind the others: otherwise the slow rank changes,
+and none is to blame.
+"""
 NOISE = 1.5
 """Robust deviations over the steps by which it must be behind, unless it is so in nearly all of them."""
 MUCH, NEARLY_ALL = 0.3, 0.9
-"""Of the step and of the steps: a rank that is so far behind is slow, also where other processes take its core."""
+"""Share of the step, and of the steps, by which a rank is behind and slow even if other processes
+take its core.
+"""
 ONE_STEP = 0.15
-"""Of the step that a GPU's rank must be behind in a single profiled one, or wait for data."""
+"""Share of a single profiled step that a GPU's rank must be behind, or wait for data."""
 FEW_STEPS = 20
 """Fewer say little about how steps differ."""
 CORES_DIFFER = 0.1
-"""Of the step of a run on CPUs: cores that other processes and hyper-threads share differ by as much."""
+"""Share of the step on CPUs by which ranks differ anyway: other processes and hyper-threads share
+their cores.
+"""
 FASTEST = 0.05
 """Quantile of the steps that shows what every rank can do: a single fastest step may be an accident."""
 MOST_CORES = 30
@@ -37,7 +45,7 @@ class Late(NamedTuple):
     rank: int
     host: str | None
     seconds: float
-    """Of a step, the mean over the measured ones."""
+    """Seconds of a step, the mean over the measured ones."""
     evidence: str
     since_step: int | None = None
     """First step in which it is behind; None where it is so from the first measured one on."""
@@ -59,12 +67,12 @@ def by_stage(run: Evidence) -> list[list[tuple[float, ...]]]:
 
 
 def stages_s(run: Evidence) -> list[float]:
-    """What each pipeline stage computes in a step, in s."""
+    """Seconds that each pipeline stage computes in a step."""
     return [float(np.median(times)) for times in by_stage(run)]
 
 
 def of_stages(seconds: Sequence[float]) -> str:
-    """The same in words."""
+    """Say in words what the stages compute."""
     return f"the stages compute {', '.join(f'{each:.3g}' for each in seconds)} s in a step ({RANKS})"
 
 
@@ -85,7 +93,7 @@ def late_rank(run: Evidence) -> Late | None:
 
 
 def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late | None:
-    """The same among the ranks of a stage, which do the same work."""
+    """Find the late rank among the ranks of a stage, which do the same work."""
     if len(ranks) < 2:
         return None
     assert run.ranks
@@ -140,7 +148,7 @@ def _behind(times: Floats, least_s: float, share: float) -> _Behind | None:
 
 
 def _taken(run: Evidence, rank: int, steps: Sequence[int]) -> Floats:
-    """What other processes of the node took of a rank in each step: its wait for any core."""
+    """Seconds that other processes of the node took of a rank in each step: its wait for any core."""
     own = next((each for each in run.hosts.ranks if each.rank == rank), None) if run.hosts else None
     if own is None or own.bound or run.hosts is None:
         return np.zeros(len(steps))
@@ -155,7 +163,7 @@ def bound(run: Evidence, rank: int | None = None) -> bool:
 
 
 def beyond_others(by_rank: dict[int, float], rank: int) -> float:
-    """By how much a rank's value is above the median of the others'; 0 where that is unknown."""
+    """Seconds by which a rank's value is above the median of the others'; 0 if that is unknown."""
     others = [value for other, value in by_rank.items() if other != rank]
     return by_rank[rank] - median(others) if rank in by_rank and others else 0.0
 
@@ -207,7 +215,7 @@ def data_wait(run: Evidence) -> Wait | None:
 
 
 def _data_in_profile(run: Evidence) -> Wait | None:
-    """The same in the one profiled step, where it is more than a single delay."""
+    """Wait for data in the one profiled step, if it is more than a single delay."""
     waited = run.breakdown.data_of_ranks_s if run.breakdown else ()
     if not run.breakdown or max(waited, default=0.0) < ONE_STEP * run.breakdown.step_s:
         return None
@@ -217,7 +225,8 @@ def _data_in_profile(run: Evidence) -> Wait | None:
 
 
 def others_without_core(run: Evidence) -> Wait | None:
-    """What the ranks of the profiled step waited in collectives for one that had no core, the mean over ranks.
+    """Wait of the profiled step's ranks in collectives for a rank that had no core, the mean over
+    ranks.
 
     Known on CPUs alone. Stages of a pipeline wait for each other by design.
     """
@@ -243,7 +252,9 @@ def garbage(run: Evidence) -> Wait | None:
 
 
 def between_steps(run: Evidence) -> Wait | None:
-    """What the host does between two steps, in which it launches nothing, on the rank that takes longest."""
+    """Seconds that the host spends between two steps, in which it launches nothing, on the rank
+    that takes longest.
+    """
     by_rank = run.host_s("between_s")
     if not run.between_s:
         return None

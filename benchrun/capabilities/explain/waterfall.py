@@ -1,4 +1,4 @@
-"""From the GPU's peak to the measured step: parts that add up to it."""
+"""Waterfall from the GPU's peak to the measured step: parts that add up to it."""
 
 from collections.abc import Iterator
 from statistics import mean
@@ -88,12 +88,12 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
 
 
 def _memory_of(run: Evidence) -> str:
-    """Where the speed of the memory is from."""
+    """Source of the memory's speed."""
     return CEILINGS if run.ceilings else LAW
 
 
 def _plain_attention(run: Evidence, least: Work, divided: Buckets) -> float:
-    """What attention takes of the products, in s, where no kernel of its own computes it.
+    """Seconds that attention takes of the products if no kernel of its own computes it.
 
     With ceilings what the products take longer than alone, from once to twice the least that whole scores take; without
     as much as the work of both says.
@@ -123,7 +123,7 @@ def _products(run: Evidence, least: Work, seconds: float, source: str) -> Iterat
 
 
 def _clocks(run: Evidence, peak_s: float) -> tuple[str, float, Name, str]:
-    """What the products lose at the measured clock against that of the peak."""
+    """Loss of the products at the measured clock against that of the peak."""
     clock = run.clock_mhz
     if not clock or run.clock is None:
         return CLOCKS, 0.0, "clocks", ""
@@ -134,7 +134,9 @@ def _clocks(run: Evidence, peak_s: float) -> tuple[str, float, Name, str]:
 
 
 def _alone(bound: Bound, peak_s: float, lost_s: float) -> tuple[str, float, Name | None, str]:
-    """What the products take alone beyond the peak, at the clock; all of it where no peak is known."""
+    """Seconds that the products take alone beyond the peak, at the clock; all of it if no peak is
+    known.
+    """
     if not peak_s:
         return "matmul as fast as alone", bound.matmul_s, None, CEILINGS
     return MATMUL_ALONE, bound.matmul_s - peak_s - lost_s, "matmul", CEILINGS
@@ -203,7 +205,9 @@ def _host_waits(run: Evidence) -> list[tuple[str, waits.Wait | None, Name]]:
 
 
 def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
-    """Without a profile: what the work takes at the least, what was recorded, and the rest."""
+    """Parts of a step without a profile: what the work takes at the least, what was recorded, and
+    the rest.
+    """
     step = Ledger(run.inner_s)
     peak = step.take(MATMUL_AT_PEAK, least.matmul_s, None, LAW)
     lost = step.take(*_clocks(run, peak))

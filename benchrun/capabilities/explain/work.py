@@ -13,7 +13,7 @@ from benchrun.rundir.artifacts import Ceilings
 from benchrun.runspec.spec import TrainingSpec
 
 SHARE_OF_OVERLAPPED = 0.25
-"""Where a group's communication overlaps with computing, so much of it counts when exposed time is divided."""
+"""Share of a group's overlapped communication that counts when exposed time is divided."""
 OUTSIDE = ("embedding", "positions", "loss", "adam")
 """Memory-bound kernels that are in no layer."""
 GROUPS = {"etp": "ep", "expert_dp": "dp", "fsdp": "dp", "expert_fsdp": "dp"}
@@ -26,26 +26,34 @@ class Work:
 
     matmul_s: float | None
     products_memory_s: float
-    """By which the products take longer because they read and write their matrices: they are too small."""
+    """Seconds that the products lose because they are too small: they wait for their matrices to be
+    read and written.
+    """
     attention_s: float | None
     plain_attention_s: float
-    """Of attention without a kernel of its own: products that compute, write and read both triangles of the scores."""
+    """Seconds of attention without a kernel of its own: products that compute, write and read both
+    triangles of the scores.
+    """
     memory_s: float | None
     bytes_sent: dict[str, float]
-    """By group (tp, cp, ep, dp, pp): bytes through a rank's links in a step, as bus bandwidth counts them."""
+    """Bytes through a rank's links in a step by group (tp, cp, ep, dp, pp), as bus bandwidth counts
+    them.
+    """
     message_bytes: float
     """Size of a message, the mean over bytes."""
     recomputed: float
     """Share of the products of a step that the recipe computes twice."""
     recomputed_attention: float
     recomputed_memory: float
-    """Of the time of memory-bound kernels in each pass but the repeated one."""
+    """Time of the repeated memory-bound kernels as a share of that of all other passes."""
     bubble: float
     """Idle time of a pipeline over its computing time."""
 
 
 def work_unknown(spec: TrainingSpec) -> Work:
-    """Of a log that does not state what its steps compute: the pipeline bubble, where it states the batch."""
+    """Work of a log that does not state what its steps compute: the pipeline bubble, if it states
+    the batch.
+    """
     return Work(None, 0.0, None, 0.0, None, {}, 0.0, 0.0, 0.0, 0.0, _bubble(spec) if hasattr(spec, "gbs") else 0.0)
 
 

@@ -77,7 +77,7 @@ class Change(Frozen):
     """A change of the step time."""
 
     launched: datetime
-    """When the first run after it was launched."""
+    """Launch of the first run after it."""
     run_id: str
     """The first run after it."""
     percent: float

@@ -55,7 +55,7 @@ def periods_table(series: PointHistory) -> Table:
 
 
 def change_sentence(change: Change) -> str:
-    """When, how much, and what changed with it."""
+    """Sentence on a change: when, how much, and what changed with it."""
     size = f"{abs(change.percent):.1f} % {'slower' if change.percent > 0 else 'faster'}"
     head = f"{_day(change.launched)}: {size} since {change.run_id} (chance {change.chance:.2g})"
     facts = [f"{one.column} {_values(one.before)} -> {_values(one.after)}" for one in change.changed]

@@ -84,7 +84,7 @@ def _body(report: ReportModel, by: str) -> Iterator[str]:
 
 
 def _anchors(report: ReportModel) -> list[str]:
-    """For each point the anchor of its first run."""
+    """Anchor of each point's first run."""
     keys = [result.spec.repeat_key() for result in report.results]
     return [f"r{keys.index(key)}" for key in dict.fromkeys(keys)]
 

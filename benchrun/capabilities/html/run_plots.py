@@ -128,7 +128,7 @@ def telemetry_plots(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Plot
 
 
 def waterfall_plot(explanation: Explanation) -> Plot:
-    """From what the work takes at the GPU's peak to the measured step."""
+    """Plot from what the work takes at the GPU's peak to the measured step."""
     parts, step_s = explanation.waterfall, explanation.step_time_s
     rows = [(part.part, part.seconds, f"{100 * part.seconds / step_s:.1f}", part.evidence) for part in parts]
     rows.append(("the measured step", step_s, "100.0", "mean of the log"))

@@ -49,7 +49,7 @@ def run_section(run: RunData, *, brief: bool = False) -> RunSection:
 
 
 def _launched(run_id: str) -> Iterator[tuple[str, str]]:
-    """When the run was launched."""
+    """Time of the run's launch."""
     stamp = stamp_of(run_id)
     if stamp:
         yield "launched", f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[9:11]}:{stamp[11:13]} UTC"

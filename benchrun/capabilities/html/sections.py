@@ -91,7 +91,9 @@ def _beside(runs: Sequence[RunData]) -> Iterator[Section]:
 
 
 def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterator[Plot]:
-    """Beside the verdict's references; and for points that have no published one, beside the nearest."""
+    """Plots of runs beside the verdict's references; and beside the nearest number for points
+    without a published one.
+    """
     points = by_point(results)
     judged, with_published = [], set()
     for point, name in zip(points, point_labels(points), strict=True):

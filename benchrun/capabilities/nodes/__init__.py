@@ -1,1 +1,1 @@
-"""What a check of nodes measured -> which nodes are outliers of their fleet, and the list to exclude."""
+"""Check of nodes: measurements -> outliers of the fleet, and the list to exclude."""

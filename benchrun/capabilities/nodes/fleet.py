@@ -37,7 +37,9 @@ class Finding(Frozen):
     behind_percent: float
     """How much slower it is than the others' median."""
     limit_percent: float
-    """The same at which it would be an outlier: by the spread of the others and the noise of the repeats."""
+    """Difference in percent from which it would be an outlier: by the spread of the others and the
+    noise of the repeats.
+    """
 
     @property
     def sentence(self) -> str:
@@ -55,17 +57,17 @@ class TestRow(Frozen):
     """One measurement over the fleet."""
 
     test: Test
-    """What was measured."""
+    """Test that was measured."""
     unit: str
-    """Of its rates."""
+    """Unit of its rates."""
     work: str
-    """What was computed or sent."""
+    """Work that was computed or sent."""
     of: Literal["GPU", "rank", "node"]
-    """What is compared; a rank where there is no GPU."""
+    """Units that are compared; a rank if there is no GPU."""
     count: int
     """How many of them."""
     median: float
-    """Of the rates."""
+    """Median of the rates."""
     lowest: float
     """The slowest."""
     limit_percent: float | None
@@ -87,13 +89,15 @@ class Fleet(Frozen):
     nodes: tuple[str, ...]
     """Nodes that measured, in order."""
     tests: tuple[TestRow, ...]
-    """What was measured."""
+    """Tests that were measured."""
     outliers: tuple[Finding, ...]
     """Nodes that are slower than their fleet."""
     slow_pairs: tuple[Finding, ...]
     """Pairs that are slow although neither node is an outlier."""
     faster: tuple[Finding, ...] = ()
-    """What is faster than the fleet explains, where nothing is slower: most of the others may be slow."""
+    """Units that are faster than the fleet explains while nothing is slower: most of the others may
+    be slow.
+    """
     models: tuple[Model, ...] = ()
     """The models of GPU, the most frequent first: only its nodes are compared, and the others are excluded."""
     missing: tuple[str, ...]
@@ -113,7 +117,7 @@ class Fleet(Frozen):
 
 
 class Unit(NamedTuple):
-    """What is compared: a GPU, a node or a pair of nodes."""
+    """Unit of a comparison: a GPU, a node or a pair of nodes."""
 
     names: dict[str, Any]
     """Fields of a `Finding`."""

@@ -1,4 +1,4 @@
-"""Which of several units is slower than the others, by how much they differ and by how much each differs from itself.
+"""Outliers among several units, by how much they differ and by how much each differs from itself.
 
 No threshold is fixed. A unit is compared with the median of the others. Their spread (median absolute deviation) says
 how much healthy units differ. Of a few units it is uncertain, so it is combined with what is expected of them, as
@@ -19,10 +19,11 @@ from benchrun.measure.statistics import Floats, robust_deviation
 GAP = 5.0
 """Deviations within two groups by which they lie apart, where a fleet is two fleets: no healthy one has such a gap."""
 LEAST_PART = 0.25
-"""Of the units that each of the two groups has; a smaller one is a matter of single outliers."""
+"""Least share of the units in each of two groups; a smaller group is a matter of single outliers.
+"""
 FEWEST_OF_TWO = 4
 MIN_UNITS = 3
-"""Of two units nobody can tell which is wrong."""
+"""Fewest units: of two nobody can tell which is wrong."""
 PRIOR = 4.0
 """Degrees of freedom of what is expected."""
 USUAL = 0.01
@@ -46,7 +47,7 @@ class Beside:
     behind: float
     """How much slower it is, as a share of the others' median; negative if it is faster."""
     limit: float
-    """The same at which it would be an outlier."""
+    """Difference from which it would be an outlier."""
     chance: float
     """How often a healthy unit is this far behind: below the level only outliers."""
 

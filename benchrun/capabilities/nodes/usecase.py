@@ -110,7 +110,7 @@ def check_excluded(spec: RunSpec) -> None:
 
 
 def _rates(file: Path) -> RankRates:
-    """What one rank measured. UserError for a damaged file."""
+    """Read what one rank measured. UserError for a damaged file."""
     try:
         return RankRates.model_validate_json(read_text(file) or "")
     except ValidationError as error:

@@ -69,13 +69,15 @@ class CurveView:
         return Table(titles, list(zip(*columns, strict=True)))
 
     def text(self) -> str:
-        """For a terminal: a title, the table, and where the curve breaks."""
+        """Text for a terminal: a title, the table, and where the curve breaks."""
         loss = self.broken
         end = loss.sentence if loss else "no doubling of the GPUs costs more than 5 % of the speed"
         return f"{self.title}, {self.kind} scaling\n{plain(self.table())}{end}\n"
 
     def document(self) -> dict[str, Any]:
-        """For JSON: seconds, tokens/s/GPU, efficiency as a share of the first point's speed."""
+        """Document for JSON: seconds, tokens/s/GPU, efficiency as a share of the first point's
+        speed.
+        """
         loss, shares = self.broken, efficiencies(self.points)
         rows: list[dict[str, Any]] = []
         for index, (point, share) in enumerate(zip(self.points, shares, strict=True)):

@@ -49,7 +49,7 @@ class Prediction:
     low: float
     high: float
     parts: Mapping[str, float]
-    """They add up to the median."""
+    """Seconds by part; they add up to the median."""
     calibration: str = PUBLISHED
 
     @property

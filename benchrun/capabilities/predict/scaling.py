@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 Scaling = Literal["weak", "strong"]
-"""The same batch per GPU, or the same global batch."""
+"""Kinds of scaling: the same batch per GPU, or the same global batch."""
 LOSS = 0.05
 """A curve breaks where a doubling of the GPUs costs more than this share of the
 speed."""
@@ -45,7 +45,7 @@ class Break:
         return f"breaks at {self.num_gpus} GPUs: {more}{why}"
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Document for JSON."""
         return {"num_gpus": self.num_gpus, "lost_s": self.lost_s, "grew_s": dict(self.grew)}
 
 

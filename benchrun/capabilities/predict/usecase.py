@@ -36,7 +36,9 @@ class Predicted:
 
     @property
     def title(self) -> str:
-        """What is predicted: the workload, with what a proxy has less of, the framework and the layout."""
+        """Title of the prediction: the workload, with what a proxy has less of, the framework and
+        the layout.
+        """
         spec = self.spec
         what = f"{proxy(spec)}, {spec.task}, {spec.precision}, {spec.gpu}, {spec.framework}"
         degrees = {name: f"{name} {degree}" for name, degree in spec.layout.degrees if degree > 1}
@@ -45,7 +47,7 @@ class Predicted:
         return f"{what}: {', '.join([*degrees.values(), f'micro-batch {spec.mbs}'])}"
 
     def document(self) -> dict[str, Any]:
-        """As the contract of ``predict --json`` has it: seconds, tokens/s, MFU by convention, GiB."""
+        """Document of ``predict --json``: seconds, tokens/s, MFU by convention, GiB."""
         one, load, spec = self.prediction, self.prediction.load, self.spec
         flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
         peak = load.gpu.peak_tflops(spec.precision)

@@ -56,8 +56,7 @@ class Workload:
     framework: str = ""
     """Framework of this suite that trained a kept run; else empty."""
     release: float | None = None
-    """When the software was released, in years (2025.5: mid-2025); None where it is
-    unknown."""
+    """Date of the software's release, in years (2025.5: mid-2025); None if unknown."""
     tp_overlap: bool = True
     """Tensor-parallel communication overlaps with its products."""
     power_limit: float = 1.0

@@ -20,7 +20,7 @@ class Load(NamedTuple):
     per_user: float
     per_gpu: float
     front: bool
-    """No other load is as good in one and better in the other."""
+    """Whether no other load is as good in one and better in the other."""
 
 
 def loads(study: StudyResult) -> list[Load]:

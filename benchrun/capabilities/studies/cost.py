@@ -1,4 +1,6 @@
-"""What a run may take before it is launched: its time limit, and where a number is known, the time of its steps."""
+"""Cost of a run before it is launched: its time limit and, if a number is known, the time of its
+steps.
+"""
 
 import functools
 
@@ -15,7 +17,7 @@ class Hours(Frozen):
     """GPU-hours of one run."""
 
     limit: float
-    """What the time limit allows: the most that it can take."""
+    """Hours that the time limit allows: the most that it can take."""
     steps: float | None = None
     """Planned steps times the step time of a reference, without the start of the job; null where there is none."""
     basis: str | None = None

@@ -25,7 +25,7 @@ class StudyPoint:
     run: int
     """Position of its run in the file."""
     settings: Settings
-    """What the file states: of the run, and of the factors."""
+    """Settings that the file states: of the run, and of the factors."""
     request: Request
     place: str
     """File and line of its run."""

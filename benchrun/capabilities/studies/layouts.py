@@ -14,7 +14,7 @@ from benchrun.runspec.spec import TrainingSpec
 from benchrun.vocabulary import data_parallel
 
 SIZES = ("tp", "pp", "vp", "cp", "ep", "mbs")
-"""What a search may vary."""
+"""Sizes that a search may vary."""
 
 
 STAND_IN = hardware.Gpu(
@@ -33,7 +33,7 @@ class Candidate:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """What ``--set`` must state to launch it."""
+        """Words of ``--set`` that launch it."""
         layout = self.spec.layout
         sizes = {f"layout.{name}": getattr(layout, name) for name in (*SIZES[:-1], "etp", "fsdp")}
         stated = {**sizes, "layout.sequence_parallel": str(layout.sequence_parallel).lower(), "mbs": self.spec.mbs}

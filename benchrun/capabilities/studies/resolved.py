@@ -21,11 +21,11 @@ class ResolvedPoint:
 
     point: StudyPoint
     spec: RunSpec | None
-    """None where it is refused."""
+    """Specification of the point; None if it is refused."""
     refused: str = ""
     """Why; empty for a legal point."""
     hint: str | None = None
-    """What would be legal."""
+    """Hint at what would be legal."""
 
     @cached_property
     def key(self) -> str:
@@ -60,7 +60,9 @@ class ResolvedStudy:
         return {each.key: number for number, each in enumerate(self.points, 1) if each.spec}
 
     def own(self, launched: Mapping[Slot, Sequence[RunDir]]) -> dict[Slot, list[RunDir]]:
-        """Of the runs that a study's directory lists, those of its points, by their specification."""
+        """Choose, from the runs that a study's directory lists, those of its points, by their
+        specification.
+        """
         of_slots = {slot: runs for slot, runs in launched.items() if slot in {*self.slots}}
         return {slot: [run for run in runs if not self.foreign(slot, run)] for slot, runs in of_slots.items()}
 

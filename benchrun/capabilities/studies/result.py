@@ -1,4 +1,4 @@
-"""What came out of a study: one row per point, compared with its baseline."""
+"""Result of a study: one row per point, compared with its baseline."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -22,7 +22,7 @@ _SHOWN = (
     *("goodput_requests_per_s", "mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms"),
 )
 SERVED = tuple(METRICS[name] for name in _SHOWN)
-"""Those of a point that serves."""
+"""Metrics of a point that serves."""
 
 
 class PointResult(Frozen):
@@ -59,7 +59,7 @@ class StudyResult(Frozen):
     """Name of the study."""
     description: str
     directory: str
-    """Where it is noted which run belongs to which point."""
+    """Directory that notes which run belongs to which point."""
     columns: tuple[str, ...]
     """Keys whose values differ between points."""
     repeats: int
@@ -76,7 +76,7 @@ class StudyResult(Frozen):
     gpu_hours_used: float | None = None
     """GPU-hours that the runs took so far, failed ones too; null where none has recorded its start and its end."""
     price_per_gpu_hour: float | None
-    """As stated, in any currency."""
+    """Price as stated, in any currency."""
     notes: tuple[str, ...] = ()
     """Damaged files of its runs that were left out."""
 
@@ -97,7 +97,7 @@ def result(
     foreign: Mapping[str, str] = MappingProxyType({}),
     notes: Sequence[str] = (),
 ) -> StudyResult:
-    """What is known of a study.
+    """Collect what is known of a study.
 
     By the key of a point: ``runs``, its launched runs; ``used``, their GPU-hours; ``foreign``, why a run that
     the directory lists is not of the point, or cannot be read.
@@ -177,7 +177,7 @@ def _reason(runs: Sequence[RunResult]) -> str | None:
 
 
 def _of_servers(runs: Sequence[Metrics]) -> dict[str, float | None]:
-    """What only servers measure; empty for trainings."""
+    """Metrics that only servers have; empty for trainings."""
     return {metric.key: value for metric in SERVED if (value := _median(runs, metric)) is not None}
 
 

@@ -18,7 +18,9 @@ OF_REQUEST = ("recipe", *KEYS)
 """Keys of a point that are no ``--set``."""
 MOST_POINTS = 10_000
 SWITCHES = (("true", "yes", "on", "y", "t"), ("false", "no", "off", "n", "f"))
-"""What a switch takes; a YAML file has only ``true`` and ``false`` as such, and the others as text."""
+"""Words that a switch takes; a YAML file has only ``true`` and ``false`` as such, and the others as
+text.
+"""
 
 
 def text(value: Any) -> str:
@@ -29,13 +31,17 @@ def text(value: Any) -> str:
 
 
 def _meaning(value: Any) -> str:
-    """The same for values that mean the same wherever a switch is expected: yes and on are true."""
+    """Meaning of a value, the same for all that mean the same wherever a switch is expected: yes
+    and on are true.
+    """
     word = text(value)
     return next((each[0] for each in SWITCHES if word.lower() in each), word)
 
 
 def alternatives(study: Study) -> list[list[Settings]]:
-    """For each independent choice its alternatives: a factor's values, or the rows of a group that varies together."""
+    """Alternatives of each independent choice: a factor's values, or the rows of a group that
+    varies together.
+    """
     crossed = [[{key: value} for value in values] for key, values in study.matrix.items()]
     rows = [zip(*group.values(), strict=True) for group in study.zip]
     return crossed + [

@@ -1,4 +1,4 @@
-"""Which runs of a study are launched next: a pure function of what has happened so far."""
+"""Choice of the runs that a study launches next: a pure function of what has happened so far."""
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,14 +9,14 @@ from benchrun.jobs.endings import AGAIN, Ending
 
 
 class State(str, enum.Enum):
-    """What has become of one run of a point, or of the point."""
+    """State of one run of a point, or of the point."""
 
     REFUSED = "refused"
     """The point breaks a rule: it is never launched."""
     WAITING = "waiting"
     """To be launched."""
     GOING = "going"
-    """In the queue, running, or just launched."""
+    """The run is in the queue, running, or just launched."""
     COMPLETED = "completed"
     FAILED = "failed"
     """The job ended without all its steps; it is not launched again."""

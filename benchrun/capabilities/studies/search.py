@@ -36,7 +36,7 @@ class Trial:
     seconds: float
     """Device time of the job, start included."""
     step_s: float | None
-    """None where it failed, for example for want of memory."""
+    """Seconds of a step; None if the job failed, for example for want of memory."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, and with which means."""
+    """Search for a layout: the candidates and the means."""
 
     loads: Sequence[Workload]
     predicted_s: Sequence[float]
-    """Of a step, by layout; the fastest first."""
+    """Predicted seconds of a step, by layout; the fastest first."""
     steps: int = 8
-    """Of the first jobs."""
+    """Steps of the first jobs."""
     start_s: float = 60.0
     """How long a job takes before its first step."""
     share: float = 0.25
-    """Of the device time of trying every layout over ``steps`` steps that the search may take."""
+    """Share of the device time that the search may take, where 1 tries every layout over ``steps``
+    steps.
+    """
     common: float = COMMON
     """Standard deviation of what all predictions miss together; larger where the machine's speed is not known."""
     gain: float = 0.01

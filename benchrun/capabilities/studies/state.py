@@ -14,7 +14,7 @@ from benchrun.rundir.artifacts import SPEC
 from benchrun.rundir.folder import RunDir
 
 SUFFIX = ".study"
-"""Of the directory's name, beside the runs."""
+"""Ending of the directory's name, beside the runs."""
 LOCK = ".lock"
 Slot = tuple[str, int]
 """The key of a point, and the number of the repeat, from 1."""

@@ -1,4 +1,6 @@
-"""What a search for the fastest layout has found: every layout with its prediction, and the best that was measured."""
+"""Result of a search for the fastest layout: every layout with its prediction, and the best that
+was measured.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,17 +16,17 @@ class TunedLayout(Frozen):
     layout: str
     """Its sizes above 1."""
     overrides: tuple[str, ...]
-    """What ``--set`` states for it."""
+    """Words of ``--set`` that choose it."""
     predicted_s: float
-    """Of a step, before any job."""
+    """Seconds of a step, predicted before any job."""
     low_s: float
     high_s: float
     expected_s: float
-    """Of a step, corrected by the jobs so far."""
+    """Seconds of a step, corrected by the jobs so far."""
     measured_s: float | None
     """Median step of its longest job; null where it was not tried or gave no number."""
     steps: int
-    """Of all its jobs; 0 where it was not tried."""
+    """Steps of all its jobs; 0 if it was not tried."""
 
 
 class Tuned(Frozen):
@@ -32,15 +34,17 @@ class Tuned(Frozen):
 
     schema_version: Literal[1] = 1
     over: bool
-    """No untried layout is likely to be faster by more than the gain that is sought, or the budget is spent."""
+    """Whether the search is over: no untried layout is likely to be faster by the gain that is
+    sought, or the budget is spent.
+    """
     best: TunedLayout | None
     """The fastest measured layout; null where none was measured."""
     layouts: tuple[TunedLayout, ...]
-    """In the order of their predictions."""
+    """Layouts in the order of their predictions."""
     device_s: float
     """Device time of the jobs, an estimate: the start of a job is not measured."""
     exhaustive_device_s: float
-    """The same of trying every layout once."""
+    """Device time of trying every layout once, in s."""
 
 
 def tuned(candidates: Sequence[Candidate], search: Search, trials: Sequence[Trial], over: bool) -> Tuned:

@@ -30,7 +30,7 @@ class Tuning:
 
     request: Request
     name: str
-    """Of the study that holds the jobs."""
+    """Name of the study that holds the jobs."""
     candidates: tuple[Candidate, ...]
     search: Search
 
@@ -78,7 +78,7 @@ def tune(tuning: Tuning, concurrency: int = 1, tell: Tell = lambda _: None) -> N
 
 
 def tuning_result(tuning: Tuning) -> Tuned:
-    """What the search has found so far, from its files; nothing is written."""
+    """Collect what the search has found so far, from its files; nothing is written."""
     trials = _trials(tuning)
     return tuned(tuning.candidates, tuning.search, trials, over=not tuning.search.next(trials))
 
@@ -101,7 +101,7 @@ def _trials(tuning: Tuning) -> list[Trial]:
 
 
 def _trial(tuning: Tuning, job: Job, result: StudyResult, place: int) -> Trial | None:
-    """What one job measured; None while it goes on or was not launched."""
+    """Measure one job; None while it goes on or was not launched."""
     point = result.points[place]
     if point.state not in (State.COMPLETED, State.FAILED):
         return None

@@ -39,7 +39,7 @@ def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:
 
 
 def study_result(planned: ResolvedStudy, price: float | None = None, retries: int = 0) -> StudyResult:
-    """What is known of a study, from its directory and its runs; nothing is written."""
+    """Collect what is known of a study, from its directory and its runs; nothing is written."""
     directory = StudyDir(planned.expanded.name)
     noted, unreadable = _readable(directory.runs())
     launched = {slot: [*map(_tolerant, runs)] for slot, runs in planned.own(noted).items()}
@@ -182,7 +182,7 @@ def _is_submitted(run: RunDir, tell: Tell, point: str = "", *, again: bool = Fal
 
 
 def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, Attempt]:
-    """Those of ``runs`` that have ended, with their endings recorded.
+    """Return the ``runs`` that have ended, with their endings recorded.
 
     ``tell`` gets each ending, and each note of the scheduler once: ``notes`` collects them.
     """
@@ -233,7 +233,10 @@ def _lost_its_ending(observation: Observation) -> bool:
 
 
 def _ending_by_log(run: RunDir) -> Ending:
-    """Of a run whose record cannot be read: completed where its log gives the run's numbers. It is never stored."""
+    """Ending of a run whose record cannot be read: completed if its log gives the run's numbers.
+
+    It is never stored.
+    """
     try:
         measurement = measure_run(run)
     except UserError:
@@ -242,7 +245,7 @@ def _ending_by_log(run: RunDir) -> Ending:
 
 
 def _numbers(run: TolerantRun, attempt: Attempt) -> RunResult:
-    """What a run measured; nothing while it goes on, and where its log cannot be read."""
+    """Numbers that a run measured; empty while it goes on, and if its log cannot be read."""
     if attempt.ending is None:
         return RunResult(run.run_id, run.spec, None, None)
     try:

@@ -37,7 +37,9 @@ def factors(point: PointResult, columns: Iterable[str], missing: str | None = ""
 
 
 def measured_table(study: StudyResult) -> Table:
-    """For readers: factors, what was measured and the ratio with its interval, without the state of the runs."""
+    """Table for readers: factors, what was measured and the ratio with its interval, without the
+    state of the runs.
+    """
     stated: set[str] = set().union(*(point.settings for point in study.points))
     columns = [name for name in study.columns if name in stated]
     metrics = []

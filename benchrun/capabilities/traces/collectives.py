@@ -36,7 +36,7 @@ GROUPS = (
 )
 LABELS = ("tp", "cp", "pp", "ep", "etp", "dp", "expert_dp", "fsdp", "world")
 ALL_TO_ALL = re.compile(r"all_?-?to_?-?all", re.I)
-"""In the name of a range: the sends and receives that are launched in it are an all-to-all."""
+"""Name of a range in which the sends and receives that are launched are an all-to-all."""
 PAIR = 2
 """Point-to-point messages of a longer pipeline go to either neighbour, and cannot be paired in order."""
 TOGETHER_NS = 200_000
@@ -77,7 +77,7 @@ class Collective:
     count: int
     """Per rank."""
     bytes: int | None
-    """Of all occurrences on one rank."""
+    """Bytes of all occurrences on one rank."""
     duration: dict[int, int]
     """Sum by rank."""
     transfer: int | None
@@ -145,7 +145,9 @@ def _occurrences(trace: RankTrace, classes: Classified) -> Iterator[tuple[tuple[
 
 
 def _texts(trace: RankTrace, events: Events) -> list[str]:
-    """What names the collective of each kernel: the kernel, or of sends and receives a range of an all-to-all."""
+    """Texts that name the collective of each kernel: the kernel, or of sends and receives a range
+    of an all-to-all.
+    """
     texts = trace.texts(events)
     numbers = [number for number, name in enumerate(trace.names) if ALL_TO_ALL.search(name)]
     ranges, calls = trace.ranges.where(np.isin(trace.ranges.name, numbers)), trace.calls
@@ -225,7 +227,9 @@ def _distance(one: Occurrences, other: Occurrences) -> float:
 
 
 def _unsteadiness(one: Occurrences, other: Occurrences) -> float:
-    """The same but for a constant difference, as clocks of different hosts have it."""
+    """Unsteadiness of the differences, apart from a constant one, as clocks of different hosts have
+    it.
+    """
     apart = one.end - other.end
     return float(np.median(np.abs(apart - np.median(apart)))) if len(apart) >= FEWEST else np.inf
 

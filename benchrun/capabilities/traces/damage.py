@@ -1,4 +1,4 @@
-"""What is wrong with a damaged event, in words."""
+"""Faults of a damaged event, in words."""
 
 import json
 from typing import Any

@@ -1,4 +1,6 @@
-"""What a trace holds, as arrays: device events, calls of CUDA on the host, ranges and waits of host threads."""
+"""Events of a trace, as arrays: device events, calls of CUDA on the host, ranges and waits of host
+threads.
+"""
 
 from array import array
 from dataclasses import dataclass, field
@@ -13,9 +15,11 @@ from benchrun.capabilities.traces.intervals import Intervals
 PROCESS_BITS = ~0xFFFFFF
 """The part of a host event's place that is its process, as in a globalTid of Nsight Systems; the rest is the thread."""
 TOUCHED = 0.01
-"""Of the events of a rank's own device: another one with no more of them is not its own."""
+"""Share of the events of a rank's own device: another one with no more of them is not its own."""
 BESIDE = 0.02
-"""Of the events of a GPU's busiest process: another one with fewer of them compiles or tunes, and is no rank."""
+"""Share of the events of a GPU's busiest process: another one with fewer of them compiles or tunes,
+and is no rank.
+"""
 
 
 class Kind(IntEnum):
@@ -24,7 +28,7 @@ class Kind(IntEnum):
     KERNEL = 0
     COPY = 1
     PEER_COPY = 2
-    """From one GPU to another: communication."""
+    """Copy from one GPU to another: communication."""
     SET = 3
     GRAPH = 4
     """A CUDA graph traced as a whole, which hides its kernels."""
@@ -43,7 +47,7 @@ class Events:
     """Events in the order of their start."""
 
     times: Intervals
-    """In ns."""
+    """Times of begin and end, in ns."""
     name: NDArray[np.int64]
     """Numbers in the trace's ``names``."""
     place: NDArray[np.int64]
@@ -105,7 +109,7 @@ def _distinct(table: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class Message(NamedTuple):
-    """What a trace states about one collective."""
+    """Facts that a trace states about one collective."""
 
     name: str
     """all_reduce, all_gather, reduce_scatter, all_to_all, send, ..."""
@@ -137,7 +141,7 @@ class Shape(NamedTuple):
 
 
 Tool = Literal["kineto", "nsys"]
-"""What recorded a trace."""
+"""Tool that recorded a trace."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class RankTrace:
 
     file: str
     rank: int | None
-    """None where the trace does not state it."""
+    """Rank; None if the trace does not state it."""
     device: int
     names: list[str]
     device_events: Events
@@ -161,14 +165,14 @@ class RankTrace:
     gpu: str | None = None
     """Name of the GPU as the driver states it."""
     clock: int | None = None
-    """When its times were zero, in ns since 1970; None where the trace does not state it."""
+    """Zero of its times, in ns since 1970; None if the trace does not state it."""
     groups: tuple[Group, ...] = ()
     messages: dict[int, Message] = field(default_factory=dict)
-    """By the link of the device event."""
+    """Messages by the link of the device event."""
     shapes: dict[int, Shape] = field(default_factory=dict)
-    """By the operator's number (``external``)."""
+    """Shapes by the operator's number (``external``)."""
     notes: tuple[str, ...] = ()
-    """What was left out of its file."""
+    """Notes on what was left out of its file."""
 
     def texts(self, events: Events) -> list[str]:
         """The name of each event."""

@@ -39,7 +39,10 @@ SIZES: dict[Tool, str] = {
 
 
 def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model.Fingerprint:
-    """Where the time of each rank goes. UserError for whole steps of a trace that marks none."""
+    """Measure where the time of each rank goes.
+
+    UserError for whole steps of a trace that marks none.
+    """
     parts = [(trace, _window(trace, choice)) for trace in traces]
     inside = [(trace, classified(trace, _within(trace, window))) for trace, window in parts]
     listed = collectives(inside)
@@ -150,7 +153,7 @@ def _collective(each: Collective) -> model.CollectiveTime:
 
 
 def _notes(parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collective]) -> Iterator[str]:
-    """What these traces cannot show, and what would."""
+    """Say what these traces cannot show, and what would."""
     traces = [trace for trace, _ in parts]
     if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):
         yield "CUDA graphs were traced as a whole, which hides their kernels: nsys --cuda-graph-trace=node"
@@ -169,7 +172,7 @@ def _notes(parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collectiv
 
 
 def _different(parts: Sequence[tuple[RankTrace, Window]]) -> str | None:
-    """In what these traces differ as those of one run do not."""
+    """Say in what these traces differ as those of one run do not."""
     gpus = {trace.gpu or "a GPU without a name" for trace, _ in parts}
     tools: set[str] = {trace.tool for trace, _ in parts}
     if mixed := next((kinds for kinds in (tools, gpus) if len(kinds) > 1), None):

@@ -77,14 +77,16 @@ def _in_loader(gaps: Intervals, thread: Times, trace: RankTrace) -> Times:
 
 
 def waits_for_data(trace: RankTrace) -> Intervals:
-    """When any thread that launches waited for data."""
+    """Times at which any thread that launches waited for data."""
     if trace.calls is None:
         return NONE
     return union_of(NONE, *(_of_loader(trace, int(each)) for each in np.unique(trace.calls.place)))
 
 
 def _of_loader(trace: RankTrace, thread: int) -> Intervals:
-    """When ``thread`` waited for data: in ranges of a loader, and in the system outside of CUDA."""
+    """Times at which ``thread`` waited for data: in ranges of a loader, and in the system outside
+    of CUDA.
+    """
     loader = _named(trace.ranges, trace, LOADER)
     ranges = loader.times.where(loader.place == thread)
     # A wait inside a CUDA call is the driver's.

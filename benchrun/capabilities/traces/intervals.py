@@ -42,7 +42,7 @@ class Intervals(NamedTuple):
         return int((union.end - union.start).sum())
 
     def gaps(self) -> "Intervals":
-        """What lies between the intervals of the union."""
+        """Gaps between the intervals of the union."""
         union = self.merged()
         return Intervals(union.end[:-1], union.start[1:])
 

@@ -1,4 +1,6 @@
-"""What is published of a run's profile: the fingerprint and small traces, without names of the site or of its code."""
+"""Publish a run's profile: the fingerprint and small traces, without names of the site or of its
+code.
+"""
 
 import json
 import re
@@ -24,7 +26,7 @@ class KeptTraces(NamedTuple):
     """The published files of a profile."""
 
     files: dict[str, bytes]
-    """By their names in the kept run."""
+    """Content of the files, by their names in the kept run."""
     left_out: list[str]
     """A sentence for each trace that is left out, or for all of them."""
 

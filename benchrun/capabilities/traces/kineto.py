@@ -52,7 +52,7 @@ SKIP = re.compile(
 Only speed depends on it: an event that it does not match is parsed and then left out.
 """
 BASE = "baseTimeNanoseconds"
-"""What all times are counted from; without it from 1970."""
+"""Key of the time from which all others are counted; without it they are counted from 1970."""
 PEER = re.compile(r"PtoP|peer", re.I)
 
 
@@ -75,7 +75,10 @@ class _Reader:
         self.seen = self.incomplete = 0
         """Events of GPUs, and those of them that lack a name or a length."""
         self._ways: dict[tuple[str, str], Way | None] = {}
-        """What is done with the events of a category and name: each pair is judged once. None: they are left out."""
+        """Ways to read the events of a category and name: each pair is judged once.
+
+        None: they are left out.
+        """
         self._processes: dict[tuple[int, int], Any] = {}
         """The process under which the kernels of each GPU and stream stand."""
         self._open: dict[Any, list[Event]] = {}
@@ -101,7 +104,7 @@ class _Reader:
             raise UserError(f"holds a damaged event: {damage_of(event) or error}", hint=WRITE_AGAIN) from None
 
     def _way(self, category: str, name: str) -> Way | None:
-        """What is done with the events of this category and name."""
+        """Way to read the events of this category and name."""
         category = plain(category)
         self.host_events |= category in CALLS
         if not is_needed(category, name):
@@ -262,7 +265,9 @@ def plain(category: str) -> str:
 
 
 def kind_of(category: str) -> Kind | None:
-    """What the GPU does in events of this category, by `plain`; None for events of other devices."""
+    """Kind of work of the GPU in events of this category, by `plain`; None for events of other
+    devices.
+    """
     return next((kind for pattern, kind in DEVICE if pattern.fullmatch(category)), None)
 
 

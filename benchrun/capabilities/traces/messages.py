@@ -1,4 +1,4 @@
-"""What the arguments of Kineto's events state: collectives, process groups, matrix products."""
+"""Arguments of Kineto's events: collectives, process groups, matrix products."""
 
 import json
 import re
@@ -20,7 +20,9 @@ BYTES = {
     "byte": 1,
     "bool": 1,
 }
-"""Of an element, by the name that PyTorch gives its type; names of FP8 types begin with float8."""
+"""Bytes of an element, by the name that PyTorch gives its type; names of FP8 types begin with
+float8.
+"""
 COLLECTIVES = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",

@@ -37,7 +37,7 @@ RANGES = (59, 60, 70, 71, 35, 37)
 """Types of NVTX events that have a start and an end (ENUM_NSYS_EVENT_TYPE of an export)."""
 NAMELESS = "[unknown]"
 PROCESS_SHIFT, PROCESS_NUMBER = 24, 0xFFFFFF
-"""Where a globalPid holds the number that the operating system gives the process."""
+"""Place in a globalPid of the number that the operating system gives the process."""
 WAITS = re.compile(
     r"^(p?read(v|64)?|fread|p?poll|p?select|epoll_p?wait|(clock_)?nanosleep|u?sleep|sem_\w*wait|recv\w*)$"
 )
@@ -150,7 +150,7 @@ def _users(device_table: Table) -> tuple[list[tuple[int, int]], tuple[str, ...]]
 
 
 def _of_process(processes: Table, process: int) -> NDArray[np.bool_]:
-    """Which events of the host are those of ``process``; all where the export does not state it."""
+    """Mask of the host's events that are those of ``process``; all if the export does not state it."""
     return np.full(len(processes), fill_value=True) if process < 0 else np.equal(processes, process)
 
 
@@ -186,7 +186,7 @@ def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> T
 
 
 def _names_of(identifiers: Table, strings: dict[int, str]) -> NDArray[np.int64]:
-    """Of the identifiers in each row the first that is one of a string."""
+    """First identifier in each row that is one of a string."""
     named = np.isin(identifiers, list(strings))
     chosen: NDArray[np.int64] = identifiers[np.arange(len(named)), named.argmax(axis=1)]
     return chosen

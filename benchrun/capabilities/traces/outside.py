@@ -1,4 +1,4 @@
-"""What the window from the first device event to the last does not show, in words."""
+"""Sentences on what the window from the first device event to the last does not show."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,9 @@ from benchrun.capabilities.traces.intervals import Intervals
 from benchrun.capabilities.traces.window import Window, window_of
 
 SHOWN = 0.05
-"""Of the window: less time outside it, and a smaller difference to whole steps, are not worth a word."""
+"""Share of the window below which time outside it, or a difference to whole steps, is not worth a
+word.
+"""
 NS = 1e9
 _WORDS = {"data": "for data", "host": "for the host", "sync": "after a synchronise"}
 
@@ -39,7 +41,9 @@ def _outside(trace: RankTrace, window: Window) -> str | None:
 
 
 def _whole_steps(trace: RankTrace, window: Window) -> str | None:
-    """Where whole marked steps are idle for another cause than the window, which has half a step at either end."""
+    """Sentence if whole marked steps are idle for another cause than the window, which has half a
+    step at either end.
+    """
     steps = window_of(trace, "steps")
     if steps is None or steps.length <= 0:
         return None

@@ -51,7 +51,9 @@ def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
 
 
 def _inside(times: Intervals, window: Window) -> NDArray[np.bool_]:
-    """Which ranges belong to the window: of whole steps, those that start in them and those around all of them."""
+    """Mask of the ranges in the window: of whole steps, those that start in them and those around
+    all of them.
+    """
     if window.host is None:
         return (times.end > window.first) & (times.start < window.last)
     first, last = window.host
@@ -59,12 +61,14 @@ def _inside(times: Intervals, window: Window) -> NDArray[np.bool_]:
 
 
 def _part(times: Intervals, window: Window) -> Intervals:
-    """What lies in the steps of the window; all of it where the window is not of steps."""
+    """Part of the times in the steps of the window; all of them if the window is not of steps."""
     return times if window.host is None else times.clip(*window.host)
 
 
 def _device_time(trace: RankTrace, ranges: Events, call: Times, window: Window) -> int | None:
-    """What any thread of a process launched while one of its ranges was open: autograd launches from its own thread."""
+    """Device time that any thread of a process launched while one of its ranges was open: autograd
+    has its own thread.
+    """
     if trace.calls is None or not (call >= 0).any():
         return None
     launched = trace.calls.times.start[np.maximum(call, 0)]

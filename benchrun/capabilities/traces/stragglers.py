@@ -6,7 +6,7 @@ from typing import NamedTuple
 from benchrun.capabilities.traces.collectives import POINT_TO_POINT, Collective
 
 LEAST_SHARE = 0.01
-"""Of the window: a rank that is less behind is no straggler."""
+"""Share of the window that a straggler must be behind."""
 LEAST_NS = 50_000
 """Per collective: clocks and launches of healthy ranks differ as much."""
 OWN_WAIT = 0.25

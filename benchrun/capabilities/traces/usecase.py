@@ -35,12 +35,14 @@ def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fi
 
 
 def trace_hint(file: Path) -> str | None:
-    """What reads ``file`` where it is a trace, which has no step of a log; None where it is none."""
+    """Hint at the verb that reads ``file`` if it is a trace, which has no step of a log; None if it
+    is none.
+    """
     return f"it is a trace: benchrun fingerprint {file}" if file.is_file() and is_trace(file) else None
 
 
 def _in_words(error: Exception) -> str:
-    """What is wrong, in one line."""
+    """Say what is wrong, in one line."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
@@ -48,7 +50,8 @@ def _in_words(error: Exception) -> str:
 
 
 def fingerprint_of_run(run: RunDir) -> Fingerprint | None:
-    """Of whole steps where the traces mark them; None for a run without a profile.
+    """Fingerprint of a run over whole steps if the traces mark them; None for a run without a
+    profile.
 
     A kept run has the fingerprint in place of the traces. UserError as for `fingerprint_of`, but a damaged trace among
     others is left out.
@@ -57,7 +60,7 @@ def fingerprint_of_run(run: RunDir) -> Fingerprint | None:
 
 
 def sound_fingerprint(run: RunDir) -> tuple[Fingerprint | None, list[str]]:
-    """As `fingerprint_of_run`; and for each trace that is left out its name and why."""
+    """Fingerprint of a run, and for each trace that is left out its name and why."""
     folder = run.path / PROFILE
     if not folder.is_dir():
         return run.document(FINGERPRINT, Fingerprint), []
@@ -77,7 +80,7 @@ def sound_fingerprint(run: RunDir) -> tuple[Fingerprint | None, list[str]]:
 
 
 def fingerprint_if_readable(run: RunDir) -> Fingerprint | None:
-    """As `fingerprint_of_run`; None where its traces cannot be read."""
+    """Fingerprint of a run; None if its traces cannot be read."""
     try:
         return fingerprint_of_run(run)
     except UserError:
@@ -85,7 +88,9 @@ def fingerprint_if_readable(run: RunDir) -> Fingerprint | None:
 
 
 def fingerprint_of_steps(traces: Sequence[Path]) -> Fingerprint:
-    """Of whole steps where the traces mark them, else from the first event of a GPU to the last."""
+    """Fingerprint over whole steps if the traces mark them, else from the first event of a GPU to
+    the last.
+    """
     try:
         return fingerprint_of(traces, "steps")[0]
     except UserError as error:

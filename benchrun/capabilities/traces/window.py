@@ -19,7 +19,9 @@ SAME_NAME = re.compile(
 UNEVEN = 0.2
 """Standard deviation of the distances between two steps over their mean, up to which they are even."""
 RARER = 0.01
-"""Of the time of all device events: those of a name that occurs less often than the steps, at most."""
+"""Most time of the events whose name occurs less often than the steps, as a share of all device
+events.
+"""
 KEEP = 3
 """Whole steps from which on the first is dropped too: it may hold compilation and warm-up."""
 
@@ -32,13 +34,13 @@ class Window(NamedTuple):
     steps: int | None
     """Whole steps in it; None where none are known."""
     host: tuple[int, int] | None = None
-    """Of whole steps, when the host began the first one and the one after the last."""
+    """Times at which the host began the first whole step and the one after the last."""
     collective: str | None = None
     """The kernel that separates the steps where no range marks them."""
 
     @property
     def length(self) -> int:
-        """In ns."""
+        """Length in ns."""
         return self.last - self.first
 
 
@@ -92,7 +94,7 @@ def _on_device(trace: RankTrace, marks: Times) -> tuple[Times, Times]:
 
 
 def launches(trace: RankTrace) -> Times:
-    """When the host called CUDA for each device event, in ns; -1 where that is unknown."""
+    """Times at which the host called CUDA for each device event, in ns; -1 if unknown."""
     number = launching_calls(trace.device_events, trace.calls)
     if trace.calls is None or not len(trace.calls):
         return number

@@ -85,7 +85,7 @@ class HuggingFace(Dialect):
         """Steps that the last start found in a checkpoint: a summary counts them, but its time does not hold them."""
 
     def continued(self) -> Dialect:
-        """The same reader: bars go to stderr, dictionaries to stdout."""
+        """Continue with the same reader: bars go to stderr, dictionaries to stdout."""
         return self
 
     def read(self, line: Line) -> None:

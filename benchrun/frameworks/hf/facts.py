@@ -1,4 +1,5 @@
-"""What programs on the Hugging Face Trainer state before their first step: batch, ranks, precision, trained part.
+"""Facts that programs on the Hugging Face Trainer state before their first step: batch, ranks,
+precision, trained part.
 
 The Trainer's own lines, and those of Unsloth (its banner), LLaMA-Factory, Axolotl, ms-swift, PEFT and accelerate.
 """
@@ -67,7 +68,9 @@ _FROZEN = frozenset({"freeze", "lisa"})
 NEARLY_ALL = 0.9
 """Above this share of its parameters a model is trained as a whole: an encoder of images may be frozen."""
 LAST_DIGIT, MOST_UNSURE = 0.001, 0.25
-"""Of the summary's rates, per s; samples by which a batch may be wrong and still be one whole number."""
+"""Rounding of the summary's rates, per s; and samples by which a batch may be wrong and still be
+one whole number.
+"""
 DATA_PARALLEL = "total batch / (micro-batch x accumulation): data-parallel ranks, which tp, pp, cp or sp multiply"
 
 
@@ -81,7 +84,7 @@ def take_examples(facts: Facts, text: str, before: int | None) -> int | None:
 
 
 def take_trained_part(facts: Facts, text: str) -> None:
-    """What part of the model is trained, where the line says it: adapters, or some layers."""
+    """Note what part of the model is trained, if the line says it: adapters, or some layers."""
     methods = [named["method"].lower() for named in _METHOD.finditer(text)]
     if _ADAPTERS.intersection(methods):
         facts.task = "lora"

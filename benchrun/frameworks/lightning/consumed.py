@@ -7,7 +7,7 @@ import numpy as np
 from benchrun.logs.dialect import Dialect
 
 SAMPLES = "consumed samples"
-"""No column of a row: samples of all steps so far."""
+"""Name of the samples of all steps so far, which are no column of a row."""
 _SAME_BATCH = 0.02
 """Relative: a batch that ranks cannot share evenly is made a little smaller than printed."""
 

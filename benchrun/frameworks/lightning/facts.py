@@ -1,4 +1,4 @@
-"""What Lightning and Megatron-core print of a training before its first step, in every NeMo."""
+"""Facts that Lightning and Megatron-core print before the first step, in every NeMo."""
 
 import re
 
@@ -9,7 +9,7 @@ FACTS = (
     re.compile(r"processes registered\. Starting with (?P<num_gpus>\d{1,9}) processes"),
     re.compile(r"using a CUDA device \('(?P<device>[^']{1,100})'\)"),
 )
-"""Of Lightning, most of it on stderr."""
+"""Facts that Lightning prints, most of them on stderr."""
 NEEDLES = (b"GLOBAL_RANK: 0, MEMBER: ", b"processes registered. Starting with ", b"using a CUDA device ('")
 
 _GROUP = re.compile(r"\bRank 0 has ([a-z ]+?) parallel group ?: \[([\d, ]+)\]")

@@ -129,7 +129,7 @@ def _lengthened(spec: TrainingSpec) -> Values:
 
 
 def _attention(spec: TrainingSpec) -> Values:
-    """What only some models have; nothing is stated for the others."""
+    """Values that only some models have; nothing is stated for the others."""
     model, mla, window = spec.model, spec.model.mla, spec.model.window
     stated = _stated(
         add_qkv_bias=model.qkv_bias or None,
@@ -211,7 +211,11 @@ def _with_experts(model: ModelShape) -> list[int] | None:
 
 
 def _parallel(spec: TrainingSpec) -> Values:
-    """None stands for megatron-core's default: no interleaved stages, the experts' tp that of the whole model."""
+    """Sizes of the layout.
+
+    None stands for megatron-core's default: no interleaved stages, the experts' tp that of the
+    whole model.
+    """
     layout = spec.layout
     ends = layout.account_for_embedding_and_loss
     return Values(

@@ -78,7 +78,8 @@ _GATES = frozenset({"swiglu", "geglu", "glu_activation", "gated_linear_unit", "q
 _DENSE = 1
 """Experts of a model without any, in Megatron-DeepSpeed and GPT-NeoX."""
 DONE = "[after training is done]"
-"""What the program says after its last step, which prints no line unless a multiple of the log interval."""
+"""Line after the last step, which prints no step line unless it is a multiple of the log interval.
+"""
 FAMILY = "megatron"
 """The rows of options.csv."""
 _NARROWEST = 40
@@ -87,7 +88,9 @@ NAMED = dict.fromkeys((*_ARGUMENTS, *names(FAMILY, "understood", "part", "work")
 """Arguments that are looked for one by one, however they are aligned."""
 
 _LENGTH = "sequence length"
-"""No column of a row: tokens of its samples, in Megatron-DeepSpeed's curriculum."""
+"""Name of the tokens of a row's samples, in Megatron-DeepSpeed's curriculum; they are no column of
+a row.
+"""
 _CORE = "throughput per GPU (TFLOP/s/GPU)"
 """The TFLOPS of Megatron-core, which counts the model alone; forks that count by themselves have another name."""
 _DATED = re.compile(r"\d\d:\d\d:\d\d\] iteration ")

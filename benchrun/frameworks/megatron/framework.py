@@ -1,4 +1,5 @@
-"""What the frameworks on megatron.core share, and megatron-lm: pretrain_gpt.py of Megatron-LM in NeMo's container.
+"""Base of the frameworks on megatron.core, and megatron-lm: pretrain_gpt.py of Megatron-LM in
+NeMo's container.
 
 Sources: the checks of megatron.core 0.16.1 and 0.19.2 (OptimizerConfig, TransformerConfig, Megatron-LM's arguments).
 """
@@ -41,7 +42,7 @@ class Megatron(Framework):
             yield from _optimizer(spec)
 
     def configured(self, spec: TrainingSpec) -> TrainingSpec:
-        """With the Megatron configuration."""
+        """Return the specification with the Megatron configuration."""
         return spec.model_copy(update={"megatron": megatron_config(spec)})
 
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
@@ -82,7 +83,7 @@ class MegatronLM(Megatron):
     step_lines = ("elapsed time per iteration (",)
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """What pretrain_gpt.py has no flag for."""
+        """Refuse what pretrain_gpt.py has no flag for."""
         yield from super().refusals(spec)
         model = spec.model
         if model.activation == "geglu":

@@ -75,7 +75,7 @@ class MegatronBridge(Megatron):
     def __init__(self) -> None:
         super().__init__()
         self._unnumbered = Rows()
-        """What rank 0 printed, numbered in order."""
+        """Rows that rank 0 printed, numbered in order."""
         self._stages = False
         """The layers of the stages are listed, which hides vp."""
         self._step = 0
@@ -150,7 +150,9 @@ class MegatronBridge(Megatron):
             super().read_facts(text)
 
     def _spread(self, microbatches: int) -> None:
-        """What the summary leaves out is Megatron-core's default; the batch gives the number of ranks."""
+        """Complete the facts: what the summary leaves out is Megatron-core's default; the batch
+        gives the number of ranks.
+        """
         facts = self.facts
         if not (facts.gbs and facts.mbs and (facts.num_layers or facts.tp)):
             return

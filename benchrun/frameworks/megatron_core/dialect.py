@@ -22,7 +22,7 @@ _OWN = re.compile(r"benchrun (?:config|done): (?={)")
 _KEYS = {"gbs": "global_batch_size", "mbs": "micro_batch_size"}
 """Field of Facts -> key of the configuration, where it has another name."""
 _EXPERTS = {"num_experts": "num_experts", "topk": "topk", "moe_ffn_hidden_size": "ffn_hidden_size"}
-"""The same for the experts of a model."""
+"""Names of the experts' sizes."""
 
 
 class Worker(Megatron):

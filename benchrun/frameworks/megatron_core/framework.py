@@ -165,7 +165,7 @@ def _kernels(spec: TrainingSpec) -> Iterator[str]:
 
 
 def _fsdp(spec: TrainingSpec) -> Iterator[str]:
-    """What the worker's FSDP excludes, and what was not tried with it."""
+    """Refuse what the worker's FSDP excludes, and what was not tried with it."""
     layout, training = spec.layout, spec.training
     if layout.fsdp == 1:
         return
@@ -195,7 +195,7 @@ def _fsdp_weights(spec: TrainingSpec, fsdp: str) -> Iterator[str]:
 
 
 def _offload(spec: TrainingSpec) -> Iterator[str]:
-    """What was not tried with offloading, besides what megatron.core refuses: a pipeline."""
+    """Refuse what was not tried with offloading; megatron.core refuses a pipeline."""
     if not spec.training.offload_activations:
         return
     if spec.layout.pp > 1:
@@ -209,7 +209,7 @@ def _offload(spec: TrainingSpec) -> Iterator[str]:
 
 
 def _lora(spec: TrainingSpec) -> Iterator[str]:
-    """What the worker's adapters were not built for."""
+    """Refuse what the worker's adapters were not built for."""
     if spec.task != "lora":
         return
     training = spec.training

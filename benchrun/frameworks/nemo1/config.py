@@ -15,7 +15,7 @@ from benchrun.logs.precision import SWITCHES
 from benchrun.logs.records import Facts
 
 _VALUE = re.compile(r"(?<! ) {6,7}(\w{1,80}):(?: (\S.{0,600}?))?\s*$")
-"""Of ``trainer`` or ``model``, not of what is inside them."""
+"""Value of ``trainer`` or ``model``, not of what is inside them."""
 _PADDED = re.compile(r"\bPadded vocab_size: (\d{1,9}),")
 _SIZES = {
     **{name: name for name in ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")},

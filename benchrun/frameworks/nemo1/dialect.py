@@ -58,9 +58,12 @@ class Nemo1(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self._elapsed = self._line = self._before = 0
-        """Of the last bar. ``_before``: steps of the epochs before its own, where bars have no total."""
+        """Values of the last bar.
+
+        ``_before``: steps of the epochs before its own, if bars have no total.
+        """
         self._bars: list[tuple[str, ...]] = []
-        """Of the last piece of a line."""
+        """Bars of the last piece of a line."""
         self._place = (0, 0)
         """Epoch and step of the last bar."""
         self._total = ""
@@ -70,14 +73,16 @@ class Nemo1(Dialect):
         """JSON lines that repeat the step of the one before."""
         self._last: int | None = None
         self._timed, self._rated, self._clocked = Rows(), Rows(), Rows()
-        """Of JSON lines with a step's time; with a mean since the last evaluation; of lines with a loss and a clock."""
+        """Rows of JSON lines with a step's time; with a mean since the last evaluation; with a loss
+        and a clock.
+        """
         self._clock: tuple[int, float] | None = None
         """Step and time in s of the last loss, or of the start after an evaluation."""
         self._drawn = ""
         """Epoch and total of the last bar without a step's time."""
         self._values = ""
         self._number: tuple[str, ...] = ()
-        """Of the last bar: the text of its values, and its epoch and number."""
+        """Text of the last bar's values, and its epoch and number."""
         self._held: tuple[tuple[str, ...], int] | None = None
         """A bar with the values of the one before, and its line, until the next bar shows whether they are its own."""
         self._optimizer_steps: dict[int, int] = {}
@@ -206,7 +211,7 @@ class Nemo1(Dialect):
         return any(map(len, (self.rows, self._timed, self._rated, self._clocked)))
 
     def finish(self) -> Rows:
-        """With tokens per second, where steps count tokens and every rank has reported."""
+        """Rows with tokens per second, if steps count tokens and every rank has reported."""
         if self._held is not None:
             held, self._held = self._held, None
             self._take_bar(*held)

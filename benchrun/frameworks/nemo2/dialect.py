@@ -85,7 +85,7 @@ class Nemo2(CountsSamples):
         super().complete(values)
 
     def read_facts(self, text: str) -> None:
-        """Also the groups of ranks, and whether adapters are trained."""
+        """Read the facts, the groups of ranks too, and whether adapters are trained."""
         super().read_facts(text)
         self._spread.read(text, self.facts)
         lightning.read_work(text, self.facts)

@@ -68,7 +68,7 @@ class MegatronBridge(NeMoOfCore):
     files = ("train_megatron_bridge.py",)
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """What its first releases have no names for."""
+        """Refuse what the first releases have no names for."""
         yield from super().refusals(spec)
         release = nemo_release(spec.image)
         if release and release < RELEASE_OF_TODAY and (features(spec.model) or spec.precision == "nvfp4"):

@@ -127,7 +127,7 @@ class NemoAutomodel(Dialect):
         facts.derive("num_gpus", ranks * ways, f"tps / (tps/gpu) x tp {facts.tp or 1} x pp {facts.pp or 1}")
 
     def read_facts(self, text: str) -> None:
-        """What the recipe states, and whether it trains adapters."""
+        """Read what the recipe states, and whether it trains adapters."""
         super().read_facts(text)
         share = re.search(r"Trainable parameters percentage: (\d{1,3}\.\d\d)%", text)
         if "_peft." in text or (share and float(share[1]) < 100 * _WHOLE):

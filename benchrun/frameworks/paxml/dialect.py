@@ -31,7 +31,7 @@ _STEPS, _INTERVAL = "train.num_train_steps", "train.summary_interval_steps"
 _NAMES = (_DEVICES, _PROCESSES, _BATCH, _LENGTH, _STEPS, _INTERVAL)
 _SETTING = re.compile(rf"\s({'|'.join(map(re.escape, _NAMES))}) ?: (\d{{1,15}})\s*$")
 RATE_STEPS = 10
-"""It computes its rate after every multiple of this number of steps."""
+"""Steps between two rates: PaXML computes its rate after every multiple of this number."""
 
 
 class Paxml(Dialect):
@@ -47,7 +47,7 @@ class Paxml(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self._rate: list[Value] = []
-        """Of a line without a step."""
+        """Rate of a line without a step."""
         self._status = False
         """Whether the log has the status of a step."""
         self._settings: dict[str, int] = {}

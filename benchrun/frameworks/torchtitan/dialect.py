@@ -110,7 +110,7 @@ class Torchtitan(Dialect):
         yield Record(values, needs="tokens_per_s_per_gpu")
 
     def read_facts(self, text: str) -> None:
-        """What it prints of the run before the first step."""
+        """Read what is printed of the run before the first step."""
         super().read_facts(text)
         facts = self.facts
         read_model(text, facts)

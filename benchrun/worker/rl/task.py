@@ -25,7 +25,9 @@ def tokenizer(vocab_size: int) -> Any:
 
 
 def prompts(spec: PostTrainingSpec) -> Dataset:
-    """As many prompts as all steps need, drawn with the seed; each fills what a response leaves of the sequence."""
+    """Draw as many prompts as all steps need, with the seed; each fills what a response leaves of
+    the sequence.
+    """
     draw, words = random.Random(spec.seed), spec.model.vocab_size - 2
     length = max(1, spec.max_sequence_length - spec.max_response_length)
     drawn = (

@@ -37,7 +37,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """What came back, in seconds."""
+    """Answer of the server; times in seconds."""
 
     input_tokens: int
     error: str | None = None

@@ -64,7 +64,7 @@ class NemoRL(Rollouts):
         self._step: int | None = None
         """Number in the last head."""
         self._stated: dict[str, str] = {}
-        """What the lines before the total state of the step."""
+        """Facts that the lines before the total state about the step."""
         self._validated = False
         self._row: int | None = None
         """Number of the step whose stages follow."""

@@ -73,7 +73,7 @@ class OpenRLHF(Rollouts):
 
 
 def _seconds(clock: str) -> float | None:
-    """Of month, day and time, in a year of 366 days; None for anything else."""
+    """Seconds of a clock of month, day and time, in a year of 366 days; None for anything else."""
     try:
         return (datetime.strptime(f"2000-{clock}", "%Y-%m-%d %H:%M:%S") - datetime(2000, 1, 1)).total_seconds()
     except ValueError:

@@ -26,7 +26,9 @@ _NUMPY = re.compile(r"np\.\w{1,16}\(([^()]{1,40})\)")
 _STAGES = ("gen", "reward", "old_log_prob", "ref", "values", "adv", "update_critic", "update_actor", "update_weights")
 """The stages of a step, which follow one another."""
 _GPUS = re.compile(r"(?:\btrainer\.|')(n_gpus_per_node|nnodes)(?:'\s*:\s*|=)'?(\d{1,9})\b")
-"""In the command's overrides, or in the configuration, whose last part is the trainer's."""
+"""Numbers of GPUs in the command's overrides, or in the configuration, whose last part is the
+trainer's.
+"""
 _OTHER = {"testing": "a validation", "save_checkpoint": "a checkpoint"}
 
 

@@ -17,9 +17,9 @@ from benchrun.logs.rows import Step
 
 _STEP = re.compile(r"(?<![\w-])step:\s?(\d{1,15}) - (?=.*\btrain/loss:)")
 _TIME = re.compile(r"\btrain/time\(s\):\s?(\d{1,9}\.\d{4,}|\d{1,9}(?:\.\d+)?(?= - ))")
-"""As the last value of a line, which may be cut, only with digits enough."""
+"""Time as the last value of a line, which may be cut: only with enough digits."""
 _RANKS = re.compile(r"\btorchrun\b.*--nnodes[= ](\d{1,6})\b.*--nproc[-_]per[-_]node[= ](\d{1,4})\b")
-"""In the command, as a shell with -x prints it."""
+"""Numbers of ranks in the command, as a shell with -x prints it."""
 
 
 class VerlSft(Dialect):

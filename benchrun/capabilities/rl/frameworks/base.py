@@ -1,4 +1,6 @@
-"""What the frameworks of post-training share: the rules of a layout, and configurations as dotted keys."""
+"""Base of the frameworks of post-training: the rules of a layout, and configurations as dotted
+keys.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -15,7 +17,7 @@ class PostTrainer(Framework):
 
     workload = "post-training"
     engines: ClassVar[frozenset[Engine]]
-    """What generates the responses."""
+    """Engines that generate the responses."""
     asynchronous: ClassVar[bool] = False
     """Whether generation can have GPUs of its own and run beside the update."""
     groups: ClassVar[bool] = True

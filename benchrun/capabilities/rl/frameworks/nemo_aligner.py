@@ -14,9 +14,11 @@ from benchrun.runspec.post_training import Critic, PostTrainingSpec
 from benchrun.vocabulary import by_path
 
 PORT = 5567
-"""Where the critic listens."""
+"""Port of the critic."""
 NEVER = 0
-"""No validation and no checkpoint; any interval above 0 has both after the last step."""
+"""Interval that means no validation and no checkpoint; any interval above 0 has both after the last
+step.
+"""
 MODEL_TYPES: Mapping[Activation, str] = {
     "swiglu": "llama", "squared-relu": "gptnext", "gelu": "gptnext", "geglu": "gemma",
 }  # fmt: skip

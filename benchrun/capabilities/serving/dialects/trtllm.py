@@ -49,7 +49,7 @@ class TensorRT(Console):
     def __init__(self) -> None:
         super().__init__()
         self.details: dict[str, float] = {}
-        """Of the requests, which newer releases print before the runtime's section."""
+        """Details of the requests, which newer releases print before the runtime's section."""
 
     def read(self, line: Line) -> None:
         """Take one line."""
@@ -105,7 +105,7 @@ def text_of(label: str) -> str:
 
 
 def derive(served: Served) -> None:
-    """What follows from the printed numbers: counts of tokens and of GPUs."""
+    """Add what follows from the printed numbers: counts of tokens and of GPUs."""
     values, facts = served.values, served.facts
     served.settings["offline"] = True
     if (requests := values.get("num_prompts")) is not None:

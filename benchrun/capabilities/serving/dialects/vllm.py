@@ -123,7 +123,9 @@ class Vllm(Console):
 
 
 def settings_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a result file states of the requests; ``inf`` is a text in some, and a number in others."""
+    """Settings of the requests that a result file states; ``inf`` is a text in some files, and a
+    number in others.
+    """
     stated = {name: document[key] for key, name in STATED.items() if document.get(key) is not None}
     rate = document.get("request_rate")
     if rate is not None:
@@ -132,7 +134,9 @@ def settings_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_random_prompts(settings: dict[str, Any]) -> dict[str, Any]:
-    """Without the lengths of random prompts where a data set has the prompts: clients state them all the same."""
+    """Return the settings without the lengths of random prompts if a data set has the prompts:
+    clients state them all the same.
+    """
     if not str(settings.get("dataset", "random")).startswith("random"):
         for name in ("input_tokens", "output_tokens", "range_ratio"):
             settings.pop(name, None)

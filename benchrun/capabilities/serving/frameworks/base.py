@@ -8,7 +8,7 @@ from benchrun.runspec.inference import InferenceSpec
 from benchrun.vocabulary import GIB
 
 BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5625}
-"""Of a weight; NVFP4 has a scale of one byte for 16 values."""
+"""Bytes of a weight; NVFP4 has a scale of one byte for 16 values."""
 MOST_WEIGHTS = 0.95
 """Share of a GPU's memory above which weights leave no room for keys and values."""
 
