@@ -262,8 +262,22 @@ def test_runs_of_the_same_specification_are_reused_only_where_asked(site: Site) 
 
 def test_one_study_has_one_launcher(site: Site) -> None:
     planned = site.plan()
-    with StudyDir("mine").locked(), pytest.raises(UserError, match="another process runs this study"):
+    with StudyDir("mine").locked(), pytest.raises(UserError, match="another process launches these runs"):
         api.run_study(planned, concurrency=2)
+    assert site.jobs() == []
+
+
+def test_a_plan_that_another_process_runs_is_called_no_study(site: Site) -> None:
+    path = site.folder / "plan.yaml"
+    path.write_text(
+        json.dumps({"description": "mine", "runs": [{"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 2}]})
+    )
+    planned = api.plan_acceptance(str(path), "slurm-cpu")
+    with StudyDir(planned.study.expanded.name).locked():
+        refused = CliRunner().invoke(group, ["plan", str(path), "--cluster", "slurm-cpu"])
+    assert isinstance(refused.exception, UserError)
+    assert "another process launches these runs" in refused.exception.message
+    assert "study" not in refused.exception.message.replace(".study", "")
     assert site.jobs() == []
 
 

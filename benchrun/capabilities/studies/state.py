@@ -46,7 +46,7 @@ class StudyDir:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise
                 hint = "it goes on there; --report shows how far it is"
-                raise UserError(f"another process runs this study: {self.path}", hint=hint) from None
+                raise UserError(f"another process launches these runs: {self.path}", hint=hint) from None
             yield
 
     def record(self, slot: Slot, run: RunDir) -> None:

@@ -121,7 +121,7 @@ def test_a_second_launcher_is_refused_until_the_first_one_has_ended(tmp_path: Pa
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert first.stdout.readline() == "locked\n"
-    with pytest.raises(UserError, match="another process runs this study"), StudyDir("mine", tmp_path).locked():
+    with pytest.raises(UserError, match="another process launches these runs"), StudyDir("mine", tmp_path).locked():
         pass
     os.kill(first.pid, 9)
     first.wait()
