@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from benchrun import extensions
 from benchrun.errors import BenchrunError, closest, exit_code_of
 from benchrun.vocabulary import Exit
 
@@ -17,18 +18,31 @@ from benchrun.vocabulary import Exit
 class Verbs(click.Group):
     """A group that lists its verbs without importing them, so that ``--help`` answers at once."""
 
-    def __init__(self, *args: Any, verbs: dict[str, tuple[str, str]], **settings: Any) -> None:
-        """``verbs``: name -> module, which has a function of this name, and help."""
+    def __init__(
+        self, *args: Any, verbs: dict[str, tuple[str, str]], group: str | None = None, **settings: Any
+    ) -> None:
+        """``verbs``: name -> module, which has a function of this name, and help.
+
+        ``group``: the group of entry points in which packages add verbs.
+        """
         super().__init__(*args, **settings)
-        self._verbs = verbs
+        self._verbs, self._group = verbs, group
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._verbs)
+        return [*self._verbs, *self._added()]
+
+    def _added(self) -> list[str]:
+        """The names of the verbs that packages add; one of benchrun's own names stays benchrun's."""
+        if self._group is None:
+            return []
+        return [name for name in extensions.installed(self._group) if name not in self._verbs]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self._verbs:
-            return None
-        command: click.Command = getattr(import_module(self._verbs[cmd_name][0]), cmd_name)
+        command: click.Command | None = None
+        if cmd_name in self._verbs:
+            command = getattr(import_module(self._verbs[cmd_name][0]), cmd_name)
+        elif self._group and cmd_name in self._added():
+            command = extensions.load(self._group, cmd_name)
         return command
 
     def resolve_command(
@@ -37,12 +51,16 @@ class Verbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            hint = closest(args[0], self._verbs)
+            hint = closest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"No such command '{args[0]}'; {hint}", ctx=ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._verbs.items()])
+            rows = [(name, text) for name, (_, text) in self._verbs.items()]
+            for name in self._added():
+                command = self.get_command(ctx, name)
+                rows.append((name, command.get_short_help_str(60) if command else ""))
+            formatter.write_dl(rows)
 
 
 def _where(error: OSError) -> str:

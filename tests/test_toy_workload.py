@@ -13,7 +13,7 @@ import pytest
 from pydantic import Field, PositiveInt
 from test_toy import ended
 
-from benchrun import api
+from benchrun import api, extensions
 from benchrun.cli import main
 from benchrun.errors import UserError
 from benchrun.frameworks.base import Framework
@@ -28,7 +28,7 @@ from benchrun.measure.registry import register as register_metric
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.runspec.spec import WORKLOADS, Inputs, RunSpec
+from benchrun.runspec.spec import Inputs, RunSpec
 
 RECIPE = """
 description: a toy that answers requests
@@ -105,13 +105,13 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (templates / "oracle.py.j2").write_text(PROGRAM)
     (tmp_path / "answers.yaml").write_text(RECIPE)
     monkeypatch.setattr(Oracle, "folder", tmp_path / "templates")
-    WORKLOADS["answering"] = AnsweringSpec
+    monkeypatch.setitem(extensions.BUILT_IN["workloads"], "answering", f"{__name__}:AnsweringSpec")
     register(Oracle())
     register_dialect(OracleLog)
     read = "requests_per_s"
     register_metric(Metric(read, "requests/s", "higher", lambda run, _: run.results.get(read), tabled=False))
     yield str(tmp_path / "answers.yaml")
-    for registry, name in ((WORKLOADS, "answering"), (FRAMEWORKS, "oracle"), (DIALECTS, "oracle"), (METRICS, read)):
+    for registry, name in ((FRAMEWORKS, "oracle"), (DIALECTS, "oracle"), (METRICS, read)):
         del registry[name]
 
 

@@ -45,7 +45,7 @@ VERBS = {
 """Name -> module and help. The function in that module has the name of the verb."""
 
 
-@click.group(cls=Verbs, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, verbs=VERBS, group="verbs", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="benchrun %(version)s", help="Show the version.")
 def group() -> None:
     """Does your cluster train large language models as fast as it should, and if not, why?

@@ -87,7 +87,7 @@ class Framework:
     package: ClassVar[str | None] = None
     """The package whose version it has, where that is not called like the framework."""
     workload: ClassVar[str] = "training"
-    """The kind of work that it does; each ``spec`` below is of its class (`benchrun.runspec.spec.WORKLOADS`)."""
+    """The kind of work that it does; each ``spec`` below is of its class (group workloads of `benchrun.extensions`)."""
 
     tasks: ClassVar[frozenset[str]] = frozenset({"pretrain", "sft", "lora"})
     precisions: ClassVar[frozenset[Precision]] = frozenset({"bf16", "fp8"})

@@ -1,28 +1,12 @@
-"""Every framework that benchrun can launch, by name. To add one: a class, its template, one line here."""
+"""Every framework that benchrun can launch, by name: the built-in ones, and those of installed packages."""
 
 from collections.abc import Callable
 
-from benchrun.capabilities.nodes.framework import NodeCheck
-from benchrun.capabilities.rl.frameworks.nemo_aligner import NemoAligner
-from benchrun.capabilities.rl.frameworks.nemo_rl import NemoRL
-from benchrun.capabilities.rl.frameworks.trl import Trl
-from benchrun.capabilities.serving.frameworks.sglang import Sglang
-from benchrun.capabilities.serving.frameworks.transformers_serve import TransformersServe
-from benchrun.capabilities.serving.frameworks.trtllm import TensorRT
-from benchrun.capabilities.serving.frameworks.vllm import Vllm
+from benchrun import extensions
 from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import Framework
-from benchrun.frameworks.hf.framework import HuggingFace
-from benchrun.frameworks.maxtext.framework import MaxText
-from benchrun.frameworks.megatron.framework import MegatronLM
-from benchrun.frameworks.megatron_core.framework import MegatronCore
-from benchrun.frameworks.nemo1.framework import NeMo1
-from benchrun.frameworks.nemo2.framework import MegatronBridge, NeMo2
-from benchrun.frameworks.paxml.framework import PaXML
 
 FRAMEWORKS: dict[str, Framework] = {}
-CHECKS: dict[str, Framework] = {NodeCheck.name: NodeCheck()}
-"""Programs of this package that a job runs in the place of a framework. No recipe can name them."""
 
 
 def register(framework: Framework) -> None:
@@ -30,20 +14,18 @@ def register(framework: Framework) -> None:
     FRAMEWORKS[framework.name] = framework
 
 
-for _kind in (
-    *(MegatronCore, MegatronLM, NeMo1, NeMo2, MegatronBridge, HuggingFace, MaxText, PaXML),
-    *(Vllm, Sglang, TensorRT, TransformersServe),
-    *(NemoRL, NemoAligner, Trl),
-):
+for _kind in extensions.everything("frameworks"):
     register(_kind())
 
 
 def framework(name: str) -> Framework:
     """The framework called ``name``. UserError with the closest names where there is none."""
-    programs = FRAMEWORKS | CHECKS
-    if name not in programs:
-        raise UserError(f"no framework is called '{name}'", hint=closest(name, FRAMEWORKS))
-    return programs[name]
+    if name in FRAMEWORKS:
+        return FRAMEWORKS[name]
+    if name in extensions.names("checks"):
+        check: Framework = extensions.load("checks", name)()
+        return check
+    raise UserError(f"no framework is called '{name}'", hint=closest(name, FRAMEWORKS))
 
 
 def names(can: Callable[[Framework], bool] = lambda framework: True) -> list[str]:

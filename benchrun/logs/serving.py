@@ -5,12 +5,14 @@ A client prints a block of lines, or writes a JSON document. Both become a `Serv
 """
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from benchrun import extensions
 from benchrun.logs.dialect import LARGEST, Dialect
 from benchrun.logs.lines import Line
 from benchrun.logs.records import Facts
@@ -89,27 +91,27 @@ class Served:
 
 
 Document = Mapping[str, Any]
-DOCUMENTS: list[Callable[[Document], Served | None]] = []
-"""Readers of one JSON object; the first that recognises it counts."""
-
-
-TABLES: list[Callable[[str], Served | None]] = []
-"""Readers of a CSV file; the first that recognises it counts."""
 
 
 def documents(data: bytes) -> Iterator[Served]:
     """The results in a JSON document, an array of them, lines of JSON, or a CSV file; none of anything else."""
     if not data.lstrip().startswith((b"{", b"[")):
         text = data.decode("utf-8", errors="replace")
-        yield from (served.completed() for reader in TABLES if (served := reader(text)))
+        yield from (served.completed() for reader in _readers("tables") if (served := reader(text)))
         return
     for entry in _objects(data):
         records = entry if isinstance(entry, list) else [entry]
         for record in records:
             if isinstance(record, dict):
-                read = (served for reader in DOCUMENTS if (served := reader(record)))
+                read = (served for reader in _readers("documents") if (served := reader(record)))
                 if (served := next(read, None)) is not None:
                     yield served.completed()
+
+
+@functools.cache
+def _readers(group: str) -> tuple[Callable[[Any], Served | None], ...]:
+    """Readers of one JSON object, or of a CSV file; the first that recognises it counts."""
+    return tuple(extensions.everything(group))
 
 
 def cut_off(data: bytes) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from benchrun import extensions
 from benchrun.errors import UserError
 from benchrun.vocabulary import Better
 
@@ -252,3 +253,6 @@ for _latency in ("ttft", "tpot", "itl", "e2el"):
     for _statistic in ("mean", "median", "p99"):
         _title = f"{_statistic} {_latency.upper()} ms"
         _served(f"{_statistic}_{_latency}_ms", "ms", "lower", _title, format=".4g", comparable=False)
+
+for _, _added in extensions.added("metrics"):
+    register(_added)

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from benchrun import hardware
-from benchrun.capabilities.nodes.framework import NodeCheck
 from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import Framework
 from benchrun.frameworks.registry import framework
@@ -27,6 +26,8 @@ from benchrun.recipes.select import KEYS, Request, listed_counts, select
 from benchrun.recipes.yamlfile import Document, Loc, parse, scalar
 from benchrun.runspec.spec import Inputs, NodesInputs, NodesSpec, RunSpec, workload
 
+NODE_CHECK = "node-check"
+"""The program that a check of nodes runs."""
 NODES_TIME_LIMIT = "00:10:00"
 """A check takes a minute or two; with a short limit it starts sooner."""
 
@@ -88,7 +89,7 @@ def _named_place(broken: Iterable[str], document: Document) -> str | None:
 
 def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ()) -> NodesSpec:
     """A check of ``num_nodes`` nodes of ``cluster``, with every rank that a node has."""
-    document, launched = Document(), framework(NodeCheck.name)
+    document, launched = Document(), framework(NODE_CHECK)
     document.put(("cluster",), cluster_document(cluster), cluster)
     document.put(("cluster", "time_limit"), NODES_TIME_LIMIT, "the limit of a check of nodes")
     for override in overrides:

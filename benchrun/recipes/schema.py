@@ -5,18 +5,18 @@
 trainings a subclass names them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
+from benchrun import extensions
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
 from benchrun.runspec.cluster import Line, Listed, OwnName, Text
-from benchrun.runspec.spec import WORKLOADS
 from benchrun.runspec.training import Data
 from benchrun.vocabulary import MOST_REPEATS, Precision, Task, flat
 
@@ -24,14 +24,14 @@ UNKNOWN_NAME = "unknown_name"
 """Error type of a validator whose context holds the legal names."""
 
 
-def _one_of(registry: Collection[str], name: str) -> str:
-    if name not in registry:
-        raise PydanticCustomError(UNKNOWN_NAME, "no such name", {"legal": tuple(registry)})
+def _one_of(known: Callable[[], Collection[str]], name: str) -> str:
+    if name not in known():
+        raise PydanticCustomError(UNKNOWN_NAME, "no such name", {"legal": tuple(known())})
     return name
 
 
-FrameworkName = Annotated[Line, AfterValidator(partial(_one_of, FRAMEWORKS))]
-WorkloadName = Annotated[Line, AfterValidator(partial(_one_of, WORKLOADS))]
+FrameworkName = Annotated[Line, AfterValidator(partial(_one_of, lambda: FRAMEWORKS))]
+WorkloadName = Annotated[Line, AfterValidator(partial(_one_of, partial(extensions.names, "workloads")))]
 Value = TypeVar("Value")
 Values = Annotated[Listed[Value], Field(min_length=1)]
 """A list, or one value alone."""

@@ -5,7 +5,6 @@ others are computed from them.
 """
 
 import hashlib
-import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from benchrun import extensions
 from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout, Size
@@ -354,22 +354,10 @@ class NodesSpec(NodesInputs, RunSpec):
     """Kind of work."""
 
 
-WORKLOADS: dict[str, type[RunSpec] | str] = {
-    "training": TrainingSpec,
-    "nodes": NodesSpec,
-    "inference": "benchrun.runspec.inference:InferenceSpec",
-    "post-training": "benchrun.runspec.post_training:PostTrainingSpec",
-}
-"""The class of each workload's runs; of one in another module ``module:class``, which is imported when it is needed."""
-
-
 def workload(name: Any) -> type[RunSpec]:
     """The class of the runs of one workload. UserError with the closest names where there is none."""
-    if not isinstance(name, str) or name not in WORKLOADS:
-        raise UserError(f"no workload is called '{name}'", hint=closest(str(name), WORKLOADS))
-    listed = WORKLOADS[name]
-    if isinstance(listed, str):
-        module, _, attribute = listed.partition(":")
-        imported: type[RunSpec] = getattr(importlib.import_module(module), attribute)
-        return imported
-    return listed
+    known = extensions.names("workloads")
+    if name not in known:
+        raise UserError(f"no workload is called '{name}'", hint=closest(str(name), known))
+    found: type[RunSpec] = extensions.load("workloads", name)
+    return found

@@ -24,7 +24,7 @@ from benchrun.runspec.spec import TrainingSpec
 SAME = [str(paths.MEASURED / f"llama3.1-8b-2c0cb897-20261122T{end}") for end in ("034618Z-c54f", "034618Z-dc5d")]
 FP8, BF16 = SAME[0], str(paths.MEASURED / "llama3.1-8b-8436ee68-20261122T035500Z-0cc4")
 
-TRACES = Path(__file__).parents[1] / "trace/traces"
+TRACES = Path(__file__).parents[1] / "traces/traces"
 
 
 def call(*args: Any) -> tuple[int, str, str]:

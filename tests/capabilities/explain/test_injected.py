@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.train
 pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench/causes"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench/causes"))
 
 import run as bench  # noqa: E402
 

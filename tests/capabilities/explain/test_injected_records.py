@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from selection import some
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench/causes"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench/causes"))
 
 import run as bench
 

@@ -22,7 +22,7 @@ TRACED = [path for path in KEPT if (path / PROFILE).exists()]
 UNTRACED = [path for path in KEPT if path not in TRACED]
 DIVIDED = [path for path in KEPT if (path / BREAKDOWN).exists()]
 POINTS = 3
-TRACE = Path(__file__).parents[1] / "trace/traces/nsys_2gpu_training.sqlite.xz"
+TRACE = Path(__file__).parents[1] / "traces/traces/nsys_2gpu_training.sqlite.xz"
 
 
 @pytest.mark.parametrize("path", representative(UNTRACED), ids=lambda path: path.name)

@@ -12,7 +12,7 @@ from test_explain_cli import call, document, has_fault
 from benchrun import paths
 from benchrun.capabilities.explain.log_evidence import saves_async
 
-LOGS = Path(__file__).parents[1] / "logs"
+LOGS = Path(__file__).parents[2] / "logs"
 ROWS = list(csv.DictReader((LOGS / "expected.csv").open()))
 RATES_ALONE = "20-"
 """A log that prints tokens/s, no times and no batch."""
@@ -149,7 +149,7 @@ def test_the_log_of_a_kept_run_says_the_same_of_its_work() -> None:
 )
 def test_what_does_not_fit_a_log_is_refused(words: tuple[str, str], expected: str) -> None:
     run = str(next(paths.MEASURED.glob("llama3.1-8b-e65e456c-*")))
-    trace = str(Path(__file__).parents[1] / "trace/traces/h200_llama_tp2_pp2_bf16")
+    trace = str(Path(__file__).parents[1] / "traces/traces/h200_llama_tp2_pp2_bf16")
     given = [{"RUN": run, "TRACE": trace}.get(word, word) for word in words]
     code, out, err = call("explain", ONE_GPU, *given)
     assert (code, out, expected in err) == (2, "", True), err

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-LOGS = Path(__file__).parent.parent / "logs" / "serving"
+LOGS = Path(__file__).parents[2] / "logs" / "serving"
 TRTLLM_REPORT = {
     "request_info": {"num_requests": 100, "avg_input_length": 128, "avg_output_length": 128},
     "world_info": {"tp_size": 2, "pp_size": 1},

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from benchrun.cli import group
 from benchrun.judge.conditions import settings_distance
 
-LOG = Path(__file__).parent.parent / "logs/serving/sglang-deepseek-offline.jsonl"
+LOG = Path(__file__).parents[2] / "logs/serving/sglang-deepseek-offline.jsonl"
 
 
 def test_of_other_lengths_it_is_no_row_without_lengths() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchrun.logs.lines import Line
-from benchrun.logs.serving import DOCUMENTS, TABLES, Console, Document, Served, own, part, plain
+from benchrun.logs.serving import Console, Document, Served, own, part, plain
 
 ROWS = {
     "time to first token": "ttft",
@@ -195,7 +195,3 @@ def _settings(configured: Any) -> Iterator[tuple[str, Any]]:
         return
     for source in (configured, part(part(configured, "perf_analyzer"), "stimulus"), part(configured, "loadgen")):
         yield from ((name, source[key]) for key, name in wanted.items() if isinstance(source.get(key), (int, float)))
-
-
-DOCUMENTS.append(document)
-TABLES.append(table)

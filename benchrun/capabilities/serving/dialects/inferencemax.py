@@ -6,7 +6,7 @@ A record has no counts of requests: whether all were answered stands in the clie
 import re
 
 from benchrun.logs.records import Facts
-from benchrun.logs.serving import DOCUMENTS, Document, Served
+from benchrun.logs.serving import Document, Served
 
 _LATENCY = re.compile(r"(mean|median|std|p[\d.]+)_(ttft|tpot|itl|e2el)")
 STATED = {
@@ -49,6 +49,3 @@ def _place(entry: Document, facts: Facts) -> None:
         facts.num_gpus = sum(each for each in split if each)
     elif not entry.get("disagg") and facts.tp:
         facts.num_gpus = facts.tp * (facts.pp or 1)
-
-
-DOCUMENTS.append(document)

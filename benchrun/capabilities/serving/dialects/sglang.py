@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from benchrun.capabilities.serving.dialects.vllm import LABELS, NEEDLES, Vllm, settings_of, values_of
-from benchrun.logs.serving import DOCUMENTS, Document, Served
+from benchrun.logs.serving import Document, Served
 
 
 class Sglang(Vllm):
@@ -71,6 +71,3 @@ def one_batch(entry: Document) -> Served | None:
     served.put("total_tokens_per_s", entry["overall_throughput"])
     served.put("decode_tokens_per_s", entry.get("median_decode_throughput"))
     return served
-
-
-DOCUMENTS[:0] = [document, one_batch]  # before vLLM's, which takes what has its keys

@@ -7,7 +7,7 @@ There is no server: all requests wait in a queue, so that the time to the first 
 import re
 
 from benchrun.logs.lines import Line
-from benchrun.logs.serving import DOCUMENTS, Console, Document, Served, own, part, plain
+from benchrun.logs.serving import Console, Document, Served, own, part, plain
 from benchrun.vocabulary import MOST_GPUS
 
 RULE = "=" * 59
@@ -159,6 +159,3 @@ def document(entry: Document) -> Served | None:
             setattr(served.facts, fact, size)
     derive(served)
     return served
-
-
-DOCUMENTS.append(document)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from benchrun.logs.lines import Line
-from benchrun.logs.serving import DOCUMENTS, Console, Document, Served
+from benchrun.logs.serving import Console, Document, Served
 
 RULE = "=" * 50
 KEYS = {
@@ -173,6 +173,3 @@ def document(entry: Document) -> Served | None:
     values_of(entry, served)
     around_mean(served.settings)
     return served
-
-
-DOCUMENTS.append(document)
