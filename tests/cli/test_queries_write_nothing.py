@@ -16,10 +16,21 @@ from benchrun.cli import group, main
 ROOT = Path(__file__).parents[2]
 KEPT = ("llama3.1-8b-a2638520-20261122T173416Z-0a93", "llama3.1-8b-b974eae2-20261124T204201Z-ddf2")
 LOG = "07-megatron-core-2026-15it-seq8192.log.xz"
-WRITERS = {"launch", "profile", "study", "plan", "cancel", "nodes", "doctor", "site init"}
-"""Verbs that start jobs or write files of their own; `status` looks at jobs and records their endings."""
-OUTPUTS = {"--output", "--plot", "--keep"}
+TRACE = ROOT / "tests/capabilities/traces/traces/h200_llama_tp2_pp2_bf16"
+WRITERS = {"cancel", "doctor", "site init"}
+"""Verbs that end jobs, start one to look at a node, or write a file."""
+ASKING = {
+    "launch": ("--dry-run",),
+    "profile": ("--dry-run",),
+    "study": ("--dry-run", "--report"),
+    "plan": ("--dry-run", "--report"),
+    "nodes": ("--dry-run",),
+}
+"""Verbs that start jobs -> the flags with which they only answer."""
+OUTPUTS = {"--output", "--plot", "--keep", "--pack"}
 """Options that name a new file or folder."""
+STORES = {"compare", "--keep"}
+"""These store the verdict of a run in the user's own results, as their help says, and of no other run."""
 POINT = ["--gpu", "H100", "--precision", "bf16", "--num-gpus", "8"]
 ARGUMENTS: dict[str, list[str]] = {
     "list": [],
@@ -31,11 +42,16 @@ ARGUMENTS: dict[str, list[str]] = {
     "parse": ["LOG"],
     "compare": ["RUN"],
     "report": ["RUN"],
-    "fingerprint": ["RUN"],
+    "fingerprint": ["TRACE"],
     "explain": ["RUN"],
     "diff": ["RUN", "OTHER"],
     "images": [],
     "completion": ["bash"],
+    "launch": ["tiny-llama", "--precision", "fp32", "--num-gpus", "2"],
+    "profile": ["llama3.1-8b", *POINT],
+    "study": ["tiny", "--cluster", "slurm-cpu"],
+    "plan": ["tiny", "--cluster", "slurm-cpu"],
+    "nodes": ["slurm-cpu", "--num-nodes", "2"],
 }
 """Verb -> what it is called with, besides one option."""
 VALUES: dict[str, list[str]] = {
@@ -51,6 +67,17 @@ VALUES: dict[str, list[str]] = {
     "--peak-tflops": ["989"],
     "--warmup": ["0", "3"],
     "--steps": ["csv", "NEW.csv", "LOG"],
+    "--tool": ["kineto"],
+    "--repeats": ["2"],
+    "--retries": ["1"],
+    "--concurrency": ["2"],
+    "--price-per-gpu-hour": ["3"],
+    "--vary": ["mbs=1,2"],
+    "--name": ["another"],
+    "--pack": ["NEW"],
+    "--num-nodes": ["3"],
+    "--run": ["RUN"],
+    "--profile": ["kineto"],
     "--metric": ["step_time_s"],
     "--num-layers": ["4"],
     "--baseline": ["OTHER", "RUNS"],
@@ -86,24 +113,35 @@ def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[
 
 
 def calls() -> Iterator[list[str]]:
-    """Each verb alone, and with each of its options."""
+    """Each verb that answers, alone and with each of its options."""
     for verb, command in verbs(group):
         if verb in WRITERS:
             continue
-        words = [*verb.split(), *ARGUMENTS[verb]]
-        yield words
-        options = [each for each in command.params if isinstance(each, click.Option)]
-        for option in options:
-            name = next(each for each in option.opts if each.startswith("--"))
-            if name not in SLOW and not (option.is_flag or option.count):
-                yield from ([*words, name, value] for value in VALUES[name])
-            elif name not in SLOW:
-                yield [*words, name]
+        for flag in ASKING.get(verb, ("",)):
+            words = [*verb.split(), *ARGUMENTS[verb], *([flag] if flag else [])]
+            yield words
+            yield from ([*words, *option] for option in options(command) if option != [flag])
 
 
-def tree(folder: Path) -> dict[str, str]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def options(command: click.Command) -> Iterator[list[str]]:
+    """Each option of a verb, with each value that is tried."""
+    for option in command.params:
+        if not isinstance(option, click.Option):
+            continue
+        name = next(each for each in option.opts if each.startswith("--"))
+        if name not in SLOW and not (option.is_flag or option.count):
+            yield from ([name, value] for value in VALUES[name])
+        elif name not in SLOW:
+            yield [name]
+
+
+def tree(folder: Path) -> dict[str, tuple[int, str]]:
+    """Each file and folder: when it was changed, and what it holds."""
+    found = {}
+    for path in folder.rglob("*"):
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        found[str(path.relative_to(folder))] = (path.stat().st_mtime_ns, content)
+    return found
 
 
 def exit_code(words: list[str]) -> int:
@@ -119,23 +157,32 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in KEPT:
         shutil.copytree(ROOT / "results/measured" / name, folder / "runs" / name)
     shutil.copy(ROOT / "tests/logs" / LOG, folder / "runs" / LOG)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode & ~0o222)  # root may write all the same: the trees are compared
     return folder
 
 
 CALLS = list(calls())
+PLAIN = [[*verb.split(), *words] for verb, words in ARGUMENTS.items() if verb not in ASKING]
+PLAIN += [[verb, *ARGUMENTS[verb], flag] for verb, flags in ASKING.items() for flag in flags]
 
 
 @pytest.mark.parametrize("words", CALLS, ids=" ".join)
 def test_no_file_changes(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
     runs = here / "runs"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path / "none" if STORES & {*words} else here))
     names = {"RUN": runs / KEPT[0], "OTHER": runs / KEPT[1], "RUNS": runs, "LOG": runs / LOG}
+    names["TRACE"] = TRACE
     filled = [str(names.get(word, word.replace("NEW", str(tmp_path / "new")))) for word in words]
-    before = tree(runs)
+    before = tree(here)
     code = exit_code(filled)
-    assert tree(runs) == before
-    if words[-2:-1] and words[-2] in {*OUTPUTS, "--steps"} and words[-1] == "LOG":
+    assert tree(here) == before
+    if words in PLAIN:
+        assert code != 2
+    if not {*OUTPUTS, "--steps"} & {*words}:
+        assert not list(tmp_path.iterdir())
+    elif words[-1] == "LOG":
         assert code == 2
 
 
