@@ -9,7 +9,7 @@
     api.store_judgement(judgement)  # writes into the run
     print(judgement.verdict.headline)
 
-Every function raises UserError for wrong input and MachineError where Slurm or the machine fails (`benchrun.errors`).
+Every function raises UserError for wrong input and MachineError if Slurm or the machine fails (`benchrun.errors`).
 Functions named ``store_*``, ``record_*``, ``start``, ``cancel``, ``keep`` and ``write_*`` write; all others read only.
 """
 

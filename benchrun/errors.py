@@ -92,7 +92,7 @@ def reading(place: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(path: object) -> Iterator[None]:
-    """Raises UserError where ``path`` cannot be written. A closed pipe stays what it is."""
+    """Raises UserError if ``path`` cannot be written. A closed pipe stays what it is."""
     try:
         yield
     except BrokenPipeError:

@@ -116,14 +116,14 @@ def names(group: str) -> list[str]:
 
 
 def load(group: str, name: str) -> Any:
-    """The object called ``name`` in ``group``. KeyError where there is none; UserError where it cannot be loaded."""
+    """The object called ``name`` in ``group``. KeyError if there is none; UserError if it cannot be loaded."""
     if name in BUILT_IN[group]:
         return _imported(BUILT_IN[group][name])
     return _loaded(group, installed(group)[name])
 
 
 def everything(group: str) -> Iterator[Any]:
-    """Every object in ``group``, in the order of `names`. UserError where one of a package cannot be loaded."""
+    """Every object in ``group``, in the order of `names`. UserError if one of a package cannot be loaded."""
     for name in names(group):
         yield load(group, name)
 
@@ -135,7 +135,7 @@ def added(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def capability(module: str, name: str) -> Any:
-    """The object ``name`` of a module below ``benchrun.capabilities``. UserError where its folder is not there."""
+    """The object ``name`` of a module below ``benchrun.capabilities``. UserError if its folder is not there."""
     path = f"{_CAPABILITIES}.{module}:{name}"
     if _is_absent(path):
         folder = module.partition(".")[0]
@@ -145,7 +145,7 @@ def capability(module: str, name: str) -> Any:
 
 @functools.cache
 def installed(group: str) -> dict[str, _Entry]:
-    """The entry points that packages have for ``group``, by name. UserError where one takes a name of benchrun's."""
+    """The entry points that packages have for ``group``, by name. UserError if one takes a name of benchrun's."""
     entries = {entry.name: entry for entry in _all_entries() if entry.group == f"benchrun.{group}"}
     for name in entries.keys() & BUILT_IN[group].keys():
         raise UserError(f"{_place(group, entries[name])} takes a name of benchrun's own", hint="give it another name")
@@ -164,7 +164,7 @@ def _all_entries() -> tuple[Any, ...]:
 
 
 def _loaded(group: str, entry: _Entry) -> Any:
-    """The object of a package. UserError where its import fails, however it fails."""
+    """The object of a package. UserError if its import fails, however it fails."""
     try:
         return entry.load()
     except Exception as error:

@@ -9,7 +9,7 @@ from benchrun.errors import UserError, writing
 
 
 def check_new(path: Path) -> None:
-    """UserError where ``path`` exists."""
+    """UserError if ``path`` exists."""
     with writing(path):
         taken = os.path.lexists(path)
     if taken:
@@ -17,7 +17,7 @@ def check_new(path: Path) -> None:
 
 
 def write_new(path: Path, content: str | bytes) -> None:
-    """Write a new file. On a full disk nothing is left of it. UserError where it exists or cannot be written."""
+    """Write a new file. On a full disk nothing is left of it. UserError if it exists or cannot be written."""
     check_new(path)
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")

@@ -41,15 +41,15 @@ class Run:
     """Specification that was launched; None for a log."""
     recipe: str | None
     log: Log | None
-    """Steps, facts and problems as read; None where the run has no log."""
+    """Steps, facts and problems as read; None if the run has no log."""
     setting: Setting
     """GPU, batch, model: what turns step times into rates."""
     measurement: Measurement | None
     """Every number with its spread, as in metrics.json; None without a log."""
     verdict: Verdict | None
-    """The stored verdict; None where the run was not judged."""
+    """The stored verdict; None if the run was not judged."""
     ending: str | None
-    """How the job ended; None where that is not recorded."""
+    """How the job ended; None if that is not recorded."""
     directory: RunDir | None = None
 
     @property

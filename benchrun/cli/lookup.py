@@ -87,7 +87,7 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
 
 
 def _show_suite(request: "Request", as_json: bool) -> Exit:
-    """Print the runs of a suite or study. UserError where none is legal."""
+    """Print the runs of a suite or study. UserError if none is legal."""
     from benchrun.show import listing
     from benchrun.show.point import suite_rows
     from benchrun.show.table import plain

@@ -127,7 +127,7 @@ def _runs(
 
 
 def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":
-    """The runs called ``names``, or all that a report has, and the exit code. NoNumberError where there is none."""
+    """The runs called ``names``, or all that a report has, and the exit code. NoNumberError if there is none."""
     chosen, code = opened(names, open_name=api.runs_at)
     chosen = [run for run in chosen if names or run.spec.reported]
     if not chosen and code is Exit.OK:
@@ -205,7 +205,7 @@ def _curves(model: "ReportModel") -> dict[str, Any]:
 def _form_of(output: Path | None, form: str | None, as_json: bool) -> str:
     """The format: that of the file's ending, else the one given, else what suits the place.
 
-    UserError where file, --format and --json contradict each other, where none names one, and where the file exists.
+    UserError if file, --format and --json contradict each other, where none names one, and where the file exists.
     """
     if output is not None:
         check_new(output)

@@ -185,7 +185,7 @@ class Framework:
         return {}
 
     def profiled_steps(self, measured: int, profile: Profile) -> tuple[int, int] | None:
-        """The first and the last step of ``profile``, which follow the ``measured`` ones; None where it has none."""
+        """The first and the last step of ``profile``, which follow the ``measured`` ones; None if it has none."""
         beside = self.profilers.get(profile.tool)
         return None if beside is None else (measured + beside.before + 1, measured + beside.before + profile.steps)
 
@@ -200,7 +200,7 @@ class Framework:
         return "tokens" if task == "pretrain" else self.conversations or "tokens"
 
     def release(self, versions: Mapping[str, str]) -> str | None:
-        """Its version among those of packages; None where it is not one of them."""
+        """Its version among those of packages; None if it is not one of them."""
         return versions.get(self.package or self.name)
 
     def installed(self, cluster: Cluster) -> Installation:

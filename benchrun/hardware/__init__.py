@@ -66,9 +66,9 @@ class Clock(BaseModel, frozen=True):
     peak_clock_mhz: float
     """Clock at which the dense peak holds."""
     power_w: float | None
-    """Nominal power limit; None where the site chooses it."""
+    """Nominal power limit; None if the site chooses it."""
     capped_clock_mhz: float | None
-    """Lowest median clock of a kept run at that limit; None where none was measured."""
+    """Lowest median clock of a kept run at that limit; None if none was measured."""
 
     def __str__(self) -> str:
         return f"{self.peak_clock_mhz:.0f} MHz"
@@ -76,7 +76,7 @@ class Clock(BaseModel, frozen=True):
 
 @functools.cache
 def clock(name: str) -> Clock | None:
-    """Clock and power of the GPU called ``name``; None where the table does not state them."""
+    """Clock and power of the GPU called ``name``; None if the table does not state them."""
     for row in _rows():
         if row["gpu"] == name and row["peak_clock_mhz"]:
             return Clock.model_validate(row)

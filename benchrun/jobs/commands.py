@@ -21,7 +21,7 @@ NOT_HERE = "submit from a login node, or use --cluster local"
 
 
 def require(program: str) -> None:
-    """MachineError where a program is not on this machine."""
+    """MachineError if a program is not on this machine."""
     if shutil.which(program) is None:
         raise MachineError(f"{program} is not on this machine", hint=NOT_HERE)
 
@@ -52,7 +52,7 @@ def answer(*command: str) -> str:
 
 
 def output(*command: str, timeout_s: float = 10) -> str | None:
-    """The stdout of a command; None where it is missing, fails or does not answer in time."""
+    """The stdout of a command; None if it is missing, fails or does not answer in time."""
     try:
         result = call(command, timeout_s=timeout_s)
     except MachineError:

@@ -46,7 +46,7 @@ def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
 
 
 def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
-    """Write the files of a job into ``path``. UserError where one exists."""
+    """Write the files of a job into ``path``. UserError if one exists."""
     taken = [name for name in files if (path / name).exists()]
     if taken:
         raise UserError(f"{path / taken[0]} exists", hint="name an empty or new directory")

@@ -67,7 +67,7 @@ def symptoms(end: EndingRecord) -> list[str]:
 
 
 def recorded(run: RunDir) -> End | None:
-    """The ending in ending.json; None where the file is missing or damaged, or holds a guess (lost)."""
+    """The ending in ending.json; None if the file is missing or damaged, or holds a guess (lost)."""
     end = run.read(ENDING, End)
     return None if end is None or end.ending is Ending.LOST else end
 

@@ -49,7 +49,7 @@ class Observation:
 def start(spec: RunSpec, root: Path | None = None) -> RunDir:
     """Render ``spec`` and submit its job; the new run directory lies below ``root`` (the runs folder where None).
 
-    UserError where nothing can be written. MachineError where there is no Slurm, before anything is written, and where
+    UserError if nothing can be written. MachineError if there is no Slurm, before anything is written, and where
     the job is refused: the run's events hold the reason.
     """
     return submit(prepare(spec, root))
@@ -110,7 +110,7 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
 
 
 def refusal(run: RunDir) -> str | None:
-    """Why the scheduler refused the run's job; None where it did not, or may have accepted it later."""
+    """Why the scheduler refused the run's job; None if it did not, or may have accepted it later."""
     kinds = ("refused", "unanswered", "submitted")
     last = next((event for event in reversed(run.events()) if event["event"] in kinds), None)
     return str(last["reason"]) if last and last["event"] == "refused" else None
@@ -123,7 +123,7 @@ def _append(run: RunDir, event: str, **facts: str) -> None:
 
 
 def cancel(run: RunDir) -> bool:
-    """Ask the scheduler to stop the job; whether there was one to stop. MachineError where that is unknown."""
+    """Ask the scheduler to stop the job; whether there was one to stop. MachineError if that is unknown."""
     ended = recorded(run) is not None or refusal(run) is not None
     scheduler = SCHEDULERS[run.spec.cluster.scheduler]()
     try:
@@ -147,7 +147,7 @@ def cancel(run: RunDir) -> bool:
 
 
 def check(spec: RunSpec, root: Path) -> None:
-    """UserError where a secret is not set, or where Slurm or the container runtime would misread a path of the run.
+    """UserError if a secret is not set, or where Slurm or the container runtime would misread a path of the run.
 
     The name of the recipe is a part of it.
     """
@@ -239,7 +239,7 @@ def _written(*files: Path) -> float:
 
 
 def _seconds(start: float | None, end: float | None) -> float:
-    """Seconds between two times; 0 where one is unknown."""
+    """Seconds between two times; 0 if one is unknown."""
     return max(end - start, 0.0) if end and start else 0.0
 
 

@@ -81,7 +81,7 @@ class Local:
 
 
 def _lock(path: Path) -> int:
-    """The open lock file. MachineError where it is a link, which could lock or create a file elsewhere."""
+    """The open lock file. MachineError if it is a link, which could lock or create a file elsewhere."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:

@@ -36,7 +36,7 @@ class Job:
     nodes: str = ""
     restarts: int = 0
     ended_at: float | None = None
-    """Seconds since the epoch by the scheduler's clock; None where it is unknown."""
+    """Seconds since the epoch by the scheduler's clock; None if it is unknown."""
     unsure: str = ""
     """Source that gave no answer, so that a job that is GONE may exist all the same."""
     uid: int | None = None
@@ -53,15 +53,15 @@ class Scheduler(Protocol):
     def submit(self, run: RunDir) -> str:
         """Start ``job.sh`` of ``run`` in its directory; the job's id.
 
-        MachineError where the job was refused, SubmitLimit where only for now; SchedulerUnavailable where it may have
+        MachineError if the job was refused, SubmitLimit if only for now; SchedulerUnavailable if it may have
         been accepted all the same.
         """
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         """The job of each run that has one, by its recorded id in the run's directory, else by directory and owner.
 
-        SchedulerUnavailable where there is no answer; the jobs may exist all the same.
+        SchedulerUnavailable if there is no answer; the jobs may exist all the same.
         """
 
     def cancel(self, job: str) -> bool:
-        """Stop a job that ``poll`` gave; False where the scheduler has it no more."""
+        """Stop a job that ``poll`` gave; False if the scheduler has it no more."""

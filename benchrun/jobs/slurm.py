@@ -85,7 +85,7 @@ class Slurm:
         raise SchedulerUnavailable(_text(result))
 
     def _remembered(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        """Jobs in accounting; none where there is no accounting or it is down."""
+        """Jobs in accounting; none if there is no accounting or it is down."""
         ids = [run.job_id for run in runs if run.job_id]
         own = _own(runs, self._sacct(f"--jobs={','.join(ids)}")) if ids else {}
         # The name narrows the search; the directory and the owner decide.

@@ -7,12 +7,12 @@ UNUSABLE = ("down", "drain", "drng", "fail", "unk")
 
 
 def expanded(names: str) -> list[str]:
-    """The single names in Slurm's notation, e.g. ``n[1-3],n7``. MachineError where Slurm cannot read it."""
+    """The single names in Slurm's notation, e.g. ``n[1-3],n7``. MachineError if Slurm cannot read it."""
     return answer("scontrol", "show", "hostnames", names).split() if names else []
 
 
 def idle_nodes(partition: str | None, nodelist: str | None, exclude: str | None) -> list[str]:
-    """Nodes that run no job now, of a partition (all where None), among ``nodelist`` and without ``exclude``."""
+    """Nodes that run no job now, of a partition (all if None), among ``nodelist`` and without ``exclude``."""
     limits = [f"--partition={partition}"] if partition else []
     limits += [f"--nodes={nodelist}"] if nodelist else []
     excluded = set(expanded(exclude or ""))
@@ -20,7 +20,7 @@ def idle_nodes(partition: str | None, nodelist: str | None, exclude: str | None)
 
 
 def all_nodes() -> set[str]:
-    """Every node that Slurm knows. MachineError where it does not answer."""
+    """Every node that Slurm knows. MachineError if it does not answer."""
     return {*_states("--all")}
 
 

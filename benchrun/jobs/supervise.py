@@ -104,7 +104,7 @@ def processes(mark: str) -> set[Process]:
 
 
 def start_time(pid: int) -> int | None:
-    """The start time of a running process in ticks since boot; None where it has ended."""
+    """The start time of a running process in ticks since boot; None if it has ended."""
     try:
         fields = _stat(pid)
     except OSError:

@@ -44,14 +44,14 @@ class Check(Frozen):
     ratio: float
     """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
     band: tuple[float, float | None]
-    """Ratios that pass; the upper one is None where the source states a floor (more than ...)."""
+    """Ratios that pass; the upper one is None if the source states a floor (more than ...)."""
     differs: tuple[Difference, ...] = ()
     """Conditions that differ and are allowed to."""
     verdict: Name
 
 
 def measured_in(run: Metrics, reference: Reference, own: Conditions) -> float | None:
-    """The run's value in the metric and convention of ``reference``; None where it has none."""
+    """The run's value in the metric and convention of ``reference``; None if it has none."""
     return METRICS[reference.metric].read(run, Basis(reference.convention or "causal", reference.peak_tflops, own.gbs))
 
 
@@ -87,7 +87,7 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
 
 
 def _even(verdict: Name, metrics: Sequence[Metrics]) -> Name:
-    """``verdict``, or none where slow steps, which the median hides, may undo a pass."""
+    """``verdict``, or none if slow steps, which the median hides, may undo a pass."""
     return "inconclusive" if verdict == "pass" and too_uneven(metrics) else verdict
 
 
@@ -145,7 +145,7 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
 
 
 def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
-    """Why these runs give no number; None where they do."""
+    """Why these runs give no number; None if they do."""
     if ending not in (None, "completed"):
         return f"the ending of the job is {ending}"
     reasons = (reason for run in metrics if (reason := _broken(run)))
@@ -153,12 +153,12 @@ def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
 
 
 def broken_run(metrics: Metrics | None, ending: str | None) -> str | None:
-    """Why one run gives no number, ``metrics`` None where nothing was measured; None where it gives one."""
+    """Why one run gives no number, ``metrics`` None if nothing was measured; None if it gives one."""
     return broken([metrics] if metrics else [], ending)
 
 
 def _broken(run: Metrics) -> str | None:
-    """Why one run gives no number; None where it does."""
+    """Why one run gives no number; None if it does."""
     fatal = run.fatal or next((problem for problem in run.problems if kind_of(problem.kind).fatal == "verdict"), None)
     if run.num_steps == 0 and not run.results:
         return "the log holds no step"

@@ -66,7 +66,7 @@ def usable(entry: Reference) -> bool:
 
 
 def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]:
-    """Every published number, or the one with id ``wanted``. UserError where ``own`` cannot be compared with it."""
+    """Every published number, or the one with id ``wanted``. UserError if ``own`` cannot be compared with it."""
     entries = load_references()
     if wanted is None:
         return entries
@@ -91,7 +91,7 @@ class _Fit(NamedTuple):
     kinship: int
     """2 for the same framework, 1 for one of the same family, 0 for another."""
     layout: int
-    """How much of our layout is published: 0 where a degree or the micro-batch differs, or none is stated by both."""
+    """How much of our layout is published: 0 if a degree or the micro-batch differs, or none is stated by both."""
     same_version: bool
     same_release: bool
     same_fp8_recipe: bool
@@ -109,7 +109,7 @@ class _Fit(NamedTuple):
 
 
 def choose(entries: Sequence[Reference], own: Conditions) -> Reference | None:
-    """The best of the usable ``entries``, which all agree with ``own`` on what must agree; None where none is usable.
+    """The best of the usable ``entries``, which all agree with ``own`` on what must agree; None if none is usable.
 
     Of equally fast ones the newest, and of these the last in its file.
     """
@@ -153,7 +153,7 @@ def _fit(entry: Reference, own: Conditions) -> _Fit:
 
 
 def rate(entry: Reference) -> float:
-    """Tokens/s/GPU of a usable entry, stated or derived; 0 where it counts the FLOPs of an unknown model."""
+    """Tokens/s/GPU of a usable entry, stated or derived; 0 if it counts the FLOPs of an unknown model."""
     recipe, seq_length = shipped_recipes().get(entry.key.recipe), entry.key.seq_length
     if not METRICS[entry.metric].counts_flops:
         return entry.tokens_per_s_per_gpu

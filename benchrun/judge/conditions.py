@@ -104,7 +104,7 @@ class Conditions(Frozen):
     data: str | None = None
     """``mock``, or the name of the synthetic data set."""
     shape: str | None = None
-    """The whole model as `shape_of` writes it; None where the recipe's name stands for it."""
+    """The whole model as `shape_of` writes it; None if the recipe's name stands for it."""
     reduced: tuple[Reduction, ...] = ()
     """Sizes of which a proxy has less; in JSON e.g. ``num_layers 4 of 96``."""
 

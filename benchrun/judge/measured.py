@@ -61,7 +61,7 @@ class MeasuredRun:
 
     @property
     def launched(self) -> str:
-        """The time in its name; empty where there is none."""
+        """The time in its name; empty if there is none."""
         return stamp_of(self.name)
 
     @property

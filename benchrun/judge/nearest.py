@@ -45,7 +45,7 @@ class Nearest:
 def nearest(spec: TrainingSpec, published: Sequence[Reference]) -> Nearest | None:
     """The number with most matching conditions; ties go to the fastest.
 
-    For a proxy without a published number it is the whole model's. None where none shares `SAME`.
+    For a proxy without a published number it is the whole model's. None if none shares `SAME`.
     """
     own = conditions(spec)
     if entry := _nearest(own, published):
@@ -78,12 +78,12 @@ def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | Non
 
 
 def _arch(where: Conditions) -> str | None:
-    """The generation of the GPU, e.g. Hopper; None where it is not listed."""
+    """The generation of the GPU, e.g. Hopper; None if it is not listed."""
     return getattr(hardware.gpu(where.gpu), "arch", None)
 
 
 def _one_node(where: Conditions) -> bool | None:
-    """Whether the GPUs are those of one node; None where that is unknown."""
+    """Whether the GPUs are those of one node; None if that is unknown."""
     gpu = hardware.gpu(where.gpu)
     return where.num_gpus <= gpu.gpus_per_node if gpu and where.num_gpus else None
 

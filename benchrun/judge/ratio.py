@@ -17,7 +17,7 @@ class Ratio(Frozen):
     """Ratio of the medians over the repeats."""
     low: float | None
     high: float | None
-    """The ratio lies between these; null where a run has no interval."""
+    """The ratio lies between these; null if a run has no interval."""
 
     @property
     def clear(self) -> bool:
@@ -26,7 +26,7 @@ class Ratio(Frozen):
 
 
 def ratio(runs: Sequence[Metrics], others: Sequence[Metrics]) -> Ratio | None:
-    """The ratio of the repeats ``runs`` to the repeats ``others``; None where one side has no speed."""
+    """The ratio of the repeats ``runs`` to the repeats ``others``; None if one side has no speed."""
     own, baseline = _rates(runs), _rates(others)
     if not own or not baseline:
         return None

@@ -31,7 +31,7 @@ def share(run: Measurement) -> float:
 
 
 def slow_steps(runs: Sequence[Measurement]) -> Label | None:
-    """The label of the run with the most uneven steps; None where all are even enough."""
+    """The label of the run with the most uneven steps; None if all are even enough."""
     worst = max(runs, key=share, default=None)
     if worst is None or worst.step_time_s is None or share(worst) < NAMED:
         return None

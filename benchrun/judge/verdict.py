@@ -87,7 +87,7 @@ class RunResult:
 
     @property
     def broken(self) -> str | None:
-        """Why its job or its log gives no number; None where they give one."""
+        """Why its job or its log gives no number; None if they give one."""
         return broken_run(self.metrics, self.ending)
 
     @property
@@ -207,7 +207,7 @@ def _speed_reason(check: Check, metrics: Sequence[Metrics]) -> str:
 
 
 def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:
-    """The release or variant that a slow run is as fast as, as a clause; empty where there is none."""
+    """The release or variant that a slow run is as fast as, as a clause; empty if there is none."""
     passing = [e for e in fitting if speed.verdict == "slow" and speed_check(e, own, metrics).verdict == "pass"]
     same = choose(passing, own)
     if same is None:

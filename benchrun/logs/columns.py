@@ -45,7 +45,7 @@ class Columns:
             column.frombytes(added.astype(column.typecode).tobytes())
 
     def row(self, index: int) -> list[Any]:
-        """The values of one row, None where it has none."""
+        """The values of one row, None if it has none."""
         stored = ((column[index], none) for column, none in self._stores)
         return [None if none and value == none else value for value, none in stored]
 

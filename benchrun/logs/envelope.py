@@ -81,7 +81,7 @@ def _of_cri(line: str) -> _Text | None:
 
 
 def _of_json(line: str) -> _Text | None:
-    """The text inside an object; None where it holds none."""
+    """The text inside an object; None if it holds none."""
     if member := _MEMBER.fullmatch(line):
         text = _string(member[1])
         return None if text is None else _Text(_closed(text))
@@ -103,7 +103,7 @@ def _closed(text: str) -> str:
 
 
 def _member(entry: dict[str, Any]) -> str | None:
-    """Return the text of an object; None where it has none, or is itself the record of a step."""
+    """Return the text of an object; None if it has none, or is itself the record of a step."""
     if "loss" in entry:
         return None
     for key in KEYS:

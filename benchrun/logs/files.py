@@ -175,12 +175,12 @@ class Tail:
 
 
 def last_step(path: Path, near: int = 0) -> int | None:
-    """The number of the last step in a log that may still grow; None where none is found. See `last_rows`."""
+    """The number of the last step in a log that may still grow; None if none is found. See `last_rows`."""
     return last_rows(path, near).last_step
 
 
 def last_rows(path: Path, near: int = 0) -> Rows:
-    """The last steps of a log that may still grow; empty where none is found.
+    """The last steps of a log that may still grow; empty if none is found.
 
     A log of many ranks may be huge: the end is searched, then what follows ``near``, the place of an earlier step.
     """

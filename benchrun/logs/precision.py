@@ -25,7 +25,7 @@ _FLOATS = (
 
 
 def precision_of(stated: Mapping[str, str]) -> str | None:
-    """The lowest precision that ``stated`` (switch -> value) turns on; None where none is stated.
+    """The lowest precision that ``stated`` (switch -> value) turns on; None if none is stated.
 
     ``mxfp4``, ``fp4`` and integers are names without a known peak.
     """

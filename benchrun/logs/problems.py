@@ -61,7 +61,7 @@ class _Sign(NamedTuple):
 
     kind: str
     words: str
-    """Fixed words of the line; empty where the pattern alone decides, which ``in_exception`` allows."""
+    """Fixed words of the line; empty if the pattern alone decides, which ``in_exception`` allows."""
     only_with: re.Pattern[str]
     """Pattern that a line must match for the words to mean it."""
     role: str
@@ -119,7 +119,7 @@ _RANK = re.compile(
 
 
 def rank_of(text: str) -> int | None:
-    """The rank that printed a line; None where the line has none."""
+    """The rank that printed a line; None if the line has none."""
     match = _RANK.search(text)
     return int(match[match.lastindex or 0]) if match else None
 

@@ -140,7 +140,7 @@ class Reader:
             self._wanted = _search(self._classes, (self._winner,), (self._winner,))
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
-        """The number of steps read, and where problems stand; 0 where the block must be read line by line."""
+        """The number of steps read, and where problems stand; 0 if the block must be read line by line."""
         weak = (number for number in self._all if not self._classes[number].strong and self._dialects[number].seen)
         strong = self._winner is not None
         owner = self._winner if strong else next(weak, None)

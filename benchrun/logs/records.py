@@ -18,7 +18,7 @@ class Problem(NamedTuple):
 
     kind: str
     line: int | None
-    """Line in ``source``, from 1; None where something is missing."""
+    """Line in ``source``, from 1; None if something is missing."""
     detail: str
     source: str | None = None
     """Name of the file, where several were read."""
@@ -44,7 +44,7 @@ class Derived(NamedTuple):
 
 @dataclass
 class Facts:
-    """Properties of the run that its log prints. A field is None where no line states it."""
+    """Properties of the run that its log prints. A field is None if no line states it."""
 
     framework_version: str | None = None
     seq_length: int | None = None
@@ -71,7 +71,7 @@ class Facts:
     gated_default: bool | None = None
     """The program's default where its log has no line about gates."""
     grouped: bool | None = None
-    """False where ``num_query_groups`` is printed but not used."""
+    """False if ``num_query_groups`` is printed but not used."""
     options: dict[str, str] | None = None
     """Arguments that the dimensions here do not describe, with their values: of a part of the model, in use or not,
     and those that change the work of a step and are not understood."""
@@ -181,7 +181,7 @@ class Traits:
     placeholder_loss: bool = False
     """A rank whose pipeline stage computes no loss prints one all the same, which never changes."""
     loss_digits: int = 0
-    """Significant digits of the loss as printed; 0 where they are not known."""
+    """Significant digits of the loss as printed; 0 if they are not known."""
     fallback_peak_tflops: float | None = None
     """Peak over which the framework prints its MFU on a GPU that it does not know."""
     printed_conventions: tuple[str, ...] = ()

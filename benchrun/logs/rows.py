@@ -56,7 +56,7 @@ TYPES |= {"step": "q", "line": "I", "skipped": "H", "nan": "H"}
 
 
 def _apart(earlier: Step, row: Step) -> float | None:
-    """How far the times of two rows, or their rates, are apart, relative; None where a row has neither."""
+    """How far the times of two rows, or their rates, are apart, relative; None if a row has neither."""
     new, old = row.clock, earlier.clock
     return abs(new / old - 1) if new and old else None
 
@@ -74,7 +74,7 @@ class Rows(Columns):
         self.segments = 0
         """How often training (re)started; 0 without a row."""
         self.began = 0
-        """Index of the first row of the last training; 0 where there is but one."""
+        """Index of the first row of the last training; 0 if there is but one."""
         self.ended = False
         """The last planned step of that training was made."""
         self.repeats = 0

@@ -82,7 +82,7 @@ class Served:
 
     @property
     def whole(self) -> bool | None:
-        """Whether every request was answered; None where the client does not say how many it sent."""
+        """Whether every request was answered; None if the client does not say how many it sent."""
         if not self.closed:
             return False
         if "completed" not in self.values or "num_prompts" not in self.values:

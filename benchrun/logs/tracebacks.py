@@ -94,7 +94,7 @@ class Tracebacks:
         return bool(self._blocks)
 
     def read(self, text: str, line: int, *, ignored: bool) -> Taken | None:
-        """Take a line. None where it is no part of a traceback; ``ignored``: one that begins here ends no process."""
+        """Take a line. None if it is no part of a traceback; ``ignored``: one that begins here ends no process."""
         at = text.find(HEADER)
         if at >= 0:
             return self._header(text, at, line, ignored)
@@ -146,7 +146,7 @@ class Tracebacks:
         self._shapes = [shapes[pattern] for pattern in sorted(shapes, key=len, reverse=True)]
 
     def _cut(self, text: str, call: re.Match[str] | None) -> Taken | None:
-        """Begin a block with a frame whose header is not in the log; None where the line is no frame."""
+        """Begin a block with a frame whose header is not in the log; None if the line is no frame."""
         if call is None or not call["inside"] or len(self._blocks) >= MOST_OPEN:
             return None
         prefix = _prefix(text[: call.start()])

@@ -34,14 +34,14 @@ def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> fl
 
 
 def _near(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Flags of the spans, in s over so many ``steps``, that are near to the median; all where none is."""
+    """Flags of the spans, in s over so many ``steps``, that are near to the median; all if none is."""
     median = spread(spans / steps, steps).median * steps
     near: NDArray[np.bool_] = np.abs(spans - median) <= NEAR_S + NEAR * median
     return near if near.any() else ~near
 
 
 def _steady(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Flags of the rows that are in no slow stretch of up to `STRETCH` rows; all where every row is in one."""
+    """Flags of the rows that are in no slow stretch of up to `STRETCH` rows; all if every row is in one."""
     near = _near(spans, steps)
     usual = steps * (spans[near].sum() / steps[near].sum())
     steady = near.copy()

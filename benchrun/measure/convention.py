@@ -72,7 +72,7 @@ def identify(
     *,
     tolerance: float = TOLERANCE,
 ) -> str | None:
-    """The convention that turns the tokens/s into the TFLOPS; None where one is missing, or none fits.
+    """The convention that turns the tokens/s into the TFLOPS; None if one is missing, or none fits.
 
     It is the nearest one, or an earlier one within ``tolerance`` of it: the report cannot tell them apart.
     """

@@ -21,7 +21,7 @@ ROSE = 1.1
 
 
 class MeanMedian(Frozen):
-    """Mean and median of one quantity over the window; None where the log does not give it."""
+    """Mean and median of one quantity over the window; None if the log does not give it."""
 
     mean: float | None = None
     median: float | None = None
@@ -47,7 +47,7 @@ class Window(Frozen):
 
 
 class OtherWindows(Frozen):
-    """Mean step time, in s, over the windows that others use; None where the log has no such rows."""
+    """Mean step time, in s, over the windows that others use; None if the log has no such rows."""
 
     last_10_rows: float | None = None
     """Mean of the last ten rows, as many scripts report it."""
@@ -81,7 +81,7 @@ class Measurement(Frozen):
     derived: dict[str, str] = Field(default_factory=dict)
     """Condition that nobody states -> what its value follows from: a guess."""
     complete: bool | None
-    """The last planned step was seen; None where no number of planned steps is stated."""
+    """The last planned step was seen; None if no number of planned steps is stated."""
     planned_steps: int | None
     profiled_after: int | None = None
     """The last measured step of a run that was profiled after it; the steps that follow are left out."""
@@ -138,9 +138,9 @@ class Measurement(Frozen):
     fatal: ProblemEntry | None = None
     """The first problem that makes the numbers invalid."""
     telemetry: Telemetry | None = None
-    """State of the GPUs in the window; None where nothing was sampled."""
+    """State of the GPUs in the window; None if nothing was sampled."""
     ranks: RankSpread | None = None
-    """How long each rank computed; None where it was not measured."""
+    """How long each rank computed; None if it was not measured."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -164,7 +164,7 @@ class Metrics(Measurement):
     warmup: int | None = None
     """Rows to drop as warm-up; None for the default rule."""
     bound: Bound | None = None
-    """The step beside the ceilings that the machine reached alone; None where they were not measured."""
+    """The step beside the ceilings that the machine reached alone; None if they were not measured."""
     breakdown: Breakdown | None = None
     """Breakdown of a step's time; None if none was profiled."""
 
@@ -193,7 +193,7 @@ class Summary(Measurement):
     """Seconds of the whole training, if the framework prints them."""
     framework_version: str | None
     task: str | None = None
-    """``lora`` where only adapters are trained; null where the log does not say."""
+    """``lora`` where only adapters are trained; null if the log does not say."""
     unknown_options: list[str] = Field(default_factory=list)
     """Options that change the work of a step and are not understood, as ``name value``: no FLOPs are known."""
     seq_length: int | None

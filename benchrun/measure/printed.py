@@ -70,7 +70,7 @@ def _other_rate(unit: str, printed: Floats, computed: Floats, rounding: float) -
 
 
 def _counts(log: Log, setting: Setting, models: Iterable[ModelShape | None]) -> _Counts:
-    """Every way to count; none where model or sequence length are not known."""
+    """Every way to count; none if model or sequence length are not known."""
     known = {model for model in models if model is not None}
     if not setting.seq_length or not setting.fixed_length or setting.unknown_options:
         return _Counts((), AGREES)

@@ -63,7 +63,7 @@ class RankSpread(Frozen):
 
 
 def rank_spread(times: RankTimes | None, window: tuple[int, int]) -> RankSpread | None:
-    """The spread over the steps from ``window[0]`` to ``window[1]``; None where none of these was measured."""
+    """The spread over the steps from ``window[0]`` to ``window[1]``; None if none of these was measured."""
     if times is None or not times.ranks:
         return None
     inside = [index for index, step in enumerate(times.steps) if window[0] <= step <= window[1]]

@@ -40,7 +40,7 @@ class Metric:
     unit: str
     better: Better
     read: Read
-    """The value of a measurement on a basis; None where the log does not give it."""
+    """The value of a measurement on a basis; None if the log does not give it."""
     title: str = ""
     """Heading in tables for readers."""
     format: str = ".4g"

@@ -139,7 +139,7 @@ def lowest_rate(log: Log, rate: Floats, span: Floats) -> Floats:
 
 
 def too_fast(rate: Floats, setting: Setting) -> float | None:
-    """The share of rows whose tokens/s/GPU are above the GPU's peak; None where few are, which are mistakes."""
+    """The share of rows whose tokens/s/GPU are above the GPU's peak; None if few are, which are mistakes."""
     share = float(np.mean(rate > _peak_rate(setting))) if len(rate) else 0.0
     return share if share > MOST_TOO_FAST else None
 

@@ -59,7 +59,7 @@ COUNTS = ("num_prompts", "completed", "failed", "duration_s")
 
 
 def answered(log: Log, problems: Iterable[Problem]) -> bool | None:
-    """Whether every request was answered and the result is whole; None where it is not known how many were sent."""
+    """Whether every request was answered and the result is whole; None if it is not known how many were sent."""
     kinds = {problem.kind for problem in problems}
     if FAILED in kinds or not log.served[-1].closed:
         return False

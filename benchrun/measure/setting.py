@@ -55,13 +55,13 @@ class Setting:
     """Field that neither log nor caller states -> what its value follows from."""
 
     def flops_per_token(self) -> FlopsPerToken | None:
-        """FLOPs per token of training; None where model or sequence length are not known."""
+        """FLOPs per token of training; None if model or sequence length are not known."""
         if self.model is None or not self.seq_length or self.unknown_options:
             return None
         return flops_per_token(self.model, self.seq_length, task=self.task)
 
     def peak_tflops(self, precision: str) -> float | None:
-        """Dense peak of the GPU at ``precision``; None where none is listed."""
+        """Dense peak of the GPU at ``precision``; None if none is listed."""
         if self.peak is not None and precision == (self.precision or precision):
             return self.peak
         gpu = self._device

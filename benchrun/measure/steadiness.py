@@ -194,7 +194,7 @@ def _level(times: Floats) -> Floats:
 
 
 def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:
-    """The comb of slow rows that explains most, of those that chance does not; None where it explains them all.
+    """The comb of slow rows that explains most, of those that chance does not; None if it explains them all.
 
     Given how many rows are slow, the number of them on a comb's teeth is hypergeometric if they fell at random: this
     holds for any distribution of the times. The chance counts once for every comb that was tried.

@@ -310,7 +310,7 @@ def _other_windows(values: CompletedRows) -> OtherWindows:
 
 
 def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:
-    """Weighted mean and median of ``values`` without NaN; empty where none is left."""
+    """Weighted mean and median of ``values`` without NaN; empty if none is left."""
     usable = ~np.isnan(values)
     if not usable.any():
         return MeanMedian()

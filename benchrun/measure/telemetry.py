@@ -38,7 +38,7 @@ class Over(NamedTuple):
 
 
 class Readings(Frozen):
-    """The samples of the window, with power and memory of one GPU; None where the GPU reports no value."""
+    """The samples of the window, with power and memory of one GPU; None if the GPU reports no value."""
 
     samples: int
     sm_clock_mhz: Annotated[float | None, Over("sm_clock_mhz", np.median)]
@@ -134,7 +134,7 @@ def sampled(
 
 
 def _energy_j(samples: Samples, start: float, end: float) -> float | None:
-    """The integral of a GPU's power, by trapezoids; None where samples are missing between ``start`` and ``end``."""
+    """The integral of a GPU's power, by trapezoids; None if samples are missing between ``start`` and ``end``."""
     valid = samples[~np.isnan(samples["power_w"])]
     time = valid["time"]
     if not len(time) or time[0] > start + EDGE_S or time[-1] < end - EDGE_S:

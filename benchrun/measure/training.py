@@ -45,7 +45,7 @@ def no_training(log: Log, first_step: int) -> Iterator[Problem]:
 def _without_gradients(log: Log) -> Iterator[Problem]:
     """Gradient norms that are zero or NaN in too many steps.
 
-    GRPO has none where all answers are rated alike. It trains nothing if every loss is zero too.
+    GRPO has none if all answers are rated alike. It trains nothing if every loss is zero too.
     """
     norm, loss, skipped = log.distinct.columns("grad_norm", "loss", "skipped")
     stated = (norm != NO_VALUE) & (skipped <= 0)

@@ -93,7 +93,7 @@ class Layout(Frozen):
 
     @property
     def stage_list(self) -> list[str]:
-        """The letters of each (virtual) stage, in order; empty where ``stages`` is not
+        """The letters of each (virtual) stage, in order; empty if ``stages`` is not
         stated."""
         text = self.stages or ""
         for part in (r"\(([^()]*)\)\*(\d+)", r"([EtmL|])\*(\d+)"):

@@ -187,7 +187,7 @@ def _in_place_of_a_list(model: type[BaseModel], key: str, values: list[Any]) -> 
 
 
 def fields(model: type[BaseModel], loc: Loc) -> list[str]:
-    """The keys that are legal at ``loc`` below ``model``; empty where any key is."""
+    """The keys that are legal at ``loc`` below ``model``; empty if any key is."""
     current: type[BaseModel] | None = model
     for part in loc:
         if current and part in current.model_fields:
@@ -196,7 +196,7 @@ def fields(model: type[BaseModel], loc: Loc) -> list[str]:
 
 
 def belongs(model: type[BaseModel], key: str) -> str | None:
-    """A hint that names the group of ``model`` that has this key: ``layout.tp`` for tp; None where none has."""
+    """A hint that names the group of ``model`` that has this key: ``layout.tp`` for tp; None if none has."""
     places = [f"{name}.{key}" for name in model.model_fields if key in fields(model, (name,))]
     return f"did you mean '{places[0]}'?" if places else None
 

@@ -145,7 +145,7 @@ def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[s
 
 
 def _changes(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...], inputs: Inputs) -> str:
-    """The overrides that give the point another layout or batch; empty where none does."""
+    """The overrides that give the point another layout or batch; empty if none does."""
     texts = [text for text in overrides if re.match(r"(layout|mbs|gbs)\b", text)]
     if not texts:
         return ""

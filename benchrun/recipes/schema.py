@@ -43,7 +43,7 @@ class FrameworkEntry(Frozen, extra="allow"):
     """Settings of one framework for this workload."""
 
     image: Line | None = None
-    """Container image as ``registry/name:tag`` or a path; none where the worker runs on the host."""
+    """Container image as ``registry/name:tag`` or a path; none if the worker runs on the host."""
     env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks for this framework."""
 
@@ -148,7 +148,7 @@ class TrainingGroup(PointGroup, extra="forbid"):
         return self
 
     def batch(self, num_gpus: int) -> int | None:
-        """The global batch at ``num_gpus``; None where the rule gives no whole number of sequences."""
+        """The global batch at ``num_gpus``; None if the rule gives no whole number of sequences."""
         if self.gbs is not None:
             return self.gbs
         total = (self.gbs_per_gpu or 0) * num_gpus
@@ -235,4 +235,4 @@ class Study(Frozen):
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 1
     """Runs of each point."""
     price_per_gpu_hour: PositiveFloat | None = None
-    """Price of a GPU for an hour, in any currency; null where it is not known."""
+    """Price of a GPU for an hour, in any currency; null if it is not known."""

@@ -76,7 +76,7 @@ class Document(dict[str, Any]):
         return place
 
     def stated(self, loc: Loc) -> str | None:
-        """The place of the value at ``loc``; None where nothing states it."""
+        """The place of the value at ``loc``; None if nothing states it."""
         *outer, key = loc
         section: Any = self
         for name in outer:

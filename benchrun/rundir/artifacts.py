@@ -124,7 +124,7 @@ class Done(BaseModel, frozen=True, strict=True):
 
     @property
     def elapsed_s(self) -> float | None:
-        """Seconds from start to end; None where a time is missing or no time."""
+        """Seconds from start to end; None if a time is missing or no time."""
         try:
             began, end = (datetime.strptime(each, "%Y-%m-%dT%H:%M:%SZ") for each in (self.started, self.ended))
         except ValueError:
@@ -164,7 +164,7 @@ class EndingRecord(File):
     evidence: tuple[str, ...]
     """Evidence, one line each."""
     exit_code: int | None = None
-    """Exit code of the job; null where unknown."""
+    """Exit code of the job; null if unknown."""
     last_step: int | None = None
     """The number of the last step in the log."""
     step_time_s: float | None = None
@@ -210,7 +210,7 @@ def machine(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def objects(values: Any) -> list[Mapping[str, Any]]:
-    """The objects in a list of a JSON document; none where that is no list."""
+    """The objects in a list of a JSON document; none if that is no list."""
     return [each for each in values if isinstance(each, Mapping)] if isinstance(values, list | tuple) else []
 
 
@@ -361,7 +361,7 @@ class HostTime(Frozen, allow_inf_nan=False):
     garbage_s: tuple[NonNegativeFloat, ...]
     """Collecting Python's garbage."""
     queued_s: tuple[NonNegativeFloat, ...]
-    """Waiting for a core, all threads together; empty where the system does not count it."""
+    """Waiting for a core, all threads together; empty if the system does not count it."""
     between_s: tuple[NonNegativeFloat, ...] = ()
     """Between the end of the step before and the begin of this one: logging, saving. Older runs lack it."""
 

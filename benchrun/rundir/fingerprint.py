@@ -60,7 +60,7 @@ class RankShares(Frozen):
 
     @model_validator(mode="after")
     def _divides_the_window(self) -> Self:
-        """ValueError where a share is none, or the shares do not add up."""
+        """ValueError if a share is none, or the shares do not add up."""
         parts = (self.compute, self.exposed_comm, self.copies, self.idle)
         causes = (*dict(self.idle_by_cause).values(),) if self.idle_by_cause else ()
         shares = (*parts, self.hidden_comm, *causes, *dict(self.classes).values())
@@ -78,7 +78,7 @@ class CollectiveTime(Frozen):
 
     name: str
     group: str | None
-    """tp, dp, ...; None where the trace does not state it."""
+    """tp, dp, ...; None if the trace does not state it."""
     ranks: list[int]
     """Ranks of the group whose traces are here."""
     count: int
@@ -121,7 +121,7 @@ class RangeTime(Frozen):
     count: int
     host_s: float
     device_s: float | None
-    """Union of what any thread of their process launched while they were open; None where launches are unknown."""
+    """Union of what any thread of their process launched while they were open; None if launches are unknown."""
 
 
 class ProductRow(Frozen):
@@ -149,7 +149,7 @@ class Fingerprint(Frozen):
     window_s: float
     """The median over the ranks."""
     steps: int | None
-    """Whole steps in the window; None where none are marked."""
+    """Whole steps in the window; None if none are marked."""
     ranks: list[RankShares] = Field(min_length=1)
     collectives: list[CollectiveTime]
     stragglers: list[StragglerTime]

@@ -59,7 +59,7 @@ class RunDir:
 
     @property
     def owner(self) -> int | None:
-        """The user id of the directory's owner; None where the directory has vanished."""
+        """The user id of the directory's owner; None if the directory has vanished."""
         with contextlib.suppress(OSError):
             return self.path.stat().st_uid
         return None
@@ -84,7 +84,7 @@ class RunDir:
         return {file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace") for file in files}
 
     def document(self, name: str, model: type[M]) -> M | None:
-        """A JSON file of this run as ``model``; None where there is none. UserError where it holds something else."""
+        """A JSON file of this run as ``model``; None if there is none. UserError if it holds something else."""
         document = self.read_json(name)
         try:
             return None if document is None else model.model_validate(document)
@@ -93,13 +93,13 @@ class RunDir:
             raise UserError(f"not what benchrun writes: {error.errors()[0]['msg']}", where=where, hint=hint) from None
 
     def read(self, name: str, model: type[M]) -> M | None:
-        """A JSON file of this run as ``model``; None where it is missing, damaged, or holds something else."""
+        """A JSON file of this run as ``model``; None if it is missing, damaged, or holds something else."""
         with contextlib.suppress(UserError):
             return self.document(name, model)
         return None
 
     def done(self) -> Done | None:
-        """done.json; None where the job's EXIT trap did not run."""
+        """done.json; None if the job's EXIT trap did not run."""
         return self.read(DONE, Done)
 
     def events(self) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ class RunDir:
         return event["job"] if event else None
 
     def time_of(self, kind: str) -> float | None:
-        """Time of the newest event of one kind in seconds since the epoch; None where there is none."""
+        """Time of the newest event of one kind in seconds since the epoch; None if there is none."""
         with contextlib.suppress(ValueError, OverflowError):
             event = self.last_event(kind)
             return _epoch(event["time"]) if event else None
@@ -129,7 +129,7 @@ class RunDir:
         """Seconds since the epoch at which the run was created: by its event, else by its files (a
         killed launcher).
 
-        None where the directory has vanished.
+        None if the directory has vanished.
         """
         with contextlib.suppress(OSError):
             return self.time_of("created") or (self.path / SPEC).stat().st_mtime
@@ -148,7 +148,7 @@ class RunDir:
             os.fsync(file)
 
     def clock(self) -> float | None:
-        """Seconds since the epoch by the clock of this run's file system; None where it cannot be read.
+        """Seconds since the epoch by the clock of this run's file system; None if it cannot be read.
 
         Clocks of hosts and file servers may differ by minutes, so only this one measures ages.
         """
@@ -157,7 +157,7 @@ class RunDir:
         return None
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """The object in a JSON file; None where the file is missing or incomplete."""
+        """The object in a JSON file; None if the file is missing or incomplete."""
         return as_object(read_text(f"{self.path}/{name}"))
 
     def write_json(self, name: str, document: Mapping[str, Any], *, first: bool = False) -> None:
@@ -228,7 +228,7 @@ def _epoch(text: str) -> float:
 
 
 def read_text(path: Path | str, limit: int = LIMIT) -> str | None:
-    """The first ``limit`` bytes of a file; None where it is missing or no regular file (a directory, a pipe)."""
+    """The first ``limit`` bytes of a file; None if it is missing or no regular file (a directory, a pipe)."""
     with contextlib.suppress(OSError, ValueError):
         found = os.stat(path)  # noqa: PTH116
         if stat.S_ISREG(found.st_mode):
@@ -238,7 +238,7 @@ def read_text(path: Path | str, limit: int = LIMIT) -> str | None:
 
 
 def as_object(text: str | None) -> dict[str, Any] | None:
-    """The JSON object in ``text``; None where it holds none."""
+    """The JSON object in ``text``; None if it holds none."""
     with contextlib.suppress(ValueError, RecursionError):
         document = json.loads(text) if text else None
         return document if isinstance(document, dict) else None
@@ -246,7 +246,7 @@ def as_object(text: str | None) -> dict[str, Any] | None:
 
 
 def as_event(line: str) -> dict[str, Any] | None:
-    """The event in a line of events.jsonl; None where it holds none."""
+    """The event in a line of events.jsonl; None if it holds none."""
     event = as_object(line) or {}
     needed = ("time", "event", *_FIELDS.get(str(event.get("event")), ()))
     return event if all(isinstance(event.get(field), str) for field in needed) else None
@@ -268,7 +268,7 @@ def find_runs(root: Path | None = None) -> list[RunDir]:
 
 
 def stamp_of(run_id: str) -> str:
-    """The time of the launch in a run's id, as ``20250102T030405Z``; empty where there is none."""
+    """The time of the launch in a run's id, as ``20250102T030405Z``; empty if there is none."""
     stamp = re.search(STAMP, run_id)
     return stamp[0] if stamp else ""
 
@@ -276,7 +276,7 @@ def stamp_of(run_id: str) -> str:
 def runs_at(name: str) -> list[RunDir]:
     """The run called ``name``, as `open_run` has it, or all runs of the folder ``name``, oldest first.
 
-    UserError where it is neither.
+    UserError if it is neither.
     """
     if not is_folder(name):
         return [open_run(name)]
@@ -295,7 +295,7 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
     """The run called ``name`` in ``root`` (the runs folder where None), at the path ``name``, or among the kept runs.
 
     The beginning of a run's name is enough where no other run's begins so.
-    UserError where its specification cannot be read; where there is no such run it lists close matches.
+    UserError if its specification cannot be read; where there is no such run it lists close matches.
     """
     root = root or paths.runs_dir()
     if not name:

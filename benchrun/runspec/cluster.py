@@ -70,7 +70,7 @@ class Container(Frozen):
     """How the job's command gets into its image."""
 
     runtime: Runtime = "none"
-    """Container runtime; none where the worker runs on the host."""
+    """Container runtime; none if the worker runs on the host."""
     image: Line | None = None
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
     images: dict[Line, Line] = Field(default_factory=dict)

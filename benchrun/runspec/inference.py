@@ -150,6 +150,6 @@ class InferenceSpec(InferenceInputs, RunSpec):
 
     @property
     def goodput(self) -> dict[str, float]:
-        """Limits in ms by the name that vLLM's client gives the latency; empty where none is set."""
+        """Limits in ms by the name that vLLM's client gives the latency; empty if none is set."""
         limits = {"ttft": self.slo_ttft_ms, "tpot": self.slo_tpot_ms, "e2el": self.slo_e2el_ms}
         return {name: limit for name, limit in limits.items() if limit is not None}

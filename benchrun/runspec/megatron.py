@@ -30,7 +30,7 @@ class Megatron(Frozen):
     """GPTModel: what surrounds the layers."""
     attention: Values | None = None
     """TransformerConfig or MLATransformerConfig: kinds of attention that only some models have, and multi-token
-    prediction; null where a model has none."""
+    prediction; null if a model has none."""
     mamba: Values | None = None
     """MambaModel and TransformerConfig: the layers of a hybrid model; null for a transformer."""
     experts: Values | None

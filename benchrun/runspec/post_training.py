@@ -22,13 +22,13 @@ class Generation(Frozen):
     engine: Engine
     """vLLM, TensorRT-LLM, or the training framework's own generation (nemo, transformers)."""
     num_gpus: Size | None = None
-    """GPUs that only generate; null where policy and generation take turns on the same GPUs."""
+    """GPUs that only generate; null if policy and generation take turns on the same GPUs."""
     tp: Size = 1
     """Tensor parallel."""
     pp: Size = 1
     """Pipeline parallel."""
     micro_batch: Size | None = None
-    """Prompts that a replica generates for at once; null where the engine decides."""
+    """Prompts that a replica generates for at once; null if the engine decides."""
     memory_share: Share = 0.6
     """Part of a GPU's memory that the engine may take."""
     max_age_steps: NonNegativeInt = 0
@@ -89,7 +89,7 @@ class PostTrainingInputs(Inputs):
     generation: Generation
     """Generation of the responses."""
     critic: Critic | None = None
-    """Critic and reward model; null where the algorithm has none."""
+    """Critic and reward model; null if the algorithm has none."""
     options: dict[Line, Any] = Field(default_factory=dict)
     """Further values of the framework's configuration, as a tree or with dotted keys."""
 

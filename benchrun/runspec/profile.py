@@ -32,7 +32,7 @@ def _allowed(option: str) -> str:
 
 
 def _some(values: tuple[T, ...]) -> tuple[T, ...]:
-    """``values``. ValueError where there is none; an error of an item is reported before."""
+    """``values``. ValueError if there is none; an error of an item is reported before."""
     if not values:
         raise ValueError("name at least one")
     return values

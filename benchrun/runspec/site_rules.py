@@ -53,7 +53,7 @@ def _counts(row: Mapping[str, str], value: str, info: ValidationInfo) -> bool:
 
 
 def own_variable(name: str, info: ValidationInfo) -> str:
-    """``name``. ValueError where the job script sets this variable, or Slurm's commands would read it."""
+    """``name``. ValueError if the job script sets this variable, or Slurm's commands would read it."""
     for row in table(__file__, "variables.csv"):
         if re.fullmatch(row["name"], name) and _counts(row, "", info):
             raise ValueError(f"{name} cannot be set here: {row['instead']}")
@@ -61,7 +61,7 @@ def own_variable(name: str, info: ValidationInfo) -> str:
 
 
 def setup_line(line: str, info: ValidationInfo) -> str:
-    """``line`` of shell. ValueError where it sets or unsets a variable that is not a site's own."""
+    """``line`` of shell. ValueError if it sets or unsets a variable that is not a site's own."""
     if line.lstrip().startswith("#SBATCH"):
         raise ValueError("sbatch reads options only at the top of a script: use cluster.sbatch_options")
     for name in assigned(line):

@@ -51,7 +51,7 @@ class Inputs(Frozen):
     time_limit: ClassVar[str | None] = None
     """Limit of a job whose site states none, as hours:minutes:seconds; null: the default of all jobs."""
     image: Line | None = None
-    """Container image as the recipe or the site names it; null where there is none."""
+    """Container image as the recipe or the site names it; null if there is none."""
     env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
     cluster: Cluster
@@ -125,7 +125,7 @@ class RunSpec(Inputs):
 
     @property
     def profiler(self) -> Tool:
-        """The tool that profiles steps of the run; none where no step is profiled."""
+        """The tool that profiles steps of the run; none if no step is profiled."""
         return "none"
 
     def own(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class RunSpec(Inputs):
 
     @classmethod
     def read(cls, path: Path) -> "Self":
-        """Read spec.json, of this schema or an older one. UserError where that cannot be done."""
+        """Read spec.json, of this schema or an older one. UserError if that cannot be done."""
         hint: str | None = f"another version wrote it, or it is damaged: move {path.parent} away"
         try:
             if not path.is_file():
@@ -227,7 +227,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
     data_format: DataFormat
     """The form of synthetic data that the framework reads in this task."""
     profiled_steps: tuple[PositiveInt, PositiveInt] | None = None
-    """The first and the last profiled step, counted from 1; null where none is. All steps after the planned ones are
+    """The first and the last profiled step, counted from 1; null if none is. All steps after the planned ones are
     left out of the measurement."""
     megatron: Megatron | None = None
     """Megatron-core's arguments, computed from the other fields; null for other frameworks, and in files of 0.1."""
@@ -266,7 +266,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
 
     @property
     def profiler(self) -> Tool:
-        """The tool that profiles steps after the measured ones; none where no step is profiled."""
+        """The tool that profiles steps after the measured ones; none if no step is profiled."""
         return self.profile.tool
 
     @property

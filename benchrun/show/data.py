@@ -20,11 +20,11 @@ class RunData:
     rows: CompletedRows | None = None
     """Its step rows; None without a log."""
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """env.json; empty where it is missing."""
+    """env.json; empty if it is missing."""
     telemetry: Mapping[str, Mapping[int, Samples]] = field(default_factory=dict)
     """Samples of each host's GPUs."""
     evidence: Evidence | None = None
-    """The input of an explanation; None where it was not read or the run has no measured step."""
+    """The input of an explanation; None if it was not read or the run has no measured step."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RunSection:
     conditions: tuple[tuple[str, str], ...]
     plots: tuple[Plot, ...]
     causes: Table | None = None
-    """Why a step takes as long as it does; None where nothing explains it."""
+    """Why a step takes as long as it does; None if nothing explains it."""
     missing: tuple[str, ...] = ()
     """Measurements that would make the explanation sharper."""
 

@@ -72,7 +72,7 @@ class ValidRun(NamedTuple):
 
     @property
     def release(self) -> str | None:
-        """The version of the framework; None where nothing says it."""
+        """The version of the framework; None if nothing says it."""
         return framework(self.spec.framework).release(self.versions)
 
     @property
@@ -141,7 +141,7 @@ def _time(repeats: Sequence[ValidRun]) -> float:
 
 
 def _reasons(parts: Sequence[Mapping[str, float]]) -> Iterator[tuple[str | None, str | None]]:
-    """The last two cells of each framework, the fastest first; None where it has no profiled step."""
+    """The last two cells of each framework, the fastest first; None if it has no profiled step."""
     first: Mapping[str, float] = next(filter(None, parts), {})
     for each in parts:
         longer = {name: each[name] - first[name] for name in each if each is not first}

@@ -20,7 +20,7 @@ class Series:
     y: tuple[float, ...]
     x: tuple[float, ...] = ()
     low: tuple[float, ...] = ()
-    """Lower ends of the interval of each value; empty where there is none."""
+    """Lower ends of the interval of each value; empty if there is none."""
     high: tuple[float, ...] = ()
     """Upper ends."""
     style: Literal["line", "dashed", "dots"] = "line"
@@ -71,7 +71,7 @@ class Plot:
 
     @property
     def legend(self) -> list[str]:
-        """Name of each series; empty where nothing has to be told apart. A single bar's parts have their value."""
+        """Name of each series; empty if nothing has to be told apart. A single bar's parts have their value."""
         names = [series.name for series in self.series]
         if self.kind == "waterfall" or (len(names) < 2 and not self.series[0].low):
             return []

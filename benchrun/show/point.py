@@ -131,7 +131,7 @@ def _number(value: float) -> str:
 
 
 def _expected(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
-    """The predicted step time; none where it cannot be predicted."""
+    """The predicted step time; none if it cannot be predicted."""
     step = document.get("expected_step_time_s")
     if step and isinstance(spec, TrainingSpec):
         rate = spec.gbs * spec.seq_length / spec.num_gpus / step["median"]

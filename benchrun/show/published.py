@@ -58,7 +58,7 @@ class Pair:
 
     @property
     def same_batch_per_gpu(self) -> bool:
-        """True where a GPU has as many sequences in a step as in the published run."""
+        """True if a GPU has as many sequences in a step as in the published run."""
         key, spec = self.near.entry.key, self.spec
         if key.gbs is None or key.num_gpus is None:
             return False

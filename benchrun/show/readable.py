@@ -65,5 +65,5 @@ def point_name(result: RunResult) -> str:
 
 
 def brief(layout: str) -> str:
-    """A layout without the degrees that are 1, and without the micro-batch; empty where nothing is split."""
+    """A layout without the degrees that are 1, and without the micro-batch; empty if nothing is split."""
     return re.sub(r"\b(?:[a-z]p1|mbs\d+)\b ?", "", layout).strip()

@@ -82,7 +82,7 @@ def _conditions(summary: Summary) -> str:
 
 
 def _more_rows(summary: Summary) -> Rows:
-    """Options that would give what is missing; none where nothing is, or the log has no steps."""
+    """Options that would give what is missing; none if nothing is, or the log has no steps."""
     if summary.post_training:
         counted = "tokens" in summary.quantities and summary.num_gpus is None
         return [("  for tokens/s/GPU", "add --num-gpus")] if counted else []
@@ -107,7 +107,7 @@ def _more_rows(summary: Summary) -> Rows:
 
 
 def _left_out(measured: Measurement) -> bool:
-    """True where times or rates were read, and left out as impossible."""
+    """True if times or rates were read, and left out as impossible."""
     return any(each.kind.startswith("impossible") for each in measured.problems)
 
 

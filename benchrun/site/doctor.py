@@ -31,7 +31,7 @@ MIN_FREE_GB = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact; ``found`` is None where it is missing."""
+    """One fact; ``found`` is None if it is missing."""
 
     what: str
     found: str | None

@@ -13,7 +13,7 @@ JOBS, WALL = "jobs", "wall"
 _TRES = re.compile(r"([a-z][\w/:.-]*)=(\d+)(?=,|$)")
 """A resource with its number; an amount of memory has a unit, and is left out."""
 ACCOUNTS = {"grptres": "", "grpjobs": JOBS, "grpsubmit": JOBS}
-"""sacctmgr's column of a limit of all jobs together -> the name of what it counts; empty where it names resources."""
+"""sacctmgr's column of a limit of all jobs together -> the name of what it counts; empty if it names resources."""
 USERS = {"maxtres": "", "maxjobs": JOBS, "maxsubmit": JOBS, "maxwall": WALL}
 """Names of the limits of one job or of a user, which sacctmgr shows as the user inherits them."""
 QOS = {"maxtres": "", "maxtrespu": "", "maxjobspu": JOBS, "maxsubmitpu": JOBS, "maxwall": WALL}
@@ -35,7 +35,7 @@ class Level:
 
 
 def limit_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
-    """A fault for each limit that a job of one node of the site breaks; none where Slurm enforces no limits."""
+    """A fault for each limit that a job of one node of the site breaks; none if Slurm enforces no limits."""
     partition = chosen_partition(site, slurm)
     if "limits" not in slurm.enforced or not isinstance(partition, Partition):
         return

@@ -37,7 +37,7 @@ class Unseen(MachineError):
 
 
 def facts(site: Cluster, words: Sequence[str], wait_s: int) -> dict[str, list[str]]:
-    """Key -> values that the script printed on a node, and ``clock here``. MachineError where it did not run.
+    """Key -> values that the script printed on a node, and ``clock here``. MachineError if it did not run.
 
     ``words``: arguments of node_check.sh. Without the key ``end`` the part that began last hangs.
     """
@@ -56,7 +56,7 @@ def facts(site: Cluster, words: Sequence[str], wait_s: int) -> dict[str, list[st
 
 
 def node_gpu(partition: str) -> str | None:
-    """The hardware table's name of the GPU of a free node; None where none answers, or the table lacks it."""
+    """The hardware table's name of the GPU of a free node; None if none answers, or the table lacks it."""
     where = [f"--partition={partition}", "--gres=gpu:1", "--ntasks=1", "--time=00:01:00", "--immediate=10"]
     names = output("srun", *where, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader", timeout_s=30)
     return hardware.name_of(names.splitlines()[0]) if names else None
@@ -91,7 +91,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _submitted(run: RunDir, site: Cluster, words: Sequence[str], wait_s: int) -> None:
-    """Run the job, until it has ended or its answer is there. MachineError where it cannot."""
+    """Run the job, until it has ended or its answer is there. MachineError if it cannot."""
     short = {"time_limit": LIMIT} if site.time_limit_s > 300 else {}
     script = check_script(site.model_copy(update=short), (SCRIPT, *words))
     (run.path / JOB).write_text(script, encoding="utf-8")

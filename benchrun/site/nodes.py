@@ -16,7 +16,7 @@ Filter = tuple[str, Callable[[Node], bool], Callable[[Sequence[Node]], str], Cal
 
 
 def named_nodes(text: str | None) -> list[str]:
-    """The nodes of a host list such as ``n[1-3],m7``, as Slurm expands it; empty where none is named."""
+    """The nodes of a host list such as ``n[1-3],m7``, as Slurm expands it; empty if none is named."""
     return (output("scontrol", "show", "hostnames", text) or text).split() if text else []
 
 
@@ -91,6 +91,6 @@ def _memory(nodes: Sequence[Node]) -> str:
 
 
 def memory_mib(text: str) -> float | None:
-    """sbatch's --mem in MiB; None where it cannot be read. ``0`` is all of the node's memory."""
+    """sbatch's --mem in MiB; None if it cannot be read. ``0`` is all of the node's memory."""
     match = re.fullmatch(r"(\d+)([KMGT]?)B?", text.strip().upper())
     return int(match[1]) * MEMORY[match[2]] if match else None

@@ -35,13 +35,13 @@ def site_text(slurm: Survey, runtime: str | None, chosen: Partition, gpu: str | 
 
 
 def slurm_gpu(slurm: Survey, partition: Partition) -> str | None:
-    """The GPU that Slurm's type names, ``CPU`` where it counts none; None where it counts GPUs without a type."""
+    """The GPU that Slurm's type names, ``CPU`` where it counts none; None if it counts GPUs without a type."""
     kind, gpus = _gpus(slurm.nodes_of(partition.name))
     return hardware.name_of(kind.replace("_", " ")) if gpus else "CPU"
 
 
 def chosen(slurm: Survey, name: str | None) -> Partition:
-    """The partition of this name, by default that with the most GPUs. UserError where there is none."""
+    """The partition of this name, by default that with the most GPUs. UserError if there is none."""
     names = [partition.name for partition in slurm.partitions]
     if name is not None and name not in names:
         raise UserError(f"Slurm has no partition '{name}'", hint=closest(name, names))
@@ -57,7 +57,7 @@ def chosen(slurm: Survey, name: str | None) -> Partition:
 
 
 def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[str, Any]:
-    """Keys with the values that Slurm answers; None where it answers none."""
+    """Keys with the values that Slurm answers; None if it answers none."""
     nodes, accounts = slurm.nodes_of(partition.name), _accounts(slurm, partition)
     kind, gpus = _gpus(nodes)
     two_sockets = {node.sockets for node in nodes} == {2} and gpus % 2 == 0 and gpus > 0

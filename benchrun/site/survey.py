@@ -18,7 +18,7 @@ UNUSABLE = ("DOWN", "DRAIN", "FAIL", "MAINT", "UNKNOWN", "FUTURE", "POWERED_DOWN
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition; what is allowed is None where everything is."""
+    """One partition; what is allowed is None if everything is."""
 
     name: str
     default: bool
@@ -100,7 +100,7 @@ class Survey:
 
 
 def survey() -> Survey:
-    """Ask Slurm. MachineError where it is not installed or does not answer."""
+    """Ask Slurm. MachineError if it is not installed or does not answer."""
     user = pwd.getpwuid(os.geteuid()).pw_name
     config = answer("scontrol", "show", "config")
     enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(\S+)", config, re.MULTILINE)

@@ -48,7 +48,7 @@ def baseline_run(name: str, run: RunDir) -> RunDir:
 
 
 def _trainings(name: str) -> list[RunDir]:
-    """The trainings among the runs that ``name`` stands for. UserError where it stands for none."""
+    """The trainings among the runs that ``name`` stands for. UserError if it stands for none."""
     try:
         runs = runs_at(name)
     except UserError as error:

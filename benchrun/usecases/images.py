@@ -27,7 +27,7 @@ COMMANDS = {
 def list_images(
     recipes: Sequence[str] = (), cluster: str | None = None, gpu: str | None = None, framework: str | None = None
 ) -> list[dict[str, Any]]:
-    """One row an image: who needs it, the site's file for it (None where the registry is used), how to pull it.
+    """One row an image: who needs it, the site's file for it (None if the registry is used), how to pull it.
 
     UserError for an unknown recipe or framework, and for a wrong site file.
     """

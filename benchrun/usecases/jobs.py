@@ -77,7 +77,7 @@ def pause(runs: Sequence[RunDir], seconds: float) -> None:
 
 
 def unanswered(run: RunDir) -> str | None:
-    """Why it is not known whether the job of ``run`` goes on, so that waiting may have no end; None where it is.
+    """Why it is not known whether the job of ``run`` goes on, so that waiting may have no end; None if it is.
 
     Slurm or its accounting does not answer, or has no job with the run's directory yet.
     """
@@ -143,7 +143,7 @@ def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | No
 
 
 def recent_time(rows: "Rows", planned_steps: int | None) -> float | None:
-    """Median time in seconds of the last planned steps; profiled ones follow them. None where no row has a time."""
+    """Median time in seconds of the last planned steps; profiled ones follow them. None if no row has a time."""
     planned = (row for row in reversed(rows) if not planned_steps or row.step <= planned_steps)
     times = [row.step_time_s for row in islice(planned, RECENT) if row.step_time_s is not None]
     return median(times) if times else None

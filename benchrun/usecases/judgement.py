@@ -46,7 +46,7 @@ class Judgement:
 
     @property
     def metrics(self) -> Metrics | None:
-        """Numbers of the first run; None where none has a log."""
+        """Numbers of the first run; None if none has a log."""
         return self.measurements[0].metrics if self.measurements else None
 
 

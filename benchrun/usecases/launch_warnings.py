@@ -14,7 +14,7 @@ from benchrun.vocabulary import HOUR_S
 
 def warnings(spec: RunSpec) -> list[str]:
     """Sentences about what may go wrong with ``spec``: memory, slow links, a trace that tells nothing, a time limit
-    that the load or the steps exceed, a folder that the container does not have; empty where nothing is known to.
+    that the load or the steps exceed, a folder that the container does not have; empty if nothing is known to.
     """
     if isinstance(spec, TrainingSpec):
         texts = [warning(spec), slow_links(spec), _empty_trace(spec), _too_long(spec)]
@@ -68,7 +68,7 @@ def _loading(spec: RunSpec) -> str | None:
 
 
 def _unmounted(spec: RunSpec) -> str | None:
-    """Weights or prompts in folders that no mount of the site brings into the container; None where there are none."""
+    """Weights or prompts in folders that no mount of the site brings into the container; None if there are none."""
     container = spec.cluster.container
     if container.runtime == "none":
         return None

@@ -17,7 +17,7 @@ COLUMNS = (
     *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length"),
     *("mbs", "gbs", *DEGREES, "dp", "image"),
 )
-"""Conditions of a point; null where its workload has no such condition."""
+"""Conditions of a point; null if its workload has no such condition."""
 Rows = list[dict[str, Any]]
 
 
@@ -98,7 +98,7 @@ def _rows(recipe: str, cluster: str | None) -> Rows:
 
 @functools.cache
 def _table() -> dict[str, Rows]:
-    """The rows of every shipped recipe by its name; empty where a recipe or reference has changed since."""
+    """The rows of every shipped recipe by its name; empty if a recipe or reference has changed since."""
     with POINTS.open(encoding="utf-8") as file:
         head = json.loads(file.readline())
         if head["inputs"] != inputs_digest():

@@ -38,7 +38,7 @@ class RunMeasurement:
     log: Log
     metrics: Metrics
     samples: Sampled | None
-    """State of the GPUs; None where nothing was sampled."""
+    """State of the GPUs; None if nothing was sampled."""
 
 
 def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None:
@@ -89,7 +89,7 @@ def steps_text(log: Log) -> str:
 
 
 def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) -> Sampled | None:
-    """State of the GPUs in the window of ``numbers``; None where nothing was sampled."""
+    """State of the GPUs in the window of ``numbers``; None if nothing was sampled."""
     files, step, window = run.telemetry(), numbers.step_time_s, numbers.window
     rate = numbers.tokens_per_s_per_gpu.median
     if not (files and step and window and rate and num_gpus):
@@ -103,7 +103,7 @@ def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) 
 
 
 def ranks_of(run: RunDir, numbers: Measurement) -> RankSpread | None:
-    """How long each rank of ``run`` computed in the window of ``numbers``; None where it was not measured."""
+    """How long each rank of ``run`` computed in the window of ``numbers``; None if it was not measured."""
     if (window := numbers.window) is None:
         return None
     return rank_spread(run.document(artifacts.RANKS, artifacts.RankTimes), (window.first_step, window.last_step))
@@ -126,7 +126,7 @@ def measured_result(run: RunDir, verdict: Verdict | None = None) -> tuple[RunMea
 def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
     """Write a judged run's measurement into ``folder``, redacted; returns the redacted run.
 
-    ``say`` gets a sentence for each trace of the run that is not kept. UserError where the run has no valid verdict,
+    ``say`` gets a sentence for each trace of the run that is not kept. UserError if the run has no valid verdict,
     where it is kept already, and where the redacted files would give other numbers.
     """
     verdict = run.document(artifacts.VERDICT, Verdict)
@@ -182,7 +182,7 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
 
 
 def read_log(path: Path, framework: str | None = None) -> Log:
-    """The log in a file or in a run's directory. UserError where it holds several."""
+    """The log in a file or in a run's directory. UserError if it holds several."""
     logs, _ = read_logs([path], framework)
     if len(logs) != 1:
         raise UserError(f"holds {len(logs)} logs", where=str(path), hint="name one file per run")

@@ -31,7 +31,7 @@ resolve_point = resolving.resolve
 def curve_point(request: Request, num_gpus: Sequence[int]) -> RunSpec:
     """Return the run that a curve over ``num_gpus`` starts from: the smallest of the whole model.
 
-    UserError where all are proxies that nobody asked for: a smaller model would stand for the whole one.
+    UserError if all are proxies that nobody asked for: a smaller model would stand for the whole one.
     """
     specs: list[RunSpec] = []
     errors: list[UserError] = []
@@ -135,7 +135,7 @@ def describe(spec: RunSpec) -> dict[str, Any]:
 def write_files(folder: Path, spec: RunSpec) -> list[str]:
     """Write everything that the job of ``spec`` needs into ``folder``; returns the file names.
 
-    UserError where a file exists or cannot be written.
+    UserError if a file exists or cannot be written.
     """
     files = render(spec)
     with writing(folder):

@@ -22,11 +22,11 @@ class Cause:
     reason: str
     """Reason, in words for a person."""
     nodes: tuple[str, ...]
-    """Nodes to leave out; empty where any node will do, or none is known."""
+    """Nodes to leave out; empty if any node will do, or none is known."""
 
 
 def retry_cause(run: RunDir) -> Cause | None:
-    """Why an ended ``run`` should be launched again; None where it would end the same: a wrong recipe, a crash."""
+    """Why an ended ``run`` should be launched again; None if it would end the same: a wrong recipe, a crash."""
     observation = observe([run])[0]
     if not observation.over or run.spec.cluster.scheduler != "slurm":
         return None
@@ -44,7 +44,7 @@ def retry_cause(run: RunDir) -> Cause | None:
 
 
 def _failed_nodes(run: RunDir, named: Collection[str]) -> tuple[str, ...]:
-    """The nodes of the run's job that its log names or that Slurm cannot use now; none where Slurm does not answer."""
+    """The nodes of the run's job that its log names or that Slurm cannot use now; none if Slurm does not answer."""
     state = run.last_event("state") or {}
     names = str(state.get("nodes") or "")
     try:
@@ -57,7 +57,7 @@ def _failed_nodes(run: RunDir, named: Collection[str]) -> tuple[str, ...]:
 def attempts(run: RunDir, retries: int) -> Iterator[tuple[RunDir, str]]:
     """``run``, then up to ``retries`` launches of the same in its place, each with the reason for it.
 
-    The caller waits for the end of each before it asks for the next. MachineError where one is refused.
+    The caller waits for the end of each before it asks for the next. MachineError if one is refused.
     """
     yield run, ""
     for _ in range(retries):

@@ -56,7 +56,7 @@ def _view(curve: Curve, steps: dict[str, float], parts: dict[str, dict[str, floa
 
 
 def _profiled(run: RunResult) -> dict[str, float]:
-    """Parts of the run's profiled step, in s; empty where it has none."""
+    """Parts of the run's profiled step, in s; empty if it has none."""
     return run.numbers.breakdown.parts if run.numbers and run.numbers.breakdown else {}
 
 

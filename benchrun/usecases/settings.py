@@ -53,7 +53,7 @@ def setting_beside(log: Log, given: Setting) -> Setting:
 
 
 def check_gpu(setting: Setting) -> None:
-    """UserError where a listed GPU is given a peak, or has no units for the precision of ``setting``."""
+    """UserError if a listed GPU is given a peak, or has no units for the precision of ``setting``."""
     gpu = hardware.gpu(setting.gpu or "")
     if gpu is None:
         return
@@ -77,7 +77,7 @@ def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
 
 
 def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each option, by name, that replaces a guess from the log. UserError where the log states another.
+    """A sentence for each option, by name, that replaces a guess from the log. UserError if the log states another.
 
     UserError too for a precision, stated or given, that the GPU does not have.
     A stated value that the log refutes is a guess as well.
@@ -101,7 +101,7 @@ def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_ranks(log: Log, given: int, guess: Derived | None) -> None:
-    """UserError where ``given`` GPUs are no whole multiple of the ranks of which the log states the number.
+    """UserError if ``given`` GPUs are no whole multiple of the ranks of which the log states the number.
 
     The quotient of the batches, a ``guess`` at all ranks, counts those of data parallelism at least.
     """

@@ -24,7 +24,7 @@ def write_site(file: Path, partition: str | None = None, gpu: str | None = None)
     ``gpu``: its name in the hardware table, where Slurm states none; by default a node is asked. Whether it is known;
     if not, the file has ``CPU``, with a remark.
 
-    UserError where the file exists; MachineError where Slurm does not answer.
+    UserError if the file exists; MachineError if Slurm does not answer.
     """
     if file.exists():
         raise UserError(f"{file} exists", hint="a site file is never overwritten: name another with --output FILE")

@@ -22,7 +22,7 @@ def launch_all(
 ) -> list[MachineError]:
     """Launch a run of each of ``specs``, waiting while the account may have no more jobs; the errors of those refused.
 
-    ``started`` gets each run that has a job, or may have one, at once. MachineError where none has.
+    ``started`` gets each run that has a job, or may have one, at once. MachineError if none has.
     """
     runs: list[RunDir] = []
     errors: list[MachineError] = []
@@ -46,7 +46,7 @@ def start_in_time(
     tell: Tell = lambda _: None,
     start: Callable[[RunSpec], RunDir] | None = None,
 ) -> RunDir:
-    """A run of ``spec`` in the folder ``root`` that has a job, or may have one. MachineError where the job is refused.
+    """A run of ``spec`` in the folder ``root`` that has a job, or may have one. MachineError if the job is refused.
 
     ``going``: runs whose ends make room where the account may have no more jobs. ``start`` launches into ``root``.
     """
@@ -68,7 +68,7 @@ def _named(error: MachineError, root: Path) -> RunDir:
 
 
 def _submit_in_time(run: RunDir, going: Sequence[RunDir]) -> None:
-    """Submit the job of a prepared run as soon as the account may have one more. MachineError where it is refused.
+    """Submit the job of a prepared run as soon as the account may have one more. MachineError if it is refused.
 
     ``going``: runs whose ends make room, and are recorded meanwhile.
     """

@@ -60,7 +60,7 @@ def _needs_blackwell(spec: TrainingSpec) -> str | None:
 
 
 def configuration(spec: TrainingSpec) -> Megatron:
-    """The Megatron configuration of ``spec``. UserError where an older version wrote spec.json without one."""
+    """The Megatron configuration of ``spec``. UserError if an older version wrote spec.json without one."""
     if spec.megatron is None:
         raise UserError("spec.json holds no Megatron configuration", hint="an older version wrote it: render it again")
     return spec.megatron

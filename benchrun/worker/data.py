@@ -112,7 +112,7 @@ def data_folder(spec: TrainingSpec) -> Path:
 
 
 def _prefix(spec: TrainingSpec) -> Path:
-    """The path of the data set without suffix. UserError where its vocabulary is not the model's."""
+    """The path of the data set without suffix. UserError if its vocabulary is not the model's."""
     prefix = data_folder(spec) / "tokens"
     manifest = prefix.with_suffix(".json")
     try:

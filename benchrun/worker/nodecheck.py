@@ -184,7 +184,7 @@ def _memory(check: _Check) -> _Work:
 
 
 def _node_collective(check: _Check) -> _Work | None:
-    """An all-reduce among the ranks of this node; None where the node has one rank."""
+    """An all-reduce among the ranks of this node; None if the node has one rank."""
     own = check.ranks_of[check.host]
     if len(own) == 1:
         return None

@@ -16,7 +16,7 @@ TIMEOUT_S = 600
 
 
 def refuse_without_gpu(spec: RunSpec) -> None:
-    """UserError where the run is for GPUs and this rank has none: NCCL's own error comes late and is long."""
+    """UserError if the run is for GPUs and this rank has none: NCCL's own error comes late and is long."""
     if spec.gpu == "CPU":
         return
     if not torch.cuda.is_available():

@@ -65,7 +65,7 @@ class PointSummary(Frozen):
     other_runs: tuple[str, ...]
     """Runs that have ended without numbers."""
     verdict: str | None
-    """The verdict against the reference numbers, with its limits; null where nothing was measured."""
+    """The verdict against the reference numbers, with its limits; null if nothing was measured."""
 
     @property
     def name(self) -> str:
@@ -108,7 +108,7 @@ class Evidence:
 
     @property
     def invalid(self) -> str | None:
-        """Why the numbers of all runs count for nothing; None where they do count."""
+        """Why the numbers of all runs count for nothing; None if they do count."""
         return self.verdict.reason if self.verdict and self.verdict.verdict == "invalid_run" else None
 
     @property
@@ -217,7 +217,7 @@ def _metric(one: Evidence, name: str, limit: float, least: bool) -> _Answer:
 
 
 def _below_reference(one: Evidence, most: float) -> _Answer:
-    """How much slower than its reference the point is; negative where it is faster."""
+    """How much slower than its reference the point is; negative if it is faster."""
     if one.verdict is None or not one.valid:
         return UNMEASURED
     check = next((check for check in one.verdict.checks if check.metric not in LEARNED), None)

@@ -50,7 +50,7 @@ def plan_acceptance(name: str, cluster: str | None = None, title: str | None = N
 def runs_of(plan: ResolvedPlan) -> dict[int, list[RunDir]]:
     """The runs of each point that have ended, by the point's position from 1; failed attempts too.
 
-    UserError where the ending of one cannot be read: it would be no evidence.
+    UserError if the ending of one cannot be read: it would be no evidence.
     """
     launched = plan.study.own(StudyDir(plan.study.expanded.name).runs())
     runs: dict[int, list[RunDir]] = {}

@@ -136,7 +136,7 @@ def write_pack(plan: ResolvedPlan, target: Path | None = None, *, packs: Path, r
     """Write the evidence of every ended run of ``plan`` as an archive (``.tar.gz``) or a directory.
 
     Without ``target`` an archive in the folder ``packs``, named by its content: one that is there already stays.
-    UserError where ``target`` exists, where no run has ended, and where the redacted logs would give other numbers.
+    UserError if ``target`` exists, where no run has ended, and where the redacted logs would give other numbers.
     """
     runs = runs_of(plan)
     if not any(runs.values()):
@@ -206,7 +206,7 @@ def _files(run: RunDir, redacted: bool) -> Iterator[tuple[str, bytes]]:
 
 
 def _same_numbers(run: RunDir, copy: RunDir) -> None:
-    """UserError where the packed files of ``run`` give other numbers than its own."""
+    """UserError if the packed files of ``run`` give other numbers than its own."""
     if not same_numbers(measure_run(run), measure_run(copy)):
         hint = "--with-site packs the files as they are"
         raise UserError(f"{run.run_id}: without the site's names and paths its log gives other numbers", hint=hint)

@@ -99,7 +99,7 @@ class AcceptancePlan(Frozen):
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 3
     """Runs of each point."""
     price_per_gpu_hour: PositiveFloat | None = None
-    """Price of a GPU for an hour, in any currency; null where it is not known."""
+    """Price of a GPU for an hour, in any currency; null if it is not known."""
     criteria: Criteria = Criteria()
     """Criteria that every point must reach."""
 

@@ -46,12 +46,12 @@ class Verification:
 
     pack: str
     digest: str | None
-    """sha256 of its manifest, which stands for every file; None where the manifest cannot be read."""
+    """sha256 of its manifest, which stands for every file; None if the manifest cannot be read."""
     reasons: tuple[Reason, ...]
-    """Why it is refused; empty where it is not."""
+    """Why it is refused; empty if it is not."""
     warnings: tuple[Reason, ...]
     acceptance: Acceptance | None
-    """The verdict computed from its logs; None where it is refused."""
+    """The verdict computed from its logs; None if it is refused."""
 
     @property
     def exit_code(self) -> Exit:
@@ -74,7 +74,7 @@ class Verification:
 def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
     """Check the pack at ``path``. ``own_plan`` is a plan file that its plan must agree with. Writes nothing beside it.
 
-    UserError where there is no such file.
+    UserError if there is no such file.
     """
     if not path.exists():
         raise UserError(f"no such pack: {path}")

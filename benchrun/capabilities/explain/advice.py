@@ -25,7 +25,7 @@ def choice(cause: Name, seconds: float, evidence: str, advice: str = "") -> Caus
 def advised(cause: Cause, spec: TrainingSpec | None) -> Cause:
     """Return the cause with the advice of the table, unless it has its own.
 
-    Left out is a setting that the run has, and one that its framework would refuse. ``spec``: None where the settings
+    Left out is a setting that the run has, and one that its framework would refuse. ``spec``: None if the settings
     are not known.
     """
     return cause if cause.advice else cause.model_copy(update={"advice": "; ".join(_advice(cause.cause, spec))})

@@ -105,7 +105,7 @@ class Evidence:
 
     @property
     def clock_mhz(self) -> float | None:
-        """Median clock of the GPUs; None where they stood still for the most part, because they lower it themselves."""
+        """Median clock of the GPUs; None if they stood still for the most part, because they lower it themselves."""
         state = self.samples.over_all if self.samples else None
         return state.sm_clock_mhz if state and (state.utilisation_percent or 0.0) >= IN_USE else None
 
@@ -118,7 +118,7 @@ class Evidence:
 
     @cached_property
     def collective_s(self) -> float | None:
-        """Time of a step that the rank with the most of it spends in collectives; None where it was not measured.
+        """Time of a step that the rank with the most of it spends in collectives; None if it was not measured.
 
         One rank sends nothing: what its record has is other time, such as copies of offloaded activations.
         """
@@ -133,7 +133,7 @@ class Evidence:
         return self.hosts is not None and all(rank.queued_s for rank in self.hosts.ranks)
 
     def host_s(self, name: str) -> dict[int, float]:
-        """A time of host.json by rank: the median over the measured steps; empty where it was not recorded."""
+        """A time of host.json by rank: the median over the measured steps; empty if it was not recorded."""
         if self.hosts is None:
             return {}
         return {rank.rank: value for rank in self.hosts.ranks if (value := self._median(rank, name)) is not None}

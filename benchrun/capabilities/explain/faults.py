@@ -182,7 +182,7 @@ def _of_small_kernels(run: Evidence) -> bool:
 def _of_products(run: Evidence, parts: list[Part], slower_s: float) -> Iterator[Cause]:
     """Products that are slower in training than alone, beyond the ``slower_s`` for which the clock is to blame.
 
-    None where the host is late: after each gap the caches are cold, which is a consequence and no cause.
+    None if the host is late: after each gap the caches are cold, which is a consequence and no cause.
     """
     if sum(part.seconds for part in parts if part.cause == "host") > IDLE_SHARE * run.typical_s:
         return

@@ -221,7 +221,7 @@ def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
 
 
 def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> BenchrunError:
-    """Why no step of a log has a time: UserError where an option helps, else NoNumberError, as `parse` ends."""
+    """Why no step of a log has a time: UserError if an option helps, else NoNumberError, as `parse` ends."""
     if not summary.num_steps:
         cause = f": {summary.fatal.kind}, {summary.fatal.detail}" if summary.fatal else ""
         message = f"no step of any known framework{cause}"

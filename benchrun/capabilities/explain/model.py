@@ -66,11 +66,11 @@ class Cause(Frozen):
     seconds: float
     """Seconds of a step that a cure would save."""
     rank: int | None = None
-    """The rank that has it; null where all have."""
+    """The rank that has it; null if all have."""
     host: str | None = None
     """Node of that rank."""
     since_step: int | None = None
-    """First step that has it; null where it is there from the first measured step on."""
+    """First step that has it; null if it is there from the first measured step on."""
     evidence: str
     """Evidence, in numbers."""
     advice: str

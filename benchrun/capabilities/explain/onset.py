@@ -29,7 +29,7 @@ class Onset(NamedTuple):
 
 
 def late_since(times: Floats, least_s: float) -> Onset | None:
-    """Return the rank that is behind from some step on; None where none is, or one is from the start.
+    """Return the rank that is behind from some step on; None if none is, or one is from the start.
 
     ``times``: what each rank computes in each step, in s, one row a rank. ``least_s``: what counts, in s of a step.
     """
@@ -46,7 +46,7 @@ def late_since(times: Floats, least_s: float) -> Onset | None:
 
 
 def _shift(series: Floats, place: int, least_s: float) -> float:
-    """Rise in s of ``series`` (s behind the others) from ``place`` to its end; 0 where it is not sure."""
+    """Rise in s of ``series`` (s behind the others) from ``place`` to its end; 0 if it is not sure."""
     before, after = series[:place], series[place:]
     low, high = float(np.median(before)), float(np.median(after))
     noise = SURE * max(robust_deviation(before), robust_deviation(after))

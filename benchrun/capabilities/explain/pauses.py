@@ -141,7 +141,7 @@ def _queued_s(run: Evidence) -> dict[int, Floats]:
 
 
 def _beyond(run: Evidence, steps: Iterable[int], seconds: Sequence[float]) -> Floats:
-    """How far ``seconds`` are above their median in the measured steps; 0 where they were not recorded."""
+    """How far ``seconds`` are above their median in the measured steps; 0 if they were not recorded."""
     numbered = dict(zip(steps, seconds, strict=False))
     usual = float(np.median(seconds)) if seconds else 0.0
     return np.array([numbered.get(int(step), usual) - usual for step in run.steps])
@@ -156,7 +156,7 @@ def _queued(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
 def _computed(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
     """The steps whose excess is for the most part a rank's own: out of collectives, whose threads wait for cores too.
 
-    None where waits for a core were not counted, because such a wait is in that time.
+    None if waits for a core were not counted, because such a wait is in that time.
     """
     own = _computed_s(run).values() if run.cores_counted else ()
     return np.asarray(np.max([np.zeros(len(run.times)), *own], axis=0) > HALF * excess)

@@ -18,7 +18,7 @@ ROUNDING = 0.005
 
 
 def explain_stages(name: str, numbers: Measurement) -> Explanation | None:
-    """The stages of the run ``name``, in seconds of its mean step; None where no step was timed."""
+    """The stages of the run ``name``, in seconds of its mean step; None if no step was timed."""
     step_s = numbers.step_time_s.mean if numbers.step_time_s else None
     if not step_s:
         return None

@@ -136,7 +136,7 @@ def _stated_work(summary: Summary) -> dict[str, Any]:
 def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:
     """Everything that the files of ``run`` hold; it is measured anew where no ``measurement`` is given.
 
-    A damaged document, and a breakdown or a trace of another run, is left out with a note. UserError where one of the
+    A damaged document, and a breakdown or a trace of another run, is left out with a note. UserError if one of the
     given ``traces`` is of another run.
     """
     run = TolerantRun(run.path, run.read_only)
@@ -171,7 +171,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
 
 
 def _measured(run: RunDir, measurement: RunMeasurement | None) -> tuple[RunMeasurement, Floats, Floats]:
-    """``measurement`` with the times and numbers of its steps. NoNumberError where there is none, or no number."""
+    """``measurement`` with the times and numbers of its steps. NoNumberError if there is none, or no number."""
     steps = steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window) if measurement else None
     if measurement is None or steps is None or not len(steps[0]):
         raise NoNumberError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")

@@ -87,7 +87,7 @@ def difference_text(result: Difference) -> str:
 
 
 def interval_text(result: Difference) -> str:
-    """The interval of the ratio after a comma; empty where it has none."""
+    """The interval of the ratio after a comma; empty if it has none."""
     interval = result.interval
     return f", {100 * interval.level:.0f} % interval {interval.low:.3f} to {interval.high:.3f}" if interval else ""
 

@@ -48,7 +48,7 @@ class Late(NamedTuple):
     """Seconds of a step, the mean over the measured ones."""
     evidence: str
     since_step: int | None = None
-    """First step in which it is behind; None where it is so from the first measured one on."""
+    """First step in which it is behind; None if it is so from the first measured one on."""
 
 
 class Wait(NamedTuple):
@@ -77,7 +77,7 @@ def of_stages(seconds: Sequence[float]) -> str:
 
 
 def late_rank(run: Evidence) -> Late | None:
-    """The rank that computes longest in most steps, with what the others wait for it; None where none stands out.
+    """The rank that computes longest in most steps, with what the others wait for it; None if none stands out.
 
     Time in which a rank that may use every core waits for one is the node's. It counts only where it is much, and not
     on CPUs, which other processes use too.
@@ -135,7 +135,7 @@ class _Behind(NamedTuple):
 def _behind(times: Floats, least_s: float, share: float) -> _Behind | None:
     """The row of ``times``, in s by rank and step, that is behind the others.
 
-    None where that is within the noise, less than ``least_s``, or in fewer than ``share`` of the steps.
+    None if that is within the noise, less than ``least_s``, or in fewer than ``share`` of the steps.
     """
     last = int(np.median(times, axis=1).argmax())
     behind = times[last] - np.median(np.delete(times, last, axis=0), axis=0)

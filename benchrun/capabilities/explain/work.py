@@ -22,7 +22,7 @@ GROUPS = {"etp": "ep", "expert_dp": "dp", "fsdp": "dp", "expert_fsdp": "dp"}
 
 @dataclass(frozen=True)
 class Work:
-    """Seconds of a step on one GPU at the least; None where the GPU's peak or its memory's speed is unknown."""
+    """Seconds of a step on one GPU at the least; None if the GPU's peak or its memory's speed is unknown."""
 
     matmul_s: float | None
     products_memory_s: float

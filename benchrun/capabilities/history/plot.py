@@ -73,7 +73,7 @@ def _unit(span_s: float) -> str:
 def plot_history(history: History, path: Path) -> None:
     """Write the picture, one plot per point, to ``path``, in the format that its name ends in.
 
-    UserError where there is nothing to draw, or too much, or the file cannot be written.
+    UserError if there is nothing to draw, or too much, or the file cannot be written.
     """
     plots = list(history_plots(history, fewest=2))
     if not plots:

@@ -36,7 +36,7 @@ class Past(NamedTuple):
 
     result: RunResult
     environment: Mapping[str, Any]
-    """env.json; empty where it is missing."""
+    """env.json; empty if it is missing."""
     launched: datetime | None = None
     """Time of launch for a run whose id has none."""
 
@@ -152,7 +152,7 @@ def history_of(runs: Sequence[Past], by: By = "point") -> History:
 
 
 def launch_time(run_id: str) -> datetime | None:
-    """The time in a run's id; None where it has none."""
+    """The time in a run's id; None if it has none."""
     with contextlib.suppress(ValueError):  # of no stamp, and of digits that are no date
         return datetime.strptime(stamp_of(run_id), "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     return None

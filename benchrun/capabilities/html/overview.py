@@ -30,7 +30,7 @@ FRAMEWORK = {
 
 
 def verdict_plot(pairs: Sequence[tuple[str, Check]]) -> Plot | None:
-    """Speed of each point over that of its verdict's reference; None where nothing was compared."""
+    """Speed of each point over that of its verdict's reference; None if nothing was compared."""
     names, ratios, rows = [], [], []
     for name, check in pairs:
         entry = check.reference
@@ -44,7 +44,7 @@ def verdict_plot(pairs: Sequence[tuple[str, Check]]) -> Plot | None:
 
 
 def published_plot(listed: Sequence[Pair]) -> Plot | None:
-    """Speed of each point over that of the nearest published number; None where nothing was published."""
+    """Speed of each point over that of the nearest published number; None if nothing was published."""
     title = "Speed over that of the nearest published number"
     names, ratios = [pair.name for pair in listed], [pair.ratio for pair in listed]
     note = f"{EQUAL} A proxy without a published number is compared with the whole model, in TFLOPS/GPU."
@@ -109,7 +109,7 @@ def _title(point: tuple[Any, ...]) -> str:
 
 
 def breakdowns_plot(runs: Sequence[tuple[str, Metrics]]) -> Plot | None:
-    """Shares of a profiled step of several runs; None where fewer than two have a breakdown."""
+    """Shares of a profiled step of several runs; None if fewer than two have a breakdown."""
     names: list[str] = []
     rows: list[tuple[str, ...]] = []
     shares: list[list[float]] = []
@@ -154,7 +154,7 @@ def steps_plot(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> 
 
 
 def difference_plot(difference: Difference) -> Plot | None:
-    """Seconds of a step by part, of two runs; None where no part differs."""
+    """Seconds of a step by part, of two runs; None if no part differs."""
     parts = difference.parts
     if not parts:
         return None

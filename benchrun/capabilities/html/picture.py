@@ -44,7 +44,7 @@ def drawable() -> bool:
 def save(plots: Sequence[Plot], path: Path) -> None:
     """Write the plots below each other to a new file, in the format that its name ends in.
 
-    UserError where matplotlib is not installed or the file cannot be written.
+    UserError if matplotlib is not installed or the file cannot be written.
     """
     check_new(path)
     try:

@@ -30,7 +30,7 @@ STATE = {"sm_clock_mhz": "clock (MHz)", "power_w": "power (W)", "temperature_c":
 
 
 def step_plots(rows: CompletedRows, metrics: Metrics) -> Iterator[Plot]:
-    """Step time over the steps, and its distribution; none where the log has no times."""
+    """Step time over the steps, and its distribution; none if the log has no times."""
     valid = ~np.isnan(rows.step_time_s) & ~rows.impossible
     steps, times = rows.step[valid].tolist(), rows.step_time_s[valid].tolist()
     spread, window = metrics.step_time_s, metrics.window

@@ -17,7 +17,7 @@ from benchrun.show.table import Table
 def plot_steps(rows: CompletedRows, summary: Summary, path: Path, name: str | None = None) -> None:
     """Write the picture to ``path``, in the format that its name ends in; ``name`` is a metric of the registry.
 
-    The step time where None, or tokens/s where the log gives no time. UserError where it cannot be drawn.
+    The step time where None, or tokens/s where the log gives no time. UserError if it cannot be drawn.
     """
     if name is None:
         name = "tokens_per_s_per_gpu" if np.isnan(rows.step_time_s).all() else "step_time_s"
@@ -25,7 +25,7 @@ def plot_steps(rows: CompletedRows, summary: Summary, path: Path, name: str | No
 
 
 def metric_plot(entry: Metric, rows: CompletedRows, summary: Summary) -> Plot:
-    """The values of a metric, its median, and the warm-up; UserError where no step has a value."""
+    """The values of a metric, its median, and the warm-up; UserError if no step has a value."""
     values = series(entry, rows, summary)
     known = ~np.isnan(values)
     if not known.any():

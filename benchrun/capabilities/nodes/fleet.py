@@ -179,7 +179,7 @@ def _models(ranks: Sequence[RankRates]) -> tuple[Model, ...]:
 
 
 def _of_two_groups(test: Test, units: Sequence[Unit], level: float) -> list[Finding]:
-    """Return the units of the slower of two groups, beside the faster one; none where most would be slow."""
+    """Return the units of the slower of two groups, beside the faster one; none if most would be slow."""
     slower = slower_group([unit.values for unit in units])
     if 2 * len(slower) > len(units):
         return []
@@ -192,7 +192,7 @@ def _of_two_groups(test: Test, units: Sequence[Unit], level: float) -> list[Find
 
 
 def _missing_ranks(ranks: Sequence[RankRates], hosts: Sequence[str], every: Sequence[str]) -> list[str]:
-    """The ranks without a file, as ``rank N``; none where the nodes without any file explain them all."""
+    """The ranks without a file, as ``rank N``; none if the nodes without any file explain them all."""
     count = max((each.ranks for each in ranks), default=0)
     missing = sorted({*range(count)} - {each.rank for each in ranks})
     explained = len(missing) * len(every) == count * (len(every) - len(hosts))

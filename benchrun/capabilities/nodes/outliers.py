@@ -96,7 +96,7 @@ def _beside(own: float, others: Floats, noise: float, level: float) -> Beside:
 
 
 def slower_group(rates: Sequence[Sequence[float]]) -> list[int]:
-    """Return the indices of the slower units where the fleet falls into two groups; empty where it is one.
+    """Return the indices of the slower units where the fleet falls into two groups; empty if it is one.
 
     Beside the median of the others half of a fleet looks healthy, however slow it is.
     """

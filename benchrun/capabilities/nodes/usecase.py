@@ -61,7 +61,7 @@ def store_fleet(run: RunDir, checked: Fleet) -> None:
 def without_nodes(spec: S, exclude: str | None) -> S:
     """``spec`` with the nodes that ``exclude`` names left out, besides those that the site leaves out.
 
-    ``exclude`` is a file of names or a list, both in Slurm's notation. UserError where it is neither.
+    ``exclude`` is a file of names or a list, both in Slurm's notation. UserError if it is neither.
     """
     if exclude is None or not (names := _names(exclude)):
         return spec
@@ -139,7 +139,7 @@ def _check_together(files: Mapping[Path, RankRates]) -> None:
 
 
 def _job_nodes(run: RunDir) -> Sequence[str]:
-    """Names of the job's nodes; none where Slurm does not answer any more, or never had the job."""
+    """Names of the job's nodes; none if Slurm does not answer any more, or never had the job."""
     state = run.last_event("state")
     try:
         return expanded(str(state["nodes"])) if state and state.get("nodes") else []

@@ -41,7 +41,7 @@ class Kinship:
     stacks: NDArray[Any]
     moe: NDArray[Any]
     residuals: Array
-    """Logarithms of observed over physics; 0 where nothing was observed."""
+    """Logarithms of observed over physics; 0 if nothing was observed."""
     doubt: Array
     """Factors on the variance of rows that contradict all others."""
     weights: Array

@@ -48,7 +48,7 @@ class Traffic:
         return cls(groups, again, load.gpu.nvlink_gb_per_s * 1e9, load.gpu.nic_gb_per_s * 1e9, load.domain)
 
     def of_group(self, group: Group) -> list[Collective]:
-        """The collectives of a group; empty where it has one rank."""
+        """The collectives of a group; empty if it has one rank."""
         return self.groups.get(group, [])
 
     def times(self, each: Collective) -> float:

@@ -157,7 +157,7 @@ def _predicted_row(row: rows.Row, calibration: Calibration) -> tuple[dict[str, s
 
 
 def predicted_file(path: Path, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None) -> int:
-    """`predicted_rows` of a file. UserError where it cannot be read."""
+    """`predicted_rows` of a file. UserError if it cannot be read."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             return predicted_rows(file, out, say, calibration)

@@ -49,7 +49,7 @@ data/ground_truth_single.csv) lacks."""
 
 
 def workload(row: Row) -> Workload:
-    """The step that a row describes. UserError where a needed column is empty or not
+    """The step that a row describes. UserError if a needed column is empty or not
     understood."""
     if "hidden" in row and "gpu" not in row:
         row = {**row, **SINGLE_NODE}
@@ -111,7 +111,7 @@ def _reference_step_s(row: Row) -> float:
 
 
 def _refuse_impossible(load: Workload) -> None:
-    """UserError where the GPU does not compute in this precision, or nothing can be
+    """UserError if the GPU does not compute in this precision, or nothing can be
     spread like this."""
     shape, layout = load.model.shape, load.layout
     if load.number == "fp32":
@@ -191,7 +191,7 @@ def _known_name(name: str) -> str | None:
 
 
 def _usual_length(model: str, task: str) -> tuple[int, str]:
-    """Tokens of a sequence where a table does not state them, and who says so; 0 where
+    """Tokens of a sequence where a table does not state them, and who says so; 0 if
     nobody does.
 
     The recipe of this model and task says it; else most of the published rows, of the
@@ -212,7 +212,7 @@ def _usual_length(model: str, task: str) -> tuple[int, str]:
 
 
 def _likely_width(row: Row) -> int | None:
-    """The width of a GPT with a row's parameters and layers; None where it does not
+    """The width of a GPT with a row's parameters and layers; None if it does not
     state both, or has experts."""
     try:
         params, layers = 1e9 * float(row.get("params_b") or ""), int(float(row.get("layers") or ""))
@@ -294,7 +294,7 @@ def _architecture(row: Row, layers: int) -> Architecture:
 
 def _gpt(row: Row) -> ModelShape | None:
     """GPT-2's shape at the width, heads and layers that columns or notes state; None
-    where they do not."""
+    if they do not."""
     sizes = []
     for name in ("hidden", "heads", "layers"):
         noted = re.search(rf"{name} (\d+)", row.get("notes") or "")

@@ -110,7 +110,7 @@ def architecture(spec: TrainingSpec) -> Architecture:
 
 
 def read(folder: Path, source: str = OWN) -> Measured:
-    """The run in ``folder``. UserError where it is no training, or has no step time."""
+    """The run in ``folder``. UserError if it is no training, or has no step time."""
     spec = RunSpec.model_validate_json(folder.joinpath(SPEC).read_bytes())
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{folder.name} is no training")

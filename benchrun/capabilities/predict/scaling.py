@@ -22,7 +22,7 @@ class CurvePoint:
     gbs: float
     step_s: float
     parts: Mapping[str, float]
-    """Seconds; empty where they are not known."""
+    """Seconds; empty if they are not known."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def efficiencies(points: Sequence[CurvePoint]) -> list[float]:
 
 
 def breaks(points: Sequence[CurvePoint]) -> Break | None:
-    """The first point that loses more than `LOSS` a doubling; None where there is
+    """The first point that loses more than `LOSS` a doubling; None if there is
     none."""
     shares = efficiencies(points)
     for (before, point), (share, new) in zip(pairwise(points), pairwise(shares), strict=True):

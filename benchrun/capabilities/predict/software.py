@@ -37,14 +37,14 @@ def has(trait: Trait, name: str) -> bool:
 
 
 def of_source(source: str) -> str | None:
-    """The software of everything that ``source`` published; None where that is not
+    """The software of everything that ``source`` published; None if that is not
     fixed."""
     return _table().get(("source", source))
 
 
 def of_task(task: str) -> str | None:
     """The software that the name of a task states, as in pretrain-torchtitan; None
-    where it states none."""
+    if it states none."""
     for (where, name), stack in _table().items():
         if where == "task" and name in task:
             return stack
@@ -62,7 +62,7 @@ def publishers() -> dict[str, str]:
 
 
 def publisher(text: str) -> str:
-    """The source of rows whose repository ``text`` names; empty where it names none."""
+    """The source of rows whose repository ``text`` names; empty if it names none."""
     for repository, source in publishers().items():
         if repository in text:
             return source

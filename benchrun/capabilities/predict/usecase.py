@@ -88,7 +88,7 @@ def predicted_curve(
 
 
 def expected_step(spec: RunSpec) -> Prediction | None:
-    """The predicted step of a run; None where nothing can be predicted."""
+    """The predicted step of a run; None if nothing can be predicted."""
     try:
         return model.predict(_load(spec, None))
     except UserError:

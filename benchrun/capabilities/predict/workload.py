@@ -46,7 +46,7 @@ class Workload:
     task: Task = "pretrain"
     recompute: Recomputed = "none"
     policy: str = ""
-    """Checkpoint policy of MaxText or PaXML; empty where none is stated."""
+    """Checkpoint policy of MaxText or PaXML; empty if none is stated."""
     stack: str = MEGATRON
     """Software whose kernels and overlap are alike (software.csv): the constants differ
     between them."""
@@ -89,7 +89,7 @@ class Workload:
 
     @property
     def products_peak_tflops(self) -> float | None:
-        """Dense peak of the GPU in the number of the products; None where it does not
+        """Dense peak of the GPU in the number of the products; None if it does not
         compute them."""
         return self.gpu.peak_tflops(PRECISIONS.get(self.number, self.number))
 

@@ -17,7 +17,7 @@ from benchrun.vocabulary import request_load
 def result_conditions(log: Log, file: RecipeFile, given: Setting) -> tuple[Conditions, Setting]:
     """The conditions of the result in ``log`` as one of the recipe ``file``, and the setting of its measurement.
 
-    UserError where neither the log nor ``given`` states the GPU, their number, the precision or the lengths.
+    UserError if neither the log nor ``given`` states the GPU, their number, the precision or the lengths.
     """
     if not log.served:
         raise UserError("the log has no result of a benchmark of a server", where=log.file)
@@ -44,7 +44,7 @@ def result_conditions(log: Log, file: RecipeFile, given: Setting) -> tuple[Condi
 
 
 def _load(log: Log) -> dict[str, Any]:
-    """Lengths, concurrency and rate of the requests. UserError where the lengths are not known."""
+    """Lengths, concurrency and rate of the requests. UserError if the lengths are not known."""
     served = log.served[-1]
     settings, values = served.settings, served.values
     load: dict[str, Any] = {"concurrency": settings.get("concurrency"), "shortest": settings.get("shortest", 1.0)}

@@ -19,7 +19,7 @@ class Hours(Frozen):
     limit: float
     """Hours that the time limit allows: the most that it can take."""
     steps: float | None = None
-    """Planned steps times the step time of a reference, without the start of the job; null where there is none."""
+    """Planned steps times the step time of a reference, without the start of the job; null if there is none."""
     basis: str | None = None
     """Id of that reference."""
 

@@ -47,7 +47,7 @@ class Expanded:
         return tuple(differ)
 
     def baseline(self, point: StudyPoint) -> StudyPoint | None:
-        """The point that ``point`` is compared with, maybe itself; None where it is excluded."""
+        """The point that ``point`` is compared with, maybe itself; None if it is excluded."""
         if not self.study.baseline:
             return self._first_of[point.run]
         wanted = dict(point.settings)

@@ -53,7 +53,7 @@ def ranked(
     """Every legal layout of ``spec`` that may fit into memory, the one predicted to be fastest first.
 
     ``varied``: the values of some `SIZES`; of the others every possible one. A GPU or CPU whose speed is not known is
-    taken for `STAND_IN`. UserError where no layout is legal.
+    taken for `STAND_IN`. UserError if no layout is legal.
     """
     loads = ((each, runs.workload(each, stand_in=STAND_IN)) for each in legal(spec, varied or {}))
     candidates = [Candidate(each, predict(load, calibration)) for each, load in loads]
@@ -89,7 +89,7 @@ def sizes(spec: TrainingSpec) -> dict[str, Sequence[int]]:
 
 
 def _spread(spec: TrainingSpec, chosen: Mapping[str, int]) -> TrainingSpec | None:
-    """``spec`` in another layout; None where it does not divide the GPUs or the batch, or only repeats another."""
+    """``spec`` in another layout; None if it does not divide the GPUs or the batch, or only repeats another."""
     tp, pp, vp, cp, mbs = (chosen[name] for name in ("tp", "pp", "vp", "cp", "mbs"))
     dp = data_parallel(spec.num_gpus, tp * pp * cp)
     if spec.num_gpus % (tp * pp * cp) or spec.gbs % (mbs * dp) or (vp > 1 and pp == 1):

@@ -15,7 +15,7 @@ from benchrun.show.table import Table
 def plot_study(study: StudyResult, path: Path) -> None:
     """Write the plots to ``path``, in the format that its name ends in.
 
-    UserError where no point was measured or the file cannot be written.
+    UserError if no point was measured or the file cannot be written.
     """
     plots = list(study_plots(study))
     if not plots:

@@ -67,7 +67,7 @@ class ResolvedStudy:
         return {slot: [run for run in runs if not self.foreign(slot, run)] for slot, runs in of_slots.items()}
 
     def foreign(self, slot: Slot, run: RunDir) -> str:
-        """Why ``run`` is not of the point of ``slot``, whatever the directory says; empty where it is.
+        """Why ``run`` is not of the point of ``slot``, whatever the directory says; empty if it is.
 
         The site does not count: a kept run does not name its own.
         """
@@ -84,7 +84,7 @@ class ResolvedStudy:
 def resolved_study(expanded: Expanded) -> ResolvedStudy:
     """The points of a study, each resolved or refused with its reason.
 
-    UserError where none is legal: the reason of the first one.
+    UserError if none is legal: the reason of the first one.
     """
     resolved = resolved_points(expanded)
     if not any(each.spec for each in resolved):

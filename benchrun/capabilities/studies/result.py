@@ -33,7 +33,7 @@ class PointResult(Frozen):
     settings: dict[str, Any]
     """Its values of the columns; without those that it does not state."""
     baseline: int | None
-    """Position of the point that it is compared with, from 1; null where that one is excluded."""
+    """Position of the point that it is compared with, from 1; null if that one is excluded."""
     state: State
     reason: str | None
     """Why it was refused, has failed, or gives no number."""
@@ -44,11 +44,11 @@ class PointResult(Frozen):
     hours: Hours | None
     """GPU-hours of one run; null for a refused point."""
     metrics: dict[str, float | None]
-    """Medians over the measured runs; null where nothing was measured."""
+    """Medians over the measured runs; null if nothing was measured."""
     ratio: Ratio | None
     """Speed relative to the baseline; null for the baseline itself, and where one of the two has no speed."""
     gpu_hours_used: float | None = None
-    """GPU-hours that its runs took, failed ones too; null where none has recorded its start and its end."""
+    """GPU-hours that its runs took, failed ones too; null if none has recorded its start and its end."""
 
 
 class StudyResult(Frozen):
@@ -68,13 +68,13 @@ class StudyResult(Frozen):
     gpu_hours_limit: float
     """Sum of the time limits: the most that all runs can take."""
     gpu_hours_steps: float | None
-    """Sum of the known times of all steps, without starting; null where none is known."""
+    """Sum of the known times of all steps, without starting; null if none is known."""
     runs: int
     """Runs of all legal points."""
     runs_with_known_steps: int
     """Runs that ``gpu_hours_steps`` covers."""
     gpu_hours_used: float | None = None
-    """GPU-hours that the runs took so far, failed ones too; null where none has recorded its start and its end."""
+    """GPU-hours that the runs took so far, failed ones too; null if none has recorded its start and its end."""
     price_per_gpu_hour: float | None
     """Price as stated, in any currency."""
     notes: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ def _state(states: Sequence[State]) -> State:
 
 
 def _reason(runs: Sequence[RunResult]) -> str | None:
-    """Why the newest run that has ended gives no number; None where it does."""
+    """Why the newest run that has ended gives no number; None if it does."""
     ended = [run for run in runs if run.ending is not None and not run.numbers]
     return f"{ended[-1].run_id}: {ended[-1].broken}" if ended else None
 

@@ -68,7 +68,7 @@ class Search:
     """A smaller improvement is not worth a job."""
 
     def next(self, trials: Sequence[Trial]) -> list[Job]:
-        """The jobs of the next round; empty where the search is over."""
+        """The jobs of the next round; empty if the search is over."""
         left = self.budget_s - sum(trial.seconds for trial in trials)
         jobs: list[Job] = []
         for job in self._untried(trials) or self._again(trials):
@@ -88,7 +88,7 @@ class Search:
         return self.start_s + job.steps * float(self.expected(trials)[0][job.layout])
 
     def best(self, trials: Sequence[Trial]) -> int | None:
-        """The fastest measured layout; None where none was measured."""
+        """The fastest measured layout; None if none was measured."""
         measured = self.measured(trials)
         return min(measured, key=lambda layout: measured[layout], default=None)
 

@@ -31,7 +31,7 @@ class StudyDir:
     def locked(self) -> Iterator[None]:
         """Make the directory, and hold its lock, so that no second launcher of this study works at the same time.
 
-        UserError where another one holds the lock. The lock ends with its process, however that ends.
+        UserError if another one holds the lock. The lock ends with its process, however that ends.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)

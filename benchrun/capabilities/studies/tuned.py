@@ -24,7 +24,7 @@ class TunedLayout(Frozen):
     expected_s: float
     """Seconds of a step, corrected by the jobs so far."""
     measured_s: float | None
-    """Median step of its longest job; null where it was not tried or gave no number."""
+    """Median step of its longest job; null if it was not tried or gave no number."""
     steps: int
     """Steps of all its jobs; 0 if it was not tried."""
 
@@ -38,7 +38,7 @@ class Tuned(Frozen):
     sought, or the budget is spent.
     """
     best: TunedLayout | None
-    """The fastest measured layout; null where none was measured."""
+    """The fastest measured layout; null if none was measured."""
     layouts: tuple[TunedLayout, ...]
     """Layouts in the order of their predictions."""
     device_s: float

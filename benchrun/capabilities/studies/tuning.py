@@ -56,7 +56,7 @@ class Tuning:
 def plan_tuning(
     request: Request, varied: Mapping[str, Sequence[int]], search_steps: int, calibration: Calibration | None = None
 ) -> Tuning:
-    """The legal layouts of a point that may fit into memory, ranked by prediction. UserError where there is none."""
+    """The legal layouts of a point that may fit into memory, ranked by prediction. UserError if there is none."""
     spec = resolve_point(request)
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{spec.recipe} is no training: it has no layout to search")

@@ -31,7 +31,7 @@ Tell = Callable[[str], None]
 def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:
     """The points of a study or suite, with ``repeats`` runs of each (as its file states where None).
 
-    UserError where the file contradicts itself or no point is legal.
+    UserError if the file contradicts itself or no point is legal.
     """
     expanded = expand(request)
     study = expanded.study.model_copy(update={"repeats": repeats or expanded.study.repeats})
@@ -99,7 +99,7 @@ def _tolerant(run: RunDir) -> TolerantRun:
 
 
 def _used_hours(run: RunDir) -> float | None:
-    """GPU-hours of a run from its start to its end, by its own record; None where that lacks one of them."""
+    """GPU-hours of a run from its start to its end, by its own record; None if that lacks one of them."""
     done = run.done()
     elapsed_s = done.elapsed_s if done else None
     return None if elapsed_s is None else run.spec.num_gpus * elapsed_s / HOUR_S
@@ -112,7 +112,7 @@ def run_study(
 
     Failed runs are launched again up to ``retries`` times. With ``reuse`` a completed run of the very same
     specification, of another study or of none, stands for a new one. Interrupted or killed at any moment, it goes on
-    when it is called again. Where the account may have no more jobs, it waits. MachineError where a job is refused: the
+    when it is called again. Where the account may have no more jobs, it waits. MachineError if a job is refused: the
     running ones run on.
     """
     directory, polls = StudyDir(planned.expanded.name), 0
@@ -160,7 +160,7 @@ def _launch(
 
 
 def _is_submitted(run: RunDir, tell: Tell, point: str = "", *, again: bool = False) -> bool:
-    """Submit a run; False where the account may have no more jobs now. MachineError where the job is refused.
+    """Submit a run; False if the account may have no more jobs now. MachineError if the job is refused.
 
     ``point`` ends the line about the launch: the number of the point and of the repeat.
     """
@@ -199,7 +199,7 @@ def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, 
 
 
 def _same(spec: RunSpec, slot: Slot, directory: StudyDir) -> RunDir | None:
-    """The newest completed run of this specification that the point does not have yet; None where there is none."""
+    """The newest completed run of this specification that the point does not have yet; None if there is none."""
     used = {run for (key, _), runs in directory.runs().items() for run in runs if key == slot[0]}
     name = f"{spec.recipe}-{spec.identity()}-"
     named = [run for run in find_runs(directory.root) if run.run_id.startswith(name) and run not in used]

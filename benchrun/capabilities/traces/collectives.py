@@ -81,9 +81,9 @@ class Collective:
     duration: dict[int, int]
     """Sum by rank."""
     transfer: int | None
-    """Sum; None where only one rank's trace is here."""
+    """Sum; None if only one rank's trace is here."""
     waiting: dict[int, int]
-    """Sum by rank; empty where the transfer is unknown."""
+    """Sum by rank; empty if the transfer is unknown."""
 
     @property
     def bus_gb_per_s(self) -> float | None:

@@ -155,7 +155,7 @@ class RankTrace:
     names: list[str]
     device_events: Events
     calls: Events | None
-    """CUDA calls of the host; None where the trace has no host events."""
+    """CUDA calls of the host; None if the trace has no host events."""
     ranges: Events
     """Ranges of host threads: annotations, NVTX, and functions of data loaders."""
     waits: Events

@@ -36,7 +36,7 @@ class Idle(NamedTuple):
 def idle_by_cause(trace: RankTrace, window: Window) -> Idle | None:
     """Idle time in the window; the causes add up to all of it.
 
-    None where the trace has no calls of the host, or none that it links with what it launched.
+    None if the trace has no calls of the host, or none that it links with what it launched.
     """
     if trace.calls is None or not len(trace.calls):
         return None

@@ -32,7 +32,7 @@ class KeptTraces(NamedTuple):
 
 
 def kept_fingerprint(run: RunDir, public: PublicNames | None = None) -> dict[str, bytes]:
-    """The file of the fingerprint that ``run`` stores, with ``public`` names; empty where it has none."""
+    """The file of the fingerprint that ``run`` stores, with ``public`` names; empty if it has none."""
     document = run.read_json(FINGERPRINT)
     if document is None:
         return {}

@@ -128,7 +128,7 @@ class _Reader:
         self.ranges.add(*_times(event), number, self._thread(event))
 
     def _ended(self, event: Event) -> Event | None:
-        """The event that ``event`` ends, as one with a length; None where none of its thread has begun."""
+        """The event that ``event`` ends, as one with a length; None if none of its thread has begun."""
         begun, name = self._open.get((event.get("pid"), event.get("tid")), []), event.get("name")
         places = reversed(range(len(begun)))
         place = next((place for place in places if not name or begun[place].get("name") == name), None)
@@ -201,7 +201,7 @@ class _Reader:
 
 
 def read_kineto(path: Path) -> Iterator[RankTrace]:
-    """One trace for each GPU in the file; none where it holds no device event."""
+    """One trace for each GPU in the file; none if it holds no device event."""
     source, reader = JsonTrace(path, SKIP), _Reader()
     for events in source.batches():
         try:

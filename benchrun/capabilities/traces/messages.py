@@ -107,7 +107,7 @@ def collective_name(text: str) -> str | None:
 
 
 def shape_of(name: str, args: dict[str, Any]) -> Shape | None:
-    """The product that an operator computes; None where the profiler did not record shapes."""
+    """The product that an operator computes; None if the profiler did not record shapes."""
     first = 1 if "add" in name else 0
     sizes, types = args.get("Input Dims") or [], args.get("Input type") or []
     if len(sizes) < first + 2 or len(types) <= first:

@@ -79,7 +79,7 @@ class _Export:
         return {number: text for number, text in values if isinstance(text, str)}
 
     def texts(self, query: str, table: str) -> list[tuple[object, ...]]:
-        """The rows of ``query``; none where ``table`` is missing."""
+        """The rows of ``query``; none if ``table`` is missing."""
         try:
             return list(self._connection.execute(query)) if table in self.tables else []
         except sqlite3.OperationalError:  # another version's column

@@ -11,7 +11,7 @@ TIMEOUT_S = 1800
 
 
 def export_report(report: Path, target: Path) -> None:
-    """Write the SQLite export of a .nsys-rep. UserError where nsys is missing or refuses the report."""
+    """Write the SQLite export of a .nsys-rep. UserError if nsys is missing or refuses the report."""
     if not report.is_file():
         raise UserError("cannot be read: no such file", where=str(report))
     if shutil.which("nsys") is None:

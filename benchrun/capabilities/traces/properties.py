@@ -7,7 +7,7 @@ from benchrun.errors import UserError
 
 
 def documents(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list; none where ``value`` is something else."""
+    """The objects of a list; none if ``value`` is something else."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 

@@ -23,7 +23,7 @@ class Range:
     host: int
     """Union of the ranges."""
     device: int | None
-    """Union of what their process launched on the device while they were open; None where launches are unknown."""
+    """Union of what their process launched on the device while they were open; None if launches are unknown."""
 
 
 def unnumbered(name: str) -> str:

@@ -28,7 +28,7 @@ class ProductTime:
 
 
 def products_of(trace: RankTrace, classes: Classified) -> list[ProductTime]:
-    """The products that take longest, at most SHOWN; none where the trace has no shapes."""
+    """The products that take longest, at most SHOWN; none if the trace has no shapes."""
     if not trace.shapes:
         return []
     chosen = (classes.number == CLASSES.index("matmul")) & np.isin(classes.events.external, list(trace.shapes))

@@ -111,7 +111,7 @@ def store_fingerprint(run: RunDir) -> None:
 
 
 def nameless_fingerprint(run: RunDir) -> dict[str, Any] | None:
-    """The fingerprint of ``run`` without names of files and hosts; None where it has none."""
+    """The fingerprint of ``run`` without names of files and hosts; None if it has none."""
     of_run = fingerprint_of_run(run)
     return without_names(of_run) if of_run else None
 

@@ -121,7 +121,7 @@ def _ranks_text(ranks: Sequence[int]) -> str:
 
 
 def _named(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """The first rows of a table; nothing where there are none."""
+    """The first rows of a table; nothing if there are none."""
     listed = list(rows)
     more = f"and {len(listed) - SHOWN} more\n" if len(listed) > SHOWN else ""
     return plain(Table(titles, listed[:SHOWN])) + more if listed else ""

@@ -32,7 +32,7 @@ class Window(NamedTuple):
     first: int
     last: int
     steps: int | None
-    """Whole steps in it; None where none are known."""
+    """Whole steps in it; None if none are known."""
     host: tuple[int, int] | None = None
     """Times at which the host began the first whole step and the one after the last."""
     collective: str | None = None
@@ -112,7 +112,7 @@ def launching_calls(events: Events, calls: Events | None) -> Times:
 
 
 def separating_collective(trace: RankTrace) -> int | None:
-    """The kernel of the collective that takes longest among those that recur once a step; None where none does."""
+    """The kernel of the collective that takes longest among those that recur once a step; None if none does."""
     from benchrun.capabilities.traces.kernels import classified
 
     classes = classified(trace)

@@ -240,11 +240,11 @@ class HuggingFace(Dialect):
 
     @property
     def _made(self) -> int:
-        """The planned steps, stated or guessed; 0 where nothing tells."""
+        """The planned steps, stated or guessed; 0 if nothing tells."""
         return self.facts.planned_steps or self._steps_of_summary() or 0
 
     def _average_s(self) -> float | None:
-        """Seconds of a step by the run time, without evaluations; None where it or the steps are unknown."""
+        """Seconds of a step by the run time, without evaluations; None if it or the steps are unknown."""
         own = self._made - self._resumed
         if not self.facts.run_time_s or own <= 0:
             return None
@@ -300,7 +300,7 @@ class HuggingFace(Dialect):
         return None if self.facts.planned_steps == self._guess else self.facts.planned_steps
 
     def _steps_passed(self) -> float:
-        """Planned steps times the part of the epochs that has passed; 0 where it is unknown or the run began again."""
+        """Planned steps times the part of the epochs that has passed; 0 if it is unknown or the run began again."""
         if not self.facts.num_epochs or trainer_rows.runs(self._dictionaries)[-1]:
             return 0.0
         epoch = max(float(self._dictionaries.column("epoch")[-1]), 0.0)

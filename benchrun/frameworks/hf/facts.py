@@ -146,7 +146,7 @@ def _refuted(facts: Facts) -> bool:
 
 
 def _sharing_ranks(facts: Facts, ranks: int) -> int | None:
-    """The number of ranks with the same samples that makes the steps right; None where several or none do."""
+    """The number of ranks with the same samples that makes the steps right; None if several or none do."""
     fitting = []
     for share in range(2, ranks + 1):
         if ranks % share or not (facts.gbs and facts.num_examples and facts.num_epochs):

@@ -12,7 +12,7 @@ EVALUATION, CHECKPOINT = 0, 1
 WORK = ("an evaluation", "a checkpoint")
 """The names of the two kinds, as in `Traits.other_work`."""
 PAUSE_TYPES = {"bars": "q", "dictionaries": "q", "seconds": "d", "kind": "i"}
-"""Columns of the pauses. ``bars`` and ``dictionaries``: how many came before. ``seconds``: 0 where none are printed."""
+"""Columns of the pauses. ``bars`` and ``dictionaries``: how many came before. ``seconds``: 0 if none are printed."""
 ENOUGH = 50
 """So many bars without a pause say more than all of them, whose clock is cut off at each pause."""
 CLOCK_S = 1.0

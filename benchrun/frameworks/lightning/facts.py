@@ -63,6 +63,6 @@ class Spread:
             facts.tp, facts.pp, facts.cp = tp, pp, cp
 
     def micro_batch(self, gbs: int | None) -> int | None:
-        """The micro-batch of a global batch; None where it does not follow."""
+        """The micro-batch of a global batch; None if it does not follow."""
         sequences = self.degrees.get("dp", 0) * (self.microbatches or 0)
         return gbs // sequences if gbs and sequences and gbs % sequences == 0 else None

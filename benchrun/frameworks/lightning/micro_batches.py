@@ -27,9 +27,9 @@ class Accumulation(NamedTuple):
 
 
 def accumulation(steps: Mapping[int, int]) -> Accumulation | None:
-    """Return how many bars make a step; None where each bar is one, or where too few steps passed.
+    """Return how many bars make a step; None if each bar is one, or where too few steps passed.
 
-    ``steps``: number of a bar -> the ``global_step`` on it. ``bars_per_step`` is 0 where no regular number fits.
+    ``steps``: number of a bar -> the ``global_step`` on it. ``bars_per_step`` is 0 if no regular number fits.
     """
     if not steps:
         return None

@@ -205,7 +205,7 @@ def _overlaps_shared_experts(spec: TrainingSpec) -> bool:
 
 
 def _with_experts(model: ModelShape) -> list[int] | None:
-    """1 for each layer with experts, 0 for the others; None where all have some, and in a hybrid, by its pattern."""
+    """1 for each layer with experts, 0 for the others; None if all have some, and in a hybrid, by its pattern."""
     layers = [int(has_experts(model, layer)) for layer in range(model.num_layers)]
     return None if model.mamba or all(layers) else layers
 

@@ -276,7 +276,7 @@ def _of_forks(convention: str) -> bool:
 
 
 def _current(value: Value) -> Value | None:
-    """The current one of ``current/average``; None where the text is no number."""
+    """The current one of ``current/average``; None if the text is no number."""
     if value.reading not in (NUMBER, THOUSANDTHS):
         return value
     both = _CURRENT.fullmatch(value.text)

@@ -50,7 +50,7 @@ class NemoAlignerSft(Dialect):
             self.read_facts(line.text)
 
     def _row(self, bar: re.Match[str], values: dict[str, str], line: int) -> Step | None:
-        """The step of a bar's postfix; None where its number or its time is unknown."""
+        """The step of a bar's postfix; None if its number or its time is unknown."""
         samples, time_s = count(values.get("train_consumed_samples")), positive(values.get("train_step_time"))
         step = self._step(int(bar[1]), samples) if samples else None
         if step is None or time_s is None:
@@ -68,7 +68,7 @@ class NemoAlignerSft(Dialect):
             self.rows.add(row._replace(step_time_s=before.step_time_s), end=self.last_planned)
 
     def _step(self, finished: int, samples: int) -> int | None:
-        """The step whose postfix a bar with this number has; None where its samples fit neither it nor the next."""
+        """The step whose postfix a bar with this number has; None if its samples fit neither it nor the next."""
         sizes = {step: samples // step for step in (finished, finished + 1) if step and samples % step == 0}
         if len(sizes) == 1:
             self.facts.gbs = fact_of("gbs", *sizes.values())

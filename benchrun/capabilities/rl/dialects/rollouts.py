@@ -32,11 +32,11 @@ class Rollouts(Dialect):
 
 
 def total(values: Mapping[str, str], *names: str) -> float | None:
-    """The sum of those of ``names`` that are times above zero; None where none is. For stages that do not overlap."""
+    """The sum of those of ``names`` that are times above zero; None if none is. For stages that do not overlap."""
     times = [time for name in names if (time := positive(values.get(name))) is not None]
     return sum(times) if times else None
 
 
 def first(values: Mapping[str, str], *names: str) -> float | None:
-    """The first of ``names`` that is a time above zero; None where none is."""
+    """The first of ``names`` that is a time above zero; None if none is."""
     return next((time for name in names if (time := positive(values.get(name))) is not None), None)

@@ -39,6 +39,6 @@ class Sglang(Server):
 
 
 def _release(image: str | None) -> tuple[int, ...]:
-    """The release in an image's name, e.g. (0, 5, 7) in ``lmsysorg/sglang:v0.5.7``; empty where it states none."""
+    """The release in an image's name, e.g. (0, 5, 7) in ``lmsysorg/sglang:v0.5.7``; empty if it states none."""
     match = re.search(r"v(\d+)\.(\d+)\.(\d+)", (image or "").rpartition("/")[2])
     return tuple(map(int, match.groups())) if match else ()
