@@ -1,9 +1,7 @@
-"""The wheel carries the kept runs as one packed file without their logs: 50 kB instead of 800 kB."""
+"""The wheel carries the kept runs as one archive without their logs: 50 kB instead of 2 MB."""
 
-import io
-import lzma
+import sys
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +9,32 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NAMES = ("spec.json", "metrics.json", "env.json", "ceilings.json", "steps.jsonl")
 """The files of a kept run that `benchrun.judge` reads."""
+ARCHIVE = "runs.tar.xz"
 
 
 class PackedRuns(BuildHookInterface[Any]):
-    """Adds ``results/measured.zip.xz`` to the data of a wheel."""
+    """Adds ``results/measured`` to the data of a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the file and name it in ``build_data``; an editable install reads the checkout itself."""
+        """Write the files and name them in ``build_data``; an editable install reads the checkout itself."""
         if version == "editable":
             return
-        file = Path(tempfile.mkdtemp()) / "measured.zip.xz"
-        file.write_bytes(packed(Path(self.root, "results", "measured")))
-        build_data["force_include"][str(file)] = "benchrun/_data/results/measured.zip.xz"
+        sys.path.insert(0, self.root)
+        folder = Path(tempfile.mkdtemp())
+        for name, content in packed(Path(self.root, "results", "measured")).items():
+            (folder / name).write_bytes(content)
+            build_data["force_include"][str(folder / name)] = f"benchrun/_data/results/measured/{name}"
 
 
-def packed(folder: Path) -> bytes:
-    """The runs of ``folder`` as an uncompressed zip archive, compressed as a whole; equal runs give equal bytes.
+def packed(folder: Path) -> dict[str, bytes]:
+    """The files of a folder with the packed runs of ``folder``, of each run only what is compared."""
+    from benchrun import kept
 
-    Files of one name stand together, because they have most in common.
-    """
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as runs:
-        for name in NAMES:
-            for file in sorted(folder.glob(f"*/{name}")):
-                entry = zipfile.ZipInfo(f"{file.parent.name}/{name}")
-                runs.writestr(entry, file.read_bytes())
-    return lzma.compress(archive.getvalue(), preset=9 | lzma.PRESET_EXTREME)
+    known, members = {}, {}
+    for run in kept.runs(folder):
+        entry = kept.entries(folder)[run.name]
+        names = [name for name in NAMES if name in entry["files"]]
+        known[run.name] = {**entry, "archive": ARCHIVE, "files": names}
+        for name in names:
+            members[f"{run.name}/{name}"] = kept.read(run / name) or b""
+    return {kept.INDEX: kept.index_text(known).encode(), ARCHIVE: kept.archived(members)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from benchrun import extensions
+from benchrun import extensions, kept
 from benchrun.errors import BenchrunError, closest, exit_code_of
 from benchrun.vocabulary import Exit
 
@@ -91,10 +91,10 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
         error.show()
         sys.exit(Exit.USER)
     except BenchrunError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(kept.shown(f"error: {error}"), err=True)
         sys.exit(error.exit_code)
     except OSError as error:  # a full or read-only disk, or missing permission
-        click.echo(f"error: {_where(error)}{error.strerror or error}", err=True)
+        click.echo(kept.shown(f"error: {_where(error)}{error.strerror or error}"), err=True)
         sys.exit(exit_code_of(error))
     except Exception:  # a defect of this program: Python's own exit code 1 would mean "slow"
         traceback.print_exc()

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import os
 from pathlib import Path
-from typing import cast
 
 PACKAGE = Path(__file__).resolve().parent
 DATAGEN = PACKAGE.parent / "datagen"
@@ -29,19 +28,6 @@ def table(module: str, name: str | None = None) -> tuple[dict[str, str], ...]:
     path = Path(module)
     with (path.with_name(name) if name else path.with_suffix(".csv")).open(newline="", encoding="utf-8") as file:
         return tuple(csv.DictReader(file))
-
-
-@functools.cache
-def measured() -> Path:
-    """The kept runs: a folder in a checkout; in a wheel one packed file, whose parts are read like a folder's."""
-    packed = MEASURED.with_name("measured.zip.xz")
-    if not packed.is_file():
-        return MEASURED
-    import io  # only for this file: every command imports this module
-    import lzma
-    import zipfile
-
-    return cast(Path, zipfile.Path(zipfile.ZipFile(io.BytesIO(lzma.decompress(packed.read_bytes())))))
 
 
 def shipped(folder: Path) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchrun import kept
 from benchrun.capabilities.explain.model import Difference
 from benchrun.capabilities.explain.usecase import differ
 from benchrun.errors import BenchrunError, UserError, reading
@@ -96,7 +97,8 @@ def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = No
     """
     place = Path(path)
     with reading(path):
-        is_run = _is_run(place) or not place.exists()
+        here = kept.place(place)
+        is_run = _is_run(here) or not here.exists()
     if is_run:
         return _of_run(open_run(str(path)), warmup)
     logs, _ = read_logs([place])

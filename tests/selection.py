@@ -1,6 +1,5 @@
 """Cases of long lists: `make test` runs some of them, `make test-all` every one (the marker `thorough`)."""
 
-import json
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchrun import paths
+from benchrun import kept, paths
 
 
 def some(values: Iterable[Any], count: int) -> list[Any]:
@@ -59,10 +58,13 @@ def _parameter(value: Any, kept: bool) -> Any:
 
 
 def _group(run: Path | str) -> tuple[str, str]:
-    """Framework and workload. Runs of the first schema state no workload and have groups of their own."""
-    spec = json.loads((paths.MEASURED / run / "spec.json").read_text(encoding="utf-8"))
-    return spec["framework"], spec.get("workload", "")
+    entry = _entry(run)
+    return entry["framework"], entry["workload"]
 
 
 def _files(run: Path | str) -> int:
-    return sum(1 for _ in (paths.MEASURED / run).iterdir())
+    return len(_entry(run)["files"])
+
+
+def _entry(run: Path | str) -> kept.Entry:
+    return kept.entries(paths.MEASURED)[Path(run).name]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun import api, paths
+from benchrun import api, kept, paths
 from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import (
     baseline_option,
@@ -188,14 +188,14 @@ def compare(
     """
     files = [Path(name) for name in runs_or_logs]
     if recipe is None:
-        if any(file.is_file() or str(file) == "-" for file in files):
+        if any(kept.place(file).is_file() or str(file) == "-" for file in files):
             raise UserError("a log does not name its recipe", hint="add --recipe NAME; benchrun list shows them")
         if named := [name for name, value in given.items() if value is not None]:
             raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
         chosen, code = opened(runs_or_logs)
         return worst((code, print_verdicts(chosen, as_json, warmup, baseline)))
     root = paths.runs_dir()
-    if runs := [file for file in files if (file / SPEC).is_file() or (root / file / SPEC).is_file()]:
+    if runs := [file for file in files if (kept.place(file) / SPEC).is_file() or (root / file / SPEC).is_file()]:
         raise UserError(f"{runs[0]} is a run and states its own recipe", hint="compare it alone, without --recipe")
     logs = read_logs(files, given.pop("framework"))
     options = dict(given)

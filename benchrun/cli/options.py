@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from benchrun import api, paths
+from benchrun import api, kept, paths
 from benchrun.cli.complete import cluster_names, dialect_names, gpu_names, point_values, recipe_names, runs_or_files
 from benchrun.errors import BenchrunError, exit_code_of
 from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, Exit, worst
@@ -195,7 +195,7 @@ def print_views(*views: Any) -> None:
 
 def say(text: str) -> None:
     """Print a remark on stderr: stdout is for results."""
-    click.echo(text, err=True)
+    click.echo(kept.shown(text), err=True)
 
 
 def interrupted(what: str) -> Exit:

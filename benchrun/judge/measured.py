@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from benchrun import paths
-from benchrun.errors import UserError
+from benchrun import kept, paths
+from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
 from benchrun.judge.conditions import Conditions, besides_recipe, conditions, with_machine
 from benchrun.judge.references import Reference, Source
@@ -49,15 +49,14 @@ class MeasuredRun:
     env: dict[str, Any]
     ceilings: Ceilings | None
     folder: Path
-    """Its files: a directory, or a part of the packed file."""
+    """The path that names it; `benchrun.kept` reads its files, packed or not."""
     log: Log | None = None
     """Log of a run that is not kept; it has the rows of steps.jsonl."""
 
     @functools.cached_property
     def fingerprint(self) -> Fingerprint | None:
         """Fingerprint of a profiled run."""
-        there = self.folder.joinpath(FINGERPRINT).is_file()
-        return _document(self.folder, FINGERPRINT, Fingerprint.model_validate_json) if there else None
+        return _document(self.folder / FINGERPRINT, Fingerprint.model_validate_json)
 
     @property
     def launched(self) -> str:
@@ -74,13 +73,13 @@ class MeasuredRun:
         """The first rows of its log."""
         if self.log is not None:
             return _rows(self.log.distinct)
-        lines = _document(self.folder, STEPS, bytes.splitlines)
+        lines = _needed(self.folder / STEPS, bytes.splitlines)
         return _rows(Step(**json.loads(line)) for line in lines)
 
     @property
     def losses(self) -> list[float]:
         """The loss of each step that its log gives one for, in order."""
-        lines = _document(self.folder, STEPS, bytes.splitlines)
+        lines = _needed(self.folder / STEPS, bytes.splitlines)
         return [loss for line in lines if (loss := json.loads(line)["loss"]) is not None]
 
     @property
@@ -102,35 +101,38 @@ def load_measured(folder: Path | None = None) -> tuple[MeasuredRun, ...]:
 
     Kept runs of other workloads stand in reports; nothing is compared with them.
     """
-    folder = folder or paths.measured()
-    folders = [path for path in folder.iterdir() if path.joinpath(SPEC).is_file()] if folder.is_dir() else []
-    runs = [run for run in map(_read, folders) if run]
+    runs = [run for run in map(_read, kept.runs(folder or paths.MEASURED)) if run]
     return tuple(sorted(runs, key=lambda run: (run.launched, run.name)))
 
 
 def _read(folder: Path) -> MeasuredRun | None:
-    """The run of one directory, which may stand in an archive: only is_file, joinpath and read_bytes are used.
-
-    None for a run of another workload than training.
-    """
-    spec = _document(folder, SPEC, RunSpec.model_validate_json)
+    """The run called ``folder``; None for one of another workload than training."""
+    spec = _needed(folder / SPEC, RunSpec.model_validate_json)
     if not isinstance(spec, TrainingSpec):
         return None
-    metrics = _document(folder, METRICS, Metrics.model_validate_json)
-    env = _document(folder, ENV, json.loads)
-    has_ceilings = folder.joinpath(CEILINGS).is_file()
-    ceilings = _document(folder, CEILINGS, Ceilings.model_validate_json) if has_ceilings else None
+    metrics = _needed(folder / METRICS, Metrics.model_validate_json)
+    env = _needed(folder / ENV, json.loads)
+    ceilings = _document(folder / CEILINGS, Ceilings.model_validate_json)
     return MeasuredRun(folder.name, spec, metrics, env, ceilings, folder)
 
 
-def _document(folder: Path, name: str, read: Callable[[bytes], T]) -> T:
-    file = folder.joinpath(name)
+def _needed(file: Path, read: Callable[[bytes], T]) -> T:
+    document = _document(file, read)
+    if document is None:
+        raise UserError("cannot be read: No such file or directory", where=str(file))
+    return document
+
+
+def _document(file: Path, read: Callable[[bytes], T]) -> T | None:
+    """A document of a kept run; None where it has none."""
+    with reading(file):
+        content = kept.read(file)
+    if content is None:
+        return None
     try:
-        return read(file.read_bytes())
+        return read(content)
     except UserError as error:
         raise UserError(error.message, hint=error.hint, where=str(file)) from None
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error
     except ValueError as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         hint = "benchrun compare on the directory measures it anew"

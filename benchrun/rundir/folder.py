@@ -4,7 +4,6 @@ import contextlib
 import difflib
 import errno
 import functools
-import glob
 import json
 import lzma
 import os
@@ -19,7 +18,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from benchrun import clock, paths
+from benchrun import clock, kept, paths
 from benchrun.errors import UserError, reading
 from benchrun.rundir.artifacts import DONE, EVENTS, SERVER_LOG, SPEC, STDERR, STDOUT, TELEMETRY, XZ, Done
 from benchrun.runspec.spec import RunSpec
@@ -263,7 +262,7 @@ def unpacked(file: Path) -> bytes:
 def find_runs(root: Path | None = None) -> list[RunDir]:
     """All runs in ``root`` (the runs folder where None), oldest first."""
     root = root or paths.runs_dir()
-    runs = [_opened(root, spec.parent) for spec in root.glob(f"[!.]*/{SPEC}")]
+    runs = [_opened(root, path) for path in kept.runs(root)]
     return sorted(runs, key=lambda run: (stamp_of(run.run_id), run.run_id))
 
 
@@ -288,7 +287,8 @@ def runs_at(name: str) -> list[RunDir]:
 def is_folder(name: str) -> bool:
     """Whether ``name`` is a directory that is no run itself."""
     with reading(name):
-        return bool(name) and Path(name).is_dir() and not (Path(name) / SPEC).exists()
+        path = kept.place(Path(name))
+        return bool(name) and path.is_dir() and not (path / SPEC).exists()
 
 
 def open_run(name: str, root: Path | None = None) -> RunDir:
@@ -302,7 +302,7 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
     stored = paths.MEASURED / name.removeprefix(KEPT)
     with reading(name):
-        places = [path for path in (root / name, Path(name), stored) if (path / SPEC).exists()]
+        places = [path for path in (root / name, Path(name), stored) if (kept.place(path.absolute()) / SPEC).exists()]
     if not places:
         close = _beginning_with(name, root)
         if len(close) != 1:
@@ -328,14 +328,14 @@ def _beginning_with(name: str, root: Path) -> list[Path]:
     if not begin.name:  # "." or "/" begins every name
         return []
     for folder in (root, paths.MEASURED) if len(begin.parts) == 1 else (begin.parent,):
-        if runs := sorted(path.parent for path in folder.glob(f"{glob.escape(begin.name)}*/{SPEC}")):
+        if runs := [path for path in kept.runs(folder) if path.name.startswith(begin.name)]:
             return runs
     return []
 
 
 def _opened(root: Path, path: Path) -> RunDir:
     """The run at ``path``, read-only where it is not directly in ``root`` or belongs to another user."""
-    place = path.resolve()
+    place = kept.place(path.resolve())
     if place.parent == root.resolve() and place.stat().st_uid == os.geteuid():
         return RunDir(paths.given(root) / place.name)
     return RunDir(place, read_only=True)

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchrun import paths
+from benchrun import kept, paths
 from benchrun.errors import UserError
 from benchrun.judge.conditions import Conditions, besides_recipe, conditions
 from benchrun.judge.measured import MeasuredRun, load_measured
 from benchrun.judge.references import load_references
-from benchrun.rundir.artifacts import ENV, SPEC
+from benchrun.rundir.artifacts import ENV
 from benchrun.rundir.folder import KEPT, RunDir, is_folder, open_run, runs_at
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.measurement import measured_result
@@ -29,7 +29,7 @@ def baseline_runs(name: str, own: Conditions) -> list[MeasuredRun]:
     folder of runs, and for one of other work.
     """
     run_id = name.removeprefix(KEPT)
-    if run_id == Path(run_id).name and paths.measured().joinpath(run_id, SPEC).is_file():
+    if run_id == Path(run_id).name and paths.MEASURED / run_id in kept.runs(paths.MEASURED):
         return [run for run in load_measured() if run.name == run_id]
     runs = _trainings(name)
     same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(own)]

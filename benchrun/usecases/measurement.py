@@ -2,11 +2,13 @@
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchrun import kept
 from benchrun.capabilities.traces.kept import kept_traces
 from benchrun.capabilities.traces.usecase import nameless_fingerprint, store_fingerprint, without_names
 from benchrun.errors import UserError, reading, writing
@@ -138,26 +140,63 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
         store_measurement(measurement)
     store_fingerprint(run)
     path, traces = folder / kept_name(run), kept_traces(run)
-    if path.exists():
+    if path.exists() or path in kept.runs(folder):
         raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
-    redacted = RunDir(path.resolve())
+    files = {**kept_files(run), **traces.files}
+    if kept.is_packed(folder):
+        with tempfile.TemporaryDirectory() as temporary:
+            redacted = _write_redacted(Path(temporary, path.name), files, measurement, verdict)
+            kept.add(folder, index_entry(redacted), kept.files_of(redacted.path))
+        redacted = RunDir(kept.place(path.resolve()), read_only=True)
+    else:
+        redacted = _write_redacted(path.resolve(), files, measurement, verdict)
+    for sentence in traces.left_out:
+        say(f"not kept of {run.run_id}: {sentence}")
+    return redacted
+
+
+def _write_redacted(
+    path: Path, files: Mapping[str, bytes], measurement: RunMeasurement | None, verdict: Verdict
+) -> RunDir:
+    """Write the redacted ``files`` of a run into the new directory ``path``.
+
+    UserError where they give other numbers than its ``measurement``; then nothing stays.
+    """
+    redacted = RunDir(path)
     with writing(path), contextlib.ExitStack() as undo:
         undo.callback(shutil.rmtree, path, ignore_errors=True)
-        for file, content in {**kept_files(run), **traces.files}.items():
+        for file, content in files.items():
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             (path / file).write_bytes(content)
         again = measure_run(redacted, verdict.warmup)
         if not same_numbers(again, measurement):
-            raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
+            why = "without the site's names and paths its log gives other numbers"
+            raise UserError(f"{path.name} is not kept: {why}")
         stored = redacted.document(artifacts.FINGERPRINT, Fingerprint)
         if stored and nameless_fingerprint(redacted) != without_names(stored):
-            raise UserError(f"{run.run_id} is not kept: its small traces give another fingerprint")
+            raise UserError(f"{path.name} is not kept: its small traces give another fingerprint")
         if again:
             (path / artifacts.STEPS).write_text(steps_text(again.log), encoding="utf-8")
         undo.pop_all()
-    for sentence in traces.left_out:
-        say(f"not kept of {run.run_id}: {sentence}")
     return redacted
+
+
+def index_entry(run: RunDir) -> kept.Entry:
+    """The line of a kept run in the index of packed runs, by which code chooses runs without their files."""
+    metrics = run.document(artifacts.METRICS, Metrics)
+    verdict = run.document(artifacts.VERDICT, Verdict)
+    step = metrics.step_time_s if metrics else None
+    return {
+        "id": run.run_id,
+        "recipe": run.spec.recipe,
+        "workload": run.spec.workload,
+        "framework": run.spec.framework,
+        "gpu": run.spec.gpu,
+        "num_gpus": run.spec.num_gpus,
+        "precision": run.spec.precision,
+        "step_time_s": step.median if step else None,
+        "verdict": verdict.verdict if verdict else None,
+    }
 
 
 def same_numbers(one: RunMeasurement | None, other: RunMeasurement | None) -> bool:
@@ -175,10 +214,11 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
     """
     for path in files:
         with reading(path):
-            runs = sorted(spec.parent for spec in path.glob(f"*/{artifacts.SPEC}")) if path.is_dir() else []
+            runs = kept.runs(path) if path.is_dir() else []
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
-    return parse_logs(*files, framework=framework)
+    logs, left_out = parse_logs(*map(kept.place, files), framework=framework)
+    return [replace(log, file=kept.shown(log.file)) for log in logs], left_out
 
 
 def read_log(path: Path, framework: str | None = None) -> Log:
@@ -192,7 +232,8 @@ def read_log(path: Path, framework: str | None = None) -> Log:
 def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None) -> Summary:
     """Numbers of one log; what it states wins over ``given``. Of a run directory also what lies beside its log."""
     summary = summarise(log, warmup=warmup, given=given)
-    run = next((path for path in files if str(path) == log.file and (path / artifacts.SPEC).is_file()), None)
+    places = [path for path in map(kept.place, files) if kept.shown(str(path)) == log.file]
+    run = next((path for path in places if (path / artifacts.SPEC).is_file()), None)
     if run is None:
         return summary
     samples = _samples(RunDir(run), log, summary, summary.num_gpus)

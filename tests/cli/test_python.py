@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kept_runs
 import pytest
 from test_contract import document
 
@@ -15,12 +16,12 @@ from benchrun.errors import UserError
 from benchrun.rundir.folder import open_run
 
 LOG = Path(__file__).parent.parent / "logs" / "09-megatron-core-2026-multinode-154it.log.xz"
-RUNS = sorted(path for path in paths.MEASURED.iterdir() if (path / "spec.json").is_file())
+RUNS = kept_runs.named()
 
 
 @pytest.fixture(scope="module")
 def kept() -> Path:
-    return next(path for path in RUNS if path.name.startswith("llama3.1-8b-2c0cb897-"))
+    return kept_runs.first("llama3.1-8b-2c0cb897-*")
 
 
 def test_a_log_has_the_numbers_of_parse() -> None:
@@ -126,7 +127,7 @@ def test_the_beginning_of_a_name_is_enough_where_it_is_the_only_one(
     whole = benchrun.load(kept).name
     assert whole.startswith(kept) and benchrun.load(str(paths.MEASURED / kept)).name == whole
     (tmp_path / whole).mkdir()
-    shutil.copy(paths.MEASURED / whole / "spec.json", tmp_path / whole)
+    shutil.copy(kept_runs.folder(whole) / "spec.json", tmp_path / whole)
     monkeypatch.chdir(tmp_path)  # "." begins the name of the only run here, and names none
     with pytest.raises(UserError, match="no run"):
         open_run(".")

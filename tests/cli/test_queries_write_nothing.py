@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import kept_runs
 import pytest
 
 from benchrun.cli import group, main
@@ -155,7 +156,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two judged runs and a log."""
     folder = tmp_path_factory.mktemp("queries")
     for name in KEPT:
-        shutil.copytree(ROOT / "results/measured" / name, folder / "runs" / name)
+        shutil.copytree(kept_runs.folder(name), folder / "runs" / name)
     shutil.copy(ROOT / "tests/logs" / LOG, folder / "runs" / LOG)
     for path in (folder, *folder.rglob("*")):
         path.chmod(path.stat().st_mode & ~0o222)  # root may write all the same: the trees are compared

@@ -4,16 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import kept_runs
 import pytest
 from test_contract import call
-
-from benchrun import paths
 
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """A results folder with a good run and one whose specification is damaged."""
-    kept = next(paths.MEASURED.glob("llama3.1-8b-13c939ac-*"))
+    kept = kept_runs.first("llama3.1-8b-13c939ac-*")
     shutil.copytree(kept, tmp_path / "results/runs" / kept.name)
     damaged = tmp_path / "results/runs/damaged"
     damaged.mkdir()

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 import test_own_runs
 from test_measured import finished, spec_of
@@ -22,7 +23,7 @@ from benchrun.usecases.baselines import baseline_run
 from benchrun.vocabulary import Exit
 
 here = test_own_runs.here
-KEPT = sorted(path.parent.name for path in paths.MEASURED.glob("*/spec.json"))
+KEPT = [run.name for run in kept_runs.named()]
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +149,7 @@ def test_explain_takes_the_newest_run_of_a_folder_under_the_same_conditions(here
 
 def test_ids_of_kept_runs_are_accepted_everywhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (KEPT[0], f"measured:{KEPT[0]}"):
-        assert open_run(name).path == (paths.MEASURED / KEPT[0]).resolve()
+        assert open_run(name).path == kept_runs.folder(KEPT[0])
     pair = next(
         (a, b)
         for a, b in pairwise(KEPT)

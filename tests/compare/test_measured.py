@@ -7,9 +7,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 
-from benchrun import api, paths
+from benchrun import api
 from benchrun.cli.logs import compare
 from benchrun.errors import UserError
 from benchrun.jobs.create import create
@@ -30,7 +31,7 @@ from benchrun.usecases.keep import scrubbed
 from docs.pages.measured import page
 
 ROOT = Path(__file__).parents[2]
-KEPT = [run.path for run in map(RunDir, sorted(path.parent for path in paths.MEASURED.glob("*/spec.json")))]
+KEPT = kept_runs.named()
 END = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc)
 HOST = "gpu-a7.rack3"
 

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import kept_runs
 import pytest
 
-from benchrun import api, paths
+from benchrun import api
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.judge.conditions import conditions
@@ -16,7 +17,7 @@ from benchrun.rundir.folder import RunDir
 
 @pytest.mark.parametrize("recipe", ["llama3-8b-lora", "llama3-8b-sft"])
 def test_a_pretraining_log_does_not_pass_as_a_fine_tune(recipe: str) -> None:
-    log = parse_log(next(paths.MEASURED.glob("llama3.1-8b-13c939ac-*")) / "stdout.log.xz")
+    log = parse_log(kept_runs.first("llama3.1-8b-13c939ac-*") / "stdout.log.xz")
     assert log.facts.task == "pretrain"
     verdict, _ = api.judge_log(log, recipe, api.completed_setting(recipe))
     assert verdict.verdict in ("not_comparable", "no_reference")
@@ -24,7 +25,7 @@ def test_a_pretraining_log_does_not_pass_as_a_fine_tune(recipe: str) -> None:
 
 
 def test_the_same_log_is_judged_as_a_twin_of_its_own_task() -> None:
-    log = parse_log(next(paths.MEASURED.glob("llama3.1-8b-13c939ac-*")) / "stdout.log.xz")
+    log = parse_log(kept_runs.first("llama3.1-8b-13c939ac-*") / "stdout.log.xz")
     assert api.judge_log(log, "llama3-8b", api.completed_setting("llama3-8b"))[0].checks
 
 
@@ -36,6 +37,6 @@ def test_recipes_of_two_tasks_are_not_the_same_work() -> None:
 
 
 def test_runs_of_two_points_are_not_judged_together(tmp_path: Path) -> None:
-    runs = [RunDir(next(paths.MEASURED.glob(f"{name}-*"))) for name in ("llama3.1-8b", "llama2-7b")]
+    runs = [RunDir(kept_runs.first(f"{name}-*")) for name in ("llama3.1-8b", "llama2-7b")]
     with pytest.raises(UserError):
         api.judge_runs(runs)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kept_runs
 import pytest
 
 from benchrun.cli import main
@@ -115,8 +116,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / "profiled").mkdir()
     (folder / "profiled" / "spec.json").write_text("{}")
     (folder / "profiled" / "profile").symlink_to(TRACES / "h200_llama_tp2_pp2_bf16")
-    for kept in sorted((ROOT / "results/measured").glob("llama3.1-8b-2c0cb897-*")):
-        shutil.copytree(kept, folder / "measured" / kept.name)
+    for kept in kept_runs.named("llama3.1-8b-2c0cb897-*"):
+        shutil.copytree(kept_runs.folder(kept), folder / "measured" / kept.name)
     return folder, next(path.name for path in (folder / "results/runs").iterdir() if (path / "spec.json").exists())
 
 

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from itertools import zip_longest
 from pathlib import Path
 
-from benchrun import paths
+from benchrun import kept, paths
 
 ROOT = Path(__file__).parent.parent.parent
 HERE = "/shared/benchrun"
@@ -146,7 +146,7 @@ def _line(line: str, measured: bool, names: Names, new: list[str]) -> str:
 
 def _varying(text: str, names: Names, new: list[str]) -> str:
     if re.fullmatch(RUN_ID, text):
-        if (paths.MEASURED / text).is_dir() or text in names.made:
+        if text in kept.entries(paths.MEASURED) or text in names.made:
             return re.escape(names.today(text))
         if text in new:
             return rf"(?P=run{new.index(text)})"

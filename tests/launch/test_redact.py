@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 import yaml
 
-from benchrun import api, paths
+from benchrun import api
 from benchrun.jobs.create import create
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
@@ -164,8 +165,7 @@ def test_the_kept_spec_says_what_of_the_site_changes_the_speed(kept: tuple[RunDi
 
 
 def test_no_committed_run_says_more_of_its_site() -> None:
-    for path in paths.MEASURED.glob("*/spec.json"):
-        run = RunDir(path.parent)
+    for run in map(RunDir, map(kept_runs.folder, kept_runs.named())):
         assert public_spec(run.spec) == run.spec, run.run_id
         assert public_env(run.read_json("env.json")) == run.read_json("env.json"), run.run_id
 

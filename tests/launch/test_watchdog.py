@@ -10,11 +10,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 from test_local import start, tiny, until, wait
 from test_local_family import DEAF, left, printed, ranks
 
-from benchrun import paths
 from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.frameworks.registry import framework, names
 from benchrun.jobs.endings import Ending
@@ -52,7 +52,7 @@ def logs() -> list[Path]:
     """Real logs with rows: of the frameworks, and one of each of the workers."""
     found = [path for path in sorted(LOGS.glob("*.log.xz")) if not path.name.startswith(LEFT_OUT)]
     for recipe in ("llama3.1-8b-2c0cb897-*", "mistral-7b-hf-*"):
-        found.append(sorted(paths.MEASURED.glob(f"{recipe}/stdout.log.xz"))[0])
+        found.append(kept_runs.first(recipe) / "stdout.log.xz")
     return found
 
 

@@ -3,10 +3,11 @@
 import json
 import lzma
 import subprocess
-from pathlib import Path
 
+import kept_runs
 import pytest
 
+from benchrun import kept, paths
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import Reader
 from benchrun.frameworks.registry import framework
@@ -21,16 +22,14 @@ from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.judgement import judge_log
 from benchrun.usecases.measurement import measure_run
 
-MEASURED = Path(__file__).parents[2] / "results/measured"
-
 
 def other_frameworks() -> list[RunDir]:
     """A measured run of each model and framework that prints its own log."""
     chosen = {}
-    for run in map(RunDir, sorted(path for path in MEASURED.iterdir() if path.is_dir())):
-        if isinstance(run.spec, TrainingSpec) and not framework(run.spec.framework).own_worker:
-            chosen[run.spec.framework, run.spec.recipe] = run
-    return list(chosen.values())
+    for run, entry in kept.entries(paths.MEASURED).items():
+        if entry["workload"] == "training" and not framework(entry["framework"]).own_worker:
+            chosen[entry["framework"], entry["recipe"]] = run
+    return [RunDir(kept_runs.folder(run)) for run in chosen.values()]
 
 
 RUNS = other_frameworks()
@@ -72,8 +71,8 @@ def test_the_job_prints_that_line() -> None:
 
 
 def test_a_worker_states_its_own_configuration() -> None:
-    runs = (RunDir(path) for path in sorted(MEASURED.iterdir()) if path.is_dir())
-    own = next(run for run in runs if run.spec.framework == "megatron-core")
+    entries = kept.entries(paths.MEASURED)
+    own = RunDir(kept_runs.folder(next(run for run in entries if entries[run]["framework"] == "megatron-core")))
     assert LAUNCHED not in render(own.spec)[JOB]
 
 

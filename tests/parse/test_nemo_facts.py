@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 
-from benchrun import api, paths
+from benchrun import api
 from benchrun.frameworks.logs import parse_log
 from benchrun.measure.setting import Setting, setting_of_log, shape
 from benchrun.measure.summary import summarise
@@ -27,7 +28,7 @@ STEP = "Step Time : 0.80s GPU utilization: 100.0MODEL_TFLOP/s/GPU"
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_a_log_states_is_what_was_run(name: str) -> None:
-    run = paths.MEASURED / name
+    run = kept_runs.folder(name)
     spec = json.loads((run / "spec.json").read_text())
     expected = {key: spec[key] for key in ("num_gpus", "gbs", "mbs", "seq_length", "precision")}
     expected |= {key: spec["layout"][key] for key in DEGREES}
@@ -42,7 +43,7 @@ def test_what_a_log_states_is_what_was_run(name: str) -> None:
 
 
 def test_megatron_bridges_log_gives_the_tflops_that_it_prints() -> None:
-    summary = summarise(parse_log(paths.MEASURED / KEPT[0] / "stdout.log.xz"))
+    summary = summarise(parse_log(kept_runs.folder(KEPT[0]) / "stdout.log.xz"))
     assert summary.reported_convention == "causal"
     assert summary.tflops_per_gpu
     assert summary.tflops_per_gpu.causal == pytest.approx(summary.tflops_per_gpu_reported.median, rel=1e-3)
@@ -179,6 +180,6 @@ def test_samples_of_a_fine_tune_of_nemo_1_have_no_stated_length(tmp_path: Path) 
 
 
 def test_lightning_names_the_gpu_on_stderr() -> None:
-    run = paths.MEASURED / KEPT[4]
+    run = kept_runs.folder(KEPT[4])
     (log,), _ = api.read_logs([run / "stdout.log.xz", run / "stderr.log.xz"], None)
     assert summarise(log).gpu == "H100"

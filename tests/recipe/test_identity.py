@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 from pydantic import BaseModel
 from selection import some
 
-from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.jobs.create import create
 from benchrun.model.parts import Mamba, Mla, RopeScaling, Window
@@ -27,7 +27,6 @@ from benchrun.usecases.keep import public_spec
 HERE = Path(__file__).parent
 GOLDEN = [json.loads(line) for line in (HERE / "identities.jsonl").read_text().splitlines()]
 SCHEMA_1 = [json.loads(line) for line in (HERE / "schema_1.jsonl").read_text().splitlines()]
-KEPT = sorted(path.parent for path in paths.MEASURED.glob("*/spec.json"))
 POINT = Request("llama3.1-8b", "H100", "fp8", 8, "megatron-core", "dgx-h100")
 SITE = """
 description: somewhere else
@@ -232,7 +231,7 @@ def test_two_runs_of_one_second_share_no_name_also_where_one_is_taken(
 
 
 def test_every_kept_run_is_called_by_its_identity() -> None:
-    for path in KEPT:
+    for path in map(kept_runs.folder, kept_runs.named()):
         spec = RunSpec.read(path / "spec.json")
         assert re.fullmatch(rf"{re.escape(spec.recipe)}-{spec.identity()}-\d{{8}}T\d{{6}}Z-[0-9a-f]{{4}}", path.name)
         stated = json.loads((path / "spec.json").read_text())["identity"]
@@ -245,7 +244,7 @@ def test_a_spec_of_schema_1_is_read_as_the_same_measurement(
 ) -> None:
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(case["spec"]))
-    spec, kept = RunSpec.read(path), RunSpec.read(paths.MEASURED / case["kept"] / "spec.json")
+    spec, kept = RunSpec.read(path), RunSpec.read(kept_runs.folder(case["kept"]) / "spec.json")
     assert spec.schema_version == 2
     assert spec.identity() == kept.identity()
     assert spec.replaced_env == {"NCCL_NVLS_ENABLE": "0"}  # the cluster and the framework both set it

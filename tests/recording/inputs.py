@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from benchrun import kept
+
 from .perform import TREE
 
 RUNS = 40
@@ -62,12 +64,12 @@ def copy_inputs(folder: Path, others: list[Path]) -> None:
     shutil.copytree(TREE / "tests/capabilities/traces/traces", folder / "traces")
     shutil.copytree(TREE / "results/traces", folder / "more-traces")
     _write_generated(folder / "generated")
-    files = sorted(MEASURED.glob("*/spec.json"))
-    specs = {path.parent.name: json.loads(path.read_text()) for path in files}
+    places = map(kept.place, kept.runs(MEASURED))
+    specs = {place.name: json.loads((place / "spec.json").read_text()) for place in places}
     for name in _varied(specs):
-        shutil.copytree(MEASURED / name, folder / "runs" / name)
+        shutil.copytree(kept.place(MEASURED / name), folder / "runs" / name)
     for name in _own(specs):
-        shutil.copytree(MEASURED / name, folder / "results/runs" / name)
+        shutil.copytree(kept.place(MEASURED / name), folder / "results/runs" / name)
     (folder / "site.yaml").write_text(SITE)
     (folder / "two.yaml").write_text(json.dumps(PLAN))
     write_table(folder / "table.csv", said(folder, "list", "--json"))
@@ -108,7 +110,7 @@ def _varied(specs: dict[str, Any]) -> list[str]:
 
 def _features(name: str, spec: Any) -> Iterator[object]:
     """What makes a kept run another kind than the next."""
-    place = MEASURED / name
+    place = kept.place(MEASURED / name)
     framework = spec["framework"]
     verdict = json.loads((place / "verdict.json").read_text())["verdict"]
     yield from (spec["recipe"], verdict, spec["gpu"], spec.get("workload"), spec.get("task"))

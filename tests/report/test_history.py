@@ -12,11 +12,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchrun import api, paths
+from benchrun import api
 from benchrun.capabilities.history.plot import history_plots, plot_history
 from benchrun.capabilities.history.series import History, Past, PointHistory, history_of, launch_time
 from benchrun.capabilities.history.text import history_page, runs_table
@@ -25,7 +26,7 @@ from benchrun.cli.reports import report
 from benchrun.judge.verdict import RunResult
 from benchrun.vocabulary import Exit
 
-NAME = next(path.name for path in sorted(paths.MEASURED.glob("llama3.1-8b-2c0cb897-*")))
+NAME = kept_runs.named("llama3.1-8b-2c0cb897-*")[0].name
 RUN = api.open_run(NAME)
 RESULT = api.past_run(RUN).result
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)

@@ -6,11 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kept_runs
 import pytest
 
-from benchrun import paths
-
-RUN = next(path for path in sorted(paths.MEASURED.iterdir()) if path.name.startswith("llama3.1-8b-"))
+RUN = kept_runs.named("llama3.1-8b-*")[0]
 
 
 def report(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -43,7 +42,7 @@ def test_a_format_that_the_ending_contradicts_is_refused(tmp_path: Path) -> None
 
 
 def test_a_run_that_was_not_judged_is_no_answer(tmp_path: Path) -> None:
-    shutil.copytree(RUN, tmp_path / RUN.name)
+    shutil.copytree(kept_runs.folder(RUN), tmp_path / RUN.name)
     judged = report(str(tmp_path / RUN.name), "--format", "csv", cwd=tmp_path)
     (tmp_path / RUN.name / "verdict.json").unlink()
     unjudged = report(str(tmp_path / RUN.name), "--format", "csv", cwd=tmp_path)
@@ -53,7 +52,7 @@ def test_a_run_that_was_not_judged_is_no_answer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "begins"), [("s.csv", "curve,scaling"), ("s.html", "<!DOCTYPE"), ("s.md", "## ")])
 def test_curves_are_written_in_every_format(tmp_path: Path, name: str, begins: str) -> None:
-    runs = [str(path) for path in sorted(paths.MEASURED.glob("llama3.1-8b-*"))]
+    runs = [str(path) for path in kept_runs.named("llama3.1-8b-*")]
     result = report(*runs, "--scaling", "--output", name, cwd=tmp_path)
     assert (result.returncode in (0, 1, 4), result.stdout) == (True, ""), result.stderr
     text = (tmp_path / name).read_text()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchrun import kept
 from benchrun.capabilities.explain.difference import Side, difference, sides_of
 from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.explanation import explain
@@ -94,7 +95,7 @@ def differ(names: Sequence[str]) -> list[Difference]:
 
 def _is_run(name: str) -> bool:
     """Whether ``name`` is no file, so that it has to be a run."""
-    return not Path(name).is_file()
+    return not kept.place(Path(name)).is_file()
 
 
 def _side_of_log(name: str) -> Side:

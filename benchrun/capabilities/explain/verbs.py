@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun import api
+from benchrun import api, kept
 from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import baseline_option, context_options, flags, json_option, print_json, say
 from benchrun.errors import NoNumberError, UserError
@@ -41,7 +41,7 @@ def explain(run: str, baseline: str | None, traces: tuple[Path, ...], form: str,
     of the step or more. Exit code 4: no step was measured, or the log has a fatal problem or ends early.
     """
     unreliable = None
-    if Path(run).is_file():
+    if kept.place(Path(run)).is_file():
         result, unreliable = _of_log(Path(run), baseline, traces, context)
     else:
         if given := [name for name, value in context.items() if value is not None]:

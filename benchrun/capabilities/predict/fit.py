@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchrun import paths
+from benchrun import kept, paths
 from benchrun.capabilities.predict import constants, residuals, rows, runs, software
 from benchrun.capabilities.predict.estimation import Index, Table
 from benchrun.capabilities.predict.kinship import Array, Kinship
@@ -59,11 +59,9 @@ def table() -> Table:
 
 
 def _kept_runs() -> Iterator[runs.Measured]:
-    for folder in sorted(paths.measured().iterdir(), key=lambda path: path.name):
-        if not folder.is_dir():
-            continue
+    for path in kept.runs(paths.MEASURED):
         try:
-            run = runs.read(folder)
+            run = runs.read(kept.place(path))
         except UserError:
             continue
         if not software.has("not_fitted", run.load.framework):

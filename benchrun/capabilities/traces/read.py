@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchrun import kept
 from benchrun.capabilities.traces.events import RankTrace
 from benchrun.capabilities.traces.json_stream import HINT, NoTrace
 from benchrun.capabilities.traces.kineto import read_kineto
@@ -33,11 +34,12 @@ def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace],
     UserError for a file that is damaged or no trace, and where no file holds a device event.
     """
     traces, empty = [], []
-    for path in files_of(paths):
+    given = [*map(kept.place, paths)]
+    for path in files_of(given):
         try:
             inside = [trace for trace in _read(path, export) if len(trace.device_events)]
         except NoTrace:
-            if path in paths:
+            if path in given:
                 raise
             inside = []  # a directory holds other files too
         if not inside:
@@ -53,7 +55,7 @@ def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace],
 def files_of(paths: Sequence[Path]) -> list[Path]:
     """``paths`` with each directory replaced by the traces in it. UserError for a directory without traces."""
     files: list[Path] = []
-    for path in paths:
+    for path in map(kept.place, paths):
         if not path.is_dir():
             files.append(path)
             continue
@@ -102,6 +104,7 @@ def _named(trace: RankTrace, path: Path, *, alone: bool) -> RankTrace:
     host = _HOST.match(path.name)
     return replace(
         trace,
+        file=kept.shown(trace.file),
         rank=rank_in(path.name) if trace.rank is None and alone else trace.rank,
         host=trace.host or (host["host"] if host else None),
     )

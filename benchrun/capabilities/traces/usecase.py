@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchrun import paths
+from benchrun import kept, paths
 from benchrun.capabilities.traces.fingerprint import fingerprint
 from benchrun.capabilities.traces.nsight_export import export_report
 from benchrun.capabilities.traces.read import files_of, is_trace, read_traces
@@ -38,7 +38,8 @@ def trace_hint(file: Path) -> str | None:
     """Hint at the verb that reads ``file`` if it is a trace, which has no step of a log; None if it
     is none.
     """
-    return f"it is a trace: benchrun fingerprint {file}" if file.is_file() and is_trace(file) else None
+    here = kept.place(file)
+    return f"it is a trace: benchrun fingerprint {file}" if here.is_file() and is_trace(here) else None
 
 
 def _in_words(error: Exception) -> str:
@@ -123,8 +124,14 @@ def without_names(result: Fingerprint) -> dict[str, Any]:
 
 def _stored(file: Path) -> Fingerprint | None:
     """The fingerprint of a kept run, which has it in place of the traces."""
-    run = RunDir(file if file.exists() else paths.runs_dir() / file)
+    run = RunDir(_place(file))
     return None if (run.path / PROFILE).is_dir() else run.document(FINGERPRINT, Fingerprint)
+
+
+def _place(file: Path) -> Path:
+    """Where the file or the run called ``file`` lies."""
+    run = paths.runs_dir() / file
+    return run if run.exists() and not file.exists() else kept.place(file)
 
 
 def _of_run(file: Path) -> Path:
@@ -132,7 +139,7 @@ def _of_run(file: Path) -> Path:
 
     UserError for a run without a profile.
     """
-    run = file if file.exists() else paths.runs_dir() / file
+    run = _place(file)
     if not (run / SPEC).is_file():
         return file
     if not (run / PROFILE).is_dir():

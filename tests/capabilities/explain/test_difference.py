@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import groupby, permutations
 from pathlib import Path
 
+import kept_runs
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -11,7 +12,7 @@ from known import kept, known
 from selection import some
 from test_explain_cli import call
 
-from benchrun import api, paths
+from benchrun import api
 from benchrun.capabilities.explain.difference import Side, difference, sides_of
 from benchrun.capabilities.explain.model import NOTICEABLE
 from benchrun.capabilities.explain.ratio import ratio_interval
@@ -26,7 +27,7 @@ def point(path: Path) -> str:
     return path.name.rsplit("-", 2)[0]
 
 
-KEPT = sorted(spec.parent for spec in paths.MEASURED.glob("*/spec.json"))
+KEPT = kept_runs.named()
 REPEATS = [runs for _, each in groupby(KEPT, point) if len(runs := list(each)) > 1]
 A, B = 8.0, 9.0
 
@@ -101,7 +102,7 @@ def test_the_text_says_how_the_interval_came_about() -> None:
 
 
 def test_other_models_are_not_comparable() -> None:
-    runs = [str(next(paths.MEASURED.glob(f"{name}-*/spec.json")).parent) for name in ("llama3.1-8b", "mixtral-8x7b")]
+    runs = [str(kept_runs.named(f"{name}-*")[0]) for name in ("llama3.1-8b", "mixtral-8x7b")]
     for pair in permutations(runs):
         code, output, _ = call("diff", *pair)
         assert code == Exit.INCONCLUSIVE

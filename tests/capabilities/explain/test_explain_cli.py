@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, get_args
 
+import kept_runs
 import pytest
 from click.testing import CliRunner
 from known import DENSE, TENSOR
@@ -161,7 +162,7 @@ def test_several_are_compared_with_the_first() -> None:
 
 def test_damaged_traces_of_a_run_are_named_and_hide_nothing(tmp_path: Path) -> None:
     run = tmp_path / Path(FP8).name
-    shutil.copytree(FP8, run)
+    shutil.copytree(kept_runs.folder(FP8), run)
     (run / "profile").mkdir()
     (run / "profile/rank0.json").write_text('{"traceEvents": [')
     found = document("explain", run)
@@ -171,7 +172,7 @@ def test_damaged_traces_of_a_run_are_named_and_hide_nothing(tmp_path: Path) -> N
 
 def test_a_trace_in_the_runs_folder_is_read(tmp_path: Path) -> None:
     """A trace of another program on this GPU, stretched to the step of the run."""
-    source = paths.MEASURED / "llama3.1-8b-3d2e1113-20261123T032821Z-6cac"
+    source = kept_runs.folder("llama3.1-8b-3d2e1113-20261123T032821Z-6cac")
     run, trace = tmp_path / source.name, tmp_path / "rank0.json"
     shutil.copytree(source, run, ignore=shutil.ignore_patterns("breakdown.json", "fingerprint.json", "profile"))
     events = json.loads(lzma.decompress((TRACES / "tracelens_h100_qwen.json.xz").read_bytes()))
@@ -206,20 +207,20 @@ def test_wrong_input_is_one_error_with_exit_code_2(args: list[str], words: str) 
 def test_a_run_without_steps_says_so(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    (run / "spec.json").write_bytes((Path(FP8) / "spec.json").read_bytes())
+    (run / "spec.json").write_bytes((kept_runs.folder(FP8) / "spec.json").read_bytes())
     code, _, err = call("explain", run)
     assert code == 4
     assert "no measured step" in err
 
 
 def test_a_workload_of_a_wrong_kind_is_named(tmp_path: Path) -> None:
-    spec = json.loads((Path(FP8) / "spec.json").read_text())
+    spec = json.loads((kept_runs.folder(FP8) / "spec.json").read_text())
     (tmp_path / "spec.json").write_text(json.dumps({**spec, "workload": ["training"]}))
     code, _, err = call("explain", tmp_path)
     assert (code, "no workload is called" in err) == (2, True)
 
 
-ALONE = sorted(paths.MEASURED.glob("llama2-7b-lora-hf-ee656bf0-*"))[0]
+ALONE = kept_runs.named("llama2-7b-lora-hf-ee656bf0-*")[0]
 """A run on one GPU, which copies activations to the host."""
 
 
@@ -230,8 +231,8 @@ def test_one_gpu_has_no_communication() -> None:
 
 
 def test_runs_of_two_models_say_that_their_ratio_is_none_of_speed() -> None:
-    proxy = sorted(paths.MEASURED.glob("llama2-7b-05418cd5-*"))[0]
-    whole = sorted(paths.MEASURED.glob("llama2-7b-b5326f70-*"))[0]
+    proxy = kept_runs.named("llama2-7b-05418cd5-*")[0]
+    whole = kept_runs.named("llama2-7b-b5326f70-*")[0]
     assert "models      differ (model.num_layers 32 and 8)" in call("diff", str(whole), str(proxy))[1]
     assert "models " not in call("diff", FP8, BF16)[1]
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 from known import known
 from selection import representative
@@ -19,14 +20,14 @@ from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, FINGERPRINT, HOST, RA
 ONE_GPU = "llama3.1-8b-3d2e1113-20261123T032821Z-6cac"
 SLOW_LOADER = TRACES / "nsys_2025_h200_slow_loader.sqlite.xz"
 STEP_S = 4.28
-DIVIDED = sorted(path.parent for path in paths.MEASURED.glob(f"*/{BREAKDOWN}"))
+DIVIDED = kept_runs.named(file=BREAKDOWN)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A copy of a kept run on one H100, with breakdown and fingerprint, without its trace."""
     without = shutil.ignore_patterns("profile")
-    return Path(shutil.copytree(paths.MEASURED / ONE_GPU, tmp_path / ONE_GPU, ignore=without))
+    return Path(shutil.copytree(kept_runs.folder(ONE_GPU), tmp_path / ONE_GPU, ignore=without))
 
 
 def notes(found: dict[str, Any], word: str) -> list[str]:
@@ -125,7 +126,7 @@ def test_no_kept_profile_is_left_out(path: Path) -> None:
     ],
 )
 def test_a_document_of_another_run_is_left_out_and_named(run: Path, file: str, other: str, why: str) -> None:
-    shutil.copy(paths.MEASURED / other / file, run / file)
+    shutil.copy(kept_runs.folder(other) / file, run / file)
     foreign = document("explain", run)
     (line,) = notes(foreign, f"{file} is left out")
     assert why in line

@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
+import kept_runs
 import pytest
 from known import LACKING, apart, kept, known
 from selection import representative
 from test_with_a_trace import rank, trace
 
-from benchrun import api, paths
+from benchrun import api
 from benchrun.capabilities.explain.model import FAULT_SHARE
 from benchrun.capabilities.explain.usecase import explain_run
 from benchrun.capabilities.traces.usecase import fingerprint_of, fingerprint_of_run, nameless_fingerprint, without_names
@@ -17,10 +18,10 @@ from benchrun.rundir.fingerprint import Classes, Fingerprint
 from benchrun.rundir.folder import RunDir
 from benchrun.usecases.measurement import keep
 
-KEPT = sorted(path.parent for path in paths.MEASURED.glob(f"*/{FINGERPRINT}"))
-TRACED = [path for path in KEPT if (path / PROFILE).exists()]
+KEPT = kept_runs.named(file=FINGERPRINT)
+TRACED = [path for path in KEPT if path in kept_runs.named(file=f"{PROFILE}/rank0.json.xz")]
 UNTRACED = [path for path in KEPT if path not in TRACED]
-DIVIDED = [path for path in KEPT if (path / BREAKDOWN).exists()]
+DIVIDED = [path for path in KEPT if path in kept_runs.named(file=BREAKDOWN)]
 POINTS = 3
 TRACE = Path(__file__).parents[1] / "traces/traces/nsys_2gpu_training.sqlite.xz"
 
@@ -28,19 +29,21 @@ TRACE = Path(__file__).parents[1] / "traces/traces/nsys_2gpu_training.sqlite.xz"
 @pytest.mark.parametrize("path", representative(UNTRACED), ids=lambda path: path.name)
 def test_a_kept_fingerprint_is_shown(path: Path) -> None:
     shown, empty = fingerprint_of([path])
-    assert shown.model_dump(mode="json", by_alias=True) == json.loads((path / FINGERPRINT).read_text())
+    stored = json.loads((kept_runs.folder(path) / FINGERPRINT).read_text())
+    assert shown.model_dump(mode="json", by_alias=True) == stored
     assert not empty
 
 
 @pytest.mark.parametrize("path", representative(TRACED), ids=lambda path: path.name)
 def test_kept_traces_give_the_kept_fingerprint(path: Path) -> None:
-    stored = Fingerprint.model_validate_json((path / FINGERPRINT).read_text())
-    assert nameless_fingerprint(RunDir(path)) == without_names(stored)
+    run = kept_runs.folder(path)
+    stored = Fingerprint.model_validate_json((run / FINGERPRINT).read_text())
+    assert nameless_fingerprint(RunDir(run)) == without_names(stored)
 
 
 @pytest.mark.parametrize("path", representative(KEPT), ids=lambda path: path.name)
 def test_a_kept_fingerprint_explains(path: Path) -> None:
-    explained = explain_run(RunDir(path))
+    explained = explain_run(RunDir(kept_runs.folder(path)))
     assert sum(part.seconds for part in explained.waterfall) == pytest.approx(explained.step_time_s, rel=1e-4)
     assert not any("trace" in line for line in explained.missing)
     faults = [cause for cause in explained.causes if cause.kind == "fault"]
@@ -49,8 +52,8 @@ def test_a_kept_fingerprint_explains(path: Path) -> None:
 
 def test_the_host_of_a_small_fine_tune_is_late_and_the_profiler_is_not_blamed_on_it() -> None:
     """nsys made the profiled steps longer; what the GPU computes takes as long in a measured step."""
-    (path,) = (path for path in KEPT if path.name.startswith("llama2-7b-lora-5f2656c4"))
-    explained, known = explain_run(RunDir(path)), fingerprint_of_run(RunDir(path))
+    run = RunDir(kept_runs.first("llama2-7b-lora-5f2656c4*"))
+    explained, known = explain_run(run), fingerprint_of_run(run)
     assert known is not None
     (host,) = (cause for cause in explained.causes if cause.cause == "host")
     assert 0.03 < host.seconds / explained.step_time_s < known.ranks[0].idle
@@ -62,7 +65,7 @@ def test_the_causes_of_the_profiled_step_are_those_of_the_trace(path: Path) -> N
 
     What only one of them can show is not compared: up to 4 points of a measured step are in no profiled one.
     """
-    points = apart(api.evidence(RunDir(path)))
+    points = apart(api.evidence(RunDir(kept_runs.folder(path))))
     assert points.pop(LACKING, 0.0) < 4, points
     assert max(points.values()) < POINTS, points
 
@@ -84,7 +87,7 @@ def test_what_a_trace_shows_differently_is_noticed(waiting: float, agrees: bool)
 
 
 def test_keeping_a_profiled_run_keeps_the_fingerprint_of_its_trace(tmp_path: Path) -> None:
-    source = RunDir(KEPT[-1])
+    source = RunDir(kept_runs.folder(KEPT[-1]))
     run = tmp_path / "runs" / source.run_id
     run.mkdir(parents=True)
     for file in source.path.iterdir():

@@ -1,6 +1,5 @@
 """The waterfall of every kept run adds up to its step, and none of these healthy runs has a fault of 3 %."""
 
-import json
 from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
@@ -8,18 +7,15 @@ from pathlib import Path
 import pytest
 from selection import representative
 
-from benchrun import api, paths
+from benchrun import api, kept, paths
 from benchrun.capabilities.explain.explanation import explain
 from benchrun.capabilities.explain.model import FAULT_SHARE, Explanation
 
 RECORDS = ("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint")
 JITTER = "llama3.1-8b-a1decb6b-20261124T175406Z-5b78"
 """Five of its 14 steps took 13 to 27 % longer than the median: `explain` names that, and is right."""
-KEPT = sorted(
-    spec.parent.name
-    for spec in paths.MEASURED.glob("*/spec.json")
-    if json.loads(spec.read_text()).get("workload", "training") == "training"
-)
+ENTRIES = kept.entries(paths.MEASURED)
+KEPT = sorted(run for run in ENTRIES if ENTRIES[run]["workload"] == "training")
 
 
 @pytest.fixture(scope="module", params=representative(KEPT))
@@ -66,15 +62,14 @@ def test_causes_are_ranked_by_what_they_save(explained: Explanation) -> None:
 
 def test_a_slow_run_is_explained_against_the_reference_of_its_verdict() -> None:
     name, reference = "grok1-314b-49fc44fe-20261126T003955Z-ec7a", "grok1-314b-e9ef4b60-20261123T002510Z-ba8f"
-    assert json.loads((paths.MEASURED / name / "verdict.json").read_text(encoding="utf-8"))["verdict"] == "slow"
+    assert ENTRIES[name]["verdict"] == "slow"
     explained = api.explain_run(api.open_run(str(paths.MEASURED / name)))
     assert (explained.against.name, explained.causes[0].kind) == (reference, "fault")
 
 
 def test_there_are_enough_of_them() -> None:
     assert len(KEPT) > 70
-    folder = paths.MEASURED
-    assert sum((folder / name / "breakdown.json").exists() for name in KEPT) > 40
+    assert sum("breakdown.json" in ENTRIES[name]["files"] for name in KEPT) > 40
 
 
 def test_a_profiled_run_misses_a_trace_alone(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import lzma
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 from test_explain_cli import call, document, has_fault
 
-from benchrun import paths
 from benchrun.capabilities.explain.log_evidence import saves_async
 
 LOGS = Path(__file__).parents[2] / "logs"
@@ -129,7 +129,7 @@ def test_a_log_states_that_checkpoints_are_written_asynchronously(tmp_path: Path
 
 
 def test_the_log_of_a_kept_run_says_the_same_of_its_work() -> None:
-    run = next(paths.MEASURED.glob("llama3.1-8b-e65e456c-*"))
+    run = kept_runs.named("llama3.1-8b-e65e456c-*")[0]
     own, bare = (
         {part["part"]: part["seconds"] for part in document("explain", each)["waterfall"]}
         for each in (run, run / "stdout.log.xz")
@@ -148,7 +148,7 @@ def test_the_log_of_a_kept_run_says_the_same_of_its_work() -> None:
     ],
 )
 def test_what_does_not_fit_a_log_is_refused(words: tuple[str, str], expected: str) -> None:
-    run = str(next(paths.MEASURED.glob("llama3.1-8b-e65e456c-*")))
+    run = str(kept_runs.named("llama3.1-8b-e65e456c-*")[0])
     trace = str(Path(__file__).parents[1] / "traces/traces/h200_llama_tp2_pp2_bf16")
     given = [{"RUN": run, "TRACE": trace}.get(word, word) for word in words]
     code, out, err = call("explain", ONE_GPU, *given)
@@ -156,7 +156,7 @@ def test_what_does_not_fit_a_log_is_refused(words: tuple[str, str], expected: st
 
 
 def test_options_of_logs_are_refused_beside_a_run() -> None:
-    run = next(paths.MEASURED.glob("llama3.1-8b-e65e456c-*"))
+    run = kept_runs.named("llama3.1-8b-e65e456c-*")[0]
     code, out, err = call("explain", run, "--gpu", "H100")
     assert (code, out) == (2, "")
     assert "--gpu" in err and "for a log alone" in err

@@ -8,11 +8,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import kept_runs
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchrun import api, paths
+from benchrun import api
 from benchrun.capabilities.predict.kinship import Kinship, covariance, scales, shared
 from benchrun.capabilities.predict.physics import PARTS
 from benchrun.capabilities.predict.prediction import predict, predicted_rows, usual
@@ -131,7 +132,7 @@ def test_a_published_row_names_the_reference_number_of_its_own_conditions() -> N
 
 
 def test_a_sites_slow_runs_raise_its_predictions(tmp_path: Path) -> None:
-    kept = next(path for path in paths.MEASURED.iterdir() if path.name.startswith("llama3.1-8b-2c0cb897"))
+    kept = kept_runs.first("llama3.1-8b-2c0cb897-*")
     slow = tmp_path / kept.name
     slow.mkdir()
     (slow / "spec.json").write_bytes((kept / "spec.json").read_bytes())
@@ -152,7 +153,7 @@ def test_show_states_the_expected_step() -> None:
 
 
 def test_a_sites_profiled_parts_change_its_constants(tmp_path: Path) -> None:
-    kept = min(path.parent for path in paths.MEASURED.glob("llama3.1-8b-*/breakdown.json"))
+    kept = kept_runs.folder(kept_runs.named("llama3.1-8b-*", "breakdown.json")[0])
     slow = tmp_path / kept.name
     slow.mkdir()
     (slow / "spec.json").write_bytes((kept / "spec.json").read_bytes())
@@ -172,10 +173,8 @@ def test_a_sites_profiled_parts_change_its_constants(tmp_path: Path) -> None:
 def test_the_parts_of_kept_runs_are_those_of_their_breakdowns() -> None:
     """Of parts above a twentieth of the step 85 of 100 are within 15 %, runs younger than the fit included."""
     misses = []
-    for folder in paths.MEASURED.iterdir():
-        if not (folder / "breakdown.json").is_file():
-            continue
-        run = read(folder)
+    for name in kept_runs.named(file="breakdown.json"):
+        run = read(kept_runs.folder(name))
         expected = predict(run.load).parts
         for part, seconds in profiled(run).items():
             if seconds > 0.05 * run.step_s:
@@ -192,8 +191,8 @@ def test_memory_comes_with_its_interval() -> None:
 
 def test_measured_peaks_lie_in_the_memory_interval() -> None:
     ratios = []
-    for folder in paths.MEASURED.iterdir():
-        text = lzma.decompress(folder.joinpath("stdout.log.xz").read_bytes()) if folder.is_dir() else b""
+    for folder in map(kept_runs.folder, kept_runs.named()):
+        text = lzma.decompress(folder.joinpath("stdout.log.xz").read_bytes())
         found = re.findall(rb'"peak_memory_gib": ([\d.]+)', text)
         spec = RunSpec.model_validate_json((folder / "spec.json").read_bytes()) if found else None
         if isinstance(spec, TrainingSpec):
@@ -204,7 +203,7 @@ def test_measured_peaks_lie_in_the_memory_interval() -> None:
 
 
 def test_a_slower_link_to_the_host_is_seen_where_activations_leave_the_gpu() -> None:
-    kept = next(read(path) for path in sorted(paths.MEASURED.iterdir()) if path.name.startswith("llama2-7b-37190d88"))
+    kept = read(kept_runs.first("llama2-7b-37190d88-*"))
     assert kept.load.offloaded_bytes > 1e10
     whole = replace(kept.load, offloaded_bytes=0)
     assert predict(kept.load).median == pytest.approx(kept.step_s, rel=0.1)
@@ -226,7 +225,7 @@ def test_the_stored_weights_are_those_of_all_stored_rows() -> None:
 
 
 def test_a_known_row_is_stored_where_it_is() -> None:
-    kept = next(read(path) for path in sorted(paths.MEASURED.iterdir()) if path.name.startswith("llama2-7b-37190d88"))
+    kept = read(kept_runs.first("llama2-7b-37190d88-*"))
     own, rows = Kinship.of([kept.load]), stored_rows()
     same = rows.places[(rows.traits == own.traits[0]).all(axis=1)]
     assert len(same)

@@ -3,18 +3,19 @@
 from dataclasses import replace
 from statistics import median
 
+import kept_runs
 import pytest
 
-from benchrun import paths
+from benchrun import kept, paths
 from benchrun.capabilities.predict.prediction import predict
 from benchrun.capabilities.predict.runs import Measured, read
 
 OTHERS = ("megatron-lm", "nemo2", "megatron-bridge")
 KEPT = [
-    read(folder.parent)
+    read(kept_runs.folder(run))
     for name in OTHERS
-    for folder in paths.MEASURED.glob("*/spec.json")
-    if name in folder.read_text()
+    for run, entry in kept.entries(paths.MEASURED).items()
+    if entry["framework"] == name
 ]
 
 

@@ -3,18 +3,18 @@
 import json
 from pathlib import Path
 
+import kept_runs
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchrun import paths
 from benchrun.capabilities.predict.scaling import LOSS, CurvePoint, breaks, efficiencies
 from benchrun.cli import group
 from benchrun.errors import UserError
 
 POINT = ("llama3.1-8b", "--gpu", "H100", "--precision", "fp8")
-KEPT = sorted(str(path) for path in paths.MEASURED.glob("llama3.1-8b-*") if path.is_dir())
+KEPT = [str(path) for path in kept_runs.named("llama3.1-8b-*")]
 
 
 def ran(*arguments: str) -> str:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import kept_runs
 import pytest
 from tampering import plan_file
 
@@ -61,7 +62,7 @@ def test_a_completed_run_has_its_number_and_no_note(planned: ResolvedStudy) -> N
 
 
 def test_a_run_of_another_recipe_is_not_of_the_point(planned: ResolvedStudy) -> None:
-    kept = next(paths.MEASURED.glob("llama3.1-8b-*"))
+    kept = kept_runs.first("llama3.1-8b-*")
     shutil.copytree(kept, paths.runs_dir() / kept.name)
     directory = StudyDir(planned.expanded.name)
     with directory.locked():

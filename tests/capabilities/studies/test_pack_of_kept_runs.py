@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 from tampering import edit, edit_json, fix_manifest
 
@@ -41,7 +42,7 @@ def root(tmp_path: Path, monkeypatch: Any) -> Path:
     stored = [run for run in load_measured() if run.spec.identity() == IDENTITY]
     for slot, run in zip(plan.study.slots, stored[:3], strict=True):
         place = directory.root / run.name
-        shutil.copytree(run.folder, place)
+        shutil.copytree(kept_runs.folder(run.name), place)
         directory.record(slot, RunDir(place.resolve()))
     return api.write_pack(plan, tmp_path / "pack", packs=tmp_path).path
 

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
+import kept_runs
 import pytest
 from click.testing import CliRunner
 from made import kernel, message, write
 
-from benchrun import paths
 from benchrun.cli import group
 from benchrun.rundir.artifacts import FINGERPRINT, PROFILE
 
@@ -138,7 +138,7 @@ def test_a_run_is_named_by_its_directory_or_its_id(tmp_path: Path, monkeypatch: 
 
 
 def test_a_kept_run_without_its_traces_gives_what_was_kept_and_says_so() -> None:
-    alone = (path.parent for path in paths.MEASURED.glob(f"*/{FINGERPRINT}") if not (path.parent / PROFILE).exists())
+    alone = (run for run in map(kept_runs.folder, kept_runs.named(file=FINGERPRINT)) if not (run / PROFILE).exists())
     kept = next(path for path in alone if json.loads((path / FINGERPRINT).read_text())["window"] == "steps")
     code, out, err = call(kept, "--window", "device", "--json")
     assert (code, json.loads(out)["window"]) == (0, "steps")

@@ -5,9 +5,10 @@ import lzma
 from pathlib import Path
 from typing import Any
 
+import kept_runs
 import pytest
 
-from benchrun import api, paths
+from benchrun import api
 from benchrun.capabilities.traces.kept import with_public_names
 from benchrun.capabilities.traces.public import PublicNames
 from benchrun.capabilities.traces.thin import thinned
@@ -83,7 +84,7 @@ def test_a_damaged_trace_has_no_small_copy(tmp_path: Path) -> None:
 
 
 def test_keeping_a_profiled_run_keeps_small_traces_of_all_ranks(tmp_path: Path) -> None:
-    source = next(spec.parent for spec in paths.MEASURED.glob("llama3.1-70b-*/spec.json"))
+    source = kept_runs.first("llama3.1-70b-*")
     run = tmp_path / "runs" / source.name
     (run / PROFILE).mkdir(parents=True)
     for file in source.iterdir():
@@ -100,7 +101,7 @@ def test_keeping_a_profiled_run_keeps_small_traces_of_all_ranks(tmp_path: Path) 
 
 
 def profiled(tmp_path: Path, **traces: dict[str, Any]) -> RunDir:
-    source = next(spec.parent for spec in paths.MEASURED.glob("llama3.1-70b-*/spec.json"))
+    source = kept_runs.first("llama3.1-70b-*")
     run = tmp_path / "runs" / source.name
     (run / PROFILE).mkdir(parents=True)
     for file in source.iterdir():
