@@ -41,6 +41,7 @@ from benchrun.runspec.profile import Profile
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
 from benchrun.show.model import ReportModel
+from benchrun.show.table import as_csv
 from datagen.cli import group as datagen
 
 HERE = Path(__file__).parent
@@ -187,6 +188,7 @@ PAGES = {
     "reference/metrics.md": metric_page,
     "published.md": lambda: published.page(load_references()),
     "measured.md": lambda: measured.page(load_measured(), load_references(), report()),
+    "measured.csv": lambda: as_csv(measured.points(load_measured(), load_references())),
     "studies.md": lambda: studies.page(load_measured()),
     "images/measured.svg": lambda: chart(headline_pairs(report().published)),
 }

@@ -1,11 +1,10 @@
-"""docs/measured.md: our measurements beside published numbers."""
+"""docs/measured.md and measured.csv: our measurements beside published numbers."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from benchrun.capabilities.history.series import launch_time
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.judge.measured import MeasuredRun, grouped, repeats
 from benchrun.judge.nearest import Nearest, nearest
@@ -14,9 +13,9 @@ from benchrun.measure.bound import Bound
 from benchrun.measure.registry import METRICS, Metric
 from benchrun.measure.telemetry import Telemetry, percent
 from benchrun.model.operators import PASSES
-from benchrun.rundir.artifacts import Breakdown, Ceilings, Gemm, trained_with
+from benchrun.rundir.artifacts import Breakdown, Ceilings, Gemm
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.show.frameworks import ValidRun, losses, side_by_side
+from benchrun.show.frameworks import losses
 from benchrun.show.model import ReportModel
 from benchrun.show.repeats import median_of, valid_values
 from benchrun.show.runs import distinctions, layout, proxy, spread_percent
@@ -33,17 +32,18 @@ TEXT = Path(__file__).with_suffix(".md.in")
 """The page: ``$NAME`` stands for a table. A section whose table has no rows is left out."""
 EMPTY = "\nNothing is kept there yet.\n"
 NOTHING = "-"
-TITLES = {
-    "scaling": ("workload", "scaling", "global batch", "GPUs: tokens/s/GPU", "efficiency"),
-    "ceilings": ("run", "qkv", "proj", "fc1", "fc2", "logits", "copy", "collectives"),
-    "bounds": ("run", "step s", "matmul", "attention at least", "rest"),
-    "breakdowns": (
-        *("run", "step s", "matmul", "attention", "other kernels", "communication alone", "nothing"),
-        "communication hidden s",
-    ),
-    "state": ("run", "clock MHz", "lowest", "W", "limit W", "hottest C", "memory GiB", "reasons", "state"),
-    "conditions": ("run", "batch and layout", "machine", "where"),
-}
+COLUMNS = (
+    *("workload", "precision", "gpus", "batch", "runs", "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"),
+    *("mfu_percent", "published", "ratio", "ratio_of"),
+    *("spread", "tokens_per_joule", "first_loss", "final_loss", "reference", "differs"),
+    *("qkv_tflops", "proj_tflops", "fc1_tflops", "fc2_tflops", "logits_tflops"),
+    *("copy_gb_per_s", "collectives_gb_per_s"),
+    *("matmul_at_least_s", "attention_at_least_s", "rest_s"),
+    *("profiled_step_s", "matmul_s", "attention_s", "other_kernels_s", "communication_s", "idle_s", "hidden_s"),
+    *("clock_mhz", "lowest_clock_mhz", "power_w", "power_limit_w", "hottest_c", "used_memory_gib"),
+    *("clock_reasons", "fault", "layout", "machine", "image", "run_ids"),
+)
+"""Of measured.csv; measured.md says what they are."""
 
 
 def page(runs: Sequence[MeasuredRun], published: Sequence[Reference], report: ReportModel) -> str:
@@ -51,53 +51,57 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference], report: Re
     header, *sections = re.split(r"\n(?=## )", TEXT.read_text(encoding="utf-8"))
     if not runs:
         return header.split("\n\n")[0] + "\n" + EMPTY
-    tables = _tables(sorted(repeats(runs), key=lambda group: _order(group[0].spec)), runs, published, report)
+    groups = _points(runs)
+    whole = [group for group in groups if not group[0].spec.proxy]
+    tables = {
+        "whole": _speeds(whole, published),
+        "losses": losses([(run.spec, run.losses) for run in runs]),
+        "scaling": Table(SCALING, [_curve(curve) for curve in curves(groups)]),
+        "waterfalls": _waterfalls(report),
+        **other_workloads(report.results),
+    }
     filled = (_filled(text, tables) for text in sections)
     return "\n".join([header, *(text for text in filled if text)])
 
 
+def _points(runs: Sequence[MeasuredRun]) -> list[Group]:
+    return sorted(repeats(runs), key=lambda group: _order(group[0].spec))
+
+
 def _filled(text: str, tables: dict[str, Table]) -> str:
-    """A section with its table; empty where that has no rows."""
-    (name,) = re.findall(r"^\$(\w+)$", text, re.M)
+    """A section with its table, if it has one; empty where that has no rows."""
+    names = re.findall(r"^\$(\w+)$", text, re.M)
+    if not names:
+        return text
+    (name,) = names
     return text.replace(f"${name}\n", markdown(tables[name])) if tables[name].rows else ""
 
 
-def _tables(
-    groups: Sequence[Group], runs: Sequence[MeasuredRun], published: Sequence[Reference], report: ReportModel
-) -> dict[str, Table]:
-    """Every table by its name in the text."""
-    beside = [(group, nearest(group[0].spec, published)) for group in groups]
+def points(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> Table:
+    """Every point that was trained, with all that is known of it: measured.csv."""
+    groups = _points(runs)
     settings = _settings(groups)
-    rows: dict[str, Iterable[Sequence[str]]] = {
-        "scaling": map(_curve, curves(groups)),
-        "ceilings": _rows(groups, lambda run: run.ceilings, _ceilings),
-        "bounds": _rows(groups, lambda run: run.metrics.bound, _bound),
-        "breakdowns": _rows(groups, lambda run: run.metrics.breakdown, _breakdown),
-        "state": _rows(groups, lambda run: run.metrics.telemetry, _state),
-        "conditions": map(_conditions, groups),
-    }
-    return {
-        "whole": _speeds([pair for pair in beside if not pair[0][0].spec.proxy]),
-        "proxies": _speeds([pair for pair in beside if pair[0][0].spec.proxy]),
-        "differs": Table(DIFFERS, [_differs(group, near, settings) for group, near in beside], NOTHING),
-        "frameworks": side_by_side(list(map(_measured, runs))),
-        "losses": losses([(run.spec, run.losses) for run in runs]),
-        "waterfalls": _waterfalls(report),
-        **other_workloads(report.results),
-        **{name: Table(TITLES[name], list(each)) for name, each in rows.items()},
-    }
+    rows = []
+    for group in groups:
+        near = nearest(group[0].spec, published)
+        ceilings = _first(group, lambda run: run.ceilings)
+        bound = _first(group, lambda run: run.metrics.bound)
+        step = _first(group, lambda run: run.metrics.breakdown)
+        state = _first(group, lambda run: run.metrics.telemetry)
+        row = [*_what(group, settings[group[0].name]), *_medians(group).values(), *_beside(group, near)]
+        row += [*_differs(group, near), *_ceilings(ceilings), *_seconds(bound, BOUND), *_seconds(step, BREAKDOWN)]
+        row += [*_state(state), _fault(group), *_conditions(group)]
+        rows.append(row)
+    return Table(COLUMNS, rows)
 
 
-def _measured(run: MeasuredRun) -> ValidRun:
-    return ValidRun(run.spec, run.metrics, run.fingerprint, launch_time(run.name), trained_with(run.env))
+def _first(group: Group, read: Callable[[MeasuredRun], T | None]) -> T | None:
+    """What ``read`` gives of the first run that has it."""
+    return next((part for run in group if (part := read(run)) is not None), None)
 
 
-def _rows(
-    groups: Sequence[Group], read: Callable[[MeasuredRun], T | None], cells: Callable[[T, Group], list[str]]
-) -> list[list[str]]:
-    """One row for each group with a run of which ``read`` gives something: the cells of the first such thing."""
-    parts = [(group, next((part for run in group if (part := read(run)) is not None), None)) for group in groups]
-    return [[_label(group[0].spec), *cells(part, group)] for group, part in parts if part is not None]
+def _seconds(document: Bound | Breakdown | None, fields: Sequence[str]) -> list[float | None]:
+    return [getattr(document, field, None) for field in fields]
 
 
 def _waterfalls(report: ReportModel) -> Table:
@@ -119,46 +123,35 @@ def _curve(curve: Curve) -> list[str]:
     ]
 
 
-def _ceilings(ceilings: Ceilings, _: Group) -> list[str]:
+def _ceilings(ceilings: Ceilings | None) -> list[str | float | None]:
+    if ceilings is None:
+        return [None] * 7
     products = {gemm.name: gemm for gemm in ceilings.gemms}
     rates = [f"{c.name} {c.bus_gb_per_s:.4g} ({c.ranks} of {c.group})" for c in ceilings.collectives]
     tflops = [_tflops(products[name]) for name in ("qkv", "proj", "fc1", "fc2", "logits")]
-    return [*tflops, f"{ceilings.copy_gb_per_s:,.0f}", ", ".join(rates) or NOTHING]
+    return [*tflops, ceilings.copy_gb_per_s, ", ".join(rates) or None]
 
 
 def _tflops(gemm: Gemm) -> str:
     """TFLOPS over all three passes, which have equally many FLOPs, in each precision."""
     rates = {number: len(PASSES) / sum(1 / by[each] for each in PASSES) for number, by in gemm.tflops.items()}
-    return ", ".join(f"{number} {rate:,.0f}" for number, rate in rates.items())
+    return ", ".join(f"{number} {rate:.0f}" for number, rate in rates.items())
 
 
-def _bound(bound: Bound, _: Group) -> list[str]:
-    parts = (bound.matmul_s, bound.attention_s, bound.rest_s)
-    return [f"{bound.step_s:.4g}", *(f"{part:.3g} s, {100 * part / bound.step_s:.0f} %" for part in parts)]
-
-
-def _breakdown(step: Breakdown, _: Group) -> list[str]:
-    parts = (step.matmul_s, step.attention_s, step.other_s, step.communication_s, step.idle_s)
-    shares = (f"{100 * part / step.step_s:.1f} %" for part in parts)
-    return [f"{step.step_s:.4g}", *shares, f"{step.hidden_s:.3g}"]
-
-
-def _state(state: Telemetry, group: Group) -> list[str]:
+def _state(state: Telemetry | None) -> list[float | str | None]:
+    if state is None:
+        return [None] * 7
     readings = (state.sm_clock_mhz, state.sm_clock_min_mhz, state.power_w, state.power_limit_w, state.temperature_c)
-    numbers = [*((reading, ".0f") for reading in readings), (state.memory_gib, ".1f")]
     reasons = ", ".join(f"{name} {percent(share)}" for name, share in state.reasons.items()) or "none"
-    cells = [NOTHING if reading is None else f"{reading:{form}}" for reading, form in numbers]
-    return [*cells, reasons, _fault(group) or "not throttled"]
+    return [*readings, state.memory_gib, reasons]
 
 
-def _conditions(group: Group) -> list[str]:
+def _conditions(group: Group) -> list[str | None]:
     spec, adam = group[0].spec, group[0].spec.training.optimizer
-    batch = f"sequence {spec.seq_length}, global batch {spec.gbs}, micro-batch {spec.mbs}; {layout(spec)}"
+    batch = f"sequence {spec.seq_length}; {layout(spec)}"
     if adam.precision_aware:
         batch += f"; moments of Adam in {adam.exp_avg}, {adam.exp_avg_sq}"
-    links = " ".join(f"[{n}](../results/measured/{run.name})" for n, run in enumerate(group, start=1))
-    machine = f"{group[0].machine}; {spec.framework}, image {spec.container_image or 'none'}"
-    return [_label(spec), batch, machine, links]
+    return [batch, group[0].machine, spec.container_image, " ".join(run.name for run in group)]
 
 
 SPEED = {name: METRICS[name] for name in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_percent")}
@@ -167,13 +160,16 @@ SPEEDS = (
     *("workload", "precision", "GPUs", "batch", "runs", *(metric.title for metric in SPEED.values())),
     *("published", "measured / published"),
 )
-DIFFERS = ("run", "spread", "tokens/J", "loss", "published", "what differs: published -> measured")
+SCALING = ("workload", "scaling", "global batch", "GPUs: tokens/s/GPU", "efficiency")
+BOUND = ("matmul_s", "attention_s", "rest_s")
+BREAKDOWN = ("step_s", "matmul_s", "attention_s", "other_s", "communication_s", "idle_s", "hidden_s")
+"""Fields of a document of a run."""
 
 
-def _speeds(beside: Sequence[tuple[Group, Nearest | None]]) -> Table:
+def _speeds(groups: Sequence[Group], published: Sequence[Reference]) -> Table:
     """One row per point; those that look the same also with the settings that tell them apart."""
-    settings = _settings([group for group, _ in beside])
-    rows = [_speed(group, near, settings[group[0].name]) for group, near in beside]
+    settings = _settings(groups)
+    rows = [_speed(group, nearest(group[0].spec, published), settings[group[0].name]) for group in groups]
     return Table(SPEEDS, rows, NOTHING)
 
 
@@ -186,19 +182,35 @@ def _settings(groups: Sequence[Group]) -> dict[str, str]:
 
 
 def _speed(group: Group, near: Nearest | None, settings: str) -> list[str | None]:
-    spec, medians = group[0].spec, {name: _median(group, metric) for name, metric in SPEED.items()}
-    value = near.measured(medians["tokens_per_s_per_gpu"], medians["tflops_per_gpu"]) if near else None
+    _, ratio, unit = _beside(group, near)
+    medians = _medians(group)
     return [
-        *(_workload(spec) + (", throttled" if _fault(group) else ""), spec.precision),
-        *(f"{spec.num_gpus} x {spec.gpu}", "; ".join(filter(None, (_batch(spec), settings))), str(len(group))),
+        *_what(group, settings),
         *(metric.text(medians[name], NOTHING) for name, metric in SPEED.items()),
         _published(near) if near else None,
-        f"{value / near.published:.2f}{_in_tflops(near)}" if near and value else None,
+        None if ratio is None else f"{ratio:.2f}" + (" in TFLOPS" if unit == "TFLOPS" else ""),
     ]
 
 
-def _in_tflops(near: Nearest) -> str:
-    return "" if near.whole_tflops is None else " in TFLOPS"
+def _what(group: Group, settings: str) -> list[str]:
+    spec = group[0].spec
+    workload = _workload(spec) + (", throttled" if _fault(group) else "")
+    batch = "; ".join(filter(None, (_batch(spec), settings)))
+    return [workload, spec.precision, f"{spec.num_gpus} x {spec.gpu}", batch, str(len(group))]
+
+
+def _medians(group: Group) -> dict[str, float | None]:
+    return {name: _median(group, metric) for name, metric in SPEED.items()}
+
+
+def _beside(group: Group, near: Nearest | None) -> list[Any]:
+    """The published number, the ratio to it, and the unit of both."""
+    if near is None:
+        return [None, None, None]
+    medians = _medians(group)
+    value = near.measured(medians["tokens_per_s_per_gpu"], medians["tflops_per_gpu"])
+    unit = "tokens/s/GPU" if near.whole_tflops is None else "TFLOPS"
+    return [_published(near), value / near.published if value else None, unit]
 
 
 def _median(group: Group, metric: Metric) -> float | None:
@@ -212,15 +224,13 @@ def _published(near: Nearest) -> str:
     return f"{near.published:,.0f}{unit} ({key.num_gpus} x {key.gpu}, {source.who} {source.date})"
 
 
-def _differs(group: Group, near: Nearest | None, settings: Mapping[str, str]) -> list[str | None]:
+def _differs(group: Group, near: Nearest | None) -> list[str | float | None]:
     run = group[0].metrics
     spread = spread_percent(valid_values("step_time_s", [each.metrics for each in group]))
-    energy = METRICS["tokens_per_joule"]
     return [
-        "; ".join(filter(None, (_label(group[0].spec), settings[group[0].name]))),
-        "one run" if spread is None else f"{spread:.1f} %",
-        energy.text(_median(group, energy), NOTHING),
-        " -> ".join(NOTHING if loss is None else f"{loss:.4g}" for loss in (run.first_loss, run.final_loss)),
+        None if spread is None else f"{spread:.1f} %",
+        _median(group, METRICS["tokens_per_joule"]),
+        *(run.first_loss, run.final_loss),
         near.entry.id if near else None,
         (", ".join(near.differs) or "nothing that is stated") if near else None,
     ]

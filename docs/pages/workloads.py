@@ -36,8 +36,8 @@ def other_workloads(results: Sequence[RunResult]) -> dict[str, Table]:
 
 def _table(results: Iterable[RunResult], workload: str, metrics: dict[str, str]) -> Table:
     of_it = sorted((each for each in results if each.spec.workload == workload), key=_order)
-    rows = [(*_stated(run), *_values(run, metrics), f"[files](../results/measured/{run.run_id})") for run in of_it]
-    return Table(("run", "framework", "GPUs", "settings", *metrics.values(), "where"), rows, NOTHING)
+    rows = [(*_stated(run), *_values(run, metrics), run.run_id) for run in of_it]
+    return Table(("run", "framework", "GPUs", "settings", *metrics.values(), "run id"), rows, NOTHING)
 
 
 def _order(run: RunResult) -> tuple[str, str, str, str, float]:

@@ -1,5 +1,6 @@
 """Runs that are kept give their numbers again, tell nothing of the machine, and are references for others."""
 
+import csv
 import json
 import re
 from dataclasses import replace
@@ -28,7 +29,7 @@ from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.show.scaling import curves
 from benchrun.usecases import judgement
 from benchrun.usecases.keep import scrubbed
-from docs.pages.measured import page
+from docs.pages.measured import page, points
 
 ROOT = Path(__file__).parents[2]
 KEPT = kept_runs.named()
@@ -290,19 +291,13 @@ def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept: 
     text = page(load_measured(folder), load_references(), report)
     (row,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b | bf16 |")]
     assert "| 4 x H200 | 64 (mbs 1, lr 3e-06) | 2 |" in row
-    assert "| 2 -> 2 |" in text  # the loss
-    (differs,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b bf16 4 x H200")][:1]
-    assert "gpu H100 -> H200, num_gpus 8 -> 4" in differs
-    assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", differs)
-    for heading in (
-        "Speed",
-        "Ceilings",
-        "What bounds a run",
-        "Clocks, power and temperature of the GPUs",
-        "Conditions",
-    ):
-        assert f"## {heading}\n" in text
-    assert "bf16 647" in text  # the harmonic mean of 700, 650 and 600
+    assert "## Speed\n" in text and "## The table\n" in text
+    (point,) = points(load_measured(folder), load_references()).records()
+    assert (point["first_loss"], point["final_loss"]) == pytest.approx((2, 2), abs=0.01)
+    assert "gpu H100 -> H200, num_gpus 8 -> 4" in point["differs"]
+    assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", point["differs"])
+    assert point["qkv_tflops"].startswith("bf16 647")  # the harmonic mean of 700, 650 and 600
+    assert point["run_ids"] == " ".join(run.name for run in load_measured(folder))
 
 
 def test_the_published_number_of_the_page_is_that_of_the_nearest_conditions() -> None:
@@ -349,21 +344,26 @@ def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept: Kept) -> None:
         assert found.rates == {1: 100.0, 2: 99.0}
 
 
-def test_what_the_readme_says_was_measured_stands_on_the_page() -> None:
-    rows = [re.split(r" *\| *", line) for line in (ROOT / "docs" / "measured.md").read_text().splitlines()]
+def kept_points() -> list[dict[str, str]]:
+    with (ROOT / "docs" / "measured.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_what_the_readme_says_was_measured_stands_in_the_table() -> None:
     said = (ROOT / "README.md").read_text().partition("## What it measured")[2].partition("\n## ")[0]
     shown = [re.split(r" *\| *", line)[1:-1] for line in said.splitlines() if line.startswith("|")][2:]
     assert shown
-    for *facts, ratio in shown:
-        (row,) = [row for row in rows if row[1:4] == facts[:3] and set(facts) <= set(row)]
-        assert ratio.partition(",")[0] in row
+    for *facts, tflops, ratio in shown:
+        points = [row for row in kept_points() if [row["workload"], row["precision"], row["gpus"]] == facts]
+        (row,) = [row for row in points if f"{float(row['tflops_per_gpu']):.0f}" == tflops]
+        assert ratio.startswith(f"{float(row['ratio']):.2f}")
 
 
 def test_the_readme_says_the_lowest_too() -> None:
-    speed = (ROOT / "docs" / "measured.md").read_text().partition("## What differs")[0]
-    ours = [row for row in speed.splitlines() if not re.search(", (megatron-lm|nemo1|nemo2|megatron-bridge) \\|", row)]
-    ratios = re.findall(r"\| (\d\.\d\d)(?: in TFLOPS)? \|", "\n".join(ours))
-    assert f"The lowest is {min(ratios, key=float)}:" in (ROOT / "README.md").read_text()
+    others = re.compile(", (megatron-lm|nemo1|nemo2|megatron-bridge)$")
+    ours = [row for row in kept_points() if not others.search(row["workload"]) and row["ratio"]]
+    lowest = min(float(row["ratio"]) for row in ours)
+    assert f"The lowest is {lowest:.2f}:" in (ROOT / "README.md").read_text()
 
 
 def test_a_kept_document_that_is_none_is_named(tmp_path: Path) -> None:
