@@ -74,8 +74,9 @@ def report(
     --history names the dates at which the step time of a point changed, by how much, and what changed with it: nodes,
     driver, image, versions, options; exit code 1 where the newest change made a point slower.
 
-    With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
-    compressed logs, without this machine's names and paths. Nothing is overwritten.
+    With --keep DIR gets what each run measured: spec, environment, metrics, verdict and the compressed logs, without
+    this machine's names and paths. A run gets a directory there; where DIR has an index.jsonl, as results/measured has,
+    it is added to the archives. Nothing is overwritten.
 
     With --baseline the report shows verdicts against that baseline in place of the stored ones, and stores none.
 

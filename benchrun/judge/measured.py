@@ -1,4 +1,4 @@
-"""Our own measurements in results/measured, one directory per run: references where none is published."""
+"""Our own measurements in results/measured: references where none is published."""
 
 import functools
 import json
