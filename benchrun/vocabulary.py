@@ -16,7 +16,9 @@ HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensi
 """Conditions that must agree before two numbers may be compared."""
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
-"""How a training is split, in the order in which it is printed; data parallelism follows from these."""
+"""Degrees of a training's layout, in the order in which they are printed; data parallelism follows
+from these.
+"""
 
 STAMP = r"\d{8}T\d{6}Z"
 """The time of the launch in a run's id."""

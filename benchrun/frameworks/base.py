@@ -63,7 +63,7 @@ step.
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """How a framework's memory use differs. The defaults are Megatron-LM's."""
+    """Differences of a framework's memory use. The defaults are Megatron-LM's."""
 
     fully_sharded: bool = False
     """transformers with FSDP over all ranks: trained weights in FP32, no fused kernels."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from benchrun.errors import MachineError, SchedulerUnavailable
 
 TIMEOUT_S = 30
-"""How long a command may take, where its caller states nothing else."""
+"""Seconds that a command may take if its caller states nothing else."""
 OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
-"""How variables begin that are options of Slurm's commands."""
+"""Prefixes of variables that are options of Slurm's commands."""
 _WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
 """Variables that choose the cluster; they are passed on."""
 RUN = subprocess.run

@@ -1,4 +1,4 @@
-"""How a job ended, with the evidence: a total classification."""
+"""Endings of jobs with their evidence: a total classification."""
 
 import os
 import re
@@ -94,7 +94,7 @@ def classify(
     asked: bool = False,
     began: bool = True,
 ) -> End:
-    """How a job that is no longer in the queue ended.
+    """Name the ending of a job that is no longer in the queue.
 
     ``job``: the scheduler's last answer. ``done``: done.json. ``symptoms``: problems in the log, the first line of
     each kind. ``quiet_s``: how long the log had been silent when the job ended. ``asked``: `launcher.cancel` stopped

@@ -3,7 +3,9 @@
 from benchrun.jobs.commands import answer
 
 UNUSABLE = ("down", "drain", "drng", "fail", "unk")
-"""How the states of nodes begin that have failed or are taken out of service; a star after it: it does not answer."""
+"""Begin of the states of nodes that have failed or are taken out of service; a star after it: it
+does not answer.
+"""
 
 
 def expanded(names: str) -> list[str]:

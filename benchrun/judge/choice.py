@@ -34,10 +34,11 @@ class Choice(Frozen):
     same_version: bool
     """The run has the reference's container image or version of the framework."""
     candidates: int
-    """How many rows had the conditions that must agree."""
+    """Number of rows with the conditions that must agree."""
     faster: int = 0
-    """How many of the same kind, layout and version are faster and count less: flagged, of another variant or FP8
-    recipe, or stating less of the layout."""
+    """Number of rows of the same kind, layout and version that are faster and count less: flagged,
+    of another variant or FP8 recipe, or stating less of the layout.
+    """
     by_name: bool = False
     """The user named the reference."""
 
@@ -86,12 +87,14 @@ def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]
 
 
 class _Fit(NamedTuple):
-    """How well an entry fits a run; of several the largest is the reference."""
+    """Fit of an entry to a run; of several the largest is the reference."""
 
     kinship: int
     """2 for the same framework, 1 for one of the same family, 0 for another."""
     layout: int
-    """How much of our layout is published: 0 if a degree or the micro-batch differs, or none is stated by both."""
+    """Degree to which our layout is published: 0 if a degree or the micro-batch differs, or none is
+    stated by both.
+    """
     same_version: bool
     same_release: bool
     same_fp8_recipe: bool

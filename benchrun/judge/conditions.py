@@ -185,7 +185,9 @@ def hard_differences(published: Conditions, own: Conditions) -> tuple[Difference
 
 
 def settings_distance(one: str, other: str) -> float:
-    """How far two `Conditions.settings` are apart: the logarithm of the ratio of each number, 1 for any other part."""
+    """Distance between two `Conditions.settings`: the logarithm of the ratio of each number, 1 for
+    any other part.
+    """
     parts = [dict(part.rpartition(" ")[::2] for part in text.split(", ") if part) for text in (one, other)]
     distance = 0.0
     for name in parts[0].keys() | parts[1].keys():

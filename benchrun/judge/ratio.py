@@ -39,7 +39,9 @@ def ratio(runs: Sequence[Metrics], others: Sequence[Metrics]) -> Ratio | None:
 
 
 def _sample(runs: Sequence[Metrics], rates: Sequence[float]) -> Sample | None:
-    """How well the speed is known: of repeats by their rates, of a single run by its steps; None without either."""
+    """Sample of the speed: of repeats by their rates, of a single run by its steps; None without
+    either.
+    """
     if len(rates) > 1:
         return of_repeats(rates)
     run = next(run for run in runs if _rate(run))

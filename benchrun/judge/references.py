@@ -68,9 +68,9 @@ class Reference(Frozen):
     value: PositiveFloat
     better: Better
     tolerance_low: NonNegativeFloat = SLOW
-    """How much worse still passes, as a fraction."""
+    """Fraction by which a result may be worse and still passes."""
     tolerance_high: NonNegativeFloat = FAST
-    """How much better still passes, as a fraction."""
+    """Fraction by which a result may be better and still passes."""
     key: Conditions
     convention: Convention | None = None
     """How the FLOPs of TFLOPS and MFU are counted."""

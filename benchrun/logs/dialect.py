@@ -91,7 +91,7 @@ def fact_of(name: str, value: int | None) -> int | None:
 
 
 class Reading(NamedTuple):
-    """How the text of a value becomes a number."""
+    """Conversion of the text of a value to a number."""
 
     parse: Callable[[str], float | None] = number
     """Number that a text says; None for any other text."""
@@ -206,7 +206,7 @@ class Dialect(Traits):
     averages: ClassVar[tuple[str, ...]] = ()
     """Sinks whose rows are means over the steps since the row before."""
     closing: ClassVar[tuple[str, ...]] = ()
-    """How a step line ends that has no line end yet; without it a cut-off line is no row."""
+    """End of a step line that has no line end yet; without it a cut-off line is no row."""
 
     head: ClassVar[re.Pattern[str] | None] = None
     """Regex of the start of a step, or of all of it; its named groups are columns."""

@@ -20,12 +20,15 @@ _BOM = b"\xef\xbb\xbf"
 _KEY = b'"output_throughput"'
 """A key of every result file of vLLM's and SGLang's clients."""
 LOOKS = (1 << 20, 1 << 25)
-"""How many bytes of the end of a log are searched for a step, one after the other until there is one."""
+"""Bytes of the end of a log that are searched for a step, one after the other until there is one.
+"""
 LONGEST_STEP_LINE = 1 << 14
 _GPUS = re.compile(r"_gpus_([1-9]\d{0,5})(?!\d)")
 """Number of GPUs in the name of a result file, as srt-slurm and InferenceMAX write it."""
 _DOCUMENT = re.compile(rb"\s*(\[\s*)?\{\s*\"|Metric,avg")
-"""How a JSON object begins, an array of them, or a table of genai-perf; a line of a log may begin with a bracket."""
+"""Begin of a JSON object, an array of them, or a table of genai-perf; a line of a log may begin
+with a bracket.
+"""
 
 
 def parse_log(*paths: str | Path, framework: str | None = None) -> Log:

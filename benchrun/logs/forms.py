@@ -30,7 +30,7 @@ _TOKENS = ("", r"\d{1,3}", r"\d{1,15}(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|
 
 
 class _Form:
-    """How the lines that differ in their numbers only are read."""
+    """Reader of the lines that differ in their numbers only."""
 
     def __init__(self, text: str, records: Sequence[Record]) -> None:
         values = [(value, record.sink) for record in records for value in record.values]

@@ -17,7 +17,7 @@ def launched(text: str) -> Launched | None:
 
 
 def facts(stated: Launched) -> Facts:
-    """The facts in ``stated``, but for its model."""
+    """The facts in ``stated``, except its model."""
     return Facts(
         seq_length=stated.seq_length,
         gbs=stated.gbs,

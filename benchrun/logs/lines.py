@@ -117,7 +117,9 @@ def _rarest(word: bytes) -> int:
 
 
 def newlines(block: bytes, start: int = 0, end: int | None = None) -> int:
-    """How many lines end between ``start`` and ``end``; where they are far apart numpy is four times as fast."""
+    """Number of lines that end between ``start`` and ``end``; if they are far apart numpy is four
+    times as fast.
+    """
     end = len(block) if end is None else end
     if end - start < FAR:
         return block.count(b"\n", start, end)

@@ -60,7 +60,7 @@ class Reader:
         self._tracebacks = tracebacks.Tracebacks()
         self._skip_messages = 0
         self._measured: int | None = None
-        """How many steps are measured, where others are profiled after them."""
+        """Number of measured steps, if others are profiled after them."""
         self._launched: list[Launched] = []
         """Lines ``benchrun launched:`` of the jobs in these files."""
         self._finished: list[Log] = []
@@ -190,7 +190,9 @@ class Reader:
             dialect.facts.note_line(before, self._source, line.number)
 
     def _other_training(self, dialect: Dialect) -> str | None:
-        """How the facts that were printed again begin another training than the one of ``dialect``; None if not."""
+        """Reason why the facts that were printed again begin another training than the one of
+        ``dialect``; None if not.
+        """
         if self._restarted is None:
             return None
         if dialect.contradicts(self._restarted.facts):

@@ -158,7 +158,7 @@ TOKENS_PER_S = "tokens_per_second"
 
 @dataclass(eq=False, kw_only=True)
 class Traits:
-    """How to understand a log: what a dialect knows of its framework, or finds out of a run."""
+    """Traits of a log: what a dialect knows of its framework, or finds out of a run."""
 
     first_number: int = 1
     """The number of a run's very first step: 0 or 1, as the framework counts."""

@@ -56,7 +56,7 @@ TYPES |= {"step": "q", "line": "I", "skipped": "H", "nan": "H"}
 
 
 def _apart(earlier: Step, row: Step) -> float | None:
-    """How far the times of two rows, or their rates, are apart, relative; None if a row has neither."""
+    """Relative distance of the times of two rows, or of their rates; None if a row has neither."""
     new, old = row.clock, earlier.clock
     return abs(new / old - 1) if new and old else None
 
@@ -72,7 +72,7 @@ class Rows(Columns):
     def __init__(self, rows: Iterable[Step] = ()) -> None:
         super().__init__(TYPES)
         self.segments = 0
-        """How often training (re)started; 0 without a row."""
+        """Number of times that training (re)started; 0 without a row."""
         self.began = 0
         """Index of the first row of the last training; 0 if there is but one."""
         self.ended = False

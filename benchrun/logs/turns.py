@@ -33,7 +33,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.count = 0
-        """How often a sequence of steps went on where it had been interrupted."""
+        """Number of times that a sequence of steps went on after an interruption."""
         self._left: list[int] = []
         """Numbers at which a sequence was interrupted, sorted."""
         self._last = -1
@@ -120,7 +120,7 @@ def _other_loss(rows: "Rows", earlier: Column, later: Column, *, exact: bool) ->
 
 
 def _clock_ratios(rows: "Rows", earlier: Column, later: Column) -> Column:
-    """How far the times of pairs of rows are apart, relative; without pairs that have no time."""
+    """Relative distances of the times of pairs of rows; without pairs that have no time."""
     time, *rates = rows.columns("step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
     time = np.where(time > 0, time, np.nan)
     for rate in rates:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchrun.measure.statistics import Floats, Values, ranks
 
 ALPHA = 0.05
-"""How often a series without a change is taken for one with a change, at most."""
+"""Largest share of series without a change that are taken for ones with a change."""
 ORDERS = 1999
 """Random orders beside the series' own one."""
 FEWEST = 2
@@ -34,7 +34,7 @@ class Cut(NamedTuple):
     place: int
     """Index of the first value after it."""
     chance: float
-    """How often a series without a change looks like this one here."""
+    """Probability that a series without a change looks like this one here."""
 
 
 def changes(values: Values) -> list[Cut]:
@@ -77,7 +77,7 @@ def _distance(values: Floats) -> float:
 
 
 def _scores(orders: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rank sum before each possible cut, as a multiple of its standard deviation but for a constant factor."""
+    """The rank sum before each possible cut, as a multiple of its standard deviation except a constant factor."""
     size = orders.shape[1]
     before = np.arange(FEWEST, size - FEWEST + 1)
     scores: NDArray[np.float64] = np.abs(orders.cumsum(axis=1)[:, before - 1]) / np.sqrt(before * (size - before))

@@ -140,7 +140,7 @@ class Measurement(Frozen):
     telemetry: Telemetry | None = None
     """State of the GPUs in the window; None if nothing was sampled."""
     ranks: RankSpread | None = None
-    """How long each rank computed; None if it was not measured."""
+    """Compute time of each rank; None if it was not measured."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -77,7 +77,7 @@ def _of_shape(model: ModelShape) -> Parts:
 
 
 def unknown_options(facts: Facts, model: ModelShape | None) -> dict[str, str]:
-    """Arguments that change the work and are not understood, but for parts that the stated ``model`` describes."""
+    """Arguments that change the work and are not understood, except parts that the stated ``model`` describes."""
     unknown = parts_of(facts).unknown
     return {name: value for name, value in unknown.items() if not getattr(model, FIELDS.get(name, ""), None)}
 

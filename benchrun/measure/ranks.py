@@ -33,7 +33,9 @@ class SlowestRank(Frozen):
     rank: int
     host: str
     behind_s: float
-    """How much longer it computes in a step than the median of the others: the median over the window."""
+    """Seconds that it computes longer in a step than the median of the others: the median over the
+    window.
+    """
     behind_percent: float
     """Distance in percent of the step time."""
     steps_behind: float

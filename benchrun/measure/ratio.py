@@ -13,14 +13,14 @@ OF_MEDIAN = math.sqrt(math.pi / 2)
 
 
 class Sample(NamedTuple):
-    """How well the middle of some values is known."""
+    """Sample whose middle is known with an uncertainty."""
 
     variance: float
     """Square of the standard error."""
     freedom: float
     """Degrees of freedom of that variance."""
     bounds: tuple[float, float] | None
-    """How far the middle may be lower and higher, whatever the distribution is; None of too few values for that."""
+    """Bounds of the middle, whatever the distribution is; None for too few values."""
 
     @property
     def inverse(self) -> "Sample":
@@ -43,7 +43,7 @@ def of_repeats(values: Sequence[float]) -> Sample:
 
 
 def distances(a: Sample, b: Sample) -> tuple[float, float]:
-    """How far the logarithm of b over a may be lower and higher.
+    """Distances by which the logarithm of b over a may be lower and higher.
 
     From the bounds of both; where one has none, by Welch's t, for which the logarithms are normally distributed.
     """

@@ -147,7 +147,9 @@ def _energy(run: "Measurement", _: Basis) -> float | None:
 
 @entry("rank_spread_percent", "% of step", "lower", "slowest rank", ".1f", " %", comparable=False)
 def _rank_spread(run: "Measurement", _: Basis) -> float | None:
-    """How much longer the slowest rank computes than the median of the others of its stage / step time."""
+    """Time that the slowest rank computes longer than the median of the others of its stage / step
+    time.
+    """
     return run.ranks.slowest.behind_percent if run.ranks and run.ranks.slowest else None
 
 

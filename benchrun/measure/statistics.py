@@ -42,7 +42,9 @@ class Interval(Frozen):
     low: float
     high: float
     level: float = 0.95
-    """How often such an interval holds it: 0.95, less for fewer than 6 rows, and where effective_rows is below 6."""
+    """Probability that such an interval holds it: 0.95, less for fewer than 6 rows, and if
+    effective_rows is below 6.
+    """
     effective_rows: float
     """Independent rows that would tell as much as these, which resemble their neighbours."""
 

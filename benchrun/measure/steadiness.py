@@ -63,7 +63,10 @@ NOISY_OUTLIERS = 0.05
 
 
 class Steadiness(Frozen):
-    """How even the steps of the window were. Where a row averages several steps, each count is of rows."""
+    """Evenness of the steps of the window.
+
+    If a row averages several steps, each count is of rows.
+    """
 
     verdict: Literal["steady", "periodic", "drifting", "noisy", "too_short"]
     """The first that holds of periodic, drifting, noisy, steady; of few rows drifting or too_short."""
@@ -93,7 +96,8 @@ class _Comb(NamedTuple):
 
 
 def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: float = 0.0) -> Steadiness:
-    """How even ``values`` (s, in the order of the steps) are; ``steps`` are the numbers of their steps.
+    """Measure how even ``values`` (s, in the order of the steps) are; ``steps`` are the numbers of
+    their steps.
 
     A clock that counts in ``resolution_s`` makes even steps jump by as much, now and then or each second one.
     """

@@ -68,7 +68,7 @@ class Telemetry(Readings):
     """All GPUs of a run together."""
 
     gpus: int
-    """How many were sampled throughout."""
+    """Number of GPUs that were sampled throughout."""
     window: tuple[str, str]
     """UTC."""
     ends: Literal["log", "load"]

@@ -119,10 +119,10 @@ class Window(Frozen):
 
 
 class RopeScaling(Frozen):
-    """How rotary positions reach beyond the length that the model began with."""
+    """Method by which rotary positions reach beyond the length that the model began with."""
 
     kind: Literal["llama3", "yarn"]
     factor: PositiveFloat
-    """How much longer."""
+    """Factor by which positions reach further."""
     original_positions: Size
     """The length before."""

@@ -52,7 +52,7 @@ def _container(spec: RunSpec) -> Iterator[str]:
 
 
 SEARCHED = 100_000
-"""How far from a wrong value a legal one is sought."""
+"""Largest distance from a wrong value at which a legal one is sought."""
 
 
 def _nearest(value: int, legal: Legal) -> str:

@@ -177,7 +177,7 @@ def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:
 
 
 def _drop(document: Document, inputs: type[Inputs], loc: Loc = ()) -> None:
-    """Remove every null, but for keys that the inputs cannot have, which are refused afterwards."""
+    """Remove every null, except keys that the inputs cannot have, which are refused afterwards."""
     stated = {key for key, place in document.places.items() if place.startswith("--set")}
     if loc == ("training", "recompute") and "granularity" in stated and document["granularity"] != "full":
         for key in {"method", "num_layers"} - stated:

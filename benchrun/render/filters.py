@@ -46,7 +46,7 @@ def _wrapped(words: Iterable[str]) -> Markup:
 
 
 def yaml_literal(value: Any) -> str:
-    """JSON, which YAML reads too, but for one thing: to YAML 1.1 a number like 1e-05 is text, and 1.0e-05 is not."""
+    """JSON, which YAML reads too, except one thing: to YAML 1.1 a number like 1e-05 is text, and 1.0e-05 is not."""
     if isinstance(value, float):
         mantissa, exponent, power = repr(value).partition("e")
         return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else repr(value)

@@ -114,7 +114,7 @@ class Done(BaseModel, frozen=True, strict=True):
     ended: str = ""
     """End of the job script, UTC."""
     restarts: NonNegativeInt = 0
-    """How often Slurm restarted the job."""
+    """Number of times that Slurm restarted the job."""
     job_id: str = ""
     """Slurm's job id; empty for a local job."""
     host: str = ""
@@ -226,7 +226,7 @@ class Gemm(Frozen):
     k: PositiveInt
     """Inner dimension."""
     count: PositiveFloat
-    """How often a GPU computes it per micro-batch, the mean over pipeline stages."""
+    """Number of times that a GPU computes it per micro-batch, the mean over pipeline stages."""
     low_precision: bool
     """FP8 training computes it in FP8; the output layer stays in BF16."""
     tflops: dict[Precision, dict[Pass, PositiveFloat]]
@@ -320,7 +320,9 @@ KEPT_STEPS = 200
 
 
 class RankTime(Frozen, allow_inf_nan=False):
-    """How long one rank computed, and how long it was in collectives, in each step of `RankTimes.steps`."""
+    """Seconds that one rank computed, and that it was in collectives, in each step of
+    `RankTimes.steps`.
+    """
 
     rank: NonNegativeInt
     """Number of the rank."""

@@ -342,7 +342,7 @@ class NodesInputs(Inputs):
     """Inputs of a check of nodes that a user can set."""
 
     repeats: int = Field(5, ge=3)
-    """How often each measurement is repeated; more repeats find smaller differences."""
+    """Number of times that each measurement is repeated; more repeats find smaller differences."""
 
 
 class NodesSpec(NodesInputs, RunSpec):

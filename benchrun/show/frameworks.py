@@ -36,7 +36,7 @@ TITLES = (
 )
 """``framework`` names its release where several ran. ``runs``: those launched within a day of its last one.
 
-``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, but for defaults and those
+``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, except defaults and those
 that all frameworks of the point have.
 
 ``speed`` is relative to the fastest framework of the point, with its 95 % interval ``speed_low`` to ``speed_high``:

@@ -91,7 +91,7 @@ def as_csv(table: Table) -> str:
 
 
 def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Cells padded to the width of their columns, but for the last one: terminals and pipes want lines unwrapped."""
+    """Cells padded to the width of their columns, except the last one: terminals and pipes want lines unwrapped."""
     listed = [tuple(line) for line in lines]
     widths = [max(map(len, cells)) for cells in zip(*listed, strict=True)][:-1]
     return [(*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]) for line in listed]

@@ -41,7 +41,7 @@ HIDDEN = "SITE"
 
 
 def kept_files(run: RunDir) -> dict[str, bytes]:
-    """The published files of ``run`` by name, but for its profile: its documents, its logs, its telemetry."""
+    """The published files of ``run`` by name, except its profile: its documents, its logs, its telemetry."""
     hosts, clean = _hosts(run), cleaner(run)
     documents = {name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None}
     documents[SPEC] = public_spec(run.spec).model_dump(mode="json")

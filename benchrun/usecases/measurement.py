@@ -105,7 +105,9 @@ def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) 
 
 
 def ranks_of(run: RunDir, numbers: Measurement) -> RankSpread | None:
-    """How long each rank of ``run`` computed in the window of ``numbers``; None if it was not measured."""
+    """Compute time of each rank of ``run`` in the window of ``numbers``; None if it was not
+    measured.
+    """
     if (window := numbers.window) is None:
         return None
     return rank_spread(run.document(artifacts.RANKS, artifacts.RankTimes), (window.first_step, window.last_step))

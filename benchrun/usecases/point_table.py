@@ -45,7 +45,7 @@ def _row(spec: RunSpec, point: Point) -> dict[str, Any]:
 
 
 def _count(own: Conditions) -> int:
-    """How many published numbers are comparable with ``own``."""
+    """Number of published numbers that are comparable with ``own``."""
     return len(matching(own, _by_conditions()[besides_recipe(own)]))
 
 

@@ -46,7 +46,9 @@ def list_layouts(recipes: Sequence[str], gpu: str | None = None, cluster: str | 
 
 
 def published_count(rows: Rows) -> int:
-    """How many published numbers are comparable with ``rows``; one that several frameworks share counts once."""
+    """Number of published numbers that are comparable with ``rows``; one that several frameworks
+    share counts once.
+    """
     return sum({row["conditions"]: row["reference"] for row in rows}.values())
 
 

@@ -1,4 +1,5 @@
-"""How long this rank computes in each step: the step's time without that in collectives, where it waits for others.
+"""Compute time of this rank in each step: the step's time without that in collectives, where it
+waits for others.
 
 The time of a step is the same on all ranks, because collectives make the fast ones wait. What is left without them is
 this rank's own: a slow GPU, a busy core, late data. On a GPU events in its queue mark the time; nothing waits for them,

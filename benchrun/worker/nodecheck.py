@@ -30,7 +30,7 @@ COPIED, SENT = {"cuda": 2**30, "cpu": 2**25}, {"cuda": 2**28, "cpu": 2**22}
 SECONDS = {"cuda": 0.3, "cpu": 0.5}
 """Time of one repeat: a GPU's clock has settled by then."""
 PARTS = 10
-"""How often in a repeat the GPU's queue is waited for."""
+"""Number of times in a repeat that the GPU's queue is waited for."""
 TIMEOUT_S = 180
 """Time limit of a collective: the whole check takes less."""
 

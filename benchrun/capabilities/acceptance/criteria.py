@@ -217,7 +217,7 @@ def _metric(one: Evidence, name: str, limit: float, least: bool) -> _Answer:
 
 
 def _below_reference(one: Evidence, most: float) -> _Answer:
-    """How much slower than its reference the point is; negative if it is faster."""
+    """Percentage by which the point is slower than its reference; negative if it is faster."""
     if one.verdict is None or not one.valid:
         return UNMEASURED
     check = next((check for check in one.verdict.checks if check.metric not in LEARNED), None)

@@ -49,7 +49,7 @@ class Criteria(Frozen):
     at_most: dict[Most, PositiveFloat | None] = Field(default_factory=dict)
     """Metric -> the most that the median over the repeats has, e.g. ``step_time_s: 1.9`` or ``peak_memory_gib: 76``."""
     max_below_reference_percent: Annotated[NonNegativeFloat, Field(lt=100)] | None = None
-    """How much slower than its reference number a point may be."""
+    """Most percent by which a point may be slower than its reference number."""
     max_spread_percent: PositiveFloat | None = None
     """The largest range of the repeats' step times, in percent of their median; needs two repeats."""
     min_scaling_efficiency_percent: Percent | None = None

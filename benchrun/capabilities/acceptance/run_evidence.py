@@ -55,7 +55,7 @@ def redaction(content: Content) -> Iterator[Reason]:
 
 
 def other_scripts(content: Content, name: str) -> Iterator[Reason]:
-    """How the scripts of a run differ from those that its specification gives."""
+    """Differences between the scripts of a run and those that its specification gives."""
     place = f"{pack.RUNS}/{name}"
     rendered = render(RunDir(content.root / place).spec)
     listed = {file.rpartition("/")[2] for file in content.manifest.files if file.startswith(f"{place}/")}
@@ -79,7 +79,7 @@ def written_by(content: Content, name: str) -> tuple[object, object]:
 
 
 def other_ending(content: Content, name: str) -> Iterator[Reason]:
-    """How an ending differs from what its evidence and its log give."""
+    """Differences between an ending and what its evidence and its log give."""
     run = RunDir(content.root / pack.RUNS / name, read_only=True)
     stated = run.read(artifacts.ENDING, EndingRecord)
     if stated is None or (stated.ending is Ending.LAUNCH_FAILED and not run.logs):

@@ -174,7 +174,9 @@ def _version(content: Content) -> Iterator[Reason]:
 
 
 def _other_plan(of_pack: AcceptancePlan, agreed: AcceptancePlan | None) -> Iterator[Reason]:
-    """How the pack's plan differs from the one that was agreed, the site and the description apart."""
+    """Differences between the pack's plan and the one that was agreed, the site and the description
+    apart.
+    """
     if agreed is not None:
         for detail in differences(_essence(of_pack), _essence(agreed), names=("the pack has", "your plan")):
             yield Reason(kind="plan", file=pack.PLAN, detail=detail)

@@ -8,7 +8,7 @@ from benchrun.rundir.artifacts import BREAKDOWN, Breakdown
 from benchrun.rundir.fingerprint import Fingerprint, RankShares
 
 KNOWN = ("matmul", "attention", "memory_bound", "communication", "idle", "copies")
-"""The buckets but for the one of unknown cause."""
+"""The buckets except the one of unknown cause."""
 COPIES = 0.02
 """Share of a trace in which nothing but copies runs, from which on they are a part of their own: offloaded activations.
 Fewer count with the memory-bound kernels, as all do in a breakdown."""

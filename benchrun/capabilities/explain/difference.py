@@ -16,7 +16,7 @@ from benchrun.vocabulary import by_path
 SHOWN_SHARE = 0.001
 """Smallest difference of a part that is shown, as a share of the step."""
 MODEL = "model."
-"""How the conditions of a model begin."""
+"""Prefix of the conditions of a model."""
 NOT_COMPARED = frozenset(
     {"schema_version", "identity", "megatron", "cluster", "replaced_env", "image", "derived", "source"}
 )
@@ -55,7 +55,7 @@ def _side(run: Evidence) -> Side:
 
 
 def _work(run: Evidence) -> dict[str, Any]:
-    """The model, but for the longest sequence that it takes, and the task."""
+    """The model, except the longest sequence that it takes, and the task."""
     return {"model": run.spec.model.model_dump(exclude={"max_position_embeddings"}), "task": run.spec.task}
 
 

@@ -72,7 +72,7 @@ class Evidence:
 
     @cached_property
     def least(self) -> Work:
-        """How long the work of a step takes at the least."""
+        """Least work of a step, in s."""
         return work(self.spec, self.ceilings) if self.work_known else work_unknown(self.spec)
 
     @cached_property

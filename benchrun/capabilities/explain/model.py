@@ -147,7 +147,7 @@ class Difference(Frozen):
     single step.
     """
     method: str = ""
-    """How the interval was computed, from how many steps."""
+    """Method of the interval, and the number of steps."""
     noticeable: float = NOTICEABLE
     """A ratio that is nearer to 1 is no difference, however narrow the interval: repeats of a run differ by as much."""
     scale: float = 1.0

@@ -141,7 +141,7 @@ def _queued_s(run: Evidence) -> dict[int, Floats]:
 
 
 def _beyond(run: Evidence, steps: Iterable[int], seconds: Sequence[float]) -> Floats:
-    """How far ``seconds`` are above their median in the measured steps; 0 if they were not recorded."""
+    """Distance of ``seconds`` from their median in the measured steps; 0 if they were not recorded."""
     numbered = dict(zip(steps, seconds, strict=False))
     usual = float(np.median(seconds)) if seconds else 0.0
     return np.array([numbered.get(int(step), usual) - usual for step in run.steps])

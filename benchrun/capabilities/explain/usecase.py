@@ -81,7 +81,7 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
 
 
 def differ(names: Sequence[str]) -> list[Difference]:
-    """Each of the runs or logs but for the first, against the first.
+    """Each of the runs or logs except the first, against the first.
 
     Of two runs with everything that their files hold; a log is compared with a run's log. UserError for a name that is
     neither a run nor a file, and for a file of several logs; NoNumberError without a measured step.

@@ -1,4 +1,4 @@
-"""How long the work of a step takes at the least: at the GPU's peak, at its memory's and its links' speed."""
+"""Least time of a step's work: at the GPU's peak, at its memory's and its links' speed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ def products_flops(spec: TrainingSpec) -> float:
 
 
 def weights_of_groups(spec: TrainingSpec, sent: Mapping[str, float]) -> dict[str, float]:
-    """How exposed time divides over the groups: by what they send, less what overlaps with computing."""
+    """Shares of exposed time of the groups: by what they send, less what overlaps with computing."""
     overlapped = {"dp": spec.training.overlap_grad_reduce, "tp": spec.training.tp_comm_overlap}
     weights = {group: amount * (SHARE_OF_OVERLAPPED if overlapped.get(group) else 1) for group, amount in sent.items()}
     total = sum(weights.values())

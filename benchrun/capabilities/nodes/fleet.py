@@ -35,7 +35,7 @@ class Finding(Frozen):
     others: float
     """Median of the others."""
     behind_percent: float
-    """How much slower it is than the others' median."""
+    """Percentage by which it is slower than the others' median."""
     limit_percent: float
     """Difference in percent from which it would be an outlier: by the spread of the others and the
     noise of the repeats.
@@ -65,13 +65,14 @@ class TestRow(Frozen):
     of: Literal["GPU", "rank", "node"]
     """Units that are compared; a rank if there is no GPU."""
     count: int
-    """How many of them."""
+    """Number of units."""
     median: float
     """Median of the rates."""
     lowest: float
     """The slowest."""
     limit_percent: float | None
-    """How far below the others' median an outlier is, at least; None with fewer than three."""
+    """Least percentage below the others' median that makes an outlier; None with fewer than three.
+    """
 
 
 class Model(Frozen):

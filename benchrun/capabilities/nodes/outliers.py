@@ -45,11 +45,11 @@ class Beside:
     others: float
     """Median of the others' values."""
     behind: float
-    """How much slower it is, as a share of the others' median; negative if it is faster."""
+    """Share of the others' median by which it is slower; negative if it is faster."""
     limit: float
     """Difference from which it would be an outlier."""
     chance: float
-    """How often a healthy unit is this far behind: below the level only outliers."""
+    """Probability that a healthy unit is this far behind: below the level only outliers."""
 
 
 def beside_each_other(
@@ -115,7 +115,7 @@ def slower_group(rates: Sequence[Sequence[float]]) -> list[int]:
 
 
 def repeat_noise(logs: Sequence[Floats]) -> float:
-    """How uncertain the median of a unit's repeats is, by their standard deviation.
+    """Uncertainty of the median of a unit's repeats, from their standard deviation.
 
     The median over the units, which outliers do not change.
     """

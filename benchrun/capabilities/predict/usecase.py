@@ -1,4 +1,4 @@
-"""How long a step should take: of a point, over numbers of GPUs, of a table of rows; on a site's own runs."""
+"""Prediction of a step: of a point, over numbers of GPUs, of a table of rows; on a site's own runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

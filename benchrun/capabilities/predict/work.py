@@ -44,7 +44,7 @@ class Counts:
     low_attention: Value
     """1 where attention is computed in FP8, else 0."""
     memory: Value
-    """Seconds of memory-bound operators at the peak bandwidth, but for those of the
+    """Seconds of memory-bound operators at the peak bandwidth, except those of the
     next three fields."""
     permuted: Value
     """Seconds to sort tokens by experts and back at that bandwidth; once more where

@@ -57,7 +57,7 @@ class Search:
     steps: int = 8
     """Steps of the first jobs."""
     start_s: float = 60.0
-    """How long a job takes before its first step."""
+    """Seconds of a job before its first step."""
     share: float = 0.25
     """Share of the device time that the search may take, where 1 tries every layout over ``steps``
     steps.

@@ -222,7 +222,7 @@ def _group_of(
 
 
 def _distance(one: Occurrences, other: Occurrences) -> float:
-    """How far apart two ranks' kernels end, in ns: the median."""
+    """Median distance between the ends of two ranks' kernels, in ns."""
     return float(np.median(np.abs(one.end - other.end)))
 
 

@@ -95,7 +95,9 @@ def _of_loader(trace: RankTrace, thread: int) -> Intervals:
 
 
 def _blocked_before(moments: Times, waits: Events) -> Times:
-    """How long the host had been in a synchronising call at each moment, in ns; 0 if it was in none."""
+    """Time that the host had been in a synchronising call at each moment, in ns; 0 if it was in
+    none.
+    """
     if not len(waits):
         return np.zeros(len(moments), np.int64)
     index = np.searchsorted(waits.times.start, moments, side="right") - 1

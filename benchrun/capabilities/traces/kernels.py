@@ -55,7 +55,7 @@ class Classified(NamedTuple):
 
     @property
     def compute(self) -> Intervals:
-        """Everything that computes: kernels but for communication, and graphs traced as a whole."""
+        """Everything that computes: kernels except communication, and graphs traced as a whole."""
         kernel = np.isin(self.events.kind, (Kind.KERNEL, Kind.GRAPH))
         return self.events.times.where(kernel & (self.number != CLASSES.index("communication")))
 

@@ -47,7 +47,8 @@ SKIP = re.compile(
     rb'cpu_op",\s*"name":\s*"(?:aten::(?!(?:mm|addmm|bmm|baddbmm)")|autograd::)|'
     rb'cuda_runtime",\s*"name":\s*"\w*(?:Query|Record|Captur|Attribute|Occupancy|Error|WaitEvent|GetFunc))'
 )
-"""How events begin, from their phase on, that no fingerprint needs, as Kineto lays them out: most of a file.
+"""Begin of events that no fingerprint needs, from their phase on, as Kineto lays them out: most of
+a file.
 
 Only speed depends on it: an event that it does not match is parsed and then left out.
 """
@@ -175,7 +176,7 @@ class _Reader:
             self.shapes[operator] = shape
 
     def without_end(self) -> int:
-        """How many events of GPUs have begun and not ended."""
+        """Number of events of GPUs that have begun and not ended."""
         categories = (plain(event.get("cat") or "") for begun in self._open.values() for event in begun)
         return sum(kind_of(category) is not None for category in categories)
 

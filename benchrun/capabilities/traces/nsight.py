@@ -45,7 +45,7 @@ WAITS = re.compile(
 
 
 class _Export:
-    """An open export; a missing table is empty, a missing column is -1, but for times, without which it is damaged."""
+    """An open export; a missing table is empty, a missing column is -1, except times, without which it is damaged."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

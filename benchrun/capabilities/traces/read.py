@@ -19,7 +19,7 @@ Export = Callable[[Path, Path], None]
 REPORT = ".nsys-rep"
 SUFFIXES = (".json", ".sqlite", REPORT)
 TORCH, NSYS = "ProfilerActivity.CUDA", "nsys --trace=cuda,nvtx,osrt, while the GPU works"
-"""How a trace gets events of a GPU."""
+"""Way in which a trace gets events of a GPU."""
 PACKED = (".gz", ".xz", ".zst")
 _RANK = re.compile(r"rank[-_.]?(\d+)", re.I)
 _HOST = re.compile(r"^(?P<host>[\w.-]+)_\d+\.\d+(\.\d+)?\.pt\.trace\.json")

@@ -18,7 +18,9 @@ class Straggler(NamedTuple):
 
     rank: int
     behind: int
-    """How much longer all others had nothing but communication to do, in ns: then the next slow rank would arrive."""
+    """Time in ns for which all others had nothing but communication to do: then the next slow rank
+    would arrive.
+    """
 
 
 def stragglers(listed: Sequence[Collective], window_ns: int, exposed_ns: Mapping[int, int]) -> list[Straggler]:

@@ -62,7 +62,7 @@ _METHOD = re.compile(
     r"(?:Fine-tuning method: |\b(?:finetuning_type|adapter|(?:tuner|train|sft)_type)['\"]?\s?[:=]\s?['\"]?)"
     r"(?P<method>\w+)"
 )
-"""How LLaMA-Factory, Axolotl and ms-swift name what is trained."""
+"""Names that LLaMA-Factory, Axolotl and ms-swift give to what is trained."""
 _ADAPTERS = frozenset({"lora", "qlora", "dora", "rslora", "oft", "adalora", "longlora", "lora_ga"})
 _FROZEN = frozenset({"freeze", "lisa"})
 NEARLY_ALL = 0.9

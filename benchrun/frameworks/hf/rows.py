@@ -252,7 +252,7 @@ def spread_over(by_step: dict[int, float], rows: Rows) -> dict[int, float]:
 
 
 def usual_distance(steps: Column) -> float:
-    """How many steps a row mostly comes after the one before it; the first row's own number where it is alone."""
+    """Usual number of steps from one row to the next; the number of a single row."""
     gaps = np.diff(steps)
     gaps = gaps[gaps > 0]
     return float(np.median(gaps)) if len(gaps) else float(steps[0])

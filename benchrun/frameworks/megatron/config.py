@@ -66,12 +66,12 @@ def megatron_config(spec: TrainingSpec) -> Megatron:
 
 
 def _fields(source: object, *names: str, prefix: str = "") -> dict[str, Any]:
-    """The fields that megatron-core calls the same, but for a prefix."""
+    """The fields that megatron-core calls the same, except a prefix."""
     return {prefix + name: getattr(source, name) for name in names}
 
 
 def _stated(**values: Any) -> Values:
-    """The values but for None, which stands for megatron-core's default."""
+    """The values except None, which stands for megatron-core's default."""
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -94,7 +94,7 @@ a row.
 _CORE = "throughput per GPU (TFLOP/s/GPU)"
 """The TFLOPS of Megatron-core, which counts the model alone; forks that count by themselves have another name."""
 _DATED = re.compile(r"\d\d:\d\d:\d\d\] iteration ")
-"""How a step line begins since Megatron-core 0.7."""
+"""Begin of a step line since Megatron-core 0.7."""
 _RECOMPUTE = frozenset({"checkpoint_activations", "recompute_activations", "recompute_granularity"})
 _FEW = Reading(count, r"\d{1,15}", scale=lambda value: np.minimum(value, FEW))
 _NAMES = {

@@ -79,7 +79,7 @@ class Nemo2(CountsSamples):
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Compare samples with the batch, but for the first row: its mean misses the very first step."""
+        """Compare samples with the batch, except the first row: its mean misses the very first step."""
         if not len(self.rows):
             values.pop(SAMPLES, None)
         super().complete(values)

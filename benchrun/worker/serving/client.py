@@ -174,7 +174,7 @@ def summary(spec: InferenceSpec, answers: Sequence[Answer], duration_s: float, m
 
 
 def _within(spec: InferenceSpec, answers: Sequence[Answer]) -> int:
-    """How many answers meet every limit."""
+    """Number of answers that meet every limit."""
     names = {"ttft": "ttft_s", "tpot": "tpot_s", "e2el": "latency_s"}
     limits = [(names[name], limit / 1000) for name, limit in spec.goodput.items()]
     return sum(all(getattr(answer, name) <= limit for name, limit in limits) for answer in answers)

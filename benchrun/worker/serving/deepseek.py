@@ -49,7 +49,7 @@ def deepseek_config(spec: InferenceSpec) -> Any:
 
 
 def _positions(model: ModelShape) -> dict[str, Any]:
-    """How the model encodes positions: RoPE, which YaRN scales where the model states it."""
+    """Positions of the model: RoPE, which YaRN scales if the model states it."""
     positions: dict[str, Any] = {"rope_type": "default", "rope_theta": float(model.rotary_base)}
     if (rope := model.rope_scaling) is not None:
         positions |= {"rope_type": "yarn", "factor": rope.factor, "mscale": 1.0, "mscale_all_dim": 1.0}
