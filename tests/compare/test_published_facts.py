@@ -68,6 +68,15 @@ def test_a_section_that_follows_from_the_recipe_is_refused_as_an_option() -> Non
         api.resolve_shown(twice)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "gpus"), [("nemotron-3-super", 64), ("nemotron-3-ultra", 256), ("nemotron-3.5-lightning", 8)]
+)
+def test_nemotron_3_predicts_several_tokens_with_the_weights_of_one_layer(recipe: str, gpus: int) -> None:
+    spec = api.resolve_shown(api.Request(recipe, "GB200", "bf16", gpus))
+    driver = api.render(spec)["train_megatron_bridge.py"]
+    assert "mtp_use_repeated_layer" in driver
+
+
 def test_the_parameters_in_the_head_of_a_model_are_its_own() -> None:
     head = (paths.RECIPES / "models/mixtral-8x3b.yaml").read_text(encoding="utf-8").splitlines()[0]
     spec = api.resolve_shown(api.Request("mixtral-8x3b", "H100", "bf16", 8))

@@ -41,6 +41,7 @@ def main():
             share_embeddings_and_output_weights=False,
             mtp_num_layers=2,
             mtp_loss_scaling_factor=0.1,
+            mtp_use_repeated_layer=True,
             hybrid_layer_pattern='MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME/*E/*E',
             is_hybrid_model=True,
             mamba_num_heads=128,

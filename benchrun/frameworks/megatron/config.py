@@ -158,10 +158,11 @@ def _attention(spec: TrainingSpec) -> Values:
 
 
 def _mamba(spec: TrainingSpec) -> Values:
-    """The pattern of the layers, then that of each multi-token prediction."""
+    """The pattern of the layers, then that of each multi-token prediction, which all have the same weights."""
     model, mamba = spec.model, spec.model.mamba
     assert mamba is not None
-    return Values(
+    repeated = _stated(mtp_use_repeated_layer=True if model.mtp_layers else None)
+    return repeated | Values(
         hybrid_layer_pattern="/".join([mamba.pattern[: model.num_layers], *[mamba.mtp_pattern] * model.mtp_layers]),
         is_hybrid_model=True,
         **_fields(mamba, "num_heads", "head_dim", "state_dim", "num_groups", prefix="mamba_"),
