@@ -8,11 +8,10 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import calling
 import pytest
-from click.testing import CliRunner
 
 from benchrun import paths
-from benchrun.cli import main
 
 LOGS = Path(__file__).parent.parent / "logs"
 POINT = ["llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "64", "--cluster", "dgx-h100"]
@@ -20,23 +19,10 @@ POINT = ["llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "64
 
 def call(*args: Path | str, cwd: Path | None = None, **env: str) -> CompletedProcess:
     """Run the command line in this process, or as a process of its own where it starts jobs."""
-    words = [*map(str, args)]
-    if words[0] not in ("launch", "profile"):
-        return answered(words, cwd or Path.cwd(), env)
-    command = [sys.executable, "-m", "benchrun", *words]
+    if args[0] not in ("launch", "profile"):
+        return calling.call(*args, cwd=cwd, **env)
+    command = [sys.executable, "-m", "benchrun", *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **env}, check=False)
-
-
-def answered(words: list[str], folder: Path, env: dict[str, str]) -> CompletedProcess:
-    """Exit code, stdout and stderr of the command line in this process."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        with CliRunner().isolation(env=env) as (out, err, _), pytest.raises(SystemExit) as ended:
-            main(words)
-        return CompletedProcess(words, ended.value.code or 0, out.getvalue().decode(), err.getvalue().decode())
-    finally:
-        os.chdir(before)
 
 
 def document(*args: Path | str, code: int = 0, **kwargs: Path | str) -> dict[str, Any] | list[Any]:

@@ -5,13 +5,12 @@ The rule is stated here once more, over the rows and the shapes of `recount`, wi
 
 import functools
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import call
 from selection import some
 
 from benchrun import api, hardware, paths
@@ -216,8 +215,7 @@ def test_the_command_line_says_the_same(folder: Path, row: Reference) -> None:
     options = {"recipe": key.recipe, "gpu": key.gpu, "precision": key.precision, "num-gpus": key.num_gpus}
     options |= {"gbs": key.gbs, "seq-length": key.seq_length, "num-layers": key.num_layers}
     flat = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "benchrun", "compare", str(log), *flat, "--json"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = call("compare", log, *flat, "--json")
     verdict = json.loads(result.stdout)
     assert (result.returncode, verdict["verdict"]) == (1, "slow")
     assert verdict["checks"][0]["reference"]["id"] in {row.id for row in rule(row, "megatron-lm", {})}

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from selection import some
 
 from benchrun.errors import MachineError
 from datagen.tokens import Parameters, make_tokens
@@ -335,7 +336,7 @@ def test_a_bad_parameter_is_one_clear_error(tmp_path: Path, arguments: list[Any]
 
 
 @pytest.mark.parametrize("verb", ["tokens --tokens 10 --vocab-size 10", "sft --samples 1"])
-@pytest.mark.parametrize("output", ["", ".", "..", "/", b"a\xff"])
+@pytest.mark.parametrize("output", [*some(["", ".", "..", "/"], 1), b"a\xff"])
 def test_an_output_without_a_name_or_not_in_utf_8_is_one_clear_error(
     tmp_path: Path, verb: str, output: bytes | str
 ) -> None:

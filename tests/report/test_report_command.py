@@ -1,20 +1,18 @@
 """``benchrun report`` writes files, and overwrites none."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import kept_runs
 import pytest
+from calling import call
 
 RUN = kept_runs.named("llama3.1-8b-*")[0]
 
 
-def report(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchrun", "report", *words]
-    return subprocess.run(command, cwd=cwd, env={**os.environ}, capture_output=True, text=True, check=False)
+def report(*words: str, cwd: Path) -> CompletedProcess[str]:
+    return call("report", *words, cwd=cwd)
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,13 @@ class Reader(HTMLParser):
             self.unbalanced.append(tag)
 
 
-def test_the_page_is_one_file_of_bounded_size_without_script(report: ReportModel) -> None:
-    text = page(report)
+@pytest.fixture(scope="module")
+def text(report: ReportModel) -> str:
+    """The page of the report."""
+    return page(report)
+
+
+def test_the_page_is_one_file_of_bounded_size_without_script(text: str) -> None:
     assert len(text.encode()) < LARGEST
     reader = Reader(text)
     assert (reader.unbalanced, reader.open) == ([], [])
@@ -94,8 +99,7 @@ def test_few_runs_are_drawn_with_all_of_their_plots(few: ReportModel) -> None:
     assert all(len(run.plots) > 5 for run in few.runs)
 
 
-def test_every_figure_has_a_name_and_a_table(report: ReportModel) -> None:
-    text = page(report)
+def test_every_figure_has_a_name_and_a_table(text: str, report: ReportModel) -> None:
     figures = re.findall(r"<figure[^>]*>.*?</figure>", text, re.S)
     assert len(figures) > 2 * len(report.runs)
     name = (
@@ -141,9 +145,9 @@ def test_two_runs_stand_side_by_side(two: ReportModel) -> None:
     assert section.tables[0].rows
 
 
-def test_plots_over_time_have_their_place(kept: list[RunData]) -> None:
+def test_plots_over_time_have_their_place(few: ReportModel) -> None:
     figure = Plot("line", "over time", (Series("a", (1.0, 2.0), (0.0, 1.0)),), Table(("day",), [["x"]]))
-    text = page(report_model(kept[:1], history=(figure,)))
+    text = page(report_model([RunData(few.results[0])], history=(figure,)))
     assert 'href="#history"' in text and ">over time<" in text
 
 
@@ -151,8 +155,7 @@ def test_the_runs_of_a_study_are_no_history(study_page: str) -> None:
     assert 'id="study"' in study_page and "istory" not in study_page
 
 
-def test_two_values_with_an_arrow_stay_on_one_line(report: ReportModel) -> None:
-    text = page(report)
+def test_two_values_with_an_arrow_stay_on_one_line(text: str) -> None:
     assert "gbs 128\u00a0\u2192\u00a032" in text and "-&gt;" not in text
 
 
@@ -164,12 +167,11 @@ def test_what_a_log_or_recipe_contains_is_text(few: ReportModel) -> None:
     assert "<script>" not in page(hostile)
 
 
-@pytest.mark.parametrize(("fixture", "width"), [("report", 140), ("report", 160), ("scaling_study", 110)])
-def test_a_table_fits_the_terminal_and_loses_nothing(fixture: str, width: int, request: pytest.FixtureRequest) -> None:
-    model = request.getfixturevalue(fixture)
-    whole, narrow = (formatted(model, "terminal", width=each) for each in (None, width))
-    assert max(map(len, narrow.splitlines())) <= width < max(map(len, whole.splitlines()))
-    assert sorted(re.sub(r"\s", "", narrow)) == sorted(re.sub(r"\s", "", whole))
+def test_a_table_fits_the_terminal_and_loses_nothing(report: ReportModel, scaling_study: ReportModel) -> None:
+    for model, width in ((report, 140), (report, 160), (scaling_study, 110)):
+        whole, narrow = (formatted(model, "terminal", width=each) for each in (None, width))
+        assert max(map(len, narrow.splitlines())) <= width < max(map(len, whole.splitlines()))
+        assert sorted(re.sub(r"\s", "", narrow)) == sorted(re.sub(r"\s", "", whole))
 
 
 def test_a_terminal_that_is_too_narrow_gets_whole_lines(report: ReportModel) -> None:

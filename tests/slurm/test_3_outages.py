@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from .conftest import POINT
 
 UNTIL_GO = "echo started; until [ -e go ]; do sleep 0.2; done"
@@ -22,6 +24,7 @@ def test_slurmctld_down_while_polling_is_no_ending(user: Any, cluster: Any) -> N
     assert user.wait(run, 180)["state"] == "incomplete"  # it ended well, without the planned steps
 
 
+@pytest.mark.thorough
 def test_launch_wait_goes_on_through_an_outage(user: Any, cluster: Any) -> None:
     launcher, run = user.follow(UNTIL_GO)
     user.until(lambda: "started" in user.log(run))

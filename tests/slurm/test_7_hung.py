@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import pytest
+from selection import chosen, some
 
 from benchrun import api
 from benchrun.jobs import endings
@@ -24,17 +25,19 @@ STEP = "iteration        3/      20 | consumed samples: 8 | elapsed time per ite
 
 
 @pytest.fixture(scope="module")
-def hung(user: Any) -> Any:
-    """Run ids by what hangs in them; each runs on two nodes."""
+def hung(user: Any, request: pytest.FixtureRequest) -> Any:
+    """Run ids by what hangs in them; most run on two nodes."""
     two = "cluster.gpus_per_node=1"
-    return {
-        "silent": user.program("tiny-llama", 1, DEAF, "cluster.time_limit=00:01:00"),
-        "stopped": user.program("tiny-llama", 2, STOPS, two, *STOPPED),
-        "deaf": user.program("tiny-llama", 2, f"echo '{STEP}'; {DEAF}", two, "cluster.step_deadline_s=8"),
+    programs = {
+        "silent": (1, DEAF, "cluster.time_limit=00:01:00"),
+        "stopped": (2, STOPS, two, *STOPPED),
+        "deaf": (2, f"echo '{STEP}'; {DEAF}", two, "cluster.step_deadline_s=8"),
     }
+    names = ("silent", *chosen(request, "name"))
+    return {name: user.program("tiny-llama", *programs[name]) for name in names}
 
 
-@pytest.mark.parametrize(("name", "step"), [("deaf", 3), ("stopped", None)])
+@pytest.mark.parametrize(("name", "step"), some([("deaf", 3), ("stopped", None)], 1))
 def test_the_deadline_without_a_step_ends_a_hung_job_on_all_nodes(user: Any, hung: Any, name: Any, step: Any) -> None:
     row = user.wait(hung[name], 200)
     assert row["state"] == "hung", row

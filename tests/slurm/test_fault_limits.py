@@ -106,6 +106,7 @@ def test_a_controller_that_loses_its_state_is_no_person_who_cancels(user: Any, c
     assert user.wait(run, 60)["state"] == "scheduler_failure"
 
 
+@pytest.mark.thorough
 def test_a_job_that_accounting_never_knew_is_lost_with_the_state(user: Any, cluster: Any) -> None:
     cluster("down", "slurmdbd")
     run = user.program("tiny-llama", 1, SLEEP)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selection import some
 
 from .conftest import POINT, User
 
@@ -56,7 +57,7 @@ def test_limits_of_the_submitting_shell_stay_there(user: User) -> None:
     assert "limits: unlimited unlimited" in user.log(run)
 
 
-@pytest.mark.parametrize("name", ["USR1", "USR2", "HUP"])
+@pytest.mark.parametrize("name", some(["USR1", "USR2", "HUP"], 1))
 def test_a_signal_to_the_batch_script_is_named(user: User, name: str) -> None:
     run = user.program("tiny-llama", 1, NAP)
     job = user.wait(run, 60, "running")["job"]

@@ -88,6 +88,7 @@ def test_only_the_node_with_a_busy_neighbour_is_named_and_launch_leaves_it_out(u
     assert f"#SBATCH --exclude={SLOW}\n" in script
 
 
+@pytest.mark.thorough
 def test_a_sound_fleet_has_no_outlier(user: Any) -> None:
     code, report = check(user)
     assert (code, report["outliers"], report["exclude"], report["slow_pairs"]) == (0, [], [], [])
@@ -97,6 +98,7 @@ def test_a_sound_fleet_has_no_outlier(user: Any) -> None:
     assert row["state"] == "completed"
 
 
+@pytest.mark.thorough
 def test_an_excluded_node_is_not_measured(user: Any) -> None:
     time.sleep(1)  # the nodes of the job before are being cleaned
     result = user.call("nodes", "slurm-cpu", f"--exclude={SLOW}", "--json", "--set=repeats=3", check=False)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 POINT = ("tiny-llama", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
 
 
@@ -25,6 +27,7 @@ def events(user: Any, run: str, kind: str) -> list[dict]:
     return [event for event in lines if event["event"] == kind]
 
 
+@pytest.mark.thorough
 def test_a_run_whose_node_failed_runs_again_on_another(user: Any, cluster: Callable[..., None], tmp_path: Path) -> None:
     marker = tmp_path / "started-once"
     program = f"[ ! -e {marker} ] || {{ echo second; exit 0; }}\ntouch {marker}\necho first\nexec sleep 600"

@@ -170,7 +170,7 @@ def test_a_site_without_fault_has_none(user: User, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("change", "key"), some(FAULTS, 8), ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("change", "key"), some(FAULTS, 4), ids=lambda value: str(value)[:60])
 def test_a_fault_is_named_and_no_other(user: User, tmp_path: Path, change: dict[str, Any], key: str) -> None:
     code, checks = doctor(user, tmp_path, GOOD | change)
     assert (code, named(checks)) == (2, [key])
@@ -252,6 +252,7 @@ def test_without_a_free_node_the_rest_is_checked(user: User, tmp_path: Path) -> 
     assert (code, "a node" in {check["what"] for check in checks}) == (0, False)
 
 
+@pytest.mark.thorough
 def test_a_shell_without_slurm_s_answer_is_the_machine(user: User, tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text(yaml.safe_dump(GOOD))
     result = user.call("doctor", "--cluster", str(tmp_path / "site.yaml"), check=False, SLURM_CONF="/no/such.conf")

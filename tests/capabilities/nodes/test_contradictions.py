@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import call
 
 from benchrun import api
 from benchrun.errors import UserError
@@ -109,9 +108,8 @@ def test_without_an_answer_of_slurm_the_command_shows_what_is_there(
         end = queue if name == "squeue" else "exit 1"
         (programs / name).write_text(f"#!/bin/sh\necho 'Unable to contact slurm' >&2\n{end}\n")
         (programs / name).chmod(0o755)
-    env = {**os.environ, "BENCHRUN_RESULTS": str(tmp_path), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    command = [sys.executable, "-m", "benchrun", "nodes", "--run", run.run_id, "--json"]
-    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    result = call("nodes", "--run", run.run_id, "--json", BENCHRUN_RESULTS=str(tmp_path), PATH=path)
     assert result.returncode == code, result.stderr
     assert not (run.path / FLEET).exists() and not (run.path / EXCLUDE).exists()
     if code != 2:

@@ -1,12 +1,11 @@
 """Nodes left out of a job, the script of a check, and which ended runs are worth another launch."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from calling import call
 
 from benchrun import api
 from benchrun.errors import UserError
@@ -101,9 +100,7 @@ def test_the_table_of_all_runs_has_no_checks(tmp_path: Path) -> None:
     runs = [create(tmp_path / "runs", spec, render(spec)).run_id for spec in specs]
 
     def rows(*names: str) -> list[str]:
-        command = [sys.executable, "-m", "benchrun", "report", "--json", *names]
-        env = {**os.environ, "BENCHRUN_RESULTS": str(tmp_path)}
-        result = subprocess.run(command, env=env, capture_output=True, text=True)
+        result = call("report", "--json", *names, BENCHRUN_RESULTS=str(tmp_path))
         return [row["recipe"] for row in json.loads(result.stdout)]
 
     assert rows() == ["tiny-llama"]
