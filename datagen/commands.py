@@ -99,7 +99,7 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
     samples, seq_length = parameters.pop("samples"), parameters.pop("seq_length")
     if parameters["tokens"] is None and samples and seq_length:
         shards = max(parameters["shards"], 1)
-        # Of each shard the last sample needs one more token as its label, and no sample lies in two.
+        # The last sample of a shard needs one more token as its label, and no sample lies in two shards.
         parameters["tokens"] = shards * (-(-samples // shards) * seq_length + 1)
     elif parameters["tokens"] is None or (samples, seq_length) != (None, None):
         raise UserError("the size is missing or ambiguous", hint="give --tokens, or --samples and --seq-length")

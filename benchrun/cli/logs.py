@@ -91,7 +91,7 @@ def parse(
         from benchrun.capabilities.html.steps_plot import plot_steps
 
         plot_steps(api.rows_of(parsed[0], settings[0]), summaries[0], plot, metric)
-    if steps is None or steps != form:  # else the rows are on stdout
+    if steps is None or steps != form:  # otherwise the rows are on stdout
         _print_summaries(summaries, as_json)
     return worst(map(_exit_code, summaries))
 

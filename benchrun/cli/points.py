@@ -161,7 +161,7 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
         for index, attempts in enumerate(tries):
             try:
                 again = next(attempts, None)
-            except MachineError as error:  # of a launch: the others are still followed and judged
+            except MachineError as error:  # one launch failed: the others are still followed and judged
                 say(f"error: {error}")
                 again = None
             if again:

@@ -141,7 +141,7 @@ def cancel(run: RunDir) -> bool:
         raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
     if not scheduler.cancel(job.id):  # accounting, which may lag behind, lists it still
         return False
-    if job.state != COMPLETING:  # that one has ended already, by another cause
+    if job.state != COMPLETING:  # a completing job has ended already, by another cause
         _append(run, "cancel_asked", job=job.id)
     return True
 

@@ -67,7 +67,7 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
     window = metrics[0].window
     # A single step does not predict the next.
     unsure = window is not None and window.rows == 1 and window.first_step == window.last_step and high < math.inf
-    if len(speeds) > 1:  # of repeats the range counts, of a single run the confidence interval of its median
+    if len(speeds) > 1:  # repeats count by their range, a single run by the interval of its median
         middles = [speed[1] for speed in speeds]
         low, middle, high, unsure = min(middles), statistics.median(middles), max(middles), False
     if any(run.only_average for run in metrics):

@@ -128,7 +128,7 @@ def _entries(path: Path) -> Iterator[Reference]:
         reader = csv.DictReader(file)
         for row in reader:
             where = f"{path}:{reader.line_num}"
-            if None in row or None in row.values():  # where csv puts cells too many, and cells missing
+            if None in row or None in row.values():  # csv puts surplus and missing cells there
                 raise UserError(f"not {len(reader.fieldnames or ())} cells, as the header has", where=where)
             yield _entry(row, where, f"{path.stem}:{reader.line_num}")
 

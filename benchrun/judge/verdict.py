@@ -27,7 +27,7 @@ from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import RunSpec
 from benchrun.vocabulary import Exit
 
-_Fields = dict[str, Any]  # of a Verdict
+_Fields = dict[str, Any]  # fields of a Verdict
 
 
 class Verdict(Frozen):

@@ -88,7 +88,7 @@ class Grams:
             hashes = self._hash(pieces).view(np.int64)
             passed = np.take(self._table, hashes, out=self._passed[:count], mode="wrap")
             candidates = np.flatnonzero(passed)
-            # Of what shares a hash with a piece most is something else: a row of asterisks may stand in every line.
+            # Most pieces with the same hash are something else: a row of asterisks may stand in every line.
             places = np.searchsorted(self._pieces, pieces[candidates]) % len(self._pieces)
             for index in candidates[self._pieces[places] == pieces[candidates]].tolist():
                 at = phase + index * WIDTH

@@ -227,11 +227,11 @@ class Reader:
             return
         self._counts[problem.kind] += 1
         if problem.kind == "skipped_steps" and not problem.rank:
-            self._skip_messages += 1  # of rank 0, or of the only rank that prints
+            self._skip_messages += 1  # rank 0 said it, or the only rank that prints
         if self._counts[problem.kind] > problems.MOST:
             same = [index for index, each in enumerate(self._problems) if each.kind == problem.kind]
             if len(same) < problems.MOST:
-                return  # of an earlier file
+                return  # the line is of an earlier file
             del self._problems[same[problems.MOST // 2]]
         self._problems.append(problem)
 

@@ -77,7 +77,7 @@ def _distance(values: Floats) -> float:
 
 
 def _scores(orders: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rank sum before each possible cut, as a multiple of its standard deviation except a constant factor."""
+    """The rank sum before each possible cut, as a multiple of its standard deviation apart from a constant factor."""
     size = orders.shape[1]
     before = np.arange(FEWEST, size - FEWEST + 1)
     scores: NDArray[np.float64] = np.abs(orders.cumsum(axis=1)[:, before - 1]) / np.sqrt(before * (size - before))

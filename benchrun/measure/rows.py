@@ -100,7 +100,7 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     batch[np.isnan(batch)] = setting.gbs or np.nan
     step, line, interval = columns.columns("step", "line", "interval")
     if setting.num_gpus and TOKENS_PER_S in log.quantities:
-        # What is printed beside it as a GPU's may be that of some ranks.
+        # The rate printed beside it for a GPU may be that of some ranks.
         of_all = _quantity(log, TOKENS_PER_S, step) / setting.num_gpus
         rate = np.where(np.isnan(of_all), rate, of_all)
     printed = rate
@@ -122,7 +122,7 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     if too_fast(lowest, setting):
         impossible[:] = False
     if not log.varying_length:
-        # Of two rows with one batch this is larger for the faster one.
+        # This is larger for the faster of two rows with one batch.
         speed = 1 / time if not np.isnan(time).all() else rate
         fast = _far_above_median(speed, batch)
         impossible |= fast if fast.sum() <= MOST_IMPOSSIBLE * len(fast) else False

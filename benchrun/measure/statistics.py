@@ -86,7 +86,7 @@ def _quantile(ordered: Floats, upto: Ints, fraction: float) -> float:
     position = fraction * (int(upto[-1]) - 1)
     share, place = math.modf(position)
     low, high = ordered[np.searchsorted(upto, [place, math.ceil(position)], side="right")].tolist()
-    # As numpy.quantile rounds.
+    # numpy.quantile rounds in this way.
     return float(high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share)
 
 
@@ -130,7 +130,7 @@ def effective_rows(values: Floats) -> float:
     rows, centred = values.size, ranks(values)
     if not centred.any():
         return float(rows)
-    # By FFT, padded so that the end does not meet the beginning.
+    # An FFT, padded so that the end does not meet the beginning.
     spectrum = np.fft.rfft(centred, 1 << (2 * rows - 1).bit_length())
     covariance = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:rows]
     correlation = covariance / covariance[0]

@@ -187,7 +187,7 @@ def _level(times: Floats) -> Floats:
     """
     slope = float(np.median(_pairs(times))) / (times.size // 3 * 2)
     line = times - slope * (np.arange(times.size) - (times.size - 1) / 2)
-    # Where two parts differ most, each at least a sixth of the run; in ranks, so that a stall is no jump.
+    # The place where two parts differ most, each at least a sixth of the run; in ranks, so that a stall is no jump.
     before = np.arange(1, times.size)
     between = np.cumsum(ranks(times))[:-1] ** 2 / (before * (times.size - before))
     edge = times.size // 6
@@ -217,7 +217,7 @@ def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:
         if excess > max(MIN_EFFECT * base, resolution_s) and explained >= most:
             best = [*(best if explained == most else []), _Comb(period * grain, rows, excess)]
             most = explained
-    # Of periods that put the same rows on their teeth the middle one is nearest.
+    # The middle one of the periods that hit the same rows is nearest.
     return best[len(best) // 2] if best else None
 
 

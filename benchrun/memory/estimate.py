@@ -215,7 +215,7 @@ def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gra
     kinds = (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
     weights, *moments = (4 if kind == "fp32" else 2 for kind in kinds)
     if spec.precision == "fp32":
-        weights = 0  # no copy beside the weights themselves
+        weights = 0  # the weights themselves are the only copy
     elif optimizer.precision_aware and not fp8_weights:
         weights = 2  # only what a BF16 weight lacks of FP32
     step = 0.0

@@ -100,7 +100,7 @@ def products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> 
     attention = _latent(model, model.mla, tokens, layout) if model.mla else _attention(model, tokens, layout)
     linear = [replace(each, layers=counts.attention / pp) for each in attention]
     if counts.dense:
-        # Beside experts the layers with a plain MLP have names of their own.
+        # Layers with a plain MLP beside experts have names of their own.
         name = "dense_" if moe else ""
         linear += _mlp(name, model, tokens, model.ffn_hidden_size / tp, counts.dense / pp)
     if moe and counts.experts:

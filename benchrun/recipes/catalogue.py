@@ -173,7 +173,7 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     several = isinstance(value, list) and kind.split("_")[0] in ("int", "float", "bool", "string")
     one_key = several and not any(isinstance(part, int) for part in loc)
     hint = _in_place_of_a_list(model, key, value) if one_key else None
-    if kind == "value_error" and not loc:  # of several keys together, which the text names
+    if kind == "value_error" and not loc:  # several keys together, which the text names
         return text, hint
     return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
 

@@ -150,7 +150,7 @@ def _changes(file: RecipeFile, point: Point, cluster: Document, overrides: tuple
     if not texts:
         return ""
     tuned = None
-    with contextlib.suppress(UserError):  # what the point states may be wrong by itself
+    with contextlib.suppress(UserError):  # the values of the point may be wrong by themselves
         tuned, _ = _draft(file, point, cluster, tuple(text for text in overrides if text not in texts))
     same = all(getattr(tuned, key, None) == getattr(inputs, key, None) for key in ("layout", "mbs", "gbs"))
     return "" if same else " ".join(f"--set {' '.join(text.split())}" for text in texts)

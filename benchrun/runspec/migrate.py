@@ -28,7 +28,7 @@ def migrated(document: Any) -> Any:
     if version == 1:
         document = _from_1(document)
     cluster = _mapping(document.get("cluster"))
-    if "sources" in cluster:  # as `frameworks` was called for a while
+    if "sources" in cluster:  # the name of `frameworks` for a while
         scripts = {name: {"path": path} for name, path in _mapping(cluster["sources"]).items()}
         renamed = {key: value for key, value in cluster.items() if key != "sources"}
         document = {**document, "cluster": {"frameworks": scripts, **renamed}}

@@ -177,7 +177,7 @@ class RunSpec(Inputs):
             if not path.is_file():
                 raise OSError("is no file")
             return cls.model_validate_json(path.read_bytes(), context=LAUNCHED)
-        except UserError as error:  # of a newer schema, or an unknown workload
+        except UserError as error:  # a newer schema, or an unknown workload
             message, hint = error.message, error.hint
         except ValidationError as error:
             first = error.errors()[0]

@@ -158,7 +158,7 @@ def _flags(entry: Reference) -> str:
 def check_rows(check: Check) -> list[tuple[str, str]]:
     """One number beside the reference it was compared with; where that stands; what differs."""
     entry = check.reference
-    digits = ".0f" if check.value >= 1000 else ".4g"  # those of the step time below it
+    digits = ".0f" if check.value >= 1000 else ".4g"  # the digits of the step time below it
     is_loss = entry.better == "equal"
     value = f"final loss {check.value:.4f}" if is_loss else f"{check.value:{digits}} {entry.unit}"
     rows = [

@@ -51,7 +51,7 @@ def curves_of(points: Iterable[tuple[TrainingSpec, float]]) -> list[Curve]:
     """Every curve among ``points``: runs with their tokens/s/GPU."""
     families: dict[tuple[str, Fraction, str], dict[int, tuple[TrainingSpec, float]]] = defaultdict(dict)
     for spec, rate in points:
-        # What stays the same along a curve: everything but the size and the number of steps.
+        # Everything except the size and the number of steps stays the same along a curve.
         same = spec.model_copy(update=dict.fromkeys(SIZES, 1)).step_identity()
         for kind, batch in (("weak", Fraction(spec.gbs, spec.num_gpus)), ("strong", Fraction(spec.gbs))):
             families[kind, batch, same][spec.num_gpus] = (spec, rate)

@@ -114,7 +114,9 @@ def _left_out(measured: Measurement) -> bool:
 def metrics_rows(metrics: Metrics) -> Rows:
     """Name and value of everything a run measured."""
     rows = _measured_rows(metrics)
-    if not metrics.mfu and metrics.step_time_s and metrics.final_reward is None:  # no FLOPs are those of its steps
+    if (
+        not metrics.mfu and metrics.step_time_s and metrics.final_reward is None
+    ):  # RL steps mix generation and training: MFU is undefined
         rows.append(("MFU", f"none: {_why_no_mfu(metrics)}"))
     rows += _telemetry_rows(metrics.telemetry)
     rows += [(name, part.sentence) for name in ("bound", "breakdown", "ranks") if (part := getattr(metrics, name))]
@@ -249,8 +251,8 @@ DETAILS: dict[str, Callable[[Measurement], Rows]] = {
     "tokens_per_s_per_gpu": _tokens_rows,
     "tflops_per_gpu": _tflops_rows,
     "mfu_percent": _mfu_rows,
-    "tokens_per_joule": lambda _: [],  # in the row of the GPUs' energy
-    "rank_spread_percent": lambda _: [],  # in the row of the ranks
+    "tokens_per_joule": lambda _: [],  # shown in the row of the GPUs' energy
+    "rank_spread_percent": lambda _: [],  # shown in the row of the ranks
     "final_loss": _loss_rows,
     "final_reward": _reward_rows,
 }

@@ -140,7 +140,7 @@ def _lines(
     """Each field of ``model``: its explanation as a comment, then the key, commented out where it has no value."""
     docs = field_docs(model)
     for name, field in model.model_fields.items():
-        if name == "name":  # that of the file
+        if name == "name":  # the name of the file
             continue
         for text in filter(None, (docs.get(name, ""), remarks.get(name))):
             mark = f"{indent}# "

@@ -56,7 +56,7 @@ def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Itera
         slurm = survey()
         pyxis = slurm.pyxis
         limits = [*limit_checks(site, slurm)]
-        limited = {check.what for check in limits}  # of these keys the name is right, and not the right to a job
+        limited = {check.what for check in limits}  # the names of these keys are right, but jobs may not use them
         named = [check for check in queue_checks(site, slurm) if check.status != "ok" or check.what not in limited]
         for check in (*named, *limits):
             faults += check.status == "fault"

@@ -127,7 +127,7 @@ class StepClock:
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            # What communicates on another stream delays the step only when the first stream waits for it.
+            # Communication on another stream delays the step only when the first stream waits for it.
             if self._inside or (self._gpu and torch.cuda.current_stream() != self._stream) or self._elsewhere(args):
                 return function(*args, **kwargs)
             self._inside = True

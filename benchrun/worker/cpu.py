@@ -36,7 +36,7 @@ def install() -> None:
     random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     if not hasattr(moe_utils, "te_general_gemm"):
         moe_utils.te_general_gemm = None  # tested for None, but only defined with transformer-engine
-    if not isinstance(multi_latent_attention.TELinear, type):  # without transformer-engine a mock
+    if not isinstance(multi_latent_attention.TELinear, type):  # a mock without transformer-engine
         multi_latent_attention.TELinear = _Nothing
     token_dispatcher.maybe_move_tensor_to_cpu = _to_numpy
     _OnCpu().__enter__()

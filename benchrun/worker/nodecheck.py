@@ -125,7 +125,7 @@ class _Check:
         length = SECONDS[self.device.type]
         if together:
             return self._seconds(work, max(1, round(length / expected_s)))
-        # For at least that long: what disturbs a node now and then must not fall between two repeats.
+        # At least that long: an occasional disturbance must not fall between two repeats.
         return self._seconds(work, max(1, round(length / expected_s / PARTS)), length)
 
     def write(self, *, complete: bool) -> None:

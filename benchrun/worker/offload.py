@@ -74,7 +74,7 @@ class _Group:
         storage = tensor.untyped_storage().data_ptr()
         if self.smallest is None or bytes_ < self.smallest or storage in self.weights:
             return tensor.detach()
-        # As long as the group holds its tensors, no other one has the same address.
+        # While the group holds its tensors, no other tensor has the same address.
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         if key not in self.places:
             self.places[key] = len(self.host)

@@ -153,7 +153,7 @@ def history_of(runs: Sequence[Past], by: By = "point") -> History:
 
 def launch_time(run_id: str) -> datetime | None:
     """The time in a run's id; None if it has none."""
-    with contextlib.suppress(ValueError):  # of no stamp, and of digits that are no date
+    with contextlib.suppress(ValueError):  # no stamp, or digits that are no date
         return datetime.strptime(stamp_of(run_id), "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     return None
 

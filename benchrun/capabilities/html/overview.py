@@ -60,7 +60,7 @@ def speeds_plot(table: Table) -> Plot | None:
         speeds: dict[str, float] = {}
         for record in sorted(records, key=lambda record: float(record["speed"])):
             name = record["framework"].partition(" ")[0]
-            speeds[name] = float(record["speed"])  # of several releases the fastest stays
+            speeds[name] = float(record["speed"])  # the fastest of several releases stays
         points.append(speeds)
         labels.append(_title(point))
         names |= dict.fromkeys(reversed(speeds))

@@ -62,7 +62,7 @@ def _drawn(plots: Sequence[Plot], form: str, columns: int = 1, *, titled: bool) 
 
     content = io.BytesIO()
     with rc_context(STYLE), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a letter that the font for measuring text lacks
+        warnings.simplefilter("ignore")  # about a letter that the font for measuring text lacks
         figure = draw(plots, columns, titled=titled)
         figure.savefig(content, dpi=72 if form == "svg" else 200, format=form)
     return content.getvalue()

@@ -88,7 +88,7 @@ def traits(load: Workload) -> tuple[str, ...]:
     degrees = (layout.tp, layout.pp, layout.cp, layout.ep, layout.fsdp > 1, load.mbs)
     shape = "/".join(f"{degree:g}" for degree in degrees)
     series = f"{family} {gpu} {load.number} {source} {task}"
-    # What the physics misses of unfused software is that of kernels of one shape,
+    # The physics misses the same part of unfused software for kernels of one shape,
     # whatever the rest of the layout.
     kernels = f"{series} {layout.tp} {load.mbs:g}" if load.stack == MEGATRON_2022 else NONE
     return (

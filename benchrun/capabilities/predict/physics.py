@@ -134,7 +134,7 @@ def _data_parallel(counts: Counts, of: Callable[[str], Value], microbatch: Value
     near, far = counts.dp_nvlink / of("link.nvlink"), slower * counts.dp_nic / of("link.nic")
     # Near ranks wait for one another too: the share may be above 1.
     exposed = np.maximum(of("dp.exposed") * near, np.minimum(1, of("dp.nic")) * far)
-    # As much behind the last backward pass as behind the first forward pass.
+    # Time after the last backward pass equals that after the first forward pass.
     half = (np.maximum(near, far) - exposed) / 2
     beyond = np.maximum(0, half - microbatch * 2 / 3) + np.maximum(0, half - microbatch / 3)
     nvlink, nic = counts.fsdp_nvlink / of("link.nvlink"), slower * counts.fsdp_nic / of("link.nic")

@@ -173,7 +173,7 @@ def _words(name: str) -> list[str]:
 
 
 def _known_name(name: str) -> str | None:
-    """The one model that is called ``name`` except capitals and punctuation, or but
+    """The one model that is called ``name`` apart from capitals and punctuation, or except
     for the last words of either."""
     if name in architectures():
         return name
@@ -245,7 +245,7 @@ def _positive(row: Row, column: str, default: float | None = None) -> float:
 
 
 def _layout(row: Row, num_gpus: int, stack: str) -> Layout:
-    """The layout of a row; a degree that it does not state is 1, except FSDP's
+    """The layout of a row; a degree that it does not state is 1, except for FSDP's
     share."""
     tp, pp, cp = (int(_positive(row, column, 1)) for column in ("tp", "pp", "cp"))
     if num_gpus % (tp * pp * cp):

@@ -43,7 +43,7 @@ class Predicted:
         what = f"{proxy(spec)}, {spec.task}, {spec.precision}, {spec.gpu}, {spec.framework}"
         degrees = {name: f"{name} {degree}" for name, degree in spec.layout.degrees if degree > 1}
         if spec.layout.fsdp == spec.dp * spec.layout.cp > 1:
-            degrees["fsdp"] = "fsdp over all ranks"  # so on any number of GPUs
+            degrees["fsdp"] = "fsdp over all ranks"  # true for any number of GPUs
         return f"{what}: {', '.join([*degrees.values(), f'micro-batch {spec.mbs}'])}"
 
     def document(self) -> dict[str, Any]:

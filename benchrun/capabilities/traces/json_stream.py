@@ -62,7 +62,7 @@ class JsonTrace:
                 if not events and len(text) > LARGEST_EVENT:
                     raise self._damaged("no end of an event")
                 yield events
-                buffer, size = [rest], len(rest) if events else 0  # no cut yet: read as much again
+                buffer, size = [rest], len(rest) if events else 0  # not cut yet: read as much again
             yield self._end(head, b"".join(buffer))
 
     def _head(self, source: Iterator[bytes]) -> tuple[bytes, bytes]:

@@ -45,7 +45,7 @@ WAITS = re.compile(
 
 
 class _Export:
-    """An open export; a missing table is empty, a missing column is -1, except times, without which it is damaged."""
+    """An open export: a missing table is empty, a missing column is -1; a missing time is damage."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -157,7 +157,7 @@ def _of_process(processes: Table, process: int) -> NDArray[np.bool_]:
 _HOST = "select value from TARGET_INFO_SYSTEM_ENV where name = 'Hostname'"
 _CLOCK = "select utcEpochNs from TARGET_INFO_SESSION_START_TIME where utcEpochNs is not null"
 _GPUS = (
-    # Of several versions; what the last ones state counts.
+    # Several versions exist; the statement of the last one counts.
     ("select id, name from TARGET_INFO_CUDA_GPU", "TARGET_INFO_CUDA_GPU"),
     ("select id, name from TARGET_INFO_GPU", "TARGET_INFO_GPU"),
     ("select coalesce(cuDevice, id), name from TARGET_INFO_GPU where name is not null", "TARGET_INFO_GPU"),

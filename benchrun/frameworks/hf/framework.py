@@ -1,6 +1,6 @@
 """hf: the fine-tune of this repository (benchrun/worker/hf) with transformers, peft and FSDP.
 
-It builds a Llama of transformers and shards it with FSDP over all ranks. Mistral is the same model there except a
+It builds a Llama of transformers and shards it with FSDP over all ranks. Mistral is the same model there except for a
 sliding window, which is longer than the sequences of the recipes.
 """
 

@@ -159,7 +159,7 @@ def dictionary_rows(
 def _between(step: Column, clock: Column, before: int, before_s: float, first: int) -> tuple[Column, Column]:
     """Seconds per step, and steps, since the row before on which the clock was another; at first since ``before``."""
     earlier = np.append(before_s, clock)[:-1]
-    again = (clock < earlier) & (step <= first)  # from the start again
+    again = (clock < earlier) & (step <= first)  # training began again
     earlier[again] = 0.0
     moved = clock != earlier
     # Within one second of the clock nothing is known: the next row with a time covers this one too.

@@ -66,7 +66,7 @@ def megatron_config(spec: TrainingSpec) -> Megatron:
 
 
 def _fields(source: object, *names: str, prefix: str = "") -> dict[str, Any]:
-    """The fields that megatron-core calls the same, except a prefix."""
+    """The fields that megatron-core calls the same, apart from a prefix."""
     return {prefix + name: getattr(source, name) for name in names}
 
 

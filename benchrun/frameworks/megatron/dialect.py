@@ -233,7 +233,7 @@ class Megatron(CountsSamples):
         if _PRIMUS.search(text) and (aligned := _ALIGNED.search(text)):
             text = " .... ".join(aligned.groups())
         super().read_facts(text)
-        if LORA in text:  # of Megatron-Bridge, where only the last rank's lines are at hand
+        if LORA in text:  # Megatron-Bridge, if only the last rank's lines are at hand
             self.facts.task = "lora"
         if _INSTALLED.search(text):
             return  # DeepSpeed's report of what it can compile

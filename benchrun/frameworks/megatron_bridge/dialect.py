@@ -38,7 +38,7 @@ _SETTING = re.compile(_KEY + r"(\S.{0,800}?) +\(Mcore default: ")
 _SIZE = re.compile(_KEY + r"(\d{1,15})\s*$")
 _SIZES = {
     **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
-    "sequence_length": "seq_length",  # of data whose samples are all that long
+    "sequence_length": "seq_length",  # all samples of the data are that long
 }
 _NAMES = {"num_moe_experts": "num_experts"}
 """Megatron-core's names of Megatron-LM's arguments."""
@@ -120,7 +120,7 @@ class MegatronBridge(Megatron):
         numbered, timed = self.rows, self._unnumbered
         if len(numbered) != len(timed):
             return numbered if len(numbered) else timed
-        # As many of the one as of the other: then they belong together in order.
+        # Equal numbers of both: they belong together in order.
         own, other = numbered.column("tflops_per_gpu"), timed.column("tflops_per_gpu")
         return numbered.chosen(slice(None), tflops_per_gpu=np.where(own == NO_VALUE, other, own))
 
@@ -141,7 +141,7 @@ class MegatronBridge(Megatron):
             value = fact_of(_SIZES[size[1]], int(size[2]))
             setattr(facts, _SIZES[size[1]], value or getattr(facts, _SIZES[size[1]]))
         elif size and size[1] in LAYOUT:
-            # Of a configuration that is printed whole, as YAML; the tokenizer's stand behind the model's.
+            # A configuration printed whole, as YAML: the tokenizer's values follow the model's.
             degree = fact_of(LAYOUT[size[1]], int(size[2]))
             setattr(facts, LAYOUT[size[1]], getattr(facts, LAYOUT[size[1]]) or degree)
         elif match := MICROBATCHES.search(text):

@@ -38,7 +38,7 @@ def read_config(text: str, facts: Facts) -> None:
     if (padded := _PADDED.search(text)) and not facts.vocab_size:
         facts.vocab_size = fact_of("vocab_size", int(padded[1]))
     elif text.endswith(" train_ds:"):
-        facts.seq_length = None  # of a fine-tune, whose samples may be shorter
+        facts.seq_length = None  # a fine-tune: samples may be shorter
     elif scheme := _PEFT.search(text):
         if scheme[1] == "lora":
             facts.task = "lora"

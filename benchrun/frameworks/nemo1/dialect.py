@@ -131,7 +131,7 @@ class Nemo1(Dialect):
                 self._drawn, self._clock = drawn, None
             self._loss(values, (int(total) * epoch + step, seconds(clock)), line)
             self.facts.planned_steps = self.facts.planned_steps or int(total)
-        # Of the drawings of a number on one line the first counts.
+        # The first drawing of a number on a line counts.
         if time_s is None or (line == self._line and place == self._place and total == self._total):
             return
         if epoch != self._place[0]:

@@ -68,7 +68,7 @@ class Nemo2(CountsSamples):
             pieces = fields(text, head.end(), closed, " | ")
             final = fields(text, closed + 3, end, " | ")
             rates = [v for v in columns(final, _RATES) if _WHOLE.fullmatch(v.text)]
-            rates += columns(final, _SAMPLES)  # of many rows one may be cut
+            rates += columns(final, _SAMPLES)  # one of many rows may be cut
             last = text.startswith(_TIME, closed + 3 if closed > head.end() else closed)
             if last and "consumed_samples" in pieces:
                 pieces |= fields(text, closed + 3, end, " | ")

@@ -84,7 +84,7 @@ class Torchtitan(Dialect):
     )
     averages = ("rows",)
     placeholder_loss = True
-    fallback_peak_tflops = 312.0  # of an A100 in BF16
+    fallback_peak_tflops = 312.0  # an A100 in BF16
     _micro_batches = 1
     _total: int | None = None
     """Planned steps, as the trainer states them."""
@@ -102,7 +102,7 @@ class Torchtitan(Dialect):
         pieces = {field[1]: Value(field[1], field[2], field.start(2)) for field in matches}
         share = pieces.pop("mfu", None)  # N/A under FP8
         values = [*groups(match), *columns(pieces, _NAMES)]
-        time = pieces.get("elapsed_time_per_step")  # of Ascend's torchtitan-npu
+        time = pieces.get("elapsed_time_per_step")  # printed by Ascend's torchtitan-npu
         if time is not None and time.text.endswith("s"):
             values.append(Value("step_time_s", time.text[:-1], time.start, NUMBER))
         if share is not None and share.text.endswith("%"):
@@ -129,7 +129,7 @@ class Torchtitan(Dialect):
             self._micro_batches, stages = map(int, schedule.groups())
             facts.vp = stages // facts.pp if facts.pp and stages % facts.pp == 0 else None
         elif "local batch size " in text and facts.mbs and self._micro_batches:
-            # What a rank's pipeline divides into micro-batches.
+            # The batch that a rank's pipeline divides into micro-batches.
             facts.mbs = facts.mbs // self._micro_batches if facts.mbs % self._micro_batches == 0 else None
 
     def _read_ends(self, text: str) -> None:

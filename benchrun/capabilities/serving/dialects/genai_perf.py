@@ -152,7 +152,7 @@ def table(text: str) -> Served | None:
     served, columns = Served(GenaiPerf.name), ["avg"]
     try:
         rows = [row for row in csv.reader(text.splitlines()) if row]
-    except csv.Error:  # no table: a cell of megabytes
+    except csv.Error:  # a cell of megabytes: this is no table
         return None
     for label, *cells in rows:
         if label == "Metric":

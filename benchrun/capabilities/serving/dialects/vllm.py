@@ -100,7 +100,7 @@ class Vllm(Console):
             self.block, self.announced = (
                 None,
                 {"request_rate": float(first[1])},
-            )  # of another client, if one was cut off
+            )  # the end of another client's output, if one was cut off
         elif self.block is None and (limit := _LIMIT.search(line.text)):
             self.announced["concurrency"] = float(limit[1])
         super().read(line)
