@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchrun import hardware
+from benchrun import hardware, kept
 from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.explanation import explain
 from benchrun.capabilities.explain.foreign import foreign_trace
@@ -92,6 +92,7 @@ def _evidence(
         raise _no_times(log, summary, context, str(file))
     fingerprint = fingerprint_of_steps(traces) if traces else None
     spec = _spec(log, context, ranks=len(fingerprint.ranks) if fingerprint else 1)
+    here = kept.place(file)
     own = Evidence(
         name=str(file),
         spec=spec,
@@ -99,8 +100,8 @@ def _evidence(
         steps=steps,
         steadiness=summary.steadiness,
         fingerprint=fingerprint,
-        saves=saves(file, before_line=int(rows_of(log, context).line.max())),
-        saves_async=saves_async(file),
+        saves=saves(here, before_line=int(rows_of(log, context).line.max())),
+        saves_async=saves_async(here),
         resolution_s=resolution_s(summary, steps),
         notes=(*check_options(log, _options(given)), *_notes(log, context, summary)),
         log_alone=True,
