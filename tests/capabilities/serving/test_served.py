@@ -30,6 +30,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.send_response(200); self.end_headers()
         for _ in range(asked["max_tokens"]):
+            time.sleep(0.002)  # the client must see that a token takes time
             self.wfile.write(b'data: ' + json.dumps({"choices": [{"text": "t1 "}]}).encode() + b'\\n\\n')
     def log_message(self, *_): pass
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
