@@ -1,4 +1,4 @@
-"""A framework that only this file knows goes from recipe to verdict on the CPU: adding one touches nothing else."""
+"""A framework that a package adds is refused what it cannot run, from its attributes and its own rules."""
 
 import sys
 import time
@@ -9,16 +9,15 @@ import pytest
 
 from benchrun import api
 from benchrun.errors import UserError
-from benchrun.frameworks.base import Framework
-from benchrun.frameworks.environment import Variable
 from benchrun.frameworks.registry import FRAMEWORKS, register
 from benchrun.jobs.endings import Ending
 from benchrun.jobs.launcher import observe
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
-from benchrun.render import render
 from benchrun.rundir.folder import RunDir
-from benchrun.runspec.spec import RunSpec
+
+sys.path.insert(0, str(Path(__file__).parent / "extension"))
+from site_pack.training import Abacus
 
 RECIPE = """
 description: a toy
@@ -27,63 +26,18 @@ model: {num_layers: 4, hidden_size: 64, ffn_hidden_size: 176, num_attention_head
   kv_channels: 16, vocab_size: 256, max_position_embeddings: 128}
 seq_length: 128
 training: {steps: 30}
-frameworks: {toy: {}}
+frameworks: {abacus: {}}
 points: [{gpu: CPU, precision: [fp32, bf16], num_gpus: [1, 2], mbs: 2, gbs: 8, derived: a test}]
 """
-COMMAND = """{% macro command() %}
-  {{ cluster.python }} -u toy.py {{ answer }}
-{% endmacro %}
-"""
-# Until the toy has a dialect of its own it prints another framework's lines.
-PROGRAM = """
-import os, sys, time
-assert (sys.argv[1], os.environ["TOY"]) == ("42", "on")
-for step in range({{ spec.training.steps }}):
-    time.sleep(0.01)
-    line = " iteration %8d/%8d | consumed samples: %12d | elapsed time per iteration (ms): %.1f | learning rate: 1E-3"
-    print(line % (step + 1, {{ spec.training.steps }}, (step + 1) * {{ spec.gbs }}, 10 + step % 3 / 10), end=" | ")
-    print("global batch size: {{ spec.gbs }} | lm loss: %.6E | number of skipped iterations: 0 |" % (5 - step / 100))
-"""
-
-
-class Toy(Framework):
-    """It trains in FP32 on one CPU."""
-
-    name = "toy"
-    tasks = frozenset({"pretrain"})
-    precisions = frozenset({"fp32"})
-    needs_gpu = False
-    degrees = ()
-    fsdp = False
-    step_lines = ("elapsed time per iteration (",)
-    files = ("toy.py",)
-
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
-        """One rule of its own."""
-        if spec.training.seed == 13:
-            yield "toy is superstitious"
-
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
-        """One variable."""
-        return {"TOY": Variable("on", "it plays only when it is on")}
-
-    def configuration(self, spec: RunSpec) -> dict[str, int]:
-        """One value for its template."""
-        return {"answer": 42}
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The toy's recipe, while the toy is registered."""
-    templates = tmp_path / "templates" / "frameworks"
-    templates.mkdir(parents=True)
-    (templates / "toy.sh.j2").write_text(COMMAND)
-    (templates / "toy.py.j2").write_text(PROGRAM)
-    (tmp_path / "toy-recipe.yaml").write_text(RECIPE)
-    monkeypatch.setattr(Toy, "folder", tmp_path / "templates")
-    register(Toy())
-    yield str(tmp_path / "toy-recipe.yaml")
-    del FRAMEWORKS["toy"]
+def recipe(tmp_path: Path) -> Iterator[str]:
+    """The recipe of the framework that a package adds, while it is registered."""
+    (tmp_path / "mine.yaml").write_text(RECIPE)
+    register(Abacus())
+    yield str(tmp_path / "mine.yaml")
+    del FRAMEWORKS["abacus"]
 
 
 def request(recipe: str, *overrides: str, precision: str = "fp32", num_gpus: int = 1) -> Request:
@@ -100,32 +54,15 @@ def ended(run: RunDir, deadline_s: float = 60) -> Ending:
     raise AssertionError(f"{run.run_id} has not ended")
 
 
-def test_a_framework_of_one_file_goes_from_recipe_to_verdict(tmp_path: Path, recipe: str) -> None:
-    spec = resolve(request(recipe))
-    assert (spec.framework, spec.env["TOY"]) == ("toy", "on")
-    files = render(spec)
-    assert {"job.sh", "toy.py"} <= set(files)
-    assert "export TOY=on  # it plays only when it is on" in files["job.sh"]
-    run = api.start(spec, tmp_path / "runs")
-    assert ended(run) is Ending.COMPLETED, (run.path / "stderr.log").read_text()
-    assert RunDir(run.path).spec == spec
-    judgement = api.judge_runs([run])
-    metrics = judgement.metrics
-    assert metrics is not None
-    assert metrics.step_time_s is not None
-    assert metrics.step_time_s.median == pytest.approx(0.0101, rel=0.02)
-    assert judgement.verdict.verdict == "no_reference"
-
-
 @pytest.mark.parametrize(
     ("precision", "num_gpus", "overrides", "refused"),
     [
-        ("bf16", 1, (), "benchrun supports toy in fp32, not in bf16"),
+        ("bf16", 1, (), "benchrun supports abacus in fp32, not in bf16"),
         ("fp32", 2, ("layout.tp=2",), "tp (2) must be 1"),
         ("fp32", 2, ("layout.fsdp=2",), "fsdp (2) must be 1"),
         ("fp32", 1, ("training.cuda_graphs=layers",), "training.cuda_graphs"),
         ("fp32", 1, ("training.seed=13",), "superstitious"),
-        ("fp32", 1, ("env.TOY=null",), "env.TOY"),
+        ("fp32", 1, ("env.ABACUS=null",), "env.ABACUS"),
     ],
 )
 def test_what_it_cannot_run_is_refused_from_its_attributes_and_its_own_rules(
@@ -138,8 +75,8 @@ def test_what_it_cannot_run_is_refused_from_its_attributes_and_its_own_rules(
 
 def test_a_name_that_is_not_registered_is_refused_at_its_line_with_the_closest_one(tmp_path: Path, recipe: str) -> None:
     path = tmp_path / "wrong.yaml"
-    path.write_text(RECIPE.replace("toy: {}", "toi: {}"))
+    path.write_text(RECIPE.replace("abacus: {}", "abakus: {}"))
     with pytest.raises(UserError) as error:
         resolve(request(str(path)))
     assert error.value.where == f"{path}:8"
-    assert "did you mean 'toy'" in str(error.value.hint)
+    assert "did you mean 'abacus'" in str(error.value.hint)

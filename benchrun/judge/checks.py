@@ -10,8 +10,9 @@ from benchrun.judge.conditions import LOSS, MACHINE, SOFT, Conditions, Differenc
 from benchrun.judge.references import Reference
 from benchrun.judge.uneven import Label, slow_steps, too_uneven
 from benchrun.logs.kinds import kind_of
+from benchrun.measure.metric import OURS, Basis
 from benchrun.measure.model import Measurement, Metrics, ProblemEntry
-from benchrun.measure.registry import METRICS, OURS, Basis
+from benchrun.measure.registry import METRICS
 from benchrun.measure.statistics import MIN_INTERVAL_ROWS
 from benchrun.model import Frozen
 

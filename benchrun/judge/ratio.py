@@ -4,9 +4,10 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from benchrun.measure.metric import OURS
 from benchrun.measure.model import Metrics
 from benchrun.measure.ratio import Sample, distances, of_repeats, of_steps
-from benchrun.measure.registry import METRICS, OURS
+from benchrun.measure.registry import METRICS
 from benchrun.model import Frozen
 
 

@@ -6,8 +6,9 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from benchrun.measure.bound import Bound
+from benchrun.measure.metric import OURS
 from benchrun.measure.ranks import RankSpread
-from benchrun.measure.registry import OURS, tabled
+from benchrun.measure.registry import tabled
 from benchrun.measure.statistics import Interval, Spread
 from benchrun.measure.steadiness import Steadiness
 from benchrun.measure.telemetry import Telemetry

@@ -9,7 +9,8 @@ from benchrun.judge.conditions import conditions
 from benchrun.judge.measured import by_point
 from benchrun.judge.references import Reference, load_references
 from benchrun.judge.verdict import RunResult
-from benchrun.measure.registry import Metric, tabled
+from benchrun.measure.metric import Metric
+from benchrun.measure.registry import tabled
 from benchrun.measure.statistics import spread_percent
 from benchrun.rundir.folder import stamp_of
 from benchrun.runspec.spec import RunSpec, TrainingSpec

@@ -12,8 +12,9 @@ from benchrun.capabilities.serving.view import serving_rows
 from benchrun.judge.checks import not_understood
 from benchrun.judge.uneven import slow_steps
 from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.measure.metric import OURS
 from benchrun.measure.model import SAMPLES, Measurement, Metrics, ProblemEntry, Summary
-from benchrun.measure.registry import METRICS, OURS
+from benchrun.measure.registry import METRICS
 from benchrun.measure.telemetry import Telemetry, percent
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.show.runs import check_rows, layout, proxy, reference_line

@@ -10,7 +10,8 @@ from benchrun.judge.measured import MeasuredRun, grouped, repeats
 from benchrun.judge.nearest import Nearest, nearest
 from benchrun.judge.references import Reference
 from benchrun.measure.bound import Bound
-from benchrun.measure.registry import METRICS, Metric
+from benchrun.measure.metric import Metric
+from benchrun.measure.registry import METRICS
 from benchrun.measure.telemetry import Telemetry, percent
 from benchrun.model.operators import PASSES
 from benchrun.rundir.artifacts import Breakdown, Ceilings, Gemm

@@ -13,8 +13,9 @@ from benchrun.judge.conditions import conditions
 from benchrun.judge.references import Reference, Source
 from benchrun.judge.verdict import RunResult, judge
 from benchrun.logs import Log, Rows, Step
+from benchrun.measure.metric import Basis, Metric
 from benchrun.measure.model import Measurement, Metrics
-from benchrun.measure.registry import METRICS, Basis, Metric, metric, register
+from benchrun.measure.registry import METRICS, metric, register
 from benchrun.measure.rows import completed_rows
 from benchrun.measure.setting import Setting, setting_of
 from benchrun.measure.summary import measure, summarise

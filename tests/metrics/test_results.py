@@ -8,8 +8,9 @@ from benchrun.judge.conditions import conditions
 from benchrun.judge.references import Reference, Source
 from benchrun.judge.verdict import judge
 from benchrun.logs import Log, Rows, Step
+from benchrun.measure.metric import Metric
 from benchrun.measure.model import Metrics
-from benchrun.measure.registry import METRICS, Metric, register
+from benchrun.measure.registry import METRICS, register
 from benchrun.measure.setting import Setting, setting_of
 from benchrun.measure.summary import measure, summarise
 from benchrun.recipes.resolve import resolve

@@ -10,8 +10,9 @@ from benchrun.jobs.endings import NO_ANSWER
 from benchrun.judge.checks import LEARNED, Check
 from benchrun.judge.ratio import ratio
 from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.measure.metric import Basis
 from benchrun.measure.model import Metrics
-from benchrun.measure.registry import METRICS, Basis
+from benchrun.measure.registry import METRICS
 from benchrun.measure.statistics import spread_percent
 from benchrun.model import Frozen
 from benchrun.runspec.spec import RunSpec

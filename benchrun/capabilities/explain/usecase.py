@@ -27,8 +27,9 @@ from benchrun.judge.checks import broken_run
 from benchrun.judge.conditions import conditions
 from benchrun.judge.references import Reference, load_references
 from benchrun.judge.verdict import Verdict
+from benchrun.measure.metric import OURS
 from benchrun.measure.model import Summary
-from benchrun.measure.registry import METRICS, OURS
+from benchrun.measure.registry import METRICS
 from benchrun.measure.setting import setting_of
 from benchrun.measure.statistics import Floats
 from benchrun.rundir import artifacts

@@ -6,8 +6,9 @@ import numpy as np
 
 from benchrun.capabilities.html.picture import save
 from benchrun.errors import UserError
+from benchrun.measure.metric import OURS, Metric
 from benchrun.measure.model import MeanMedian, Summary
-from benchrun.measure.registry import OURS, Metric, metric
+from benchrun.measure.registry import metric
 from benchrun.measure.rows import CompletedRows
 from benchrun.measure.statistics import Floats, Spread
 from benchrun.show.plot import Plot, Series

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from benchrun.measure.metric import OURS
 from benchrun.measure.model import Measurement
-from benchrun.measure.registry import METRICS, OURS
+from benchrun.measure.registry import METRICS
 
 LATENCIES = {
     "ttft": "time to first token",

@@ -11,8 +11,9 @@ from benchrun.capabilities.studies.schedule import Attempt, State, state_of
 from benchrun.capabilities.studies.state import Slot
 from benchrun.judge.ratio import Ratio, ratio
 from benchrun.judge.verdict import RunResult
+from benchrun.measure.metric import OURS, Metric
 from benchrun.measure.model import Metrics
-from benchrun.measure.registry import METRICS, OURS, Metric
+from benchrun.measure.registry import METRICS
 from benchrun.model import Frozen
 
 TABLED = tuple(METRICS[name] for name in ("step_time_s", "tokens_per_s_per_gpu", "mfu_percent", "peak_memory_gib"))

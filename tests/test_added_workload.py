@@ -1,34 +1,33 @@
-"""A workload that only this file knows goes from recipe to verdict on the CPU: adding one touches nothing else."""
+"""A workload that a package adds goes from recipe to verdict on the CPU, and its inputs are checked like any other."""
 
 import contextlib
 import json
-import re
+import shutil
 import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import pytest
-from pydantic import Field, PositiveInt
 from test_toy import ended
 
 from benchrun import api, extensions
 from benchrun.cli import main
 from benchrun.errors import UserError
-from benchrun.frameworks.base import Framework
 from benchrun.frameworks.logs import DIALECTS, register_dialect
 from benchrun.frameworks.registry import FRAMEWORKS, register
 from benchrun.jobs.endings import Ending
 from benchrun.judge import choice
 from benchrun.judge.references import load_references
-from benchrun.logs.dialect import Dialect
-from benchrun.measure.registry import METRICS, Metric
+from benchrun.measure.registry import METRICS
 from benchrun.measure.registry import register as register_metric
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.runspec.spec import Inputs, RunSpec
+from benchrun.runspec.spec import RunSpec
+
+sys.path.insert(0, str(Path(__file__).parent / "extension"))
+from site_pack.answering import ANSWERS, AnsweringSpec, Oracle, OracleLog
 
 RECIPE = """
 description: a toy that answers requests
@@ -40,78 +39,22 @@ points:
 - {gpu: CPU, precision: fp32, num_gpus: 1, concurrency: 4, source: a page}
 - {gpu: CPU, precision: fp32, num_gpus: 1, concurrency: 8, derived: a test}
 """
-COMMAND = """{% macro command() %}
-  {{ cluster.python }} -u oracle.py {{ spec.requests }} {{ spec.concurrency }}
-{% endmacro %}
-"""
-PROGRAM = """
-import sys
-requests, concurrency = map(int, sys.argv[1:])
-print("oracle: started")
-print(f"oracle result: requests_per_s = {10 * concurrency}.5, first_word_s = 0.25")
-print("oracle: all requests answered")
-"""
 ROW = "requests_per_s,{value},answers,offline,CPU,1,fp32,,,,{settings},NVIDIA,a page,2026\n"
 HEAD = "metric,value,recipe,task,gpu,num_gpus,precision,num_layers,seq_length,gbs,settings,who,where,date\n"
-
-
-class AnsweringInputs(Inputs):
-    """What a user can set."""
-
-    requests: PositiveInt
-    concurrency: PositiveInt
-    prompt_words: int = Field(default=16, le=1000)
-
-
-class AnsweringSpec(AnsweringInputs, RunSpec):
-    """One run of the workload."""
-
-    inputs = AnsweringInputs
-    workload: Literal["answering"] = "answering"
-
-
-class Oracle(Framework):
-    """Answers on a CPU."""
-
-    name = "oracle"
-    workload = "answering"
-    tasks = frozenset({"offline"})
-    precisions = frozenset({"fp32"})
-    needs_gpu = False
-    step_lines = ("oracle result",)
-    files = ("oracle.py",)
-
-    def refusals(self, spec: AnsweringSpec) -> Iterator[str]:
-        """One rule of its own."""
-        if spec.concurrency > spec.requests:
-            yield "concurrency must be at most requests"
-
-
-class OracleLog(Dialect):
-    """Results without steps."""
-
-    name = "oracle"
-    step_needles = (b"oracle result: ", b"oracle: all")
-    result_pairs = re.compile(r"(\w+) = ([\d.]+)")
-    end_words = "all requests answered"
 
 
 @pytest.fixture
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The toy's recipe, while workload, framework, dialect and metric are registered."""
-    templates = tmp_path / "templates" / "frameworks"
-    templates.mkdir(parents=True)
-    (templates / "oracle.sh.j2").write_text(COMMAND)
-    (templates / "oracle.py.j2").write_text(PROGRAM)
+    shutil.copytree(Oracle.folder, tmp_path / "templates")
     (tmp_path / "answers.yaml").write_text(RECIPE)
     monkeypatch.setattr(Oracle, "folder", tmp_path / "templates")
-    monkeypatch.setitem(extensions.BUILT_IN["workloads"], "answering", f"{__name__}:AnsweringSpec")
+    monkeypatch.setitem(extensions.BUILT_IN["workloads"], "answering", "site_pack.answering:AnsweringSpec")
     register(Oracle())
     register_dialect(OracleLog)
-    read = "requests_per_s"
-    register_metric(Metric(read, "requests/s", "higher", lambda run, _: run.results.get(read), tabled=False))
+    register_metric(ANSWERS)
     yield str(tmp_path / "answers.yaml")
-    for registry, name in ((FRAMEWORKS, "oracle"), (DIALECTS, "oracle"), (METRICS, read)):
+    for registry, name in ((FRAMEWORKS, "oracle"), (DIALECTS, "oracle"), (METRICS, ANSWERS.name)):
         del registry[name]
 
 
@@ -179,9 +122,10 @@ def test_every_input_counts_in_the_identity_and_spec_json_reads_back(tmp_path: P
 
 @pytest.mark.parametrize("printed", ["oracle: started", "oracle: some requests answered"])
 def test_a_run_without_its_results_or_its_end_is_invalid(tmp_path: Path, recipe: str, printed: str) -> None:
-    before_results = PROGRAM.partition("print(f")[0]
-    text = PROGRAM.replace("all requests", "some requests") if "some" in printed else before_results
-    (tmp_path / "templates" / "frameworks" / "oracle.py.j2").write_text(text)
+    program = tmp_path / "templates" / "frameworks" / "oracle.py.j2"
+    text = program.read_text()
+    before_results = text.partition("print(f")[0]
+    program.write_text(text.replace("all requests", "some requests") if "some" in printed else before_results)
     run = api.start(resolve(request(recipe)), tmp_path / "runs")
     assert ended(run) is Ending.COMPLETED
     assert (run.path / "stdout.log").read_text().splitlines()[-1] == printed
