@@ -1,4 +1,4 @@
-"""What can be added beside the core: benchrun's own capabilities, and packages of a site's own.
+"""Extensions of the core: benchrun's own capabilities, and packages of a site's own.
 
 A package that is installed with pip states what it adds as entry points of the groups below:
 

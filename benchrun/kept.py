@@ -50,7 +50,7 @@ def entries(folder: Path) -> Mapping[str, Entry]:
 
 
 def place(path: Path) -> Path:
-    """Where the file or directory that ``path`` names lies on disk; a packed run is unpacked for it.
+    """Path of the file or directory that ``path`` names; a packed run is unpacked for it.
 
     ``path`` may be the id of one of benchrun's own kept runs. A path of which nothing is known is returned as it is.
     """
@@ -287,7 +287,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Only this process changes ``file``, which others may replace while it waits."""
+    """Lock ``file`` for this process alone; others may replace it while it waits."""
     while True:
         with file.open("r+b") as stream:
             _wait(stream)

@@ -33,13 +33,13 @@ GIB = 2**30
 """Bytes."""
 HOUR_S = 3600
 MOST_GPUS = 1 << 20
-"""More GPUs than any run has."""
+"""Limit of the number of GPUs, more than any run has."""
 LARGEST_SIZE = (1 << 31) - 1
 """The largest size, batch or count of steps: frameworks store them in 32 bits."""
 MOST_REPEATS = 1000
 """More runs of one point than anybody makes."""
 MOST_LAYERS = 10_000
-"""More layers than any model has."""
+"""Limit of the number of layers, more than any model has."""
 
 NO_WORK = frozenset(
     {

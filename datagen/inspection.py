@@ -16,7 +16,7 @@ from datagen.sampling import Ints
 
 SUFFIXES = (".bin", ".idx", ".json", ".jsonl", ".npy")
 LARGEST_TOKEN = 1 << 24
-"""Larger numbers are not tokens of any vocabulary."""
+"""Limit of a token's number: larger ones are not tokens of any vocabulary."""
 BLOCK = 1 << 20
 """Tokens in memory at a time."""
 HEAD = 16

@@ -1,1 +1,1 @@
-"""What a user can do beyond the core: one folder each. The core imports none of them."""
+"""Capabilities: folders of what a user can do beyond the core. The core imports none of them."""

@@ -50,9 +50,9 @@ class Unmeasured(NamedTuple):
     """Steps that a profiler needs beside the profiled ones; none of them is measured."""
 
     before: int = 0
-    """Between the measured and the profiled steps, to warm it up."""
+    """Steps between the measured and the profiled ones, to warm it up."""
     after: int = 0
-    """After the profiled steps, until it has closed its trace."""
+    """Steps after the profiled ones, until it has closed its trace."""
 
 
 PROFILERS = {"kineto": Unmeasured(before=1), "nsys": Unmeasured()}

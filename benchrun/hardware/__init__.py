@@ -89,7 +89,7 @@ def gpu(name: str) -> Gpu | None:
 
 
 class Site(Protocol):
-    """What a cluster profile states about its GPUs (`benchrun.runspec.cluster.Cluster`)."""
+    """Facts that a cluster profile states about its GPUs (`benchrun.runspec.cluster.Cluster`)."""
 
     @property
     def gpu(self) -> str: ...

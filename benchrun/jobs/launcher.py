@@ -39,7 +39,7 @@ class Observation:
     over: bool
     """The job has ended, or neither the scheduler nor its files have it any more."""
     note: str = ""
-    """Why nothing more is known."""
+    """Reason why nothing more is known."""
     quiet_s: float = 0.0
     """Seconds since the job's last line."""
     settled: bool = False
@@ -110,7 +110,7 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
 
 
 def refusal(run: RunDir) -> str | None:
-    """Why the scheduler refused the run's job; None if it did not, or may have accepted it later."""
+    """Reason why the scheduler refused the run's job; None if it did not, or may have accepted it later."""
     kinds = ("refused", "unanswered", "submitted")
     last = next((event for event in reversed(run.events()) if event["event"] in kinds), None)
     return str(last["reason"]) if last and last["event"] == "refused" else None

@@ -29,7 +29,7 @@ class Slurm:
 
     def __init__(self) -> None:
         self._unsure = ""
-        """Why accounting gave no answer. After that it is not asked again."""
+        """Reason why accounting gave no answer. After that it is not asked again."""
 
     def submit(self, run: RunDir) -> str:
         result = call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", JOB], run.path)

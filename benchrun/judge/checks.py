@@ -146,7 +146,7 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
 
 
 def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
-    """Why these runs give no number; None if they do."""
+    """Reason why these runs give no number; None if they do."""
     if ending not in (None, "completed"):
         return f"the ending of the job is {ending}"
     reasons = (reason for run in metrics if (reason := _broken(run)))
@@ -154,12 +154,12 @@ def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
 
 
 def broken_run(metrics: Metrics | None, ending: str | None) -> str | None:
-    """Why one run gives no number, ``metrics`` None if nothing was measured; None if it gives one."""
+    """Reason why one run gives no number, ``metrics`` None if nothing was measured; None if it gives one."""
     return broken([metrics] if metrics else [], ending)
 
 
 def _broken(run: Metrics) -> str | None:
-    """Why one run gives no number; None if it does."""
+    """Reason why one run gives no number; None if it does."""
     fatal = run.fatal or next((problem for problem in run.problems if kind_of(problem.kind).fatal == "verdict"), None)
     if run.num_steps == 0 and not run.results:
         return "the log holds no step"

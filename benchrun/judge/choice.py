@@ -19,13 +19,13 @@ from benchrun.runspec.image_names import nemo_release
 from benchrun.vocabulary import DEGREES
 
 CONVENTIONS = ("full", "causal")
-"""Under these a TFLOPS or an MFU is comparable: we count by them too."""
+"""Conventions under which a TFLOPS or an MFU is comparable: we count by them too."""
 NOT_IN_FORCE = frozenset({"misprint", "revised"})
 """Flags of numbers that their own source contradicts: in the same row, or later for the same framework and image."""
 
 
 class Choice(Frozen):
-    """Why this row was chosen as the reference."""
+    """Reason why this row was chosen as the reference."""
 
     framework: Literal["same", "family", "other"]
     """The reference's framework relative to the run's."""
@@ -121,7 +121,7 @@ def choose(entries: Sequence[Reference], own: Conditions) -> Reference | None:
 
 
 def choice(chosen: Reference, entries: Sequence[Reference], own: Conditions, *, by_name: bool = False) -> Choice:
-    """Why ``chosen`` is the one among ``entries``."""
+    """Reason why ``chosen`` is the one among ``entries``."""
     best, fits = _fit(chosen, own), [_fit(entry, own) for entry in entries if usable(entry)]
     kinship, same_layout, same_version = best.kind
     return Choice(

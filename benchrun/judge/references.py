@@ -40,7 +40,7 @@ FAST = 0.20
 
 
 class Source(Frozen):
-    """Who published a number, where and when."""
+    """Source of a published number: who, where and when."""
 
     who: str
     where: str
@@ -81,7 +81,7 @@ class Reference(Frozen):
     printed: Printed = Printed()
     source: Source
     flags: tuple[Flag, ...] = ()
-    """Why to read it with care; see results/reference/README.md."""
+    """Reason why to read it with care; see results/reference/README.md."""
     notes: str | None = None
 
     @property

@@ -9,7 +9,7 @@ from benchrun.model import Frozen
 NAMED = 0.02
 """Share of the time beyond that of equal steps from which it is named."""
 MOST = 0.1
-"""Above this share the median says too little of the run for a verdict."""
+"""Share of the time above which the median says too little of the run for a verdict."""
 
 
 class Label(Frozen):

@@ -47,7 +47,7 @@ class Verdict(Frozen):
     labels: tuple[Label, ...] = ()
     """Limits of the verdict, shown in its first line."""
     chosen_because: Choice | None = None
-    """Why the speed was compared with that reference and not another."""
+    """Reason why the speed was compared with that reference and not another."""
     warmup: int | None = None
     """Rows that were dropped as warm-up because the user named the number; None for the usual one."""
 
@@ -87,7 +87,7 @@ class RunResult:
 
     @property
     def broken(self) -> str | None:
-        """Why its job or its log gives no number; None if they give one."""
+        """Reason why its job or its log gives no number; None if they give one."""
         return broken_run(self.metrics, self.ending)
 
     @property

@@ -115,7 +115,7 @@ class Value(NamedTuple):
     """The text of one value without surrounding blanks, and where on the line it starts."""
 
     column: str
-    """Or the name that the line prints."""
+    """Column of the rows, or the name that the line prints."""
     text: str
     start: int
     reading: Reading = NUMBER

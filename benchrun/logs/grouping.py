@@ -23,11 +23,13 @@ _ENDINGS = re.compile(r"([-_.](log|out|err|txt|stdout|stderr|gz|zst|xz))+$")
 SAMPLE = 1 << 12
 """Rows at each end of a log that are compared."""
 SAME_LOSS = 5e-4
-"""Relative; some programs print four digits of a loss in one place and seven in another."""
+"""Relative tolerance of a loss; some programs print four digits of a loss in one place and seven in
+another.
+"""
 SAME_TIME = 1e-3
-"""Relative. Two runs differ by more, unless their steps vary by less."""
+"""Relative tolerance of a time. Two runs differ by more, unless their steps vary by less."""
 SAME_DIGITS = 1e-9
-"""Relative. By so much two floats of one printed number may differ."""
+"""Relative difference that two floats of one printed number may have."""
 SAME_DATE_S = 60.0
 """The ranks of a run print a step within this time."""
 

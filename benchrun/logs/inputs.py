@@ -32,7 +32,7 @@ class _Zstd:
         self._frame = zstandard.ZstdDecompressor().decompressobj
         self._unpack = self._frame()
         self._inside = False
-        """Between the first and the last byte of a frame."""
+        """Whether the position is between the first and the last byte of a frame."""
 
     def read(self, size: int) -> bytes:
         """About ``size`` bytes; EOFError where the data stop in the middle."""

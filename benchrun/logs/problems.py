@@ -21,7 +21,9 @@ MOST = 50
 MISSING = frozenset({"missing_file", "missing_module"})
 """Kinds that lead to other exceptions, and follow from none."""
 MOST_LOST = 0.1
-"""Above this share of steps without an update, without gradients or without a loss, a run did not train."""
+"""Share of steps without an update, without gradients or without a loss above which a run did not
+train.
+"""
 LONGEST_DETAIL = 240
 """Characters of a line that a problem repeats."""
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
@@ -226,7 +228,7 @@ def strongest(problems: Sequence[Problem]) -> Problem:
 
 
 def role_of(problem: Problem) -> str:
-    """Who reports a problem, one of ROLES."""
+    """Reporter of a problem, one of ROLES."""
     return problem.role or kind_of(problem.kind).role
 
 

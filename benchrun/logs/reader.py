@@ -28,7 +28,7 @@ from benchrun.runspec.launched import Launched
 UNKNOWN = "unknown"
 """The framework of a log without a step."""
 CERTAIN_FACTS = 3
-"""So many facts of one dialect are no accident in a log without a step."""
+"""Facts of one dialect that are no accident in a log without a step."""
 DENSE = 1 << 12
 """Bytes per step line below which the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")

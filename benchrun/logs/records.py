@@ -29,7 +29,7 @@ class Problem(NamedTuple):
     process ended.
     """
     role: str = ""
-    """Who says it, one of kinds.ROLES; empty for the usual one of its kind."""
+    """Reporter of the problem, one of kinds.ROLES; empty for the usual one of its kind."""
 
 
 class Derived(NamedTuple):

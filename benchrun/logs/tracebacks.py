@@ -22,9 +22,11 @@ MOST_OPEN = 128
 MOST_LINES = 5000
 """A block of more lines has lost its end."""
 LINES_OF_A_CALL = 4
-"""So many lines after a frame may show its source, in a traceback whose header is missing."""
+"""Lines after a frame that may show its source, in a traceback whose header is missing."""
 MESSAGE_LINES = 12
-"""So many lines after the exception may belong to it: the rest of its message, or the next exception of a chain."""
+"""Lines after the exception that may belong to it: the rest of its message, or the next exception
+of a chain.
+"""
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _BOX = "╭╰─╮╯│┃❱┌└ \t"
 _MARGIN = _BOX + "|+-"

@@ -19,11 +19,12 @@ REACH = 1.5
 MOST_LEFT = 1024
 """Interrupted sequences that are remembered."""
 FEW = 3
-"""So many turns are no chance: a restart may go on once where an earlier one had stopped."""
+"""Turns that are no chance: a restart may go on once where an earlier one had stopped."""
 SAME_LOSS = 0.01
-"""Relative: a step that is made again after a restart gives the same loss up to this."""
+"""Relative tolerance of the loss of a step that is made again after a restart."""
 SAME_CLOCK = 0.1
-"""Relative: times of one step, seen by two ranks, differ by less than this in most steps."""
+"""Relative tolerance of a time: two ranks see times of one step that differ by less in most steps.
+"""
 ENOUGH = 5
 """Steps with one loss and two times that tell a second job from a rank with another clock."""
 

@@ -11,7 +11,11 @@ from benchrun.model.flops import PASSES, attention_scores, flops_per_token, logi
 from benchrun.model.shape import GATED
 
 TOLERANCE = 0.005
-"""Relative. Published numbers have three digits or more, and a vocabulary padded to 128 * tp moves the count less."""
+"""Relative tolerance.
+
+Published numbers have three digits or more, and a vocabulary padded to 128 * tp moves the count
+less.
+"""
 
 
 def _megatron_05(model: ModelShape, seq_length: float) -> float:

@@ -17,9 +17,11 @@ from benchrun.measure.statistics import Floats
 from benchrun.model import ModelShape
 
 AGREES = 0.02
-"""Relative: so far a printed rate may be from the computed one, or from one of the framework's conventions."""
+"""Relative distance that a printed rate may have from the computed one, or from one of the
+framework's conventions.
+"""
 UNKNOWN = 0.3
-"""Relative: the same where it is not known how the framework counts."""
+"""Relative distance if it is not known how the framework counts."""
 FINEST = 4
 """Decimals of a printed number that are told apart."""
 ADAPTERS = ("lora_full", "lora_causal")

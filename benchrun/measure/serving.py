@@ -11,9 +11,11 @@ from benchrun.logs.serving import LATENCIES, Served
 SEVERAL_TOKENS = 2.0
 """A chunk of a stream holds several tokens where the gap between chunks exceeds the time per token this many times."""
 OTHER_LENGTH = 0.02
-"""Relative: a mean length that differs more from the one asked for is named."""
+"""Relative difference of a mean length from the one asked for above which it is named."""
 CONTRADICTION = 0.02
-"""Relative: a rate that differs more from tokens over duration contradicts its own record."""
+"""Relative difference of a rate from tokens over duration above which it contradicts its own
+record.
+"""
 RISING = ("min", "median", "p75", "p90", "p95", "p99", "p99.9", "max")
 """Each of these statistics of a latency is at least as large as those before it."""
 MOST_IN_FLIGHT, LEAST_IN_FLIGHT = 1.25, 0.1

@@ -20,7 +20,7 @@ UNDER_LOAD = 0.5
 EDGE_S = 2.0
 """Largest distance of the first and last sample from the ends of the window; the power is constant beyond them."""
 GAP_S = 10.0
-"""Longer gaps between two samples make the energy unknown."""
+"""Seconds between two samples above which the energy is unknown."""
 
 
 def percent(share: float) -> str:
@@ -50,7 +50,7 @@ class Readings(Frozen):
     utilisation_percent: Annotated[float | None, Over("utilisation_percent", np.mean)]
     memory_gib: Annotated[float | None, Over("memory_mib", np.max, 1 / 1024)]
     reasons: dict[str, float]
-    """Why a clock was below its maximum: share of the samples, 0 to 1."""
+    """Reason why a clock was below its maximum: share of the samples, 0 to 1."""
     throttled: float
     """Share of the samples with one of THROTTLES."""
 

@@ -9,7 +9,7 @@ from benchrun.logs.problems import MOST_LOST
 from benchrun.logs.records import Log, Problem
 
 CONSTANT_ROWS = 10
-"""So many equal losses, and no other, are named."""
+"""Number of equal losses, and no other, from which on they are named."""
 FEWEST = 3
 """Rows after the warm-up from which a constant loss is certain: one or two agree with anything."""
 ENOUGH_DIGITS = 5

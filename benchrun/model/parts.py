@@ -46,7 +46,7 @@ class Moe(Frozen):
     """Groups of experts, as of one node; a token uses experts of ``topk_groups`` of
     them. Null: all experts."""
     topk_groups: Size | None = None
-    """Only with ``num_groups``."""
+    """Number of groups that a token uses; only with ``num_groups``."""
     scaling_factor: PositiveFloat | None = None
     """Factor on the weights of the chosen experts; null: 1."""
     balance: Literal["aux_loss", "seq_aux_loss", "none", "sinkhorn"] = "aux_loss"

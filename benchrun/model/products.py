@@ -142,7 +142,7 @@ def _latent(model: "ModelShape", mla: "Mla", tokens: float, layout: Layout) -> I
 def _mlp(
     name: str, model: "ModelShape", rows: float, inner: float, layers: float, experts: float = 0
 ) -> Iterator[Product]:
-    """Both products of an MLP, or of ``experts`` experts."""
+    """Yield both products of an MLP, or of ``experts`` experts."""
     width = model.expert_width if experts else model.hidden_size
     gate_and_up = (inner, inner) if model.gated else (inner,)
     own, expert = experts or 1, experts > 0

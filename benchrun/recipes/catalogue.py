@@ -50,7 +50,7 @@ class Point:
 
     @property
     def derived(self) -> str | None:
-        """Why the layout is not published; None if it is."""
+        """Reason why the layout is not published; None if it is."""
         if self.scaled_from is None and self.borrowed_from is None:
             return self.group.derived
         basis = self.group.source or self.group.derived or "this recipe"

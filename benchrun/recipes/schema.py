@@ -60,9 +60,9 @@ class PointGroup(Frozen, extra="allow"):
     framework: Values[FrameworkName] | None = None
     """Frameworks that the settings are for; all of the recipe's if not given."""
     source: Line | None = None
-    """Who published these settings, where, in which version."""
+    """Source of these settings: who published them, where, in which version."""
     derived: Line | None = None
-    """Why these settings were chosen, if they were not published."""
+    """Reason why these settings were chosen, if they were not published."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> "PointGroup":
@@ -132,7 +132,7 @@ class TrainingGroup(PointGroup, extra="forbid"):
     seq_length: PositiveInt | None = None
     """Tokens per sequence, where not the recipe's."""
     num_layers: PositiveInt | None = None
-    """Fewer layers than the model has, which makes a proxy."""
+    """Number of layers, fewer than the model has, which makes a proxy."""
     model: Section = Field(default_factory=dict)
     """Dimensions that differ from the model's: a smaller vocabulary or fewer experts (a proxy), or more positions."""
     training: Section = Field(default_factory=dict)

@@ -143,7 +143,7 @@ def _none(recipe: str, left: list[Point], key: str, request: Request) -> NoRetur
 
 
 def cannot_borrow(gpu: hardware.Device) -> str:
-    """Why ``gpu`` borrows no point."""
+    """Reason why ``gpu`` borrows no point."""
     return f"{gpu.name} ({gpu.memory_gib:g} GiB) lacks their memory or precision"
 
 

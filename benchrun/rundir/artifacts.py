@@ -365,7 +365,10 @@ class HostTime(Frozen, allow_inf_nan=False):
     queued_s: tuple[NonNegativeFloat, ...]
     """Waiting for a core, all threads together; empty if the system does not count it."""
     between_s: tuple[NonNegativeFloat, ...] = ()
-    """Between the end of the step before and the begin of this one: logging, saving. Older runs lack it."""
+    """Seconds between the end of the step before and the begin of this one: logging, saving.
+
+    Older runs lack them.
+    """
 
 
 class HostTimes(File):

@@ -87,7 +87,7 @@ class InferenceSpec(InferenceInputs, RunSpec):
     warmups: NonNegativeInt
     """Requests before the measured ones."""
     reduced: tuple[Reduction, ...] = ()
-    """Why it is a proxy: ``num_layers 4 of 80`` for each dimension that differs from the recipe's model."""
+    """Reason why it is a proxy: ``num_layers 4 of 80`` for each dimension that differs from the recipe's model."""
 
     @classmethod
     def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":

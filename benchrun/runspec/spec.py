@@ -74,7 +74,9 @@ class RunSpec(Inputs):
     task: Line
     """Part of its workload that the run does."""
     source: Line | None = None
-    """Who published the point's settings, where, in which version; null for derived ones."""
+    """Source of the point's settings: who published them, where, in which version; null for derived
+    ones.
+    """
     derived: Line | None = None
     """Why the settings were derived rather than published, or with which ``--set`` they differ from the point's."""
     framework: Line
@@ -219,7 +221,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
     proxy: bool
     """A smaller model than the recipe's: never comparable with the whole one."""
     reduced: tuple[Reduction, ...] = ()
-    """Why it is a proxy: ``num_layers 1 of 126`` for each dimension that differs."""
+    """Reason why it is a proxy: ``num_layers 1 of 126`` for each dimension that differs."""
     dp: PositiveInt
     """Data-parallel ranks: num_gpus / (tp * pp * cp)."""
     num_microbatches: PositiveInt

@@ -20,7 +20,7 @@ class Recompute(Frozen):
     granularity: Literal["none", "selective", "full"] = "none"
     """Amount that is computed again: nothing, the modules of ``modules``, or whole layers."""
     method: Literal["uniform", "block"] | None = None
-    """Only with ``full``."""
+    """Method of choosing layers; only with ``full``."""
     num_layers: Size | None = None
     """Layers per unit (uniform) or per virtual stage (block); only with ``full``."""
     modules: tuple[Module, ...] = ()
@@ -128,7 +128,9 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     loss, the router.
     """
     swiglu: Literal["torch", "transformer_engine"] = "torch"
-    """Whose fused kernel computes SwiGLU in dense layers: one that torch compiles, or transformer-engine's."""
+    """Library of the fused kernel that computes SwiGLU in dense layers: torch compiles one,
+    transformer-engine has one.
+    """
     late_loss_scale: bool = False
     """The loss's scale is applied after the output layer's products of gradients, not to the gradient of all logits."""
     moe_grouped_gemm: bool = True
@@ -152,9 +154,11 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     lora: Lora = Lora()
     """Used only where the task is lora."""
     ceilings: bool = False
-    """Before the first step measure the machine: matrix products, copies, collectives (10 s)."""
+    """Measure the machine before the first step: matrix products, copies, collectives (10 s)."""
     breakdown: bool = False
-    """After the last step profile one more: time in matrix products, attention, other kernels, communication, idle."""
+    """Profile one more step after the last: time in matrix products, attention, other kernels,
+    communication, idle.
+    """
 
 
 class Synthetic(Frozen):
@@ -203,9 +207,9 @@ class Data(Frozen):
     num_workers: NonNegativeInt = 1
     """Data-loader processes per rank (0: in the training process)."""
     synthetic: Synthetic = Synthetic()
-    """Only with ``kind: synthetic``."""
+    """Parameters of the synthetic data set; only with ``kind: synthetic``."""
     instructions: Instructions = Instructions()
-    """Only with ``kind: synthetic`` in a fine-tune, which reads conversations."""
+    """Conversations of a fine-tune; only with ``kind: synthetic``."""
 
     def of_tokens(self, tokens: int) -> "Data":
         """Return the data with the size of a synthetic data set, if none is stated."""

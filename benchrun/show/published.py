@@ -47,7 +47,7 @@ class Pair:
 
     @property
     def source(self) -> str:
-        """Who published it, and when."""
+        """Source of the number: who published it, and when."""
         return f"{self.near.entry.source.who} {self.near.entry.source.date}"
 
     @property

@@ -147,7 +147,7 @@ def reference_line(entry: Reference) -> str:
 
 
 def source(entry: Reference) -> str:
-    """Who published a reference, when, measured with what, and where it stands."""
+    """Source of a reference: who published it, when, measured with what, and where it stands."""
     version = "".join(f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v)
     return f"{entry.source.who} {entry.source.date}{version}; {entry.source.where}"
 

@@ -14,7 +14,7 @@ def status_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _note(row: Mapping[str, Any]) -> str:
-    """Why a run is in its state; empty for one that completed."""
+    """Reason why a run is in its state; empty for one that completed."""
     if row["state"] == "completed":
         return ""
     return "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))

@@ -77,7 +77,7 @@ def pause(runs: Sequence[RunDir], seconds: float) -> None:
 
 
 def unanswered(run: RunDir) -> str | None:
-    """Why it is not known whether the job of ``run`` goes on, so that waiting may have no end; None if it is.
+    """Reason why it is not known whether the job of ``run`` goes on, so that waiting may have no end; None if it is.
 
     Slurm or its accounting does not answer, or has no job with the run's directory yet.
     """

@@ -17,7 +17,7 @@ from benchrun.usecases.submission import start_in_time
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a run may end well elsewhere."""
+    """Reason why a run may end well elsewhere."""
 
     reason: str
     """Reason, in words for a person."""

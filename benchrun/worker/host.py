@@ -41,7 +41,7 @@ class HostClock:
         self._before: dict[str, Scheduled] = {}
         self._collecting = 0.0
         self.waited_for_data_s = 0.0
-        """Since the start, profiled steps included."""
+        """Seconds waited since the start, profiled steps included."""
         gc.callbacks.append(self._collected)
 
     def timed(self, micro_batches: Iterable[Any]) -> Iterator[Any]:

@@ -48,7 +48,7 @@ def _swiglu_of_transformer_engine() -> None:
 
 
 def swiglu_in_use() -> str:
-    """Whose kernel computes SwiGLU, if any does."""
+    """Library whose kernel computes SwiGLU, if any does."""
     fused: Any = importlib.import_module("megatron.core.fusions.fused_bias_swiglu")
     return "torch" if fused.SwiGLUFunction.__module__ == fused.__name__ else "transformer_engine"
 

@@ -37,7 +37,7 @@ class Criterion(Frozen):
     passed: bool | None
     """Null where the measurement gives no answer."""
     reason: str | None = None
-    """Why there is no answer, or which run failed."""
+    """Reason why there is no answer, or which run failed."""
     runs: tuple[str, ...] = ()
     """The runs that were measured."""
 
@@ -109,7 +109,7 @@ class Evidence:
 
     @property
     def invalid(self) -> str | None:
-        """Why the numbers of all runs count for nothing; None if they do count."""
+        """Reason why the numbers of all runs count for nothing; None if they do count."""
         return self.verdict.reason if self.verdict and self.verdict.verdict == "invalid_run" else None
 
     @property
@@ -190,7 +190,7 @@ UNMEASURED = _Answer(None, None, "no run gave numbers")
 
 
 def _made(one: Evidence, repeats: int) -> _Answer:
-    """Fewer runs than planned give no answer."""
+    """Answer for a point with fewer runs than planned: none."""
     count = len(one.valid)
     missing = f"{repeats - count} of {repeats} runs are missing"
     ended = next((f"{run.run_id}: {run.broken}" for run in one.runs if not run.numbers), None)

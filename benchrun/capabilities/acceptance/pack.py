@@ -80,7 +80,7 @@ class Manifest(Frozen):
 
 
 class Reason(Frozen):
-    """Why a pack is refused, or what to know about it."""
+    """Reason why a pack is refused, or what to know about it."""
 
     kind: Kind
     """Kind of disagreement."""

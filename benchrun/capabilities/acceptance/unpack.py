@@ -58,7 +58,7 @@ def _unpack(tar: tarfile.TarFile, folder: Path) -> None:
 
 
 def _unsafe(member: tarfile.TarInfo) -> str | None:
-    """Why a member of an archive must not be unpacked; None if it may."""
+    """Reason why a member of an archive must not be unpacked; None if it may."""
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts or "\\" in member.name or "\0" in member.name:
         return "a path outside the pack"

@@ -48,7 +48,7 @@ class Verification:
     digest: str | None
     """sha256 of its manifest, which stands for every file; None if the manifest cannot be read."""
     reasons: tuple[Reason, ...]
-    """Why it is refused; empty if it is not."""
+    """Reason why it is refused; empty if it is not."""
     warnings: tuple[Reason, ...]
     acceptance: Acceptance | None
     """The verdict computed from its logs; None if it is refused."""

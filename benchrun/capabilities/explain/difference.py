@@ -39,7 +39,7 @@ class Side:
     work: Mapping[str, Any] = field(default_factory=dict)
     """Work that the run trains, by name; empty for a log, which does not state it."""
     unreliable: str | None = None
-    """Why its number is none to rely on: a fatal problem, an early end."""
+    """Reason why its number is none to rely on: a fatal problem, an early end."""
 
 
 def sides_of(a: Evidence, b: Evidence) -> tuple[Side, Side]:

@@ -52,7 +52,7 @@ class Evidence:
     saves_async: bool = False
     """Whether the log states that checkpoints are written asynchronously."""
     notes: tuple[str, ...] = ()
-    """Why a source cannot be used."""
+    """Reason why a source cannot be used."""
     resolution_s: float = 0.0
     """Resolution of the clock of the steps: times that differ by no more may be the same."""
     log_alone: bool = False
@@ -157,7 +157,9 @@ class Evidence:
 
 
 def alike(a: Evidence, b: Evidence) -> tuple[Evidence, Evidence]:
-    """Both with only such sources as both have, so that their parts are of the same kinds."""
+    """Return both, each with only those sources that both have, so that their parts are of the same
+    kinds.
+    """
     names = ("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint")
     lacking: dict[str, Any] = {name: None for name in names if getattr(a, name) is None or getattr(b, name) is None}
     if (a.breakdown is None) != (b.breakdown is None):

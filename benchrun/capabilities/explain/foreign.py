@@ -49,7 +49,7 @@ def without_foreign(run: Evidence) -> Evidence:
 
 
 def foreign_hosts(hosts: HostTimes, run: Evidence) -> str | None:
-    """Why the times of hosts are not of ``run``; None if they can be."""
+    """Reason why the times of hosts are not of ``run``; None if they can be."""
     if why := _more_ranks(hosts.ranks, run):
         return why
     for each in hosts.ranks:
@@ -60,7 +60,7 @@ def foreign_hosts(hosts: HostTimes, run: Evidence) -> str | None:
 
 
 def foreign_ceilings(measured: Ceilings, run: Evidence) -> str | None:
-    """Why ceilings are not of ``run``; None if they can be."""
+    """Reason why ceilings are not of ``run``; None if they can be."""
     if why := _other_gpu(measured.device, run):
         return why
     gpu = hardware.gpu(run.spec.gpu)
@@ -76,7 +76,7 @@ def foreign_ceilings(measured: Ceilings, run: Evidence) -> str | None:
 
 
 def foreign_ranks(times: RankTimes, run: Evidence) -> str | None:
-    """Why the times of ranks are not of ``run``; None if they can be."""
+    """Reason why the times of ranks are not of ``run``; None if they can be."""
     if why := _more_ranks(times.ranks, run):
         return why
     longest = max((median(each.compute_time_s) for each in times.ranks if each.compute_time_s), default=0.0)
@@ -86,7 +86,7 @@ def foreign_ranks(times: RankTimes, run: Evidence) -> str | None:
 
 
 def foreign_trace(trace: Fingerprint, run: Evidence) -> str | None:
-    """Why ``trace`` is not of ``run``; None if it can be."""
+    """Reason why ``trace`` is not of ``run``; None if it can be."""
     for device in dict.fromkeys(rank.gpu for rank in trace.ranks if rank.gpu):
         if why := _other_gpu(device, run):
             return why
@@ -96,12 +96,12 @@ def foreign_trace(trace: Fingerprint, run: Evidence) -> str | None:
 
 
 def _more_ranks(ranks: Sequence[object], run: Evidence) -> str | None:
-    """Why a measurement of these ``ranks`` is not of ``run``."""
+    """Reason why a measurement of these ``ranks`` is not of ``run``."""
     return f"it has {len(ranks)} ranks, the run {run.spec.num_gpus}" if len(ranks) > run.spec.num_gpus else None
 
 
 def _other_gpu(device: str, run: Evidence) -> str | None:
-    """Why a measurement on ``device`` is not of ``run``."""
+    """Reason why a measurement on ``device`` is not of ``run``."""
     name = hardware.name_of(device)
     if name is not None and name != run.spec.gpu and (hardware.gpu(run.spec.gpu) or not run.on_gpu):
         return f"it is of {name} ({device}), the run of {run.spec.gpu}"
@@ -109,7 +109,7 @@ def _other_gpu(device: str, run: Evidence) -> str | None:
 
 
 def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:
-    """Why ``profiled`` is not of ``run``; None if it can be."""
+    """Reason why ``profiled`` is not of ``run``; None if it can be."""
     parts = profiled.parts.values()
     sent = (profiled.communication_s, profiled.hidden_s, *profiled.communication_of_ranks_s)
     of_hosts = (*profiled.data_of_ranks_s, *profiled.queued_of_ranks_s)
@@ -130,7 +130,7 @@ def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:
 
 
 def _other_step(step_s: float, run: Evidence) -> str | None:
-    """Why a profiled step of ``step_s`` is not of ``run``."""
+    """Reason why a profiled step of ``step_s`` is not of ``run``."""
     if SHORTEST * run.inner_s <= step_s <= LONGEST * run.inner_s:
         return None
     allowed = f"{SHORTEST} to {LONGEST} times as long belongs to it"

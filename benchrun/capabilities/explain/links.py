@@ -64,7 +64,7 @@ class Link(NamedTuple):
     usual: float
     """Bus bandwidth that a healthy one reaches."""
     slow: float
-    """Below it, it is at fault."""
+    """Bandwidth below which the link is at fault."""
 
 
 def link(run: Evidence, group: str | None) -> Link | None:

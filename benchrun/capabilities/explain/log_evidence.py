@@ -222,7 +222,7 @@ def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
 
 
 def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> BenchrunError:
-    """Why no step of a log has a time: UserError if an option helps, else NoNumberError, as `parse` ends."""
+    """Reason why no step of a log has a time: UserError if an option helps, else NoNumberError, as `parse` ends."""
     if not summary.num_steps:
         cause = f": {summary.fatal.kind}, {summary.fatal.detail}" if summary.fatal else ""
         message = f"no step of any known framework{cause}"
@@ -239,7 +239,7 @@ def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> Bench
 
 
 def unreliable(summary: Summary) -> str | None:
-    """Why `parse` ends with 4 for the same log."""
+    """Reason why `parse` ends with 4 for the same log."""
     if summary.fatal:
         return f"{summary.fatal.kind}: {summary.fatal.detail}"
     if summary.complete is False:

@@ -38,7 +38,9 @@ NOTICEABLE = 0.02
 """Difference of a ratio from 1 that repeats show too (results/measured: 13 of 14 sets of repeats).
 """
 MEANS_DIFFER = 0.05
-"""Relative: where the ratio of the means is further from that of the medians, some steps of one run are stalls."""
+"""Relative distance between the ratio of means and that of medians from which some steps of one run
+are stalls.
+"""
 WIDE = 1.1
 """Upper end of an interval above which no difference of the medians is no answer."""
 FAULT_SHARE = 0.03
@@ -57,7 +59,7 @@ class Part(Frozen):
 
 
 class Cause(Frozen):
-    """Why the step is longer than it could be."""
+    """Reason why the step is longer than it could be."""
 
     cause: Name
     kind: Literal["fault", "choice"]

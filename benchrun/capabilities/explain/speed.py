@@ -79,7 +79,7 @@ class _Rate(NamedTuple):
 
     of_peak: float
     slow: float
-    """Below this share of the peak it shows a fault."""
+    """Share of the peak below which it is a fault."""
     evidence: str
 
 

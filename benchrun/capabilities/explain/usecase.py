@@ -1,4 +1,4 @@
-"""Why a run takes as long as it does, and two runs beside each other."""
+"""Reason why a run takes as long as it does, and two runs beside each other."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -28,7 +28,7 @@ take its core.
 ONE_STEP = 0.15
 """Share of a single profiled step that a GPU's rank must be behind, or wait for data."""
 FEW_STEPS = 20
-"""Fewer say little about how steps differ."""
+"""Steps of which fewer say little about how steps differ."""
 CORES_DIFFER = 0.1
 """Share of the step on CPUs by which ranks differ anyway: other processes and hyper-threads share
 their cores.

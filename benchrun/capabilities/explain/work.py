@@ -144,8 +144,8 @@ def _moved_s(product: Product, gpu: Gpu) -> float:
 
 
 def _plain_s(spec: TrainingSpec, gpu: Gpu, attention_s: float) -> float:
-    """Both triangles at the peak, or at the memory's speed: a product of depth d has d operations for each byte of its
-    scores, of two bytes each.
+    """Seconds of both triangles at the peak, or at the memory's speed: a product of depth d has d
+    operations for each byte of its scores, of two bytes each.
     """
     peak = gpu.peak_bf16_tflops * 1e12
     return 2 * attention_s * max(peak / (spec.model.kv_channels * gpu.memory_gb_per_s * 1e9), 1.0)

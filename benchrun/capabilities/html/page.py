@@ -19,7 +19,7 @@ OPEN = 6
 SMALL = 12
 """The most rows of a plot's table that is open from the beginning."""
 ARROW = "\u00a0\u2192\u00a0"
-"""Between two values, which stay on one line."""
+"""Arrow between two values, which stay on one line."""
 FEW_COLUMNS = 4
 """The most columns of a table that stays a table on a narrow screen."""
 NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( %)?")

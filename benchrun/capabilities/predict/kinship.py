@@ -22,7 +22,7 @@ TRAITS = ("stack", "model_stack", "gpu", "release", "release_model", "series", "
 NONE = ""
 """A trait that a workload shares with no other."""
 FAMILY = TRAITS.index("model_stack")
-"""Only workloads that share this trait are near one another."""
+"""Trait that workloads must share to be near one another."""
 NOISE, SMOOTH, MOE = "noise", "smooth", "moe"
 """Names of what is no trait: unexplained variance of a row; the smooth term; how much
 larger all is for experts."""

@@ -129,7 +129,7 @@ def _spec_of(spec: TrainingSpec, load: Workload) -> TrainingSpec:
 
 
 def _warnings(spec: RunSpec) -> tuple[str, ...]:
-    """Why the run may not fit into memory, or its prediction be less certain than the interval shows."""
+    """Reason why the run may not fit into memory, or its prediction be less certain than the interval shows."""
     training = _training(spec)
     texts = [text for text in (warning(training),) if text]
     load = runs.workload(training)

@@ -51,8 +51,10 @@ class Workload:
     """Software whose kernels and overlap are alike (software.csv): the constants differ
     between them."""
     source: str = ""
-    """Who measured it: rows of one source share what no column says. Empty where nobody
-    did."""
+    """Name of who measured it: rows of one source share what no column says.
+
+    Empty if nobody did.
+    """
     framework: str = ""
     """Framework of this suite that trained a kept run; else empty."""
     release: float | None = None

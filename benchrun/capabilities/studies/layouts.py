@@ -21,7 +21,9 @@ STAND_IN = hardware.Gpu(
     gpu="a processor of unknown speed", arch="Hopper", memory_gib=64, peak_bf16_tflops=0.2, peak_fp8_tflops=None,
     gpus_per_node=8, memory_gb_per_s=10, nvlink_gb_per_s=2, nic_gb_per_s=1, nvlink_domain=8, source="a laptop's order",
 )  # fmt: skip
-"""Only the order of its layouts means something; the first jobs tell its speed."""
+"""GPU in place of an unknown processor: only the order of its layouts means something; the first
+jobs tell its speed.
+"""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class ResolvedStudy:
         return {slot: [run for run in runs if not self.foreign(slot, run)] for slot, runs in of_slots.items()}
 
     def foreign(self, slot: Slot, run: RunDir) -> str:
-        """Why ``run`` is not of the point of ``slot``, whatever the directory says; empty if it is.
+        """Reason why ``run`` is not of the point of ``slot``, whatever the directory says; empty if it is.
 
         The site does not count: a kept run does not name its own.
         """

@@ -37,7 +37,7 @@ class PointResult(Frozen):
     """Position of the point that it is compared with, from 1; null if that one is excluded."""
     state: State
     reason: str | None
-    """Why it was refused, has failed, or gives no number."""
+    """Reason why it was refused, has failed, or gives no number."""
     runs: tuple[str, ...]
     """Every run that was launched for it."""
     measured: int
@@ -172,7 +172,7 @@ def _state(states: Sequence[State]) -> State:
 
 
 def _reason(runs: Sequence[RunResult]) -> str | None:
-    """Why the newest run that has ended gives no number; None if it does."""
+    """Reason why the newest run that has ended gives no number; None if it does."""
     ended = [run for run in runs if run.ending is not None and not run.numbers]
     return f"{ended[-1].run_id}: {ended[-1].broken}" if ended else None
 

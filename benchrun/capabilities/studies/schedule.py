@@ -14,7 +14,7 @@ class State(str, enum.Enum):
     REFUSED = "refused"
     """The point breaks a rule: it is never launched."""
     WAITING = "waiting"
-    """To be launched."""
+    """The run has to be launched."""
     GOING = "going"
     """The run is in the queue, running, or just launched."""
     COMPLETED = "completed"

@@ -46,7 +46,7 @@ FEWEST = 3
 MOST_SKIPPED = 64
 """Collectives by which the beginnings of two ranks' traces may differ."""
 TOGETHER_SHARE = 0.25
-"""Or closer than this share of its median duration."""
+"""Share of its median duration within which they are together too."""
 
 
 class Occurrences(NamedTuple):

@@ -22,7 +22,7 @@ from benchrun.rundir import fingerprint as model
 
 SHOWN_UNKNOWN = 10
 APART_S = 60
-"""Between the windows of two ranks: clocks of one cluster differ by less."""
+"""Seconds between the windows of two ranks: clocks of one cluster differ by less."""
 NS = 1e9
 MARK: dict[Tool, str] = {
     "kineto": "call the profiler's step() after each step",

@@ -129,7 +129,7 @@ def _stored(file: Path) -> Fingerprint | None:
 
 
 def _place(file: Path) -> Path:
-    """Where the file or the run called ``file`` lies."""
+    """Path of the file, or of the run called ``file``."""
     run = paths.runs_dir() / file
     return run if run.exists() and not file.exists() else kept.place(file)
 

@@ -39,7 +39,8 @@ _LAST = re.compile(r"['\"]current_steps['\"]: (?P<step>\d{1,12}), ['\"]total_ste
 MOST_AVERAGED, MOST_SUMMARISED = 1 << 16, 1 << 20
 """Steps of a run of which only the average is known; steps that a summary's rate can count."""
 FINE_ROWS, MANY_MORE = 10, 3
-"""So many rows of a fine clock are enough; bars win where they are that many times the dictionaries."""
+"""Rows of a fine clock that are enough; and the factor over the dictionaries from which bars win.
+"""
 AGREE = 0.02
 """The summaries of one run's launchers agree to this."""
 

@@ -66,7 +66,9 @@ _METHOD = re.compile(
 _ADAPTERS = frozenset({"lora", "qlora", "dora", "rslora", "oft", "adalora", "longlora", "lora_ga"})
 _FROZEN = frozenset({"freeze", "lisa"})
 NEARLY_ALL = 0.9
-"""Above this share of its parameters a model is trained as a whole: an encoder of images may be frozen."""
+"""Share of its parameters above which a model is trained as a whole: an encoder of images may be
+frozen.
+"""
 LAST_DIGIT, MOST_UNSURE = 0.001, 0.25
 """Rounding of the summary's rates, per s; and samples by which a batch may be wrong and still be
 one whole number.

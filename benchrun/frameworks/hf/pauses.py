@@ -14,7 +14,7 @@ WORK = ("an evaluation", "a checkpoint")
 PAUSE_TYPES = {"bars": "q", "dictionaries": "q", "seconds": "d", "kind": "i"}
 """Columns of the pauses. ``bars`` and ``dictionaries``: how many came before. ``seconds``: 0 if none are printed."""
 ENOUGH = 50
-"""So many bars without a pause say more than all of them, whose clock is cut off at each pause."""
+"""Bars without a pause that say more than all bars, whose clock is cut off at each pause."""
 CLOCK_S = 1.0
 """Resolution of the bar's clock."""
 

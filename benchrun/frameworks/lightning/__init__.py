@@ -1,1 +1,1 @@
-"""What NeMo 1, NeMo 2 and Megatron-Bridge print through Lightning."""
+"""Lightning: what NeMo 1, NeMo 2 and Megatron-Bridge print through it."""

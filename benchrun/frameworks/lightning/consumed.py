@@ -9,7 +9,9 @@ from benchrun.logs.dialect import Dialect
 SAMPLES = "consumed samples"
 """Name of the samples of all steps so far, which are no column of a row."""
 _SAME_BATCH = 0.02
-"""Relative: a batch that ranks cannot share evenly is made a little smaller than printed."""
+"""Relative tolerance of a batch: one that ranks cannot share evenly is made a little smaller than
+printed.
+"""
 
 
 class CountsSamples(Dialect):

@@ -52,7 +52,7 @@ class NeMo1(Megatron):
         return super().configuration(spec) | {"nemo_release": nemo_release(spec.image)}
 
     def wrong_release(self, image: str | None, release: str | None) -> str | None:
-        """Only releases whose keys are known."""
+        """Refuse releases whose keys are not known."""
         if release in RELEASES:
             return None
         return f"the name of a nemo1 image must contain its release, one of {', '.join(RELEASES)}: {image}"

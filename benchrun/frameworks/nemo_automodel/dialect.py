@@ -48,7 +48,7 @@ _JSON: Mapping[str, tuple[str, Reading]] = {
 """Field of a line of JSON -> column and reading."""
 _VALIDATION = '[val] name "'
 _WHOLE = 0.9
-"""Above this share of its parameters a model is trained as a whole."""
+"""Share of its parameters above which a model is trained as a whole."""
 
 
 class NemoAutomodel(Dialect):

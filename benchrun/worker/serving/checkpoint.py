@@ -14,8 +14,9 @@ from benchrun.runspec.inference import InferenceSpec
 from benchrun.worker.serving.deepseek import deepseek_config
 
 UNKNOWN = "t" + 11 * "0"
-"""Longer than any other word with a blank: vLLM refuses a prompt with more characters than its tokens may have, each as
-many as the longest, and it does not count blanks among those."""
+"""Word that is longer than any other word with a blank: vLLM refuses a prompt with more characters
+than its tokens may have, each as many as the longest, and it does not count blanks among those.
+"""
 
 
 def word(token: int) -> str:

@@ -45,7 +45,7 @@ class Answer:
     ttft_s: float = 0.0
     latency_s: float = 0.0
     gaps_s: list[float] = field(default_factory=list)
-    """Between the chunks of the stream."""
+    """Seconds between the chunks of the stream."""
 
     @property
     def tpot_s(self) -> float:

@@ -103,7 +103,9 @@ class NemoAligner(Rollouts):
         self._bars[step] = [*before, drawn]
 
     def _begin_again(self, step: int) -> None:
-        """Another attempt, with a clock of its own, repeats the bars from this one on; or another training begins."""
+        """Begin again: another attempt, with a clock of its own, repeats the bars from this one on;
+        or another training begins.
+        """
         if self.last_planned is not None and self._last_bar >= self.last_planned:
             self._earlier.append(self._steps())
             self._bars, self._logged = {}, {}

@@ -43,7 +43,9 @@ class NemoAligner(PostTrainer):
     rank_variables = SLURM_VARIABLES
 
     def refusals(self, spec: PostTrainingSpec) -> Iterator[str]:
-        """Besides the shared rules: models of its time, plain layouts, and batches that the critic can serve."""
+        """Apply the shared rules and those of NeMo-Aligner: models of its time, plain layouts, and
+        batches that the critic can serve.
+        """
         yield from super().refusals(spec)
         if (activation := spec.model.activation) not in MODEL_TYPES:
             yield f"nemo-aligner has no models with {activation}: activation could be {', '.join(MODEL_TYPES)}"

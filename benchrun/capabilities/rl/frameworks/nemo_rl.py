@@ -38,7 +38,7 @@ class NemoRL(PostTrainer):
     rank_variables = ("SLURM_JOB_ID", "SLURM_NODEID", "SLURM_NNODES")
 
     def refusals(self, spec: PostTrainingSpec) -> Iterator[str]:
-        """Besides the shared rules: whole nodes, and no virtual stages."""
+        """Apply the shared rules and those of NeMo-RL: whole nodes, and no virtual stages."""
         yield from super().refusals(spec)
         if spec.layout.vp > 1 or spec.layout.etp > 1:
             yield f"nemo-rl has no virtual stages here: vp ({spec.layout.vp}) and etp ({spec.layout.etp}) must be 1"

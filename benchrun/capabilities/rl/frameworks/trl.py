@@ -24,7 +24,7 @@ class Trl(PostTrainer):
     step_lines = ("benchrun step: ",)
 
     def refusals(self, spec: PostTrainingSpec) -> Iterator[str]:
-        """Besides the shared rules: one process, a plain Llama, random weights."""
+        """Apply the shared rules and those of trl: one process, a plain Llama, random weights."""
         yield from super().refusals(spec)
         if spec.num_gpus > 1:
             yield f"benchrun supports trl with one process: num_gpus ({spec.num_gpus}) must be 1"

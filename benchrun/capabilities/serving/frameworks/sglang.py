@@ -32,7 +32,9 @@ class Sglang(Server):
         return {"dp_attention": shared, "tensor_parallel": ranks, "graphs": graphs}
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
-        """Besides the usual rules: replicas of a model with experts would each hold all of them."""
+        """Apply the usual rules and one more: replicas of a model with experts would each hold all
+        of them.
+        """
         yield from super().refusals(spec)
         if spec.pp > 1:
             yield f"benchrun supports {self.name} without pp: pp ({spec.pp}) must be 1"

@@ -35,7 +35,7 @@ class TransformersServe(Server):
         }
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
-        """Besides the usual rules: one GPU, and the layers of a Llama."""
+        """Apply the usual rules and two more: one GPU, and the layers of a Llama."""
         yield from super().refusals(spec)
         if spec.num_gpus > 1:
             yield f"{self.name} uses one GPU: num_gpus ({spec.num_gpus}) must be 1"

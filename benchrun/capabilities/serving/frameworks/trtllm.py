@@ -54,7 +54,7 @@ class TensorRT(Server):
         }
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
-        """Besides the usual rules: dp is that of attention, and there are no arrivals."""
+        """Apply the usual rules and two more: dp is that of attention, and there are no arrivals."""
         yield from super().refusals(spec)
         if spec.dp > 1 and spec.ep == 1:
             yield f"{self.name} has no replicas: dp ({spec.dp}) must be 1, or ep tp * dp ({spec.tp * spec.dp})"

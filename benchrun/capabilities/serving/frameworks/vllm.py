@@ -38,7 +38,7 @@ class Vllm(Server):
         }
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
-        """Besides the usual rules: replicas or stages, and the precisions of a CPU."""
+        """Apply the usual rules and two more: replicas or stages, and the precisions of a CPU."""
         yield from super().refusals(spec)
         if spec.gpu == "CPU" and spec.precision == "fp8":
             yield f"{self.name} on a CPU: precision must be fp32 or bf16, not fp8"
