@@ -41,7 +41,7 @@ class Metric:
     format: str = ".4g"
     """Format of a value in tables for readers."""
     suffix: str = ""
-    """After a formatted value, where the heading has no unit."""
+    """Text after a formatted value, if the heading has no unit."""
     column: str = ""
     """Key in JSON, CSV and tables, where it is not ``name``: with the convention that ours is counted by."""
     tabled: bool = True
