@@ -7,18 +7,18 @@ The traces of a run, which no archive would make smaller, lie beside the archive
 
 import functools
 import io
-import json
 import os
 import re
-import secrets
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from benchrun import paths
 from benchrun.errors import UserError, reading, writing
+
+if TYPE_CHECKING:
+    import tempfile
 
 INDEX = "index.jsonl"
 ENDING = ".tar.xz"
@@ -126,6 +126,8 @@ def add(folder: Path, entry: Entry, files: Mapping[str, bytes]) -> None:
 
 def index_text(known: Mapping[str, Entry]) -> str:
     """The text of an index."""
+    import json  # `benchrun --help` imports this module
+
     return "".join(json.dumps(known[run_id]) + "\n" for run_id in sorted(known))
 
 
@@ -155,6 +157,8 @@ def _order(name: str) -> tuple[bool, str, str]:
 @functools.lru_cache
 def _index(folder: Path, *state: int) -> dict[str, Entry]:
     """The lines of an index; ``state`` is the file's, so that one that was written anew is read anew."""
+    import json
+
     known: dict[str, Entry] = {}
     file = folder / INDEX
     with reading(file):
@@ -259,6 +263,8 @@ def _directory(folder: Path, run_id: str, name: Path) -> Path:
 
 @functools.cache
 def _unpack(folder: Path, run_id: str) -> Path:
+    import tempfile
+
     entry = entries(folder)[run_id]
     directory = Path(tempfile.mkdtemp(dir=_temporary().name)) / run_id
     for name in entry["files"]:
@@ -272,11 +278,15 @@ def _unpack(folder: Path, run_id: str) -> Path:
 @functools.cache
 def _temporary() -> "tempfile.TemporaryDirectory[str]":
     """A directory that vanishes with the process."""
+    import tempfile
+
     return tempfile.TemporaryDirectory(prefix="benchrun-")
 
 
 def _replace(file: Path, content: bytes) -> None:
     """Write ``file`` whole or not at all."""
+    import secrets
+
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         temporary.write_bytes(content)
