@@ -188,7 +188,7 @@ def _is_absent(path: str) -> bool:
     """Whether ``path`` is in a capability whose folder was removed."""
     if not path.startswith(_CAPABILITIES):
         return False
-    from importlib.util import find_spec  # only where a capability is asked for
+    from importlib.util import find_spec  # only if a capability is asked for
 
     folder = path.removeprefix(_CAPABILITIES + ".").partition(":")[0].partition(".")[0]
     return find_spec(f"{_CAPABILITIES}.{folder}") is None

@@ -39,7 +39,7 @@ Entry = Mapping[str, Any]
 
 
 def entries(folder: Path) -> Mapping[str, Entry]:
-    """The packed runs of ``folder`` by id; none where it has no index. UserError for a damaged index."""
+    """The packed runs of ``folder`` by id; none if it has no index. UserError for a damaged index."""
     file = folder / INDEX
     with reading(file):
         try:
@@ -84,7 +84,7 @@ def runs(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> bytes | None:
-    """The content of a document of a run, packed or not; None where the run has no such document."""
+    """The content of a document of a run, packed or not; None if the run has no such document."""
     run = path.parent
     entry = entries(run.parent).get(run.name)
     if entry is None or run.is_dir():
@@ -102,7 +102,7 @@ def shown(text: str) -> str:
 def add(folder: Path, entry: Entry, files: Mapping[str, bytes]) -> None:
     """Add a run to the packed ones of ``folder``; ``entry`` is its line of the index without archive and files.
 
-    UserError where a run of this id is there. Whoever reads meanwhile finds the folder as it was.
+    UserError if a run of this id is there. Whoever reads meanwhile finds the folder as it was.
     """
     run_id, archive = entry["id"], f"{entry['recipe']}{ENDING}"
     with writing(folder), _locked(folder / INDEX):
@@ -202,7 +202,7 @@ class _Archive:
         return _archive(file.absolute(), found.st_ino, found.st_mtime_ns, found.st_size)
 
     def get(self, name: str) -> bytes:
-        """The content of one file. UserError where the archive lacks it."""
+        """The content of one file. UserError if the archive lacks it."""
         while name not in self._found:
             if not self._next():
                 raise UserError(f"holds no {name}, which {INDEX} names", where=str(self._file), hint=HINT)

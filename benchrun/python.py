@@ -152,7 +152,7 @@ def compare(
 
 
 def diff(a: "Run | str | Path", b: "Run | str | Path") -> Difference:
-    """``b`` against ``a``: the ratio of their times with its interval, what differs, where the seconds went.
+    """``b`` against ``a``: the ratio of their times with its interval, what differs, if the seconds went.
 
     UserError without a measured step.
     """

@@ -25,7 +25,7 @@ STAMP = r"\d{8}T\d{6}Z"
 
 
 def data_parallel(num_gpus: int, gpus_per_replica: int) -> int:
-    """Data-parallel ranks; 1 where a replica, of tp * pp * cp GPUs, does not fit on ``num_gpus``, which is refused."""
+    """Data-parallel ranks; 1 if a replica, of tp * pp * cp GPUs, does not fit on ``num_gpus``, which is refused."""
     return max(1, num_gpus // gpus_per_replica)
 
 
@@ -56,7 +56,7 @@ ABSENT = frozenset(
         *("moe.probs_on_input", "window.full_every"),
     }
 )
-"""Dimensions that are not listed where a model has none of it."""
+"""Dimensions that are not listed if a model has none of it."""
 Size = int | str | None
 
 

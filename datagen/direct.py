@@ -43,7 +43,7 @@ def write(path: Path, place: int, size: int, fill: Callable[[int, memoryview], N
 def buffer(size: int) -> mmap.mmap:
     """Memory of ``size`` bytes on a page boundary, reused: fresh memory costs a page fault every 4 KB.
 
-    Its pages have 2 MB where the system has such pages: a disk took 1.75 GB/s from them, and 1.50 from pages of 4 KB.
+    Its pages have 2 MB if the system has such pages: a disk took 1.75 GB/s from them, and 1.50 from pages of 4 KB.
     """
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)  # a forked process gets its own copy
     with suppress(OSError, AttributeError):

@@ -1,6 +1,6 @@
 """Instruction data: independent blocks of samples, appended in order, then packed if the format requires it.
 
-A sample is a prompt and its answer, two parts of one text. Lengths are in words, or in tokens where tokens are drawn
+A sample is a prompt and its answer, two parts of one text. Lengths are in words, or in tokens if tokens are drawn
 without a tokenizer; a ``chat`` sample has this length over all turns.
 """
 

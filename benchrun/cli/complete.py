@@ -77,7 +77,7 @@ def run_names(context: click.Context, parameter: click.Parameter) -> Iterable[ob
 
 
 def runs_or_files(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Runs in the runs folder; where none begins so, the files here."""
+    """Runs in the runs folder; if none begins so, the files here."""
     runs = [CompletionItem(name) for name in run_names(context, parameter, typed)]
     return runs or [CompletionItem(typed, type="file")]
 

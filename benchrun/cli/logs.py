@@ -108,7 +108,7 @@ def _print_summaries(summaries: "Sequence[Summary]", as_json: bool) -> None:
 
 
 def _exit_code(summary: "Summary") -> Exit:
-    """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
+    """INCONCLUSIVE if a log gives no number to rely on; a log without steps is named on stderr."""
     empty = not summary.num_steps and not summary.results
     if empty:
         nothing = f"no step and no result of any known framework ({', '.join(sorted(api.DIALECTS))})"
@@ -130,7 +130,7 @@ def _steps_format(steps: str) -> str:
 
 
 def _write_steps(rows: "Rows", form: str, target: str) -> None:
-    """Write the rows to a file, or to stdout where ``target`` is the format alone."""
+    """Write the rows to a file, or to stdout if ``target`` is the format alone."""
     from benchrun.show.table import step_lines
 
     text = "".join(f"{line}\n" for line in step_lines(rows, form))

@@ -26,7 +26,7 @@ PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Precisions that a log may have: more than what can be launched."""
 SHOWN = 5
-"""Files that are named where many are left out."""
+"""Files that are named if many are left out."""
 SPELLED = {"peak": "peak-tflops"}
 """Options whose argument has another name."""
 run_id = attrgetter("run_id")

@@ -122,7 +122,7 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
 
 
 def _launch_and_wait(specs: "Sequence[RunSpec]", retries: int) -> int:
-    """Launch all, in turn where the account may not have as many jobs, and wait for them; returns the exit code."""
+    """Launch all, in turn if the account may not have as many jobs, and wait for them; returns the exit code."""
     runs: list[RunDir] = []
 
     def started(run: "RunDir") -> None:

@@ -72,10 +72,10 @@ def report(
     plots that needs no network.
 
     --history names the dates at which the step time of a point changed, by how much, and what changed with it: nodes,
-    driver, image, versions, options; exit code 1 where the newest change made a point slower.
+    driver, image, versions, options; exit code 1 if the newest change made a point slower.
 
     With --keep DIR gets what each run measured: spec, environment, metrics, verdict and the compressed logs, without
-    this machine's names and paths. A run gets a directory there; where DIR has an index.jsonl, as results/measured has,
+    this machine's names and paths. A run gets a directory there; if DIR has an index.jsonl, as results/measured has,
     it is added to the archives. Nothing is overwritten.
 
     With --baseline the report shows verdicts against that baseline in place of the stored ones, and stores none.
@@ -137,7 +137,7 @@ def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":
 
 
 def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: bool) -> str:
-    """The report in the format ``form``, as wide as the terminal where it goes there."""
+    """The report in the format ``form``, as wide as the terminal if it goes there."""
     if form == "json":
         return json_text(_curves(model) if rows == "scaling" else model.rows(rows).records())
     from benchrun.show.formats import formatted
@@ -206,7 +206,7 @@ def _curves(model: "ReportModel") -> dict[str, Any]:
 def _form_of(output: Path | None, form: str | None, as_json: bool) -> str:
     """The format: that of the file's ending, else the one given, else what suits the place.
 
-    UserError if file, --format and --json contradict each other, where none names one, and where the file exists.
+    UserError if file, --format and --json contradict each other, if none names one, and if the file exists.
     """
     if output is not None:
         check_new(output)

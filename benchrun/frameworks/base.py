@@ -85,7 +85,7 @@ class Framework:
 
     name: ClassVar[str]
     package: ClassVar[str | None] = None
-    """The package whose version it has, where that is not called like the framework."""
+    """The package whose version it has, if that is not called like the framework."""
     workload: ClassVar[str] = "training"
     """The kind of work that it does; each ``spec`` below is of its class (group workloads of `benchrun.extensions`)."""
 
@@ -142,7 +142,7 @@ class Framework:
     """Whether the macro ``steps`` of its template starts Slurm's steps, of ranks or of one task a node; None: one step
     of all ranks."""
     program: ClassVar[str | None] = None
-    """Arguments with which Python starts it, where this needs no template of its own."""
+    """Arguments with which Python starts it, if this needs no template of its own."""
     scripts: ClassVar[str | None] = None
     """Folder of its scripts in its image; None if it starts as a module."""
     images: ClassVar[ImageFamily] = NEMO_IMAGES

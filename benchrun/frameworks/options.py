@@ -44,7 +44,7 @@ def names(family: str, *effects: str) -> tuple[str, ...]:
 
 
 def take_option(family: str, name: str, value: str, facts: Facts) -> None:
-    """Add an argument to ``facts.options`` where it is a part of the model, or changes the work unknown to us."""
+    """Add an argument to ``facts.options`` if it is a part of the model, or changes the work unknown to us."""
     option = options(family).get(name) or _unlisted(name)
     if option.effect not in ("part", "work"):
         return
@@ -69,6 +69,6 @@ def is_off(value: str, usual: frozenset[str] = frozenset()) -> bool:
 
 
 def _unlisted(name: str) -> Option:
-    """The option of a name that no source has, by its words: inert where one says so and none is of a model."""
+    """The option of a name that no source has, by its words: inert if one says so and none is of a model."""
     effects = {option.effect for word, option in options("word").items() if word in name.lower().split("_")}
     return Option("inert", frozenset()) if effects == {"inert"} else UNLISTED

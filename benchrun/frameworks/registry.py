@@ -19,7 +19,7 @@ for _kind in extensions.everything("frameworks"):
 
 
 def framework(name: str) -> Framework:
-    """The framework called ``name``. UserError with the closest names where there is none."""
+    """The framework called ``name``. UserError with the closest names if there is none."""
     if name in FRAMEWORKS:
         return FRAMEWORKS[name]
     if name in extensions.names("checks"):

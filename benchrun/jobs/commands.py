@@ -17,7 +17,7 @@ _WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
 RUN = subprocess.run
 """Starts a program and waits for its end: the one place to put a simulated machine in."""
 NOT_HERE = "submit from a login node, or use --cluster local"
-"""Hint where a program of Slurm is missing."""
+"""Hint if a program of Slurm is missing."""
 
 
 def require(program: str) -> None:

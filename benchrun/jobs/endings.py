@@ -32,7 +32,7 @@ BY_STATE = {row["state"]: Ending(row["ending"]) for row in table(__file__)}
 """Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous."""
 _OUTCOMES = {Ending(row["ending"]): row for row in table(__file__, "outcomes.csv")}
 AGAIN = {ending: row["again"] for ending, row in _OUTCOMES.items()}
-"""Whether a run that ended so is launched again where retries are allowed.
+"""Whether a run that ended so is launched again if retries are allowed.
 
 ``always``; ``never``: a person wanted it, or it would end so again; ``maybe``: another try may end otherwise; ``done``.
 """
@@ -98,7 +98,7 @@ def classify(
 
     ``job``: the scheduler's last answer. ``done``: done.json. ``symptoms``: problems in the log, the first line of
     each kind. ``quiet_s``: how long the log had been silent when the job ended. ``asked``: `launcher.cancel` stopped
-    it. ``began``: false where it had nodes, but its script left no file.
+    it. ``began``: false if it had nodes, but its script left no file.
     """
     # The script's own code first: Slurm reports 0:0 for a job that ended itself.
     code = done.exit_code if done else job.exit_code

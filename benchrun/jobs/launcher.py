@@ -47,9 +47,9 @@ class Observation:
 
 
 def start(spec: RunSpec, root: Path | None = None) -> RunDir:
-    """Render ``spec`` and submit its job; the new run directory lies below ``root`` (the runs folder where None).
+    """Render ``spec`` and submit its job; the new run directory lies below ``root`` (the runs folder if None).
 
-    UserError if nothing can be written. MachineError if there is no Slurm, before anything is written, and where
+    UserError if nothing can be written. MachineError if there is no Slurm, before anything is written, and if
     the job is refused: the run's events hold the reason.
     """
     return submit(prepare(spec, root))
@@ -147,7 +147,7 @@ def cancel(run: RunDir) -> bool:
 
 
 def check(spec: RunSpec, root: Path) -> None:
-    """UserError if a secret is not set, or where Slurm or the container runtime would misread a path of the run.
+    """UserError if a secret is not set, or if Slurm or the container runtime would misread a path of the run.
 
     The name of the recipe is a part of it.
     """
@@ -184,7 +184,7 @@ def asked_to_cancel(run: RunDir, job: Job) -> bool:
 
 
 def done_of(run: RunDir, job: Job) -> Done | None:
-    """done.json, where it is this job's. A local job is identified by its directory."""
+    """done.json, if it is this job's. A local job is identified by its directory."""
     done = run.done()
     return done if done and (done.job_id == job.id or not job.id.isdigit()) else None
 

@@ -51,7 +51,7 @@ class Slurm:
         return {run: job for run in runs if (job := self._job(run, queued.get(run), remembered.get(run)))}
 
     def _job(self, run: RunDir, queued: Job | None, remembered: Job | None) -> Job | None:
-        """The job of ``run``; GONE where neither queue nor accounting has the recorded id or the one in done.json."""
+        """The job of ``run``; GONE if neither queue nor accounting has the recorded id or the one in done.json."""
         if remembered and remembered.phase is Phase.ENDED and _has_ended(run, queued, remembered):
             return remembered
         if queued is not None:
@@ -137,7 +137,7 @@ def _may_have_ended(job: Job) -> bool:
 def _has_ended(run: RunDir, queued: Job | None, remembered: Job) -> bool:
     """Whether the end that accounting states holds although the queue may list the job still.
 
-    A job in COMPLETING has ended where done.json says so too: its epilog may hang for ever.
+    A job in COMPLETING has ended if done.json says so too: its epilog may hang for ever.
     """
     if queued is None or queued.phase is Phase.ENDED:
         return True

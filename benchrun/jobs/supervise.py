@@ -67,7 +67,7 @@ def _write(state: str, exit_code: int | None = None) -> None:
 
 
 def end(mark: str) -> None:
-    """End every process of the run at ``mark``, or of all runs below it where it ends with ``/``.
+    """End every process of the run at ``mark``, or of all runs below it if it ends with ``/``.
 
     The job's shell is killed after the others, so that it can still write how the job ended. Its reaper ends by itself.
     """

@@ -93,7 +93,7 @@ def _even(verdict: Name, metrics: Sequence[Metrics]) -> Name:
 
 
 def _in_band(low: float, middle: float, high: float, band: tuple[float, float | None]) -> Name:
-    """The verdict on a relative speed; inconclusive where its bounds lie on both sides of a limit of ``band``."""
+    """The verdict on a relative speed; inconclusive if its bounds lie on both sides of a limit of ``band``."""
     slowest, fastest = band[0], math.inf if band[1] is None else band[1]
     if any(low < edge < high for edge in (slowest, fastest)):
         return "inconclusive"

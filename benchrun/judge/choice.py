@@ -2,7 +2,7 @@
 
 Of the rows whose must-agree conditions agree, those of the run's own framework count, else those of its family
 (families.csv), else all. Of these the ones with the run's own layout count, those first that state most of it; then
-the ones with its image or version, FP8 recipe and variant, where a run states them; then those without a flag. Of what
+the ones with its image or version, FP8 recipe and variant, if a run states them; then those without a flag. Of what
 is left the fastest is the reference.
 """
 

@@ -1,4 +1,4 @@
-"""Our own measurements in results/measured: references where none is published."""
+"""Our own measurements in results/measured: references if none is published."""
 
 import functools
 import json
@@ -124,7 +124,7 @@ def _needed(file: Path, read: Callable[[bytes], T]) -> T:
 
 
 def _document(file: Path, read: Callable[[bytes], T]) -> T | None:
-    """A document of a kept run; None where it has none."""
+    """A document of a kept run; None if it has none."""
     with reading(file):
         content = kept.read(file)
     if content is None:

@@ -1,4 +1,4 @@
-"""The published number that is nearest to a run, also where conditions differ that a verdict insists on."""
+"""The published number that is nearest to a run, also if conditions differ that a verdict insists on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Nearest:
 
     entry: Reference
     whole_tflops: float | None
-    """Causal TFLOPS/GPU, where only the whole model was published: a token of it costs more, so FLOPs are compared."""
+    """Causal TFLOPS/GPU, if only the whole model was published: a token of it costs more, so FLOPs are compared."""
     differs: tuple[str, ...]
     """Each condition that differs, published -> run."""
 

@@ -96,7 +96,7 @@ class Reference(Frozen):
 
     @property
     def tokens_per_s_per_gpu(self) -> float:
-        """The rate that the value states or means; 0 for TFLOPS and MFU, and where a condition is not stated."""
+        """The rate that the value states or means; 0 for TFLOPS and MFU, and if a condition is not stated."""
         key = self.key
         if self.metric == "tokens_per_s_per_gpu":
             return self.value

@@ -77,7 +77,7 @@ class RunResult:
     fingerprint: Fingerprint | None = None
     """Fingerprint of a profiled run."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Version of each package that trained, where it is known."""
+    """Version of each package that trained, if it is known."""
 
     @property
     def numbers(self) -> Metrics | None:
@@ -108,7 +108,7 @@ def judge(
 ) -> Verdict:
     """Judge one run, or the repeats of one.
 
-    ``ending`` is how the job ended, where a job was launched. ``by_name``: the user named the one reference.
+    ``ending`` is how the job ended, if a job was launched. ``by_name``: the user named the one reference.
     """
     reason = broken(metrics, ending)
     outcome: _Fields = {"verdict": "invalid_run", "reason": reason}
@@ -150,7 +150,7 @@ def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[R
     nearest = _without_reference(own, references)
     if not beyond:
         return nearest
-    # A reference, where there is one, hints at what may be wrong with steps faster than the GPU's peak.
+    # A reference, if there is one, hints at what may be wrong with steps faster than the GPU's peak.
     reason = f"not credible: the speed is above the GPU's peak ({beyond.detail})"
     if reference := choose(comparable, own):
         return {"verdict": "faster_than_expected", "reason": reason, "nearest": reference, **checks}

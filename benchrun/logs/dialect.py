@@ -200,9 +200,9 @@ class Dialect(Traits):
     fact_needles: ClassVar[tuple[bytes, ...]] = ()
     """Bytes of lines that describe the run before its first step."""
     strong: ClassVar[bool] = True
-    """False for lines that other frameworks print as well: they count only where nothing better is found."""
+    """False for lines that other frameworks print as well: they count only if nothing better is found."""
     program: ClassVar[str | None] = None
-    """The dialect of the program whose facts hold where another rank prints its steps."""
+    """The dialect of the program whose facts hold if another rank prints its steps."""
     averages: ClassVar[tuple[str, ...]] = ()
     """Sinks whose rows are means over the steps since the row before."""
     closing: ClassVar[tuple[str, ...]] = ()
@@ -240,7 +240,7 @@ class Dialect(Traits):
         return following
 
     def read(self, line: Line) -> None:
-        """Take a whole line with one of the needles: steps, or facts and results where it has none."""
+        """Take a whole line with one of the needles: steps, or facts and results if it has none."""
         if not self.whole(line):
             return
         records = list(self.records(line.text))
@@ -251,7 +251,7 @@ class Dialect(Traits):
             self.read_results(line.text)
 
     def records(self, text: str) -> Iterator[Record]:
-        """The steps on a whole line, where its meaning depends on no other line."""
+        """The steps on a whole line, if its meaning depends on no other line."""
         for head, end in headed(self.head, text) if self.head else ():
             values = groups(head, **self.readings)
             if self.separator:
@@ -314,10 +314,10 @@ class Dialect(Traits):
         getattr(self, sink).add(row, averages=sink in self.averages, end=self.last_planned)
 
     def take(self, tables: Sequence[Table]) -> bool:
-        """Add many rows, one table per sink. False, and nothing is added, where they must be read one by one.
+        """Add many rows, one table per sink. False, and nothing is added, if they must be read one by one.
 
         Text that stands for no value differs in its numbers only, in all lines of one form. Lines with several numbers
-        of planned steps are read one by one, because each says where its training ends.
+        of planned steps are read one by one, because each says if its training ends.
         """
         if any(self._plans_change(table) for table in tables):
             return False

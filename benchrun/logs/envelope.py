@@ -4,7 +4,7 @@
     {"textPayload": "completed step: 3, seconds: 5.668", "timestamp": "..."}               (Google Cloud)
     {"timestamp": 1767603600000, "message": "..."}                                         (CloudWatch, fluent-bit)
 
-Kubernetes (CRI) keeps text behind a time and a stream, ``2026-01-05T10:00:01.5Z stdout F text``, in pieces where there
+Kubernetes (CRI) keeps text behind a time and a stream, ``2026-01-05T10:00:01.5Z stdout F text``, in pieces if there
 is a ``P``.
 
 The number of lines stays, so that a problem names the line of the file. A line end inside a text becomes a carriage

@@ -107,7 +107,7 @@ def _read(files: Sequence[Path], framework: str | None) -> Reader:
 
 
 def _feed(reader: Reader, file: Path, framework: str | None) -> None:
-    """Give a file to ``reader``: whole where it is a document of results, else as it comes."""
+    """Give a file to ``reader``: whole if it is a document of results, else as it comes."""
     stream, head = chunks(file), b""
     for chunk in stream:
         head += chunk

@@ -187,5 +187,5 @@ def _joined(tables: list[Table], none: Mapping[str, float]) -> Table:
 
 
 def _literal(text: str) -> str:
-    """A regex of this text with any other numbers, and any blanks where it has some."""
+    """A regex of this text with any other numbers, and any blanks if it has some."""
     return _TOKEN.sub(lambda match: _TOKENS[match.lastindex or 0] or re.escape(match[0]), text)

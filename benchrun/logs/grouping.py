@@ -1,10 +1,10 @@
 """Grouping of files that are logs of one run.
 
-Two logs with steps are one run where they contradict each other in nothing that both state (facts, batch, date of the
+Two logs with steps are one run if they contradict each other in nothing that both state (facts, batch, date of the
 first step, and what they print of the steps that both have), and one prints the other's steps or goes on where it ends.
 A log without a step belongs to the run of its stem in its folder, else to the only run of its folder, or of the nearest
-folder above that holds one. What belongs to no run, or to several, stands alone where the file was named, and is left
-out where only its folder was.
+folder above that holds one. What belongs to no run, or to several, stands alone if the file was named, and is left
+out if only its folder was.
 """
 
 import re
@@ -123,7 +123,7 @@ def _owner(part: Part, runs: Sequence[_Run]) -> _Run | None:
     if len(twins) == 1:
         return twins[0]
     if ".txt" in part.file.suffixes and not part.source.named:
-        return None  # a text of a folder is a job's output only where it has a job's name
+        return None  # a text of a folder is a job's output only if it has a job's name
     for folder in part.file.parents:
         if any(folder in run.folders for run in runs):
             inside = [run for run in fitting if folder in run.folders]
@@ -141,7 +141,7 @@ def compatible(one: Part, other: Part) -> bool:
     """Whether nothing that both print shows two runs.
 
     A run that was resumed repeats steps with other values, but later. Otherwise the same steps have the same loss and
-    the same time: the very same where one rank prints it; else ranks time one step, and differ by far less than the
+    the same time: the very same if one rank prints it; else ranks time one step, and differ by far less than the
     steps of a run vary.
     """
     earlier, later = sorted((one, other), key=lambda part: part.first)

@@ -22,7 +22,7 @@ SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".stdout", ".stderr"})
 
 
 class _Zstd:
-    """zstandard's reader, which ends silently where a file was cut, as a file that raises EOFError."""
+    """zstandard's reader, which ends silently if a file was cut, as a file that raises EOFError."""
 
     def __init__(self, file: IO[bytes]) -> None:
         import zstandard
@@ -35,7 +35,7 @@ class _Zstd:
         """Whether the position is between the first and the last byte of a frame."""
 
     def read(self, size: int) -> bytes:
-        """About ``size`` bytes; EOFError where the data stop in the middle."""
+        """About ``size`` bytes; EOFError if the data stop in the middle."""
         try:
             while chunk := self._file.read(size // 32):  # a log packs so well that more would fill the memory
                 if data := self._unpacked(chunk):
@@ -117,7 +117,7 @@ def _is_log(file: Path, folder: Path) -> bool:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a log, unpacked, in UTF-8 where it is in UTF-16: PowerShell redirects that way.
+    """The bytes of a log, unpacked, in UTF-8 if it is in UTF-16: PowerShell redirects that way.
 
     UserError for what cannot be read, Truncated after what could be unpacked.
     """

@@ -5,10 +5,10 @@ The columns of kinds.csv:
 - ``role``: who reports a problem of this kind, one of ROLES. A line of problems.csv may state another one.
 - ``fatal``: ``always``; ``restart``, unless a restart repeated the work; ``steps``, unless steps follow; ``verdict``,
   to a verdict alone; empty for a note.
-- ``ends``: ``yes`` where the job writes no more steps after it.
-- ``late``: ``yes`` where it is harmless after the last planned step, because programs fail while they shut down.
+- ``ends``: ``yes`` if the job writes no more steps after it.
+- ``late``: ``yes`` if it is harmless after the last planned step, because programs fail while they shut down.
 - ``ending``, ``told_by``: the ending of a job whose log shows it: of one that failed, or of one that got a signal.
-- ``node``: ``yes`` where a node causes it, whatever it runs.
+- ``node``: ``yes`` if a node causes it, whatever it runs.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ ROLES = (
 
 ``hardware``: a broken part. ``resource``: what ran out. ``failure``: the last line of an exception, or another reason
 for the end of the process or job. ``remote``: an exception that blames another rank or the network: a ``failure``, but
-the word of a ``peer`` where a launcher saw a ``fault``. ``said``: an error outside a traceback, which may have been
+the word of a ``peer`` if a launcher saw a ``fault``. ``said``: an error outside a traceback, which may have been
 handled. ``fault``: a process that signal 11 ended, as a launcher saw it. ``peer``: that another rank has gone.
 ``exit``: the exit code that a launcher saw. ``after``: what a launcher did then. ``word``: an error line that says no
 more. ``last``: that work is missing. Empty: no evidence of an end.

@@ -1,4 +1,4 @@
-"""The line in which a job states what it launched: facts where the framework's own log has none."""
+"""The line in which a job states what it launched: facts if the framework's own log has none."""
 
 from contextlib import suppress
 

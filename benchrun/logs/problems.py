@@ -114,7 +114,7 @@ _HOST = re.compile(
     r"|(?<![\w.-])(?P<nccl>[\w.-]{1,255}):\d{1,9}:\d{1,9} \[\d{1,4}\] NCCL"
 )
 _UNRAISED = {"failure": "said", "remote": "peer"}
-"""Role of an exception -> its role where it stands in no traceback."""
+"""Role of an exception -> its role if it stands in no traceback."""
 _RANK = re.compile(
     r"\[(?:rank|Rank |default)(\d{1,7})\]|\b[Rr]ank[ :=]+(\d{1,7})\b|: tasks? (\d{1,7})[:,-]|^\s*(\d{1,7}): "
 )
@@ -134,7 +134,7 @@ def _sign_of(text: str, *, in_exception: bool) -> _Sign | None:
 
 
 def recognise(text: str, line: int) -> Problem | None:
-    """The problem that a line outside a traceback reports, if any, with host and rank where it names them."""
+    """The problem that a line outside a traceback reports, if any, with host and rank if it names them."""
     uncaught = _UNCAUGHT in text
     in_exception = uncaught or any(_EXCEPTION.match(text, at) for at in starts(text))
     sign = _sign_of(text, in_exception=in_exception)
@@ -163,7 +163,7 @@ def _is_error_line(text: str) -> bool:
 
 
 def described(kind: str | None, text: str, line: int, detail: str, role: str) -> Problem:
-    """A problem with host and rank where ``text`` names them.
+    """A problem with host and rank if ``text`` names them.
 
     ``detail``: what the user sees; without a ``kind`` it is an exception, which says kind and role.
     """
@@ -198,7 +198,7 @@ def _without_echoes(problems: list[Problem]) -> list[Problem]:
 
 
 def with_last_error(problems: Sequence[Problem], log: Log) -> list[Problem]:
-    """The problems; an error line among them, the last, only where nothing else says why the work is not done."""
+    """The problems; an error line among them, the last, only if nothing else says why the work is not done."""
     others = [each for each in problems if each.kind != ERROR_LINE]
     ends = _ends(others)
     known = any(each.kind != GENERIC or role_of(each) not in ("exit", "after", "last") for each in ends)

@@ -251,7 +251,7 @@ class Reader:
         return replace(log, problems=every, skip_messages=self._skip_messages)
 
     def _as_launched(self, log: Log) -> Log:
-        """``log`` with the facts that its job stated, where it has none of its own."""
+        """``log`` with the facts that its job stated, if it has none of its own."""
         trainings = 1 + sum(problem.kind == "second_training" for problem in log.problems)
         if len(self._launched) < trainings:
             return log  # the last training may be another one

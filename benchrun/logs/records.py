@@ -21,7 +21,7 @@ class Problem(NamedTuple):
     """Line in ``source``, from 1; None if something is missing."""
     detail: str
     source: str | None = None
-    """Name of the file, where several were read."""
+    """Name of the file, if several were read."""
     host: str | None = None
     rank: int | None = None
     then: Literal["", "steps", "restart"] = ""
@@ -69,7 +69,7 @@ class Facts:
     vocab_size: int | None = None
     gated: bool | None = None
     gated_default: bool | None = None
-    """The program's default where its log has no line about gates."""
+    """The program's default if its log has no line about gates."""
     grouped: bool | None = None
     """False if ``num_query_groups`` is printed but not used."""
     options: dict[str, str] | None = None
@@ -85,14 +85,14 @@ class Facts:
     topk: int | None = None
     moe_ffn_hidden_size: int | None = None
     shape: "ModelShape | None" = None
-    """The whole model, where one line states it."""
+    """The whole model, if one line states it."""
     num_epochs: int | None = None
     num_examples: int | None = None
     """Samples of an epoch."""
     accumulation_steps: int | None = None
     """Micro-batches of a rank whose gradients are added up for one step."""
     trainable_params: int | None = None
-    """Parameters that are trained, where the log states their number."""
+    """Parameters that are trained, if the log states their number."""
     run_time_s: float | None = None
     """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
     ended_at: float | None = None
@@ -102,7 +102,7 @@ class Facts:
     derived: dict[str, Derived] = field(default_factory=dict)
     """Name of a fact -> a guess at it from other facts. Whatever the log or the caller states wins over it."""
     lines: dict[str, tuple[str | None, int]] = field(default_factory=dict, compare=False)
-    """Name of a fact -> file, where several were read, and number of the line that states it."""
+    """Name of a fact -> file, if several were read, and number of the line that states it."""
 
     def fill(self, other: "Facts") -> None:
         """Take the fields that are None here from ``other``."""
@@ -119,7 +119,7 @@ class Facts:
         self.lines |= dict.fromkeys(changed, (source, number))
 
     def place(self, name: str, file: str | None) -> str | None:
-        """``FILE:LINE`` where the fact is stated; ``file``, the log, where no single line does."""
+        """``FILE:LINE`` where the fact is stated; ``file``, the log, if no single line does."""
         source, line = self.lines.get(name, (None, None))
         return f"{source or file}:{line}" if line else file
 
@@ -165,7 +165,7 @@ class Traits:
     only_average: bool = False
     """The log gives one time for the whole run: there is no spread, and start-up is in it."""
     reached: int | None = None
-    """The last step that was made, where something other than a row shows it."""
+    """The last step that was made, if something other than a row shows it."""
     whole_seconds: bool = False
     """The times are differences of a clock that shows whole seconds."""
     one_rank_prints: bool = False
@@ -193,7 +193,7 @@ class Traits:
     other_work: dict[int, str] = field(default_factory=dict)
     """Number of a step -> what its time contains that is no part of a step: a validation, a checkpoint."""
     actual_seq_length: int | None = None
-    """Tokens of a sample in the last step, where steps state them: a curriculum begins with short ones."""
+    """Tokens of a sample in the last step, if steps state them: a curriculum begins with short ones."""
     ended: bool = False
     """The log says that all work is done."""
     batches_kept: int = 0
@@ -220,7 +220,7 @@ class Log(Traits):
     launched: "Launched | None" = None
     """Facts that the job stated before it started the framework."""
     profiled_after: int | None = None
-    """The number of measured steps, where others were profiled after them: these are left out."""
+    """The number of measured steps, if others were profiled after them: these are left out."""
 
     def complete(self, planned_steps: int | None) -> bool:
         """Whether the run is over as planned: `done`, or what is missing is less than what a row stands for."""

@@ -19,7 +19,7 @@ LONGEST_INTERVAL = (1 << 31) - 1
 
 
 class Step(NamedTuple):
-    """One step row. Times and rates are means over ``interval`` steps where the framework prints means."""
+    """One step row. Times and rates are means over ``interval`` steps if the framework prints means."""
 
     step: int
     """Number as printed; MLPerf's NeMo logs count tokens."""
@@ -127,7 +127,7 @@ class Rows(Columns):
         self.ended |= end is not None and number >= end
 
     def _compare(self, earlier: Step, row: Step) -> None:
-        """Note where a row is not quite the one that it repeats."""
+        """Note if a row is not quite the one that it repeats."""
         if earlier.loss is not None and row.loss is not None and earlier.loss != row.loss:
             self.conflicts.add(row.step)
             self.turns.take(row.step)

@@ -156,7 +156,7 @@ def _decoded(line: str) -> Any:
 
 
 def part(document: Document, key: str) -> Document:
-    """The object at ``key``; an empty one where there is anything else."""
+    """The object at ``key``; an empty one if there is anything else."""
     value = document.get(key)
     return value if isinstance(value, dict) else {}
 

@@ -69,7 +69,7 @@ class _Block:
         self.framed = cut
         """Whether a frame has shown its prefix."""
         self.margin = ""
-        """The blanks before its header, where it has no other prefix."""
+        """The blanks before its header, if it has no other prefix."""
         self.lines = 0
         self.after: int | None = None
         """Lines since the last exception; None within the frames."""

@@ -1,6 +1,6 @@
 """Two jobs that write into one file at the same time, recognised by their step numbers, losses and clocks.
 
-A restart goes back and then goes on. Where the lines of two jobs are mixed, the numbers of each go on where that job
+A restart goes back and then goes on. Where the lines of two jobs are mixed, the numbers of each go on if that job
 was interrupted: the log takes turns. Ranks of one job that print late do so too, but their losses and times agree.
 """
 

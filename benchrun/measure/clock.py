@@ -8,7 +8,7 @@ from benchrun.measure.statistics import NORMAL_95, Floats, spread
 JOINED_S = 10.0
 """Rows are joined to blocks of this length, which such a clock times to a tenth."""
 NEAR_S, NEAR = 2.0, 0.05
-"""A row or a block counts where it is so near to the median one, in s and in parts of it; others hold a slow step."""
+"""A row or a block counts if it is so near to the median one, in s and in parts of it; others hold a slow step."""
 STRETCH = 5
 """Rows that may be slow together: each alone is late by less than its rounding."""
 
@@ -17,7 +17,7 @@ def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> fl
     """The usual step time, in s, of rows that are the means over ``intervals`` steps.
 
     Rows of one duration show two neighbouring numbers, and only their mean tells where between them it lies. So the
-    mean counts where rows are too short (``coarse``), where they differ by their rounding alone, and where it shows,
+    mean counts if rows are too short (``coarse``), if they differ by their rounding alone, and if it shows,
     beyond chance, that the median is rounded.
     """
     spans = times * intervals

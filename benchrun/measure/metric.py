@@ -17,7 +17,7 @@ class Basis:
     convention: str = "causal"
     """How FLOPs are counted: full or causal."""
     peak_tflops: float | None = None
-    """Divisor of an MFU; the dense peak of the run's precision where None."""
+    """Divisor of an MFU; the dense peak of the run's precision if None."""
     gbs: int | None = None
     """Sequences per step, of all GPUs."""
 
@@ -43,7 +43,7 @@ class Metric:
     suffix: str = ""
     """Text after a formatted value, if the heading has no unit."""
     column: str = ""
-    """Key in JSON, CSV and tables, where it is not ``name``: with the convention that ours is counted by."""
+    """Key in JSON, CSV and tables, if it is not ``name``: with the convention that ours is counted by."""
     tabled: bool = True
     """Whether runs have a column of it."""
     comparable: bool = True

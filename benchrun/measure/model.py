@@ -112,7 +112,7 @@ class Measurement(Frozen):
     reported_convention: str | None
     """How the framework counted its FLOPs, found from its own TFLOPS and tokens/s."""
     mfu: tuple[Mfu, ...] = ()
-    """One, over the dense peak of the run's precision (BF16 where none is stated); empty without a listed peak."""
+    """One, over the dense peak of the run's precision (BF16 if none is stated); empty without a listed peak."""
     bf16_peak_ratio: Conventions | None = None
     """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
     mfu_reported: MeanMedian = MeanMedian()
@@ -120,7 +120,7 @@ class Measurement(Frozen):
     first_loss: float | None
     final_loss: float | None
     peak_memory_gib: float | None = None
-    """Largest memory of one rank, where its log states it: allocated on a GPU, resident on a CPU."""
+    """Largest memory of one rank, if its log states it: allocated on a GPU, resident on a CPU."""
     results: dict[str, float] = Field(default_factory=dict)
     """Named results that the log states beside its steps."""
     first_reward: float | None = None
@@ -194,7 +194,7 @@ class Summary(Measurement):
     """Seconds of the whole training, if the framework prints them."""
     framework_version: str | None
     task: str | None = None
-    """``lora`` where only adapters are trained; null if the log does not say."""
+    """``lora`` if only adapters are trained; null if the log does not say."""
     unknown_options: list[str] = Field(default_factory=list)
     """Options that change the work of a step and are not understood, as ``name value``: no FLOPs are known."""
     seq_length: int | None
@@ -203,7 +203,7 @@ class Summary(Measurement):
     layout: dict[str, int | None]
     """How the model was split: tp, pp, cp, vp, ep."""
     model: dict[str, Any] | None
-    """The dimensions, where the log states them all."""
+    """The dimensions, if the log states them all."""
     post_training: bool = False
     """A step makes responses and trains on them: neither batch nor model would give rates."""
 

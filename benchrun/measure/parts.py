@@ -138,7 +138,7 @@ def _window(value: str, options: Mapping[str, str]) -> Window | None:
 
 
 def _experts(name: str, value: str, facts: Facts, parts: Parts) -> None:
-    """A statement about experts; where the model has none it changes nothing."""
+    """A statement about experts; if the model has none it changes nothing."""
     if not facts.num_experts:
         return
     if name in _EXPERTS:

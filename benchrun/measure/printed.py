@@ -59,7 +59,7 @@ def contradictory_rates(
 
 
 def _other_rate(unit: str, printed: Floats, computed: Floats, rounding: float) -> Iterator[Problem]:
-    """A problem where the median of printed over computed rates is not 1. ``rounding``: relative, of the step time."""
+    """A problem if the median of printed over computed rates is not 1. ``rounding``: relative, of the step time."""
     both = ~np.isnan(printed) & ~np.isnan(computed)
     if not both.any():
         return

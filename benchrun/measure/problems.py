@@ -52,7 +52,7 @@ def _ends_job(problem: Problem) -> bool:
 
 
 def contradictory_layout(facts: Facts) -> Iterator[Problem]:
-    """A problem where the stated number of GPUs is no multiple of the ranks that hold one copy of the model."""
+    """A problem if the stated number of GPUs is no multiple of the ranks that hold one copy of the model."""
     ranks, stated = ranks_of_a_copy(facts)
     if facts.num_gpus and facts.num_gpus % ranks:
         yield Problem("contradictory_layout", None, f"the log states {stated} on {facts.num_gpus} GPUs")

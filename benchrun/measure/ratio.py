@@ -45,7 +45,7 @@ def of_repeats(values: Sequence[float]) -> Sample:
 def distances(a: Sample, b: Sample) -> tuple[float, float]:
     """Distances by which the logarithm of b over a may be lower and higher.
 
-    From the bounds of both; where one has none, by Welch's t, for which the logarithms are normally distributed.
+    From the bounds of both; if one has none, by Welch's t, for which the logarithms are normally distributed.
     """
     if a.bounds and b.bounds:
         return math.hypot(b.bounds[0], a.bounds[1]), math.hypot(b.bounds[1], a.bounds[0])

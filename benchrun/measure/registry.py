@@ -33,7 +33,7 @@ def metric(name: str) -> Metric:
 
 
 def tabled(*, served: bool = False) -> Iterator[Metric]:
-    """The metrics that runs have a column of, in the order of registration; with those of servers where ``served``."""
+    """The metrics that runs have a column of, in the order of registration; with those of servers if ``served``."""
     return (entry for entry in METRICS.values() if entry.tabled and (served or not entry.served))
 
 

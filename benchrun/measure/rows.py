@@ -1,4 +1,4 @@
-"""Step rows -> the times and rates that count: completed where the conditions are known, without impossible values."""
+"""Step rows -> the times and rates that count: completed if the conditions are known, without impossible values."""
 
 from collections.abc import Iterator
 from math import inf
@@ -33,7 +33,7 @@ Flags = NDArray[np.bool_]
 
 
 class CompletedRows(NamedTuple):
-    """The rows of a log, one value each in every array; NaN where neither log nor setting gives it."""
+    """The rows of a log, one value each in every array; NaN if neither log nor setting gives it."""
 
     step: NDArray[np.int64]
     line: NDArray[np.uint32]
@@ -64,7 +64,7 @@ class CompletedRows(NamedTuple):
         return ~(self.impossible | self.other_work | self.other_batch)
 
     def measured(self, window: Flags) -> "CompletedRows":
-        """The rows of the ``window`` that may be measured: those with other work in them where there are no others."""
+        """The rows of the ``window`` that may be measured: those with other work in them if there are no others."""
         rows = window & self.usable
         if not rows.any():
             rows = window & ~(self.impossible | self.other_batch)
@@ -92,7 +92,7 @@ class CompletedRows(NamedTuple):
 
 
 def completed_rows(log: Log, setting: Setting) -> CompletedRows:
-    """Times from rates, and rates from times, where the log gives only one of them."""
+    """Times from rates, and rates from times, if the log gives only one of them."""
     columns = log.distinct
     names = "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "global_batch_size", "samples_per_s"
     stated = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
@@ -145,7 +145,7 @@ def too_fast(rate: Floats, setting: Setting) -> float | None:
 
 
 def _quantity(log: Log, name: str, step: Any) -> Floats:
-    """A quantity of each of these steps; NaN where a step has none."""
+    """A quantity of each of these steps; NaN if a step has none."""
     stated = log.quantities.get(name, {})
     return np.array([stated.get(number, np.nan) for number in step.tolist()])
 

@@ -18,7 +18,7 @@ COLUMNS = (
     "memory_mib",
 )
 SAMPLE = np.dtype([("time", "f8"), *((name, "f8") for name in COLUMNS), ("reasons", "i8")])
-"""One sample of a GPU: seconds since 1970, values (NaN where it reports none), the bits of REASONS."""
+"""One sample of a GPU: seconds since 1970, values (NaN if it reports none), the bits of REASONS."""
 Samples = NDArray[Any]
 """The samples of one GPU in the order of time."""
 HEADER = ("time", "gpu", *COLUMNS, "reasons")
@@ -74,7 +74,7 @@ def _sample(row: Mapping[str, str]) -> tuple[float, ...]:
 
 
 def _number(cell: str) -> float:
-    """The value without its unit; NaN where the GPU reports none."""
+    """The value without its unit; NaN if the GPU reports none."""
     return float("nan") if _missing(cell) else float(cell.split()[0])
 
 

@@ -9,7 +9,7 @@ from benchrun.logs.records import Log, Problem
 from benchrun.logs.serving import LATENCIES, Served
 
 SEVERAL_TOKENS = 2.0
-"""A chunk of a stream holds several tokens where the gap between chunks exceeds the time per token this many times."""
+"""A chunk of a stream holds several tokens if the gap between chunks exceeds the time per token this many times."""
 OTHER_LENGTH = 0.02
 """Relative difference of a mean length from the one asked for above which it is named."""
 CONTRADICTION = 0.02
@@ -25,7 +25,7 @@ LAST_DIGIT_S = 0.005
 
 
 def result_problems(log: Log, num_prompts: int | None = None) -> Iterator[Problem]:
-    """Problems of the last result of ``log``; ``num_prompts`` is what was to be sent, where the caller knows it."""
+    """Problems of the last result of ``log``; ``num_prompts`` is what was to be sent, if the caller knows it."""
     if not log.served:
         return
     served = log.served[-1]

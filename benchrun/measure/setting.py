@@ -152,7 +152,7 @@ def same_chip(one: str, other: str) -> bool:
 
 
 def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:
-    """The given model where the log's is the same one, since its vocabulary is not padded; else the log's."""
+    """The given model if the log's is the same one, since its vocabulary is not padded; else the log's."""
     if logged is None or given.model is None:
         return logged or given.model
     same = abs(logged.params_active / given.model.params_active - 1) < SAME_MODEL
@@ -170,7 +170,7 @@ def logged_dimensions(log: Log) -> Facts:
 
 
 def as_trained(model: ModelShape, log: Log) -> ModelShape:
-    """`as_logged` of a log. UserError too where it states a whole model without experts, and ``model`` has some."""
+    """`as_logged` of a log. UserError too if it states a whole model without experts, and ``model`` has some."""
     facts = logged_dimensions(log)
     whole = shape(facts, model)
     if whole is not None and whole.moe is None and model.moe is not None:
@@ -216,7 +216,7 @@ def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> Model
 
 
 def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
-    """The model, where the log states every dimension that our FLOPs count needs and no part that it lacks.
+    """The model, if the log states every dimension that our FLOPs count needs and no part that it lacks.
 
     Where the log has no line about gates, ``given`` decides, and without it the program's default.
     """

@@ -124,7 +124,7 @@ def median_bounds(values: Floats, effective: float, deviations: float) -> tuple[
 def effective_rows(values: Floats) -> float:
     """n / integrated autocorrelation time, at most n. Uses ranks, so that one outlier does not mask autocorrelation.
 
-    The time is 1 + 2 * the sum of the autocorrelations, cut where the sum of two neighbours is no longer positive
+    The time is 1 + 2 * the sum of the autocorrelations, cut if the sum of two neighbours is no longer positive
     (Geyer, Practical Markov Chain Monte Carlo, 1992: initial monotone sequence).
     """
     rows, centred = values.size, ranks(values)

@@ -181,7 +181,7 @@ def _pairs(times: Floats) -> Floats:
 
 
 def _level(times: Floats) -> Floats:
-    """The times without their trend: a line, or a jump (clocks fell, a neighbour came) where that fits clearly better.
+    """The times without their trend: a line, or a jump (clocks fell, a neighbour came) if that fits clearly better.
 
     Left in, a trend looks like rows that resemble their neighbours, so nothing could be said about it.
     """

@@ -66,7 +66,7 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
 
 
 def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = None) -> Summary:
-    """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``."""
+    """Reduce ``log``; ``warmup`` rows are dropped (the default rule if None). The log wins over ``given``."""
     setting, facts, steps = setting_of_log(log, given or Setting()), log.facts, log.distinct.column("step")
     return Summary(
         **dict(_measurement(log, setting, log.planned_steps, warmup)),
@@ -137,7 +137,7 @@ def _speeds(
 ) -> tuple[dict[str, Any], float | None, list[Problem]]:
     """Step time, throughput, TFLOPS and MFU of the rows ``inside``, by field; tokens/s/GPU; what makes them worth less.
 
-    There are no fields where the rate is impossible.
+    There are no fields if the rate is impossible.
     """
     timed = inside.chosen(~np.isnan(inside.step_time_s))
     coarse = _coarse(log, timed)
@@ -165,7 +165,7 @@ def _coarse(log: Log, timed: CompletedRows) -> bool:
 
 
 def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[dict[str, Any], list[Problem]]:
-    """TFLOPS and MFU at ``rate`` tokens/s/GPU, by field; a problem where they, or the share ``above`` of the rows, are
+    """TFLOPS and MFU at ``rate`` tokens/s/GPU, by field; a problem if they, or the share ``above`` of the rows, are
     above the GPU's peak."""
     flops, tflops = setting.flops_per_token(), None
     if flops and rate is not None:
@@ -184,7 +184,7 @@ def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[d
 
 
 def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> list[Problem]:
-    """A problem where the model is unknown, and the printed TFLOPS would need more than the GPU's peak."""
+    """A problem if the model is unknown, and the printed TFLOPS would need more than the GPU's peak."""
     printed = _middles(inside.tflops_per_gpu, inside.interval).median
     fastest = setting.fastest_precision
     peak = setting.peak_tflops(fastest) if fastest else None
@@ -196,7 +196,7 @@ def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> li
 
 
 def _printed_mfu(inside: CompletedRows) -> list[Problem]:
-    """A note where the framework divides by the peak of a slower GPU than it runs on."""
+    """A note if the framework divides by the peak of a slower GPU than it runs on."""
     printed = _middles(inside.mfu, inside.interval).median
     if printed is None or printed <= 1:
         return []
@@ -205,7 +205,7 @@ def _printed_mfu(inside: CompletedRows) -> list[Problem]:
 
 
 def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bool) -> MeanMedian:
-    """Tokens/s/GPU; the mean over the time in place of the median where a single row is too uncertain."""
+    """Tokens/s/GPU; the mean over the time in place of the median if a single row is too uncertain."""
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average:
         return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
@@ -291,7 +291,7 @@ def _quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
 
 
 def _mean_rate(timed: CompletedRows, tokens: MeanMedian) -> float | None:
-    """Tokens over time, where single rows are too uncertain for a median."""
+    """Tokens over time, if single rows are too uncertain for a median."""
     usable = timed.chosen(~np.isnan(timed.tokens_per_s_per_gpu))
     spans = usable.step_time_s * usable.interval
     spent = float(np.sum(spans))
@@ -336,7 +336,7 @@ def _unknown(setting: Setting) -> list[Problem]:
 
 
 def _assumed_length(log: Log, setting: Setting) -> list[Problem]:
-    """A note where the caller states the length of samples of which the log states a limit."""
+    """A note if the caller states the length of samples of which the log states a limit."""
     if not (log.facts.variable_length and setting.fixed_length and setting.seq_length):
         return []
     detail = f"every sample is taken to have {setting.seq_length} tokens: the log states a limit, they may have fewer"

@@ -30,7 +30,7 @@ def stage_layers(spec: TrainingSpec) -> float:
 
 def weights_of_a_layer(spec: TrainingSpec, listed: Operators) -> tuple[float, float]:
     """Weights of a layer on one GPU, first the dense ones, then its experts'; the mean
-    where layers differ."""
+    if layers differ."""
     layers, dense, experts = spec.model.num_layers / spec.layout.pp, 0.0, 0.0
     for product in listed.block:
         weights = product.count * product.weights / layers
@@ -110,7 +110,7 @@ def _stored_by_policy(spec: TrainingSpec, policy: str) -> float:
 
 
 def layer(spec: TrainingSpec) -> float:
-    """Bytes per token and layer: norms, attention, MLP; the mean where layers differ.
+    """Bytes per token and layer: norms, attention, MLP; the mean if layers differ.
     In FP8, what only a matrix product reads again is one byte.
 
     Recomputed modules store their input, which the norm before them stores anyway.
@@ -199,7 +199,7 @@ def _unread_inputs(spec: TrainingSpec) -> set[str]:
     """Products whose input nothing reads again: those of frozen weights that no adapter
     reads.
 
-    transformer-engine stores the norm's output all the same where the norm is a part of
+    transformer-engine stores the norm's output all the same if the norm is a part of
     the layer. With dropout an adapter stores a copy of its own.
     """
     launched, lora = framework(spec.framework), spec.training.lora
@@ -218,7 +218,7 @@ def _unread_inputs(spec: TrainingSpec) -> set[str]:
 
 
 def _unfused_gate_bytes(spec: TrainingSpec) -> int:
-    """Bytes per width of the MLP that are stored where no fused kernel computes the
+    """Bytes per width of the MLP that are stored if no fused kernel computes the
     gate.
 
     They hold the gate, and for an expert also its product before the router's weight.

@@ -43,7 +43,7 @@ class Memory:
     activations: float
     logits: float
     placeholders: float = 0.0
-    """Gradients for autograd where the real ones are accumulated elsewhere: one matrix
+    """Gradients for autograd if the real ones are accumulated elsewhere: one matrix
     per shape, never freed."""
     step: float = 0.0
     """Temporary memory of the optimizer step, beyond what freed activations and logits

@@ -25,7 +25,7 @@ LLAMA_LINEARS = tuple(name for names in TRANSFORMERS.values() for name in names)
 
 
 def adapted(model: ModelShape, names: Names, targets: Collection[str]) -> Iterator[tuple[float, float]]:
-    """(inputs, outputs) of each adapted layer of a block; of all of them where
+    """(inputs, outputs) of each adapted layer of a block; of all of them if
     ``targets`` names none."""
     whole = operators(model)
     widths: dict[str, tuple[float, float]] = {}

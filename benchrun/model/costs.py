@@ -39,7 +39,7 @@ def repeats(
     """Whether the backward pass computes the forward pass of a layer's ``product``
     again.
 
-    ``modules`` count where the granularity is ``selective``. ``stored``: the products
+    ``modules`` count if the granularity is ``selective``. ``stored``: the products
     whose results a checkpoint policy of JAX keeps, None without a policy.
     """
     if stored is not None:

@@ -52,11 +52,11 @@ class Layout(Frozen):
     vp: Size = 1
     """Virtual pipeline stages per rank (1: no interleaving)."""
     ep: Size = 1
-    """Expert parallel; taken out of dp * cp (and tp, where etp is smaller)."""
+    """Expert parallel; taken out of dp * cp (and tp, if etp is smaller)."""
     etp: Size = 1
     """Tensor parallel inside an expert."""
     sequence_parallel: bool = False
-    """Activations are split along the sequence where tp leaves them whole."""
+    """Activations are split along the sequence if tp leaves them whole."""
     fsdp: Size = 1
     """Data-parallel ranks that share weights, gradients and optimizer states (1: every
     rank holds them whole)."""
@@ -64,7 +64,7 @@ class Layout(Frozen):
     """Embedding and output layer count as one layer each in the split of layers over
     pipeline stages."""
     stages: Annotated[str, Field(pattern=r"^([EtmL|()]|\*[0-9]{1,3})+$")] | None = None
-    """The layers of each (virtual) stage, where they are not split evenly, as
+    """The layers of each (virtual) stage, if they are not split evenly, as
     Megatron-LM writes them: E the embedding, t a layer, m a multi-token prediction, L
     the output layer; ``(tt|)*30`` repeats."""
 
@@ -81,13 +81,13 @@ class Layout(Frozen):
         return dense, {"ep": self.ep, "etp": self.etp, "pp": self.pp}
 
     def dp(self, num_gpus: int) -> int:
-        """Data-parallel ranks on ``num_gpus``; 1 where these are too few, which is
+        """Data-parallel ranks on ``num_gpus``; 1 if these are too few, which is
         refused."""
         return data_parallel(num_gpus, self.gpus_per_replica)
 
     @property
     def degrees(self) -> list[tuple[str, int]]:
-        """Name and number of each degree that every layout has, and of fsdp where the
+        """Name and number of each degree that every layout has, and of fsdp if the
         weights are sharded."""
         return [(name, getattr(self, name)) for name in (*DEGREES, *(("fsdp",) if self.fsdp > 1 else ()))]
 

@@ -28,7 +28,7 @@ class ModelShape(Frozen):
     hidden_size: Size
     """Width of the residual stream."""
     ffn_hidden_size: Size
-    """Inner width of the MLP (of one expert where all layers have experts)."""
+    """Inner width of the MLP (of one expert if all layers have experts)."""
     num_attention_heads: Size
     """Query heads."""
     num_query_groups: Size
@@ -46,7 +46,7 @@ class ModelShape(Frozen):
     normalization: Literal["RMSNorm", "LayerNorm", "LayerNorm1p"] = "RMSNorm"
     """Kind of norm; LayerNorm1p centers its weight at zero."""
     position_embedding: Literal["rope", "learned", "none"] = "rope"
-    """Rotary positions, a learned table, or none (where Mamba-2 layers see the
+    """Rotary positions, a learned table, or none (if Mamba-2 layers see the
     order)."""
     rotary_base: Size = 10000
     """Base of the rotary frequencies."""

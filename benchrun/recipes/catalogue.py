@@ -46,7 +46,7 @@ class Point:
     scaled_from: int | None = None
     """The listed number of GPUs whose layout this point has; None for a listed point."""
     borrowed_from: str | None = None
-    """The GPU whose point this is, where this one has none."""
+    """The GPU whose point this is, if this one has none."""
 
     @property
     def derived(self) -> str | None:

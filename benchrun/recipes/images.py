@@ -64,7 +64,7 @@ def _check_names(cluster: Cluster, document: Document) -> None:
 
 
 def missing_scripts(cluster: Cluster, framework: Framework) -> str | None:
-    """Reason why ``framework`` cannot be launched without a container; None if it can, or where there is one."""
+    """Reason why ``framework`` cannot be launched without a container; None if it can, or if there is one."""
     if cluster.container.runtime != "none" or not framework.scripts or framework.installed(cluster).path:
         return None
     key = f"cluster.frameworks.{framework.name}.path"

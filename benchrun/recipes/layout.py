@@ -21,7 +21,7 @@ Legal = Callable[[int], bool]
 
 
 def refusals(spec: RunSpec, framework: Framework) -> dict[str, str | None]:
-    """Every rule that ``spec`` breaks, with a hint where the text has none; empty when it can run."""
+    """Every rule that ``spec`` breaks, with a hint if the text has none; empty when it can run."""
     broken = dict.fromkeys(_nodes(spec), CHANGE_LAYOUT) | dict.fromkeys(
         (*incapable(spec, framework), *_container(spec))
     )
@@ -65,7 +65,7 @@ def _nearest(value: int, legal: Legal) -> str:
 def _multiple(
     what: str, value: int, of: str, unit: int, plus: int = 0, change: tuple[str, int, Legal] | None = None
 ) -> Iterator[str]:
-    """``value + plus`` must be a multiple of ``unit``: names the nearest legal values, of ``change`` where given."""
+    """``value + plus`` must be a multiple of ``unit``: names the nearest legal values, of ``change`` if given."""
     if (value + plus) % unit:
         name, number, legal = change or (what, value, lambda n: (n + plus) % unit == 0)
         extra = f" with {plus} more for embedding and output" if plus else ""

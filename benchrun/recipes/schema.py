@@ -130,7 +130,7 @@ class TrainingGroup(PointGroup, extra="forbid"):
     gbs_per_gpu: PositiveFloat | None = None
     """Global batch per GPU (weak scaling); may be a fraction if the global batch is whole."""
     seq_length: PositiveInt | None = None
-    """Tokens per sequence, where not the recipe's."""
+    """Tokens per sequence, if not the recipe's."""
     num_layers: PositiveInt | None = None
     """Number of layers, fewer than the model has, which makes a proxy."""
     model: Section = Field(default_factory=dict)
@@ -198,11 +198,11 @@ class SuiteRun(Frozen):
     recipe: Line | None = None
     """Name or path of the recipe; needed unless it is a factor."""
     gpu: Line | None = None
-    """GPU; needed where the recipe has points for several."""
+    """GPU; needed if the recipe has points for several."""
     precision: Precision | None = None
-    """Precision; needed where there are several."""
+    """Precision; needed if there are several."""
     num_gpus: PositiveInt | None = None
-    """Number of GPUs; needed where there are several."""
+    """Number of GPUs; needed if there are several."""
     framework: FrameworkName | None = None
     """Framework; the recipe's first with such a point if not given."""
     set: dict[Line, Any] = Field(default_factory=dict)

@@ -17,7 +17,7 @@ NAMES = {"gpu": "GPU", "precision": "precision", "num_gpus": "number of GPUs"}
 
 @dataclass(frozen=True)
 class Request:
-    """A point as the user names it; None is allowed where there is only one value."""
+    """A point as the user names it; None is allowed if there is only one value."""
 
     recipe: str
     gpu: str | None = None
@@ -70,7 +70,7 @@ def borrowed(listed: list[Point], request: Request) -> list[Point]:
     """Points that a GPU without such a point borrows: those of the GPU that has one and is closest
     in memory.
 
-    Those of the closest GPU of all if none has one. Empty where the GPU is unknown, or has less memory than all.
+    Those of the closest GPU of all if none has one. Empty if the GPU is unknown, or has less memory than all.
     """
     gpu = wanted_gpu(request.gpu, request.cluster)
     if gpu is None:

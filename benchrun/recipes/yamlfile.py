@@ -84,7 +84,7 @@ class Document(dict[str, Any]):
         return section.places.get(str(key)) if isinstance(section, Document) else None
 
     def section(self, key: str, place: str) -> "Document":
-        """The mapping below a key; a new one, at ``place``, where there is none."""
+        """The mapping below a key; a new one, at ``place``, if there is none."""
         if not isinstance(self.get(key), Document):
             self[key], self.places[key] = Document(place), place
         return self[key]  # type: ignore[no-any-return]
@@ -146,7 +146,7 @@ def scalar(text: str) -> Any:
 
 
 def _number(value: float, with_text: type[Int] | type[Float], text: str) -> float:
-    """``value``, with ``text`` where that is not how Python prints it: a field for text gets what the file has."""
+    """``value``, with ``text`` if that is not how Python prints it: a field for text gets what the file has."""
     if str(value) == text:
         return value
     number = with_text(value)

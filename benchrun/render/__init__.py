@@ -154,7 +154,7 @@ def _comment(value: Any) -> Markup:
 
 
 def _header(value: Any, name: str = "") -> Markup:
-    """An option of an #SBATCH line, where a backslash escapes inside any quotes."""
+    """An option of an #SBATCH line, if a backslash escapes inside any quotes."""
     option = f"--{name}={value}" if name else str(value)
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return Markup(option if shlex.quote(option) == option else f'"{escaped}"')

@@ -340,7 +340,7 @@ class RankTimes(File):
     """ranks.json."""
 
     steps: tuple[PositiveInt, ...]
-    """Numbers of the measured steps: the last 200; every tenth where a step has more than 500 collectives."""
+    """Numbers of the measured steps: the last 200; every tenth if a step has more than 500 collectives."""
     ranks: tuple[RankTime, ...]
     """Every rank, in order."""
 

@@ -166,7 +166,7 @@ class RunDir:
     def write_text(self, name: str, text: str, *, first: bool = False) -> None:
         """Write a file of this run atomically; a link of that name is replaced, never followed.
 
-        With ``first`` nothing is replaced: FileExistsError where another process was faster.
+        With ``first`` nothing is replaced: FileExistsError if another process was faster.
         """
         temporary = f".{name}.{secrets.token_hex(4)}"
         with self._folder() as folder, contextlib.ExitStack() as undo:
@@ -182,14 +182,14 @@ class RunDir:
 
     @contextlib.contextmanager
     def _events(self, create: int = 0) -> Iterator[int]:
-        """events.jsonl, open for appending; OSError where it is a link or missing."""
+        """events.jsonl, open for appending; OSError if it is a link or missing."""
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | create
         with self._folder() as folder, os.fdopen(os.open(EVENTS, flags, 0o644, dir_fd=folder), "r+b", 0) as file:
             yield file.fileno()
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[int]:
-        """This directory, open; PermissionError where it is another user's, also for root."""
+        """This directory, open; PermissionError if it is another user's, also for root."""
         if self.read_only:
             raise PermissionError(errno.EPERM, "the run is only read", str(self.path))
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -222,7 +222,7 @@ class TolerantRun(RunDir):
 
 @functools.lru_cache
 def _epoch(text: str) -> float:
-    """The time of an event in seconds since the epoch; ValueError or OverflowError where it is none."""
+    """The time of an event in seconds since the epoch; ValueError or OverflowError if it is none."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
 
 
@@ -252,7 +252,7 @@ def as_event(line: str) -> dict[str, Any] | None:
 
 
 def unpacked(file: Path) -> bytes:
-    """The bytes of a file, decompressed where its name ends in .xz."""
+    """The bytes of a file, decompressed if its name ends in .xz."""
     try:
         return lzma.decompress(file.read_bytes()) if file.suffix == XZ else file.read_bytes()
     except lzma.LZMAError as error:
@@ -260,7 +260,7 @@ def unpacked(file: Path) -> bytes:
 
 
 def find_runs(root: Path | None = None) -> list[RunDir]:
-    """All runs in ``root`` (the runs folder where None), oldest first."""
+    """All runs in ``root`` (the runs folder if None), oldest first."""
     root = root or paths.runs_dir()
     runs = [_opened(root, path) for path in kept.runs(root)]
     return sorted(runs, key=lambda run: (stamp_of(run.run_id), run.run_id))
@@ -292,10 +292,10 @@ def is_folder(name: str) -> bool:
 
 
 def open_run(name: str, root: Path | None = None) -> RunDir:
-    """The run called ``name`` in ``root`` (the runs folder where None), at the path ``name``, or among the kept runs.
+    """The run called ``name`` in ``root`` (the runs folder if None), at the path ``name``, or among the kept runs.
 
-    The beginning of a run's name is enough where no other run's begins so.
-    UserError if its specification cannot be read; where there is no such run it lists close matches.
+    The beginning of a run's name is enough if no other run's begins so.
+    UserError if its specification cannot be read; if there is no such run it lists close matches.
     """
     root = root or paths.runs_dir()
     if not name:
@@ -334,7 +334,7 @@ def _beginning_with(name: str, root: Path) -> list[Path]:
 
 
 def _opened(root: Path, path: Path) -> RunDir:
-    """The run at ``path``, read-only where it is not directly in ``root`` or belongs to another user."""
+    """The run at ``path``, read-only if it is not directly in ``root`` or belongs to another user."""
     place = kept.place(path.resolve())
     if place.parent == root.resolve() and place.stat().st_uid == os.geteuid():
         return RunDir(paths.given(root) / place.name)

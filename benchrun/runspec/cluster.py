@@ -138,7 +138,7 @@ class Cluster(Frozen):
     scheduler: Literal["slurm", "local"]
     """Slurm, or this machine itself."""
     gpu: Line
-    """Name in the hardware table; ``CPU`` where training runs without a GPU."""
+    """Name in the hardware table; ``CPU`` if training runs without a GPU."""
     gpus_per_node: Annotated[PositiveInt, Field(le=MOST_GPUS)]
     """Ranks per node: one per GPU (8 on HGX H100/H200, 1 or 4 on GH200), or CPU processes."""
     hardware: OwnGpu | None = None
@@ -189,7 +189,7 @@ class Cluster(Frozen):
     frameworks: dict[Line, Installation] = Field(default_factory=dict)
     """Installations of frameworks outside their images: source checkouts or virtual environments."""
     python: Line = "python3"
-    """Interpreter of the ranks (inside the container, where there is one)."""
+    """Interpreter of the ranks (inside the container, if there is one)."""
 
     @property
     def header_options(self) -> tuple[str, ...]:

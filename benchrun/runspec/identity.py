@@ -1,7 +1,7 @@
 """The identity of a run: a digest of a canonical form of its RunSpec, with its own names and defaults.
 
 The form is frozen. For trainings identity.csv lists the name of each value in the form, the field of RunSpec that
-holds it, the runs that have it (all trainings where empty), and the usual value, which the form omits. If a field gets
+holds it, the runs that have it (all trainings if empty), and the usual value, which the form omits. If a field gets
 another name or default, only that file changes and every id stays. A new field gets a row with the value that older
 runs had. Any other change needs the next ``VERSION``. Of another workload the form has every input.
 """
@@ -70,7 +70,7 @@ def workload_env(spec: "RunSpec") -> dict[str, str]:
 
 
 def workload_image(spec: "RunSpec") -> str | None:
-    """``name:tag`` of the image. A site's file counts only where its name states a release of the recipe's image."""
+    """``name:tag`` of the image. A site's file counts only if its name states a release of the recipe's image."""
     if spec.image is None:
         return None
     named, own = image_name(spec.image), spec.replaced_image and image_name(spec.replaced_image)

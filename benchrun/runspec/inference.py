@@ -14,7 +14,7 @@ from benchrun.runspec.spec import Inputs, Reduction, RunSpec
 from benchrun.vocabulary import Reduced, dimensions, reductions, request_load
 
 PROMPTS_PER_SLOT = 10
-"""Requests for each one that is answered at a time, where their number is not stated: the ends count for little."""
+"""Requests for each one that is answered at a time, if their number is not stated: the ends count for little."""
 WARMUPS_PER_SLOT = 2
 
 
@@ -26,7 +26,7 @@ class InferenceInputs(Inputs):
     model: ModelShape
     """Dimensions of the model."""
     checkpoint: Line | None = None
-    """Weights and tokenizer: a name on Hugging Face, or a folder. Null: random weights, where the framework can."""
+    """Weights and tokenizer: a name on Hugging Face, or a folder. Null: random weights, if the framework can."""
     input_tokens: Size
     """Tokens of a prompt, without those that a chat template adds."""
     output_tokens: Size

@@ -1,7 +1,7 @@
 """Options and variables that a job script sets itself, or that contradict it: a site file or recipe cannot set them.
 
 slurm_options.csv has the options of sbatch and srun: ``values`` are allowed all the same (a regular expression, in
-which ``{key}`` is a value of the site file); a row with ``beside`` counts only where the site file sets that key.
+which ``{key}`` is a value of the site file); a row with ``beside`` counts only if the site file sets that key.
 variables.csv has the variables, as regular expressions.
 """
 

@@ -82,7 +82,7 @@ class RunSpec(Inputs):
     framework: Line
     """Name of the framework."""
     replaced_image: Line | None = None
-    """The recipe's image, where the site's took its place."""
+    """The recipe's image, if the site's took its place."""
     gpu: Line
     """GPU, as named in the hardware table."""
     precision: Precision
@@ -357,7 +357,7 @@ class NodesSpec(NodesInputs, RunSpec):
 
 
 def workload(name: Any) -> type[RunSpec]:
-    """The class of the runs of one workload. UserError with the closest names where there is none."""
+    """The class of the runs of one workload. UserError with the closest names if there is none."""
     known = extensions.names("workloads")
     if name not in known:
         raise UserError(f"no workload is called '{name}'", hint=closest(str(name), known))

@@ -150,9 +150,9 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     offload_activations: bool = False
     """Activations wait in host memory for the backward pass; those of two layers are on the GPU."""
     fp8: Fp8 = Fp8()
-    """Used only where the run's precision is fp8."""
+    """Used only if the run's precision is fp8."""
     lora: Lora = Lora()
-    """Used only where the task is lora."""
+    """Used only if the task is lora."""
     ceilings: bool = False
     """Measure the machine before the first step: matrix products, copies, collectives (10 s)."""
     breakdown: bool = False
@@ -203,7 +203,7 @@ class Data(Frozen):
     """Data that the model is fed."""
 
     kind: Literal["mock", "synthetic"] = "mock"
-    """``mock``: random tokens made by the framework itself; ``synthetic``: files, made before the run where missing."""
+    """``mock``: random tokens made by the framework itself; ``synthetic``: files, made before the run if missing."""
     num_workers: NonNegativeInt = 1
     """Data-loader processes per rank (0: in the training process)."""
     synthetic: Synthetic = Synthetic()

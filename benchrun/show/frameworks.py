@@ -34,7 +34,7 @@ TITLES = (
     ),
     *("profiled_step", "longer_than_the_fastest"),
 )
-"""``framework`` names its release where several ran. ``runs``: those launched within a day of its last one.
+"""``framework`` names its release if several ran. ``runs``: those launched within a day of its last one.
 
 ``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, except defaults and those
 that all frameworks of the point have.

@@ -25,7 +25,7 @@ def _gpus(listed: Sequence[str]) -> str:
 
 
 def span(numbers: Iterable[int]) -> str:
-    """Numbers in few letters: ``8-128`` where each is twice the one before, ``8..96`` where there are many others."""
+    """Numbers in few letters: ``8-128`` if each is twice the one before, ``8..96`` if there are many others."""
     listed = sorted(set(numbers))
     if len(listed) > 2 and all(b == 2 * a for a, b in pairwise(listed)):
         return f"{listed[0]}-{listed[-1]}"
@@ -46,7 +46,7 @@ def recipes_table(rows: Rows) -> Table:
 
 
 def _with_origin(table: Table, rows: Rows) -> Table:
-    """``table`` with the GPU whose layouts the ``rows`` have, where that is another one."""
+    """``table`` with the GPU whose layouts the ``rows`` have, if that is another one."""
     if not any(row["derived"] for row in rows):
         return table
     origins = (row["derived"] for row in rows)
@@ -55,7 +55,7 @@ def _with_origin(table: Table, rows: Rows) -> Table:
 
 
 def layouts_table(rows: Rows) -> Table:
-    """One line per layout; the name of the recipe only where there are several."""
+    """One line per layout; the name of the recipe only if there are several."""
     several = len({row["recipe"] for row in rows}) > 1
     trained, other = any(row["per_gpu"] for row in rows), any(row.get("settings") for row in rows)
     work = (*(("MBS", "BATCH", "SEQUENCE") if trained else ()), *(("SETTINGS",) if other else ()))

@@ -30,7 +30,7 @@ class ReportModel:
     readable: Table
     """Rows in few columns, for readers; a metric that no run has is left out."""
     frameworks: Table
-    """Frameworks of one point side by side; no rows where no two ran the same point."""
+    """Frameworks of one point side by side; no rows if no two ran the same point."""
     ratios: tuple[str, ...]
     """Sentences on FSDP over 3D parallelism."""
     curves: tuple[CurveView, ...]

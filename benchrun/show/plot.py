@@ -54,7 +54,7 @@ class Plot:
     """Values of x that do not count, e.g. the warm-up."""
     marks: tuple[Mark, ...] = ()
     limits: tuple[float, float] | None = None
-    """Lowest and highest value of the axis, from the data where None; a larger value is written at its edge."""
+    """Lowest and highest value of the axis, from the data if None; a larger value is written at its edge."""
     log_x: bool = False
     """The x axis is logarithmic, with powers of two."""
     note: str = ""

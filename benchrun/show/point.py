@@ -109,7 +109,7 @@ def bar(parts: Mapping[str, float], whole: float) -> str:
 
 
 def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
-    """The references, the newest first, as seconds and tokens/s/GPU where a step time was published."""
+    """The references, the newest first, as seconds and tokens/s/GPU if a step time was published."""
     references = sorted(document["references"], key=lambda entry: entry["source"]["date"], reverse=True)
     if not references:
         yield "published", "no number for these conditions"

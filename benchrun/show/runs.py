@@ -39,7 +39,7 @@ def table(results: Sequence[RunResult]) -> Table:
 
 
 def _columns(results: Sequence[RunResult]) -> tuple[Metric, ...]:
-    """The metrics that have a column: those of servers only where a run is of one."""
+    """The metrics that have a column: those of servers only if a run is of one."""
     return tuple(tabled(served=any(result.numbers and result.numbers.settings for result in results)))
 
 
@@ -62,7 +62,7 @@ def identified(results: Sequence[RunResult]) -> Table:
 def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     """Fields in which each of several specifications differs, e.g. ``num_workers 4``.
 
-    Those in `MINOR`, and then the image, are left out where the others tell all of them apart.
+    Those in `MINOR`, and then the image, are left out if the others tell all of them apart.
     """
     if len(specs) < 2:
         return [""] * len(specs)
@@ -157,7 +157,7 @@ def _flags(entry: Reference) -> str:
 
 
 def check_rows(check: Check) -> list[tuple[str, str]]:
-    """One number beside the reference it was compared with; where that stands; what differs."""
+    """One number beside the reference it was compared with; if that stands; what differs."""
     entry = check.reference
     digits = ".0f" if check.value >= 1000 else ".4g"  # the digits of the step time below it
     is_loss = entry.better == "equal"

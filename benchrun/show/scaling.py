@@ -27,7 +27,7 @@ class Curve:
     rates: dict[int, float]
     """Tokens/s/GPU by number of GPUs, the fewest first."""
     batches: tuple[int, ...]
-    """Global batches, in sequences, in the same order; one where it stays the same."""
+    """Global batches, in sequences, in the same order; one if it stays the same."""
     specs: tuple[TrainingSpec, ...] = ()
     """One run of each number of GPUs, in the same order."""
 

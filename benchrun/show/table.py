@@ -103,7 +103,7 @@ def plain(table: Table) -> str:
 
 
 def fitted(table: Table, width: int | None) -> str:
-    """The table as text; where that is wider than ``width`` characters, long cells are wrapped within their columns.
+    """The table as text; if that is wider than ``width`` characters, long cells are wrapped within their columns.
 
     A terminal that is too narrow even so gets the lines unwrapped.
     """

@@ -174,7 +174,7 @@ def _measured_rows(measured: Measurement) -> Rows:
 
 
 def _quantity_rows(measured: Measurement) -> Rows:
-    """The median of each quantity of the steps, with its share of the step where it is a part of it."""
+    """The median of each quantity of the steps, with its share of the step if it is a part of it."""
     rows, step = [], measured.step_time_s
     for name, spread in measured.quantities.items():
         if name == "reward":  # it has a row of its own

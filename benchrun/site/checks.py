@@ -38,7 +38,7 @@ def fault(what: str, detail: str, hint: str = "") -> Check:
 
 
 def gpu_check(site: Cluster) -> Iterator[Check]:
-    """A fault where no table has the file's GPU: it would have no peak and no memory, and no recipe has its name."""
+    """A fault if no table has the file's GPU: it would have no peak and no memory, and no recipe has its name."""
     listed = [*hardware.names(), "CPU"]
     if site.hardware is None and site.gpu not in listed:
         hint = f"{closest(site.gpu.upper(), listed)}; or state its peaks: hardware:"
@@ -62,7 +62,7 @@ def queue_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
 
 
 def chosen_partition(site: Cluster, slurm: Survey) -> Partition | Check:
-    """The partition of the site's jobs, the first of several; a fault where there is none that is up."""
+    """The partition of the site's jobs, the first of several; a fault if there is none that is up."""
     names = [partition.name for partition in slurm.partitions]
     if site.partition is None:
         default = next((partition for partition in slurm.partitions if partition.default), None)
@@ -151,7 +151,7 @@ def _reservations(names: Sequence[str], slurm: Survey) -> Iterator[Check]:
 
 
 def _reservation(name: str, slurm: Survey) -> Check:
-    """A warning where it has not begun."""
+    """A warning if it has not begun."""
     names = [each.name for each in slurm.reservations]
     reservation = next((each for each in slurm.reservations if each.name == name), None)
     if reservation is None:

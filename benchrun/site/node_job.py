@@ -112,7 +112,7 @@ def _submitted(run: RunDir, site: Cluster, words: Sequence[str], wait_s: int) ->
 
 
 def _followed(run: RunDir, slurm: Slurm, wait_s: int) -> Job | None:
-    """The job's last state. NoNode where it does not start in ``wait_s`` seconds; a job that hangs is left."""
+    """The job's last state. NoNode if it does not start in ``wait_s`` seconds; a job that hangs is left."""
     begun, started = time.monotonic(), None
     while True:
         job, now = slurm.poll([run]).get(run), time.monotonic()

@@ -21,7 +21,7 @@ from benchrun.vocabulary import Exit
 CLOCK_S = 5.0
 """Difference of two clocks from which endings and ages of runs become wrong."""
 UNKNOWN_OPTION = ("unrecognized", "Invalid --", "requires an argument")
-"""Words of srun where it cannot read an option."""
+"""Words of srun if it cannot read an option."""
 
 
 def test_only(site: Cluster) -> Iterator[Check]:

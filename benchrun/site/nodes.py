@@ -12,7 +12,7 @@ MEMORY = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024, "K": 1 / 1024}
 _HOSTS = re.compile(r"([^\[\],\s]|\[\d+(-\d+)?(,\d+(-\d+)?)*\])+")
 """One item of a host list."""
 Filter = tuple[str, Callable[[Node], bool], Callable[[Sequence[Node]], str], Callable[[Sequence[Node]], str]]
-"""Key of the site file, the nodes that it leaves, what is wrong where it leaves none, what would be right."""
+"""Key of the site file, the nodes that it leaves, what is wrong if it leaves none, what would be right."""
 
 
 def named_nodes(text: str | None) -> list[str]:

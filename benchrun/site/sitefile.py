@@ -22,7 +22,7 @@ WIDTH = 100
 
 
 def site_text(slurm: Survey, runtime: str | None, chosen: Partition, gpu: str | None = None) -> str:
-    """The text of a site file for one partition; ``gpu``: the name where Slurm states none."""
+    """The text of a site file for one partition; ``gpu``: the name if Slurm states none."""
     named = slurm_gpu(slurm, chosen) or gpu
     values = {**_values(slurm, chosen, runtime), "gpu": named or "CPU"}
     remarks = _remarks(slurm, chosen, runtime, named)
@@ -35,7 +35,7 @@ def site_text(slurm: Survey, runtime: str | None, chosen: Partition, gpu: str | 
 
 
 def slurm_gpu(slurm: Survey, partition: Partition) -> str | None:
-    """The GPU that Slurm's type names, ``CPU`` where it counts none; None if it counts GPUs without a type."""
+    """The GPU that Slurm's type names, ``CPU`` if it counts none; None if it counts GPUs without a type."""
     kind, gpus = _gpus(slurm.nodes_of(partition.name))
     return hardware.name_of(kind.replace("_", " ")) if gpus else "CPU"
 
@@ -137,7 +137,7 @@ def _about(slurm: Survey, partition: Partition) -> str:
 def _lines(
     model: type[BaseModel], values: Mapping[str, Any], remarks: Mapping[str, str], indent: str = ""
 ) -> Iterator[str]:
-    """Each field of ``model``: its explanation as a comment, then the key, commented out where it has no value."""
+    """Each field of ``model``: its explanation as a comment, then the key, commented out if it has no value."""
     docs = field_docs(model)
     for name, field in model.model_fields.items():
         if name == "name":  # the name of the file
@@ -162,7 +162,7 @@ def _lines(
 
 
 def _yaml(value: Any) -> str:
-    """A value in YAML's flow style; a text has quotes where it could be something else."""
+    """A value in YAML's flow style; a text has quotes if it could be something else."""
     if value is None or isinstance(value, (bool, int, float)):
         return json.dumps(value)
     if isinstance(value, (tuple, list)):

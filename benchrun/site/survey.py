@@ -41,7 +41,7 @@ class Node:
     state: str
     partitions: tuple[str, ...]
     gpus: Mapping[str, int]
-    """Number of GPUs by Slurm's type in lower case; an empty type where Slurm has none."""
+    """Number of GPUs by Slurm's type in lower case; an empty type if Slurm has none."""
     cpus: int
     sockets: int
     memory_mib: int
@@ -181,7 +181,7 @@ def _mpi() -> list[str]:
 
 
 def _loads(plugin: str) -> bool:
-    """Whether srun can use a listed plugin: pmix is listed where its library is missing, and then every job fails."""
+    """Whether srun can use a listed plugin: pmix is listed if its library is missing, and then every job fails."""
     result = call(["srun", f"--mpi={plugin}", "--test-only", "--ntasks=1", "true"], timeout_s=10)
     return "Invalid MPI type" not in result.stderr
 

@@ -1,4 +1,4 @@
-"""Waiting for runs, and how they went. Imports the parser only where a log is read."""
+"""Waiting for runs, and how they went. Imports the parser only if a log is read."""
 
 import contextlib
 import os
@@ -184,9 +184,9 @@ def _began(run: RunDir, job: Job) -> bool:
 
 
 def record_end(observation: Observation) -> End:
-    """The ending of an ended job, written to ending.json where it is final, because schedulers forget.
+    """The ending of an ended job, written to ending.json if it is final, because schedulers forget.
 
-    A guess is not written, nor one that rests on files that may still change, nor where the disk is full or read-only:
+    A guess is not written, nor one that rests on files that may still change, nor if the disk is full or read-only:
     the next call determines it anew. Nor that of a run whose job was refused: it may be submitted again. Of two
     processes one writes it.
     """

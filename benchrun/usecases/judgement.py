@@ -94,7 +94,7 @@ def verdict_together(
     names: Sequence[str] = (),
     environment: Mapping[str, Any] = MappingProxyType({}),
 ) -> Verdict:
-    """The verdict on ``measurements`` of ``spec``, which ended so; where no number is known, against a prediction.
+    """The verdict on ``measurements`` of ``spec``, which ended so; if no number is known, against a prediction.
 
     ``names`` are runs that are no reference for these; ``environment`` is what env.json has of the first run.
     """
@@ -107,7 +107,7 @@ def verdict_together(
 
 
 def store_judgement(judgement: Judgement, *, what_if: bool = False) -> None:
-    """Write endings, measurements and the verdict into the runs, where that is allowed.
+    """Write endings, measurements and the verdict into the runs, if that is allowed.
 
     ``what_if``: the question had another warm-up or reference than usual; its answer replaces no stored one.
     """
@@ -127,9 +127,9 @@ def store_judgement(judgement: Judgement, *, what_if: bool = False) -> None:
 def verdict_on(
     own: Conditions, runs: Numbers, reference: str | None, *, ending: str | None = None, names: Sequence[str] = ()
 ) -> Verdict:
-    """The verdict against published numbers; where none is comparable, against our own measurements.
+    """The verdict against published numbers; if none is comparable, against our own measurements.
 
-    Against ``reference`` alone where one is named: a published number, a run or a folder of runs. Stored runs with a
+    Against ``reference`` alone if one is named: a published number, a run or a folder of runs. Stored runs with a
     name of ``names`` or with the steps of one of ``runs`` are left out: a run is no reference for itself.
     """
     if reference is not None and not is_published(reference):

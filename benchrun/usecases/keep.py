@@ -166,7 +166,7 @@ def public_spec(spec: RunSpec) -> RunSpec:
 
 
 def public_image(image: str) -> str:
-    """The image where its registry is public, else its name and tag."""
+    """The image if its registry is public, else its name and tag."""
     return image if image.startswith(tuple(PUBLIC["images"])) else image_name(image)
 
 

@@ -24,7 +24,7 @@ Rows = list[dict[str, Any]]
 def list_points(recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None) -> Rows:
     """One row per point of ``recipes`` (of all if empty), with the number of references that it is comparable with.
 
-    Of a ``gpu`` its own points, and of ``recipes``, or where it has none, also those that it can borrow; of these
+    Of a ``gpu`` its own points, and of ``recipes``, or if it has none, also those that it can borrow; of these
     ``derived`` is the GPU whose points they are.
     UserError for a wrong recipe of the user's own, for an unknown one, and for a ``gpu`` that can borrow no point.
     ``cluster`` may state the GPU's hardware.
@@ -85,7 +85,7 @@ def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:
 
 
 def _rows(recipe: str, cluster: str | None) -> Rows:
-    """The rows of one recipe: of the table, or resolved where the recipe is the user's own."""
+    """The rows of one recipe: of the table, or resolved if the recipe is the user's own."""
     table = {} if is_own_file(recipe) else _table()
     rows = table.get(recipe)
     if rows is None:

@@ -46,7 +46,7 @@ class RunMeasurement:
 def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None:
     """Measure one run from its log and the files beside it; None without a log. Nothing is written.
 
-    The first ``warmup`` rows are dropped (5 or a tenth of them where None). UserError for a damaged file.
+    The first ``warmup`` rows are dropped (5 or a tenth of them if None). UserError for a damaged file.
     """
     if not run.logs:
         return None
@@ -68,14 +68,14 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
 
 
 def _missing_trace(run: RunDir) -> Iterator[ProblemEntry]:
-    """A problem where the profiled ranks left their folder empty; a kept run has no such folder."""
+    """A problem if the profiled ranks left their folder empty; a kept run has no such folder."""
     folder = run.path / artifacts.PROFILE
     if folder.is_dir() and not any(file.is_file() for file in folder.rglob("*")):
         yield ProblemEntry(kind="no_trace", line=None, detail=f"{artifacts.PROFILE} is empty; the logs may say why")
 
 
 def store_measurement(measurement: RunMeasurement) -> None:
-    """Write steps.jsonl, telemetry.json and metrics.json into the run, where that is allowed."""
+    """Write steps.jsonl, telemetry.json and metrics.json into the run, if that is allowed."""
     run = measurement.run
     if not run.writable:
         return
@@ -99,7 +99,7 @@ def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) 
     if log.profiled_after is not None and log.facts.ended_at is None:
         return None  # profiled steps followed: the last sample under load is not of the window
     steps = window.last_step - window.first_step + 1
-    # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
+    # Tokens of a step are its rate times its time; the product of their means would be too large if steps differ.
     tokens = rate * step.median * num_gpus * steps
     return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=log.facts.ended_at)
 
@@ -131,7 +131,7 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
     """Write a judged run's measurement into ``folder``, redacted; returns the redacted run.
 
     ``say`` gets a sentence for each trace of the run that is not kept. UserError if the run has no valid verdict,
-    where it is kept already, and where the redacted files would give other numbers.
+    if it is kept already, and if the redacted files would give other numbers.
     """
     verdict = run.document(artifacts.VERDICT, Verdict)
     if verdict is None or verdict.verdict == "invalid_run":
@@ -162,7 +162,7 @@ def _write_redacted(
 ) -> RunDir:
     """Write the redacted ``files`` of a run into the new directory ``path``.
 
-    UserError where they give other numbers than its ``measurement``; then nothing stays.
+    UserError if they give other numbers than its ``measurement``; then nothing stays.
     """
     redacted = RunDir(path)
     with writing(path), contextlib.ExitStack() as undo:
@@ -211,7 +211,7 @@ def same_numbers(one: RunMeasurement | None, other: RunMeasurement | None) -> bo
 def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list[Log], list[Path]]:
     """One log for each run in these files and directories, and the files that belong to none.
 
-    The framework is recognised where it is not named. UserError for a file that cannot be read, and for a directory of
+    The framework is recognised if it is not named. UserError for a file that cannot be read, and for a directory of
     several runs, which would be read as one.
     """
     for path in files:

@@ -23,7 +23,7 @@ from benchrun.usecases.scaling import measured_scaling
 
 
 def run_data(run: RunDir, verdict: Verdict | None = None, *, drawn: bool = True) -> RunData:
-    """One run; where it is ``drawn`` with its steps, its telemetry and what explains it.
+    """One run; if it is ``drawn`` with its steps, its telemetry and what explains it.
 
     ``verdict`` replaces the stored one. UserError for a damaged file. Nothing is written.
     """
@@ -59,7 +59,7 @@ def past_run(run: RunDir) -> Past:
 def report_on(runs: Sequence[RunData], *, drawn: bool = True, scaling: bool = True) -> ReportModel:
     """The report on runs that `run_data` read.
 
-    With their curves over the number of GPUs where ``scaling``, and their history where it is ``drawn``.
+    With their curves over the number of GPUs if ``scaling``, and their history if it is ``drawn``.
     """
     curves = measured_scaling([run.result for run in runs]) if scaling else ()
     history = history_plots(history_of([Past(run.result, run.environment) for run in runs])) if drawn else ()

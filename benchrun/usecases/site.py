@@ -21,7 +21,7 @@ from benchrun.site.survey import survey
 def write_site(file: Path, partition: str | None = None, gpu: str | None = None) -> bool:
     """Write a commented site file for a partition of this machine's Slurm (by default that with the most GPUs).
 
-    ``gpu``: its name in the hardware table, where Slurm states none; by default a node is asked. Whether it is known;
+    ``gpu``: its name in the hardware table, if Slurm states none; by default a node is asked. Whether it is known;
     if not, the file has ``CPU``, with a remark.
 
     UserError if the file exists; MachineError if Slurm does not answer.

@@ -1,4 +1,4 @@
-"""Launching several runs where the account may have a limited number of jobs in the queue."""
+"""Launching several runs if the account may have a limited number of jobs in the queue."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -48,7 +48,7 @@ def start_in_time(
 ) -> RunDir:
     """A run of ``spec`` in the folder ``root`` that has a job, or may have one. MachineError if the job is refused.
 
-    ``going``: runs whose ends make room where the account may have no more jobs. ``start`` launches into ``root``.
+    ``going``: runs whose ends make room if the account may have no more jobs. ``start`` launches into ``root``.
     """
     try:
         return start(spec) if start else start_run(spec, root)

@@ -91,7 +91,7 @@ def transformer_config(spec: TrainingSpec) -> TransformerConfig:
 
 
 def _argument(name: str, value: Any) -> Any:
-    """torch's type or function where ``value`` is its name; a list for a tuple, because megatron.core changes some."""
+    """torch's type or function if ``value`` is its name; a list for a tuple, because megatron.core changes some."""
     if name == "activation_func":
         own = {"squared_relu": squared_relu, "quick_gelu": quick_gelu}
         return own.get(value) or getattr(torch.nn.functional, value)
@@ -175,7 +175,7 @@ def _own_layers(layer: Any) -> None:
 
 
 def _prediction_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
-    """The layers of the multi-token predictions where this stage has them; else None."""
+    """The layers of the multi-token predictions if this stage has them; else None."""
     if not spec.model.mtp_layers:
         return None
     whole = get_gpt_decoder_layer_specs(config, spec.transformer_engine, None, spec.model.qk_norm == "l2")

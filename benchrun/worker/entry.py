@@ -17,7 +17,7 @@ from benchrun.runspec.spec import RunSpec, TrainingSpec
 def run(loop: str, install: str, lora: str | None = None) -> NoReturn:
     """Train as one rank, by ``train`` of the module ``loop``, and end the process.
 
-    ``lora``: a package that LoRA needs besides; ``install``: the hint where a package is missing.
+    ``lora``: a package that LoRA needs besides; ``install``: the hint if a package is missing.
     """
     parser = argparse.ArgumentParser(description="Train as one rank.")
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")

@@ -1,7 +1,7 @@
 """Time of a rank's host in each step beside launching kernels: waiting for data, garbage
 collection, waiting for a core, and the time between two steps.
 
-The GPU stands still only where its queue runs dry meanwhile, so these times are the most that a step may lose by them.
+The GPU stands still only if its queue runs dry meanwhile, so these times are the most that a step may lose by them.
 """
 
 import gc

@@ -48,7 +48,7 @@ def needs_gradient(spec: TrainingSpec) -> bool:
     """Whether the input of the first layer must have a gradient, although nothing before it is trained.
 
     megatron.core captures the backward pass of a layer from the gradients of its inputs, and a layer that is computed
-    again has a backward pass only where one of its inputs has a gradient.
+    again has a backward pass only if one of its inputs has a gradient.
     """
     return spec.training.cuda_graphs != "none" or spec.training.recompute.granularity == "full"
 

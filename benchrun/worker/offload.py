@@ -1,6 +1,6 @@
 """Activations wait in host memory for the backward pass: each layer's are copied there, and back one layer ahead.
 
-Used where transformer-engine's own offloading is not: by the fine-tune on transformers, and by the worker without
+Used if transformer-engine's own offloading is not: by the fine-tune on transformers, and by the worker without
 transformer-engine. The copies run on their own stream. In the forward pass a layer's device memory is released when
 the next layer has ended; in the backward pass a layer is copied back while the layer after it computes.
 """

@@ -31,11 +31,11 @@ class Criterion(Frozen):
     threshold: float
     """The limit; a value equal to it passes."""
     measured: float | None
-    """Null where nothing was measured."""
+    """Null if nothing was measured."""
     unit: str
     """Unit of both."""
     passed: bool | None
-    """Null where the measurement gives no answer."""
+    """Null if the measurement gives no answer."""
     reason: str | None = None
     """Reason why there is no answer, or which run failed."""
     runs: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Acceptance(Frozen):
     description: str
     """The plan's own words."""
     verdict: Answer
-    """``not_accepted`` where a criterion is not met, else ``inconclusive`` where one has no answer."""
+    """``not_accepted`` if a criterion is not met, else ``inconclusive`` if one has no answer."""
     points: tuple[PointSummary, ...]
     """Points in the order of the plan."""
     criteria: tuple[Criterion, ...]
@@ -92,7 +92,7 @@ class Acceptance(Frozen):
 
     @property
     def exit_code(self) -> Exit:
-        """OK, SLOW where a criterion is not met, else INCONCLUSIVE."""
+        """OK, SLOW if a criterion is not met, else INCONCLUSIVE."""
         return {"accepted": Exit.OK, "not_accepted": Exit.SLOW, "inconclusive": Exit.INCONCLUSIVE}[self.verdict]
 
 

@@ -85,7 +85,7 @@ def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Apprai
 
 
 def store_appraisal(appraisal: Appraisal) -> None:
-    """Write measurements and verdicts into the runs, where that is allowed."""
+    """Write measurements and verdicts into the runs, if that is allowed."""
     for measurement in appraisal.measurements.values():
         store_measurement(measurement)
     for run, result in appraisal.results.items():

@@ -136,7 +136,7 @@ def write_pack(plan: ResolvedPlan, target: Path | None = None, *, packs: Path, r
     """Write the evidence of every ended run of ``plan`` as an archive (``.tar.gz``) or a directory.
 
     Without ``target`` an archive in the folder ``packs``, named by its content: one that is there already stays.
-    UserError if ``target`` exists, where no run has ended, and where the redacted logs would give other numbers.
+    UserError if ``target`` exists, if no run has ended, and if the redacted logs would give other numbers.
     """
     runs = runs_of(plan)
     if not any(runs.values()):

@@ -74,11 +74,11 @@ class PlanRun(Frozen):
     recipe: Line
     """Name or path of the recipe."""
     gpu: Line | None = None
-    """GPU; needed where the recipe has points for several and the cluster is not named."""
+    """GPU; needed if the recipe has points for several and the cluster is not named."""
     precision: Precision | None = None
-    """Precision; needed where there are several."""
+    """Precision; needed if there are several."""
     num_gpus: Values[PositiveInt] | None = None
-    """Numbers of GPUs: each is a point. Needed where the recipe has several."""
+    """Numbers of GPUs: each is a point. Needed if the recipe has several."""
     framework: FrameworkName | None = None
     """Framework; the recipe's first with such a point if not given."""
     set: dict[Line, Any] = Field(default_factory=dict)

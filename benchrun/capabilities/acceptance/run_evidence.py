@@ -71,7 +71,7 @@ def other_scripts(content: Content, name: str) -> Iterator[Reason]:
 
 
 def written_by(content: Content, name: str) -> tuple[object, object]:
-    """Version and commit of the benchrun that wrote a run's scripts: that of the pack where it is redacted."""
+    """Version and commit of the benchrun that wrote a run's scripts: that of the pack if it is redacted."""
     if content.manifest.redacted:
         return content.manifest.benchrun, content.manifest.commit
     env = RunDir(content.root / pack.RUNS / name).read_json(artifacts.ENV) or {}

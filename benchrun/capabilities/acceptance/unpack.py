@@ -17,7 +17,7 @@ MOST_FILES = 100_000
 
 
 def opened(pack: Path, folder: Path) -> Path:
-    """The root of ``pack``: itself where it is a directory, else unpacked into the empty ``folder``.
+    """The root of ``pack``: itself if it is a directory, else unpacked into the empty ``folder``.
 
     Refused for an archive that is damaged or too large, and for a member that is a link or lies outside.
     """

@@ -102,7 +102,7 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
 
 
 def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | None) -> tuple[ResolvedPlan, Derived]:
-    """The plan of a pack and what follows from its logs. Refused where the evidence is incomplete or damaged."""
+    """The plan of a pack and what follows from its logs. Refused if the evidence is incomplete or damaged."""
     if reasons := list(_unexpected(content)):
         raise Refused(*reasons)
     try:
@@ -165,7 +165,7 @@ def _framework_files(root: Path, run: str) -> tuple[str, ...]:
 
 
 def _version(content: Content) -> Iterator[Reason]:
-    """A warning where another benchrun wrote the pack."""
+    """A warning if another benchrun wrote the pack."""
     wrote, reads = (content.manifest.benchrun, content.manifest.commit), (__version__, commit())
     if wrote != reads:
         names = [" at ".join(filter(None, each)) for each in (wrote, reads)]
@@ -247,7 +247,7 @@ def _work(spec: RunSpec) -> tuple[str, ...]:
 
 
 def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
-    """A reason where the report is not the one that the runs give."""
+    """A reason if the report is not the one that the runs give."""
     try:
         same = report_page(content.root, acceptance) == (content.root / pack.PAGE).read_text(
             errors="replace", encoding="utf-8"

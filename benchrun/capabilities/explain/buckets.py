@@ -99,7 +99,7 @@ def _shares(rank: RankShares) -> tuple[float, ...]:
 
 
 def _copies(rank: RankShares) -> float:
-    """Share of the copies, where they are a part of their own."""
+    """Share of the copies, if they are a part of their own."""
     return rank.copies if rank.copies >= COPIES else 0.0
 
 

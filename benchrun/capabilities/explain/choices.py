@@ -41,7 +41,7 @@ OFFLOADED = (
     "keep the activations on the GPU (training.offload_activations=false) if they fit, with a smaller micro-batch or "
     "recomputation; else check the link to the host: nvidia-smi -q, CPU binding, pinned memory"
 )
-"""Advice where most of it is copies of activations to host memory and back."""
+"""Advice if most of it is copies of activations to host memory and back."""
 
 
 def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:

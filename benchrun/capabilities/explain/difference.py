@@ -60,7 +60,7 @@ def _work(run: Evidence) -> dict[str, Any]:
 
 
 def difference(a: Side, b: Side) -> Difference:
-    """The second against the first, for as many tokens on a GPU where both state them; else for a step."""
+    """The second against the first, for as many tokens on a GPU if both state them; else for a step."""
     scale = a.tokens / b.tokens if a.tokens and b.tokens else 1.0
     interval, method = ratio_interval(a.times, scale * b.times)
     return Difference(
@@ -89,7 +89,7 @@ def _stated_by_one(a: Side, b: Side) -> tuple[str, ...]:
 
 
 def _differing(a: Side, b: Side) -> list[Condition]:
-    """The conditions with different values; sizes of a model only where both sides state one."""
+    """The conditions with different values; sizes of a model only if both sides state one."""
     names = dict.fromkeys([*a.conditions, *b.conditions])
     if not all(any(name.startswith(MODEL) for name in side.conditions) for side in (a, b)):
         names = dict.fromkeys(name for name in names if not name.startswith(MODEL))

@@ -82,7 +82,7 @@ class Evidence:
 
     @cached_property
     def typical_s(self) -> float:
-        """Step without the slow ones: the median, where that is shorter than the mean by more than the clock shows."""
+        """Step without the slow ones: the median, if that is shorter than the mean by more than the clock shows."""
         middle = float(np.median(self.times))
         return middle if middle < self.step_s - self.resolution_s else self.step_s
 

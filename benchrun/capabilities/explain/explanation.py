@@ -40,7 +40,7 @@ def explain(run: Evidence, against: Against | None = None, other: Evidence | Non
 
 
 def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
-    """The choices, with less exposed communication where slow links are at fault for it."""
+    """The choices, with less exposed communication if slow links are at fault for it."""
     slow = sum(cause.seconds for cause in faulty if cause.cause == "comm_bandwidth")
     for cost in sorted(costs, key=lambda cause: -cause.seconds):
         if cost.cause.startswith("exposed_"):

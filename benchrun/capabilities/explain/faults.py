@@ -76,7 +76,7 @@ def _of_late(run: Evidence, late: waits.Late) -> Cause:
 
 
 def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
-    """``data`` or ``host`` where the trace shows that the late rank's GPU is idle longer for it than the others'."""
+    """``data`` or ``host`` if the trace shows that the late rank's GPU is idle longer for it than the others'."""
     if run.fingerprint is None:
         return None
     names: tuple[Name, ...] = ("data", "host")

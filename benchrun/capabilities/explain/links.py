@@ -31,11 +31,11 @@ RESTRICTING = {
     "NCCL_P2P_LEVEL": "",
     "NCCL_NTHREADS": "",
 }
-"""Variables that make NCCL slower, with the value that does so; any value where it is empty."""
+"""Variables that make NCCL slower, with the value that does so; any value if it is empty."""
 
 
 def slow_links(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
-    """One cause where a group's collectives are far slower than their links."""
+    """One cause if a group's collectives are far slower than their links."""
     rates = [*_of_ceilings(run), *_of_trace(run), *_of_profile(run)]
     slow = [rate for rate in rates if rate[1] < rate[2]]
     if not slow or not run.on_gpu:
@@ -68,7 +68,7 @@ class Link(NamedTuple):
 
 
 def link(run: Evidence, group: str | None) -> Link | None:
-    """The links of a group of ranks: NVLink, or the network where the group spans more GPUs than NVLink joins."""
+    """The links of a group of ranks: NVLink, or the network if the group spans more GPUs than NVLink joins."""
     gpu, layout, ranks = hardware.gpu(run.spec.gpu), run.spec.layout, run.spec.num_gpus
     if gpu is None or "PCIe" in gpu.name:  # a bridge of NVLink is an option
         return None

@@ -159,9 +159,9 @@ class Difference(Frozen):
     mean_ratio: float = 1.0
     """Ratio of the means, which stalls move and medians hide."""
     stated_by_one: tuple[str, ...] = ()
-    """``model`` or the tokens of a step, where one log alone states them: nobody knows whether they are equal."""
+    """``model`` or the tokens of a step, if one log alone states them: nobody knows whether they are equal."""
     other_work: tuple[str, ...] = ()
-    """``model`` or ``task`` where the runs train another one, so that their times cannot be compared."""
+    """``model`` or ``task`` if the runs train another one, so that their times cannot be compared."""
     unreliable: tuple[str, ...] = ()
     """Logs that have a fatal problem or end early, with the reason."""
     differs: list[Condition]
@@ -190,8 +190,8 @@ class Difference(Frozen):
 
     @property
     def exit_code(self) -> Exit:
-        """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show it, where
-        the runs do other work or unequal steps, and where a log that is not slower is no number to rely on."""
+        """SLOW if b is noticeably slower, beyond the interval; INCONCLUSIVE if its steps do not show it, if
+        the runs do other work or unequal steps, and if a log that is not slower is no number to rely on."""
         if self.other_work or self.other_tokens or self.stated_by_one or self.interval is None or self.uneven:
             return Exit.INCONCLUSIVE
         if self.ratio < 1 + self.noticeable:

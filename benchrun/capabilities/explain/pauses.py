@@ -31,7 +31,7 @@ Other processes share their cores, caches and memory: steps of healthy runs took
 typical one on a busy machine.
 """
 ASYNC = "write checkpoints less often, or to faster storage: they are written asynchronously already"
-"""Advice where the job waits for a checkpoint all the same: it is copied first, and the one before must have ended."""
+"""Advice if the job waits for a checkpoint all the same: it is copied first, and the one before must have ended."""
 
 
 def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
@@ -39,7 +39,7 @@ def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
 
     ``since``: the step from which on a rank is late, which explains all that follow.
     On CPUs, which other processes use, a pause is the machine's unless something shows that the job made it: a rank was
-    longer in its own code, and had a core, or the pauses have a fixed distance. On GPUs a single slow step counts where
+    longer in its own code, and had a core, or the pauses have a fixed distance. On GPUs a single slow step counts if
     one rank's own time shows it and all steps lose enough by it.
     """
     typical = float(np.median(run.times))

@@ -29,7 +29,7 @@ SLOW_IN_TRAINING = 0.45
 The visible H100 trace has 0.60 to 0.69.
 """
 USUAL = "nothing to mend: healthy GPUs of this type run so under full load"
-"""Advice where the clock is the usual one."""
+"""Advice if the clock is the usual one."""
 
 
 def held_back(run: Evidence, parts: list[Part]) -> Iterator[Cause]:

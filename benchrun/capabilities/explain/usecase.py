@@ -54,7 +54,7 @@ WORK = ("recipe", "task", "num_layers", "dimensions")
 def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = None) -> Explanation:
     """Explain where the time of a step of ``run`` goes, and why.
 
-    ``traces``: files or directories of the run's profile, where they do not lie in its folder ``profile``. ``against``:
+    ``traces``: files or directories of the run's profile, if they do not lie in its folder ``profile``. ``against``:
     another run, a folder of runs, of which the newest with the same settings counts, or the id of a published
     number; by default what the run's verdict found it slower than. NoNumberError for a run without measured steps;
     UserError for one of another workload, and for an ``against`` that does not exist or has no speed.
@@ -136,7 +136,7 @@ def _stated_work(summary: Summary) -> dict[str, Any]:
 
 
 def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:
-    """Everything that the files of ``run`` hold; it is measured anew where no ``measurement`` is given.
+    """Everything that the files of ``run`` hold; it is measured anew if no ``measurement`` is given.
 
     A damaged document, and a breakdown or a trace of another run, is left out with a note. UserError if one of the
     given ``traces`` is of another run.
@@ -196,7 +196,7 @@ def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | Non
 
 
 def _slower_than(run: RunDir) -> str | None:
-    """Return the reference of a run's stored verdict, where that is SLOW and the reference can be read."""
+    """Return the reference of a run's stored verdict, if that is SLOW and the reference can be read."""
     verdict = run.document(artifacts.VERDICT, Verdict)
     slow = [check for check in verdict.checks if check.verdict == "slow"] if verdict else []
     if not slow:

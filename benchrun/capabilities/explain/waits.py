@@ -79,7 +79,7 @@ def of_stages(seconds: Sequence[float]) -> str:
 def late_rank(run: Evidence) -> Late | None:
     """The rank that computes longest in most steps, with what the others wait for it; None if none stands out.
 
-    Time in which a rank that may use every core waits for one is the node's. It counts only where it is much, and not
+    Time in which a rank that may use every core waits for one is the node's. It counts only if it is much, and not
     on CPUs, which other processes use too.
     """
     if run.ranks is None:
@@ -157,7 +157,7 @@ def _taken(run: Evidence, rank: int, steps: Sequence[int]) -> Floats:
 
 
 def bound(run: Evidence, rank: int | None = None) -> bool:
-    """Whether ``rank`` (some rank, where None) is bound to a part of its node's cores."""
+    """Whether ``rank`` (some rank, if None) is bound to a part of its node's cores."""
     ranks = run.hosts.ranks if run.hosts else ()
     return any(each.bound for each in ranks if rank in (None, each.rank))
 
@@ -181,7 +181,7 @@ def _late_in_trace(run: Evidence) -> Late | None:
 def _late_in_profile(run: Evidence) -> Late | None:
     """The rank that waited much less than the others in the one profiled step; stages wait for each other by design.
 
-    On CPUs other processes take a core from one rank for a step: without that, and only where it was counted.
+    On CPUs other processes take a core from one rank for a step: without that, and only if it was counted.
     """
     if run.breakdown is None or run.spec.layout.pp > 1:
         return None
@@ -275,7 +275,7 @@ def queue(run: Evidence) -> Wait | None:
 def ragged(run: Evidence) -> Wait | None:
     """Time that every rank computes longer in the mean step than in the fastest ones, while its GPU idles.
 
-    Busy cores show it where waits for them were not counted. None in few steps, and without samples of the GPUs.
+    Busy cores show it if waits for them were not counted. None in few steps, and without samples of the GPUs.
     """
     idle = run.idle_of_telemetry_s
     if run.ranks is None or idle is None or run.cores_counted:

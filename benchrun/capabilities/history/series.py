@@ -27,7 +27,7 @@ By = Literal["point", "node", "driver", "image", "version"]
 SMALLEST = 0.01
 """A smaller change of the step time, as a fraction, is not listed."""
 MOST = 0.8
-"""A value belongs to one side of a change where its share of the runs differs by this much."""
+"""A value belongs to one side of a change if its share of the runs differs by this much."""
 POINT = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 
 
@@ -101,7 +101,7 @@ class PointHistory(Frozen):
     layout: str
     cluster: str
     split: str | None
-    """The value that the runs have in common, where they are split."""
+    """The value that the runs have in common, if they are split."""
     runs: tuple[HistoryRun, ...]
     periods: tuple[Period, ...]
     changes: tuple[Change, ...]

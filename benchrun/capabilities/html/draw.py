@@ -76,7 +76,7 @@ CURVE = Box(height=162, left=72, right=24, top=18, bottom=40)
 
 
 def draw(plots: Sequence[Plot], columns: int = 1, *, titled: bool) -> "Figure":
-    """The plots in columns, each with its title and note where ``titled``; call it with `STYLE` set."""
+    """The plots in columns, each with its title and note if ``titled``; call it with `STYLE` set."""
     from matplotlib.figure import Figure
 
     figure = Figure(dpi=72)

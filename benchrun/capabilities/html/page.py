@@ -138,7 +138,7 @@ def _plots(plots: Sequence[Plot], identity: str) -> str:
 
 
 def _plot(plot: Plot, identity: str) -> str:
-    """The plot with its table below it, or beside it where it takes a whole row."""
+    """The plot with its table below it, or beside it if it takes a whole row."""
     note = f"<p>{escape(plot.note)}</p>" if plot.note else ""
     head, drawn = (
         f"<figcaption>{escape(plot.title)}</figcaption>",
@@ -153,7 +153,7 @@ def _plot(plot: Plot, identity: str) -> str:
 
 
 def table_html(table: Table, kind: str = "", links: Sequence[str] = ()) -> str:
-    """A table; where it has many columns each row is a block on a narrow screen. ``links``: anchors of its rows."""
+    """A table; if it has many columns each row is a block on a narrow screen. ``links``: anchors of its rows."""
     kind = kind or ("cards" if len(table.titles) > FEW_COLUMNS else "")
     cells = table.cells()
     numeric = [_numeric([row[index] for row in cells]) for index in range(len(table.titles))]

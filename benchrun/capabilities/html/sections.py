@@ -107,7 +107,7 @@ def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterat
 
 
 def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
-    """A name for each point; where several have the same, with what tells them apart."""
+    """A name for each point; if several have the same, with what tells them apart."""
     names = [point_name(point[0]) for point in points]
     for tell in (_sizes, distinctions):
         for same in grouped(range(len(points)), lambda index: names[index]):

@@ -18,7 +18,7 @@ from benchrun.show.table import Table
 def plot_steps(rows: CompletedRows, summary: Summary, path: Path, name: str | None = None) -> None:
     """Write the picture to ``path``, in the format that its name ends in; ``name`` is a metric of the registry.
 
-    The step time where None, or tokens/s where the log gives no time. UserError if it cannot be drawn.
+    The step time if None, or tokens/s if the log gives no time. UserError if it cannot be drawn.
     """
     if name is None:
         name = "tokens_per_s_per_gpu" if np.isnan(rows.step_time_s).all() else "step_time_s"
@@ -69,7 +69,7 @@ def _points(name: str, rows: CompletedRows, values: Floats, chosen: np.ndarray) 
 
 
 def series(entry: Metric, rows: CompletedRows, summary: Summary) -> Floats:
-    """The value of ``entry`` in each row, NaN where a row has none: the summary is read with the times of one row."""
+    """The value of ``entry`` in each row, NaN if a row has none: the summary is read with the times of one row."""
     each = (_of_row(summary, *pair) for pair in zip(rows.step_time_s, rows.tokens_per_s_per_gpu, strict=True))
     return np.array([entry.read(one, OURS) for one in each], dtype=np.float64)
 

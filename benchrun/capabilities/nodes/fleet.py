@@ -25,7 +25,7 @@ class Finding(Frozen):
     test: Test
     """The measurement that shows it."""
     local_rank: int | None = None
-    """Number of the GPU on its node, where one GPU was measured."""
+    """Number of the GPU on its node, if one GPU was measured."""
     device_id: str | None = None
     """UUID of that GPU."""
     peer: str | None = None

@@ -17,7 +17,7 @@ import numpy as np
 from benchrun.measure.statistics import Floats, robust_deviation
 
 GAP = 5.0
-"""Deviations within two groups by which they lie apart, where a fleet is two fleets: no healthy one has such a gap."""
+"""Deviations within two groups by which they lie apart, if a fleet is two fleets: no healthy one has such a gap."""
 LEAST_PART = 0.25
 """Least share of the units in each of two groups; a smaller group is a matter of single outliers.
 """
@@ -96,7 +96,7 @@ def _beside(own: float, others: Floats, noise: float, level: float) -> Beside:
 
 
 def slower_group(rates: Sequence[Sequence[float]]) -> list[int]:
-    """Return the indices of the slower units where the fleet falls into two groups; empty if it is one.
+    """Return the indices of the slower units if the fleet falls into two groups; empty if it is one.
 
     Beside the median of the others half of a fleet looks healthy, however slow it is.
     """

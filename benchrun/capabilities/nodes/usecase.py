@@ -42,7 +42,7 @@ def nodes_check(
 def fleet_of(run: RunDir) -> Fleet:
     """The nodes of a check beside each other. Nothing is written.
 
-    UserError for another kind of run, and where the files of the ranks are damaged or contradict each other.
+    UserError for another kind of run, and if the files of the ranks are damaged or contradict each other.
     """
     if not isinstance(run.spec, NodesSpec):
         raise UserError(f"{run.run_id} is no check of nodes", hint="benchrun nodes CLUSTER launches one")
@@ -52,7 +52,7 @@ def fleet_of(run: RunDir) -> Fleet:
 
 
 def store_fleet(run: RunDir, checked: Fleet) -> None:
-    """Write fleet.json and the list of nodes to exclude into the run, where that is allowed."""
+    """Write fleet.json and the list of nodes to exclude into the run, if that is allowed."""
     if run.writable:
         run.write_json(FLEET, checked.model_dump(mode="json"))
         run.write_text(EXCLUDE, "".join(f"{name}\n" for name in checked.exclude))
@@ -118,7 +118,7 @@ def _rates(file: Path) -> RankRates:
 
 
 def _check_together(files: Mapping[Path, RankRates]) -> None:
-    """UserError, with the file, where ranks contradict each other or measured other work than most of them."""
+    """UserError, with the file, if ranks contradict each other or measured other work than most of them."""
     sizes = Counter(each.ranks for each in files.values())
     works = Counter((rate.test, rate.work) for each in files.values() for rate in each.rates)
     usual: dict[Test, str] = {test: work for (test, work), _ in reversed(works.most_common())}

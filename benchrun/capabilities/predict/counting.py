@@ -31,7 +31,7 @@ WEIGHT = 2
 """Bytes of a weight, and of its gradient before it is added to those of earlier
 micro-batches."""
 EAGER_ROPE = 6
-"""Reads and writes of queries and keys where no fused kernel rotates them: products
+"""Reads and writes of queries and keys if no fused kernel rotates them: products
 with cosines and sines, the rotated copy, the sum, the result."""
 WEIGHED_INPUTS, BIASES = 46, 60
 """Bytes that megatron-core moves for each element that enters an expert, to weigh it
@@ -265,7 +265,7 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
                 # those of earlier micro-batches.
                 bytes_of["head"] += each.params * (4 + 2 * load.gradient_bytes)
                 if load.model.shape.tied_embeddings and load.layout.pp == 1:
-                    # The output layer has a gradient of its own, zeros where its
+                    # The output layer has a gradient of its own, zeros if its
                     # product is added in place: the sum.
                     bytes_of["head"] += each.params * 4 * WEIGHT
             continue
@@ -293,7 +293,7 @@ def _around_experts(load: Workload, listed: Operators) -> float:
 
 def _latent(load: Workload, listed: Operators) -> float:
     """Bytes of a layer's queries, keys and values, read and written in both directions,
-    where latents precede them."""
+    if latents precede them."""
     if load.model.shape.mla is None:
         return 0.0
     attention = listed.attention

@@ -18,7 +18,7 @@ class CurveView:
     kind: Scaling
     measured: tuple[CurvePoint, ...] = ()
     predicted: tuple[Prediction, ...] = ()
-    """Empty where nothing can be predicted."""
+    """Empty if nothing can be predicted."""
 
     @property
     def expected(self) -> list[CurvePoint]:
@@ -27,12 +27,12 @@ class CurveView:
 
     @property
     def points(self) -> Sequence[CurvePoint]:
-        """The measured points, or the predicted ones where nothing was measured."""
+        """The measured points, or the predicted ones if nothing was measured."""
         return self.measured or self.expected
 
     @property
     def measured_rates(self) -> list[float]:
-        """Speed per GPU of the measured points: tokens/s, or sequences/s where no prediction has their length."""
+        """Speed per GPU of the measured points: tokens/s, or sequences/s if no prediction has their length."""
         length = self.predicted[0].load.seq_length if self.predicted else 1
         return [point.gbs * length / point.num_gpus / point.step_s for point in self.measured]
 
@@ -45,7 +45,7 @@ class CurveView:
 
     @property
     def broken(self) -> Break | None:
-        """The place where the curve breaks; its parts come from predictions where the runs have no breakdown."""
+        """The place where the curve breaks; its parts come from predictions if the runs have no breakdown."""
         loss = breaks(self.points)
         if loss is None or loss.grew or not self.predicted:
             return loss

@@ -1,4 +1,4 @@
-"""The verdict against a prediction, where no published or measured number is comparable."""
+"""The verdict against a prediction, if no published or measured number is comparable."""
 
 import statistics
 from collections.abc import Sequence

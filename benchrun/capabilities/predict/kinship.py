@@ -36,7 +36,7 @@ class Kinship:
     traits: NDArray[Any]
     """Text, in the order of `TRAITS`."""
     codes: NDArray[Any]
-    """A number for each trait: equal where the trait is."""
+    """A number for each trait: equal if the trait is."""
     places: Array
     stacks: NDArray[Any]
     moe: NDArray[Any]

@@ -12,7 +12,7 @@ from benchrun.model.operators import Operators
 def link_times(load: Workload, listed: Operators, layers: float, again: int) -> dict[str, float]:
     """The fields of `Counts` that count communication.
 
-    ``layers``: of a stage, the mean; ``again``: 1 where the forward pass is repeated,
+    ``layers``: of a stage, the mean; ``again``: 1 if the forward pass is repeated,
     else 0.
     """
     traffic = Traffic.of(load, listed, again)
@@ -31,7 +31,7 @@ class Traffic:
 
     groups: dict[str, list[Collective]]
     again: int
-    """1 where the forward pass is repeated, else 0."""
+    """1 if the forward pass is repeated, else 0."""
     nvlink: float
     """Bytes per second."""
     nic: float
@@ -60,7 +60,7 @@ class Traffic:
         return sum(each.bus_bytes * (each.step if step else self.times(each)) for each in self.of_group(group))
 
     def ring(self, wire: float, ranks: float, stride: float) -> tuple[float, float]:
-        """Seconds on NVLink, where ranks share a domain, and on their adapters between
+        """Seconds on NVLink, if ranks share a domain, and on their adapters between
         domains.
 
         ``wire``: bytes that a rank sends; ``stride``: GPUs from one rank of the ring to
@@ -100,7 +100,7 @@ def _exchange_of_experts(load: Workload, traffic: Traffic, layers: float) -> dic
 
 
 def _border(load: Workload, traffic: Traffic) -> dict[str, float]:
-    """Sends over one border between pipeline stages; on NVLink only where a domain
+    """Sends over one border between pipeline stages; on NVLink only if a domain
     holds all GPUs."""
     layout = load.layout
     inside = layout.tp * layout.cp * load.dp * layout.pp <= traffic.domain

@@ -15,7 +15,7 @@ from benchrun.model import costs
 PARTS = ("matmul", "attention", "memory_bound", "tp", "cp", "ep", "bubble", "dp", "optimizer", "host", "jitter")
 """Names of the parts in ``predict --json``."""
 LARGE = 6
-"""Exponent that joins host and GPU: where both take the same time, a layer takes 1.12
+"""Exponent that joins host and GPU: if both take the same time, a layer takes 1.12
 times as long."""
 
 

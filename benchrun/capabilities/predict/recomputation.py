@@ -26,7 +26,7 @@ class Recomputation:
 
     @property
     def whole(self) -> int:
-        """1 where the whole layer is repeated, else 0."""
+        """1 if the whole layer is repeated, else 0."""
         return int(self.load.recompute == "full")
 
     @property

@@ -58,7 +58,7 @@ def solved(rows: Kinship, values: Mapping[str, float]) -> Kinship:
 
 
 def kind(load: Workload) -> str:
-    """Name of the factor on the interval: moe; the stack of dense models where
+    """Name of the factor on the interval: moe; the stack of dense models if
     constants.csv has it; other."""
     if load.model.shape.moe:
         return "moe"

@@ -89,7 +89,7 @@ def workload(row: Row) -> Workload:
 
 @functools.cache
 def published() -> list[dict[str, str]]:
-    """The rows of published.csv with their step times: those of results/reference where
+    """The rows of published.csv with their step times: those of results/reference if
     a row names one there."""
     rows = [dict(row) for row in paths.table(__file__, PUBLISHED)]
     for row in rows:
@@ -191,7 +191,7 @@ def _known_name(name: str) -> str | None:
 
 
 def _usual_length(model: str, task: str) -> tuple[int, str]:
-    """Tokens of a sequence where a table does not state them, and who says so; 0 if
+    """Tokens of a sequence if a table does not state them, and who says so; 0 if
     nobody does.
 
     The recipe of this model and task says it; else most of the published rows, of the
@@ -227,7 +227,7 @@ def _likely_width(row: Row) -> int | None:
 
 
 def _positive(row: Row, column: str, default: float | None = None) -> float:
-    """The number above 0 in a column, or ``default`` where the row states none."""
+    """The number above 0 in a column, or ``default`` if the row states none."""
     text = (row.get(column) or "").strip()
     if text.upper() in ABSENT:
         if default is None:
@@ -276,7 +276,7 @@ def _stack(row: Row, task: str) -> str:
 
 
 def _architecture(row: Row, layers: int) -> Architecture:
-    """The model of a row, with its own number of layers where it is a proxy; a
+    """The model of a row, with its own number of layers if it is a proxy; a
     published table says so in its notes."""
     name = row.get("model") or ""
     proxy = "proxy" in (row.get("notes") or "") or not row.get("source_id")
@@ -352,6 +352,6 @@ def _granularity(recompute: str) -> Recomputed:
 
 
 def _likely_mbs(gbs: float, ranks: int, stack: str) -> float:
-    """The micro-batch where a table states none: 1, and for GPT-3 in 2021 what its
+    """The micro-batch if a table states none: 1, and for GPT-3 in 2021 what its
     paper's throughput suggests."""
     return max(1.0, min(gbs / ranks, 2.0)) if stack == software.MEGATRON_2022 else 1.0

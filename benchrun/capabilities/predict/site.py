@@ -58,7 +58,7 @@ def calibrated(measured: Sequence[Measured]) -> tuple[Calibration, list[str]]:
 
 
 def _medians(factors: Sequence[tuple[str, float]], base: Calibration) -> dict[str, float]:
-    """The median of each constant's factors, where the constant is known and
+    """The median of each constant's factors, if the constant is known and
     changes."""
     by_name: dict[str, list[float]] = {}
     for name, factor in factors:

@@ -8,7 +8,7 @@ from typing import Literal
 from benchrun.paths import table
 
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
-"""Megatron-core with transformer-engine, and Megatron-LM before both; the first where
+"""Megatron-core with transformer-engine, and Megatron-LM before both; the first if
 software.csv is silent."""
 JAX = "jax-"
 """Prefix of software that XLA compiles; the framework's own name follows."""
@@ -24,7 +24,7 @@ Trait = Literal[
 - ``cast_transposes``: the framework's optimizer casts weights to FP8 together with their transposes, which is slow
 - ``copied_shards``: the stack copies what ranks share to buffers of its own and back (PyTorch's FSDP)
 - ``current_scaling``: FP8 of the source is scaled by each tensor's own largest value, whatever its tables call it
-- ``fully_sharded``: all ranks of the stack share the weights where a table does not say how many do
+- ``fully_sharded``: all ranks of the stack share the weights if a table does not say how many do
 - ``hooked_adapters``: adapters of the framework are hooks in Python, which the host runs for each micro-batch
 - ``not_fitted``: kept runs of the framework are proxies of two to four layers, whose step the host decides
 - ``overlapping``: published rows of the stack overlap tensor-parallel communication with products

@@ -16,7 +16,7 @@ Value = Any
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of one workload, or of many where each field is an array."""
+    """Counts of one workload, or of many if each field is an array."""
 
     products: Value
     """Seconds of the block's matrix products at the peak of their precision."""
@@ -40,17 +40,17 @@ class Counts:
     narrow_heads: Value
     """128 elements over the width of a head, minus 1; 0 for wider heads."""
     ringed: Value
-    """1 where keys and values come in rounds from other ranks, else 0."""
+    """1 if keys and values come in rounds from other ranks, else 0."""
     low_attention: Value
-    """1 where attention is computed in FP8, else 0."""
+    """1 if attention is computed in FP8, else 0."""
     memory: Value
     """Seconds of memory-bound operators at the peak bandwidth, except those of the
     next three fields."""
     permuted: Value
-    """Seconds to sort tokens by experts and back at that bandwidth; once more where
+    """Seconds to sort tokens by experts and back at that bandwidth; once more if
     they come from other ranks."""
     unfused: Value
-    """Seconds of the experts' activation at that bandwidth, where no fused kernel
+    """Seconds of the experts' activation at that bandwidth, if no fused kernel
     computes it."""
     latent: Value
     """Seconds to assemble queries, keys and values from latents, and their gradients
@@ -115,23 +115,23 @@ class Counts:
     microbatches: Value
     nodes: Value
     low: Value
-    """1 where products are in FP8 or FP4, else 0."""
+    """1 if products are in FP8 or FP4, else 0."""
     plain: Value
-    """1 where tensor-parallel communication overlaps with nothing, else 0."""
+    """1 if tensor-parallel communication overlaps with nothing, else 0."""
     repeated: Value
     """Share of the products that is recomputation."""
     offloaded: Value
     """Bytes of activations that a micro-batch keeps in the host's memory."""
     hooked: Value
-    """1 where hooks of the worker compute adapters, else 0."""
+    """1 if hooks of the worker compute adapters, else 0."""
     graphed: Value
-    """1 where CUDA graphs start the kernels of a layer, else 0."""
+    """1 if CUDA graphs start the kernels of a layer, else 0."""
     moe: Value
     """1 in a mixture of experts, else 0."""
     experts: Value
     """Experts of a layer on this GPU: the host starts the products of each."""
     sinkhorn: Value
-    """1 where Sinkhorn's algorithm assigns tokens to experts, else 0: the host reads
+    """1 if Sinkhorn's algorithm assigns tokens to experts, else 0: the host reads
     the error of each round."""
     years: Value
     """Years from `counting.FIRST_RELEASE` to the release of a mixture's software; 0

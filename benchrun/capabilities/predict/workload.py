@@ -82,7 +82,7 @@ class Workload:
     packed: bool = True
     """Fine-tuning: samples are packed to sequences, and attend to themselves alone."""
     node: int = 0
-    """GPUs of a node, where they are not the usual number."""
+    """GPUs of a node, if they are not the usual number."""
 
     @property
     def gpus_per_node(self) -> int:

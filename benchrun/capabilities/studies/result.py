@@ -47,7 +47,7 @@ class PointResult(Frozen):
     metrics: dict[str, float | None]
     """Medians over the measured runs; null if nothing was measured."""
     ratio: Ratio | None
-    """Speed relative to the baseline; null for the baseline itself, and where one of the two has no speed."""
+    """Speed relative to the baseline; null for the baseline itself, and if one of the two has no speed."""
     gpu_hours_used: float | None = None
     """GPU-hours that its runs took, failed ones too; null if none has recorded its start and its end."""
 
@@ -166,7 +166,7 @@ def _baseline(resolved: ResolvedStudy, planned: ResolvedPoint) -> int | None:
 
 
 def _state(states: Sequence[State]) -> State:
-    """The state of a point from those of its repeats; refused where it has none."""
+    """The state of a point from those of its repeats; refused if it has none."""
     order = (State.GOING, State.WAITING, State.FAILED, State.COMPLETED)
     return next((state for state in order if state in states), State.REFUSED)
 

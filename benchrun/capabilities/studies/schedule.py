@@ -27,7 +27,7 @@ class Attempt:
     """One launch of a slot."""
 
     state: State
-    """GOING, COMPLETED or FAILED; WAITING where no job of it was ever accepted."""
+    """GOING, COMPLETED or FAILED; WAITING if no job of it was ever accepted."""
     ending: Ending | None = None
 
 

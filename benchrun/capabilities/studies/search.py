@@ -63,7 +63,7 @@ class Search:
     steps.
     """
     common: float = COMMON
-    """Standard deviation of what all predictions miss together; larger where the machine's speed is not known."""
+    """Standard deviation of what all predictions miss together; larger if the machine's speed is not known."""
     gain: float = 0.01
     """A smaller improvement is not worth a job."""
 

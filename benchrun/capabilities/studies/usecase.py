@@ -29,7 +29,7 @@ Tell = Callable[[str], None]
 
 
 def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:
-    """The points of a study or suite, with ``repeats`` runs of each (as its file states where None).
+    """The points of a study or suite, with ``repeats`` runs of each (as its file states if None).
 
     UserError if the file contradicts itself or no point is legal.
     """

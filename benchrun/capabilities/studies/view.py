@@ -89,7 +89,7 @@ def filled(table: Table) -> Table:
 
 
 def planned_line(study: StudyResult) -> str:
-    """GPU-hours that all runs may take and have taken, and their cost where a price is stated."""
+    """GPU-hours that all runs may take and have taken, and their cost if a price is stated."""
     price = study.price_per_gpu_hour
     limit = f"{study.gpu_hours_limit:.3g} GPU-hours by their time limits"
     parts = [f"{study.runs} runs take at most {limit}{_cost(study.gpu_hours_limit, price)}"]

@@ -60,7 +60,7 @@ class Occurrences(NamedTuple):
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     bytes: NDArray[np.int64]
-    """The whole tensor; -1 where the trace does not state it."""
+    """The whole tensor; -1 if the trace does not state it."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _occurrence(
 
 
 def _stated_group(message: Message | None, trace: RankTrace) -> str | None:
-    """The label of a message's group; its own description where no label fits."""
+    """The label of a message's group; its own description if no label fits."""
     if message is None or message.group is None:
         return None
     description = next((group.description for group in trace.groups if group.name == message.group), message.group)
@@ -262,7 +262,7 @@ def _measured(kinds: dict[int, Occurrences], group: str | None) -> Collective:
 def _same_occurrences(kinds: dict[int, Occurrences]) -> dict[int, Occurrences]:
     """The occurrences that all ranks have: traces of several ranks do not begin and end with the same collective.
 
-    Of a longer series that part is taken whose ends keep the steadiest distance to those of the shortest; where
+    Of a longer series that part is taken whose ends keep the steadiest distance to those of the shortest; if
     several do, as in even steps, the closest in time.
     """
     shortest = min(kinds.values(), key=lambda kind: len(kind.end))

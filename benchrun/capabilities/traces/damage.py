@@ -33,7 +33,7 @@ def damage_of(event: dict[str, Any]) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """A value of a document as it stands there, cut where it is long."""
+    """A value of a document as it stands there, cut if it is long."""
     text = json.dumps(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 

@@ -75,7 +75,7 @@ class JsonTrace:
         raise NoTrace("is no Kineto trace: it has no traceEvents", where=str(self._path), hint=HINT)
 
     def _piece(self, text: bytes) -> tuple[list[Event], bytes]:
-        """The events up to the last cut, and the text after it; no events where no cut was right."""
+        """The events up to the last cut, and the text after it; no events if no cut was right."""
         cuts = list(_CUT.finditer(text, max(len(text) - TAIL, 0)))
         for cut in cuts[: -TRIES - 1 : -1]:
             inside, rest = text[: cut.start() + 1], text[cut.end() :]

@@ -57,7 +57,7 @@ def with_public_names(document: dict[str, Any], public: PublicNames) -> dict[str
 def kept_traces(run: RunDir) -> KeptTraces:
     """The fingerprint that ``run`` stores, and small copies of its Kineto traces.
 
-    Without the traces where one is larger than `LARGEST` or is of Nsight Systems: the fingerprint stands for all of
+    Without the traces if one is larger than `LARGEST` or is of Nsight Systems: the fingerprint stands for all of
     them; and on CPUs, which have no fingerprint. A damaged trace is left out.
     """
     public, folder = PublicNames(), run.path / PROFILE

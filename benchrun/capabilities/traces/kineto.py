@@ -242,7 +242,7 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
 
 
 def _own_devices(devices: dict[int, Columns], *, alone: bool) -> dict[int, Columns]:
-    """The devices of a file; where it is ``alone`` of one rank, without those that this rank hardly touched.
+    """The devices of a file; if it is ``alone`` of one rank, without those that this rank hardly touched.
 
     A process that did not choose its device makes a context and a few fills on the first one.
     """

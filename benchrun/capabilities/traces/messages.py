@@ -55,7 +55,7 @@ PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
 
 
 def whole(value: Any) -> int:
-    """A number, which old traces write as text; -1 where there is none."""
+    """A number, which old traces write as text; -1 if there is none."""
     if type(value) is int:
         return value
     try:

@@ -193,7 +193,7 @@ def _names_of(identifiers: Table, strings: dict[int, str]) -> NDArray[np.int64]:
 
 
 def _placed(table: Table) -> Table:
-    """The table with device and process in each row, where some kinds of events lack what the others state."""
+    """The table with device and process in each row, if some kinds of events lack what the others state."""
     for column, name in enumerate(("deviceId", "globalPid")):
         unknown = table[:, column] < 0
         stated = np.unique(table[~unknown, column])

@@ -23,14 +23,14 @@ class PublicNames:
         self._numbers: dict[str, dict[str, int]] = {}
 
     def of_range(self, name: str) -> str:
-        """``name`` where it is a library's; else ``range_N``, or ``data_loader_N`` for a wait for data."""
+        """``name`` if it is a library's; else ``range_N``, or ``data_loader_N`` for a wait for data."""
         base = unnumbered(name)
         if is_known(base):
             return name
         return self._numbered("data_loader" if LOADER.search(base) else "range", base)
 
     def of_kernel(self, name: str) -> str:
-        """``name`` where kernels.csv knows it, else ``kernel_N``, also of a name that is public already."""
+        """``name`` if kernels.csv knows it, else ``kernel_N``, also of a name that is public already."""
         stays = pattern_of(name) or re.fullmatch(r"kernel_\d+", name)
         return name if stays else self._numbered("kernel", name)
 

@@ -31,7 +31,7 @@ def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace],
 
     ``export`` writes the SQLite export of a report of Nsight Systems into a new file.
 
-    UserError for a file that is damaged or no trace, and where no file holds a device event.
+    UserError for a file that is damaged or no trace, and if no file holds a device event.
     """
     traces, empty = [], []
     given = [*map(kept.place, paths)]
@@ -100,7 +100,7 @@ def _read(path: Path, export: Export) -> Iterator[RankTrace]:
 
 
 def _named(trace: RankTrace, path: Path, *, alone: bool) -> RankTrace:
-    """The trace with the rank and host that the file's name states, where the file itself does not."""
+    """The trace with the rank and host that the file's name states, if the file itself does not."""
     host = _HOST.match(path.name)
     return replace(
         trace,
@@ -120,7 +120,7 @@ def rank_in(name: str) -> int | None:
 
 
 def _ranked(traces: list[RankTrace]) -> list[RankTrace]:
-    """The traces in the order of their ranks, or numbered in the order of reading where one states no rank.
+    """The traces in the order of their ranks, or numbered in the order of reading if one states no rank.
 
     UserError for two traces of one rank: they are of different steps or runs, and their collectives do not match.
     """

@@ -21,7 +21,7 @@ def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fi
     """The fingerprint of the ranks in these files, directories and runs, and the files that hold no event of a GPU.
 
     Of a kept run it is the one that was stored, whatever ``window`` is.
-    UserError for a file that is damaged or no trace, for a report of Nsight Systems where nsys is missing, and for a
+    UserError for a file that is damaged or no trace, for a report of Nsight Systems if nsys is missing, and for a
     window that the trace cannot give.
     """
     if len(files) == 1 and (stored := _stored(files[0])):

@@ -26,7 +26,7 @@ def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> No
     """Show where the time of each rank goes: compute, communication, copies, idle by cause, kernels, slow ranks.
 
     A TRACE is a Kineto file (.json), an Nsight Systems export (.sqlite), both compressed or not, a report (.nsys-rep)
-    where nsys is installed, a directory with a file per rank, or a profiled run. Give the files of all ranks together:
+    if nsys is installed, a directory with a file per rank, or a profiled run. Give the files of all ranks together:
     one rank cannot tell a slow link from a late neighbour.
     What a trace does not hold is null.
     """

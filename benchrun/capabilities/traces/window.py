@@ -36,7 +36,7 @@ class Window(NamedTuple):
     host: tuple[int, int] | None = None
     """Times at which the host began the first whole step and the one after the last."""
     collective: str | None = None
-    """The kernel that separates the steps where no range marks them."""
+    """The kernel that separates the steps if no range marks them."""
 
     @property
     def length(self) -> int:
@@ -45,7 +45,7 @@ class Window(NamedTuple):
 
 
 def window_of(trace: RankTrace, choice: Choice) -> Window | None:
-    """The chosen part; None for ``steps`` where fewer than two starts of steps can be recognised."""
+    """The chosen part; None for ``steps`` if fewer than two starts of steps can be recognised."""
     marks = _marks(trace)
     if choice == "device":
         times = trace.device_events.times
@@ -102,7 +102,7 @@ def launches(trace: RankTrace) -> Times:
 
 
 def launching_calls(events: Events, calls: Events | None) -> Times:
-    """The index of the call that launched each device event; -1 where it is unknown."""
+    """The index of the call that launched each device event; -1 if it is unknown."""
     if calls is None or not len(calls):
         return np.full(len(events), -1, np.int64)
     order = np.argsort(calls.link, kind="stable")

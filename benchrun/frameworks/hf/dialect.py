@@ -4,7 +4,7 @@
       6%|6         | 1/16 [00:58<14:41, 58.76s/it]
     {'train_runtime': 425.4, 'train_samples_per_second': 5.64, 'train_steps_per_second': 0.235, 'epoch': 1.0}
 
-No line has a step's time. It is the difference of two clocks: of the run time, where every dictionary has it; else in
+No line has a step's time. It is the difference of two clocks: of the run time, if every dictionary has it; else in
 whole seconds, of ms-swift's ``elapsed_time`` or of the bar. Without a clock only the mean over the whole run is known,
 from the summary. The fine-tune of this repository measures each step, and adds ``step_time_s`` and ms-swift's
 ``global_step/max_steps``. trl's reinforcement learning prints rewards and lengths of responses in the dictionaries.
@@ -154,7 +154,7 @@ class HuggingFace(Dialect):
         table.append(map(values.get, table.none))
 
     def take(self, tables: Sequence[Table]) -> bool:
-        """Many bars and dictionaries, where each dictionary is a record of its own."""
+        """Many bars and dictionaries, if each dictionary is a record of its own."""
         by_sink = {table.sink: table for table in tables}
         drawn, printed = by_sink.get("_bars"), by_sink.get("_dictionaries")
         if printed:
@@ -193,7 +193,7 @@ class HuggingFace(Dialect):
         return replace(self.facts, planned_steps=self._stated_steps).contradict(facts)
 
     def finish(self) -> Rows:
-        """Rows of the bars where these are many more, of the dictionaries, or of the summary."""
+        """Rows of the bars if these are many more, of the dictionaries, or of the summary."""
         facts, printed = self.facts, len(self._dictionaries)
         times = [time for time, _, _ in self._summaries]
         if times and max(times) <= min(times) * (1 + AGREE):
@@ -230,7 +230,7 @@ class HuggingFace(Dialect):
         return self.rows
 
     def _training_bars(self) -> trainer_rows.Drawn:
-        """The bars of the training, and with them the planned steps where no line states these."""
+        """The bars of the training, and with them the planned steps if no line states these."""
         bars, stated = trainer_rows.bars_by_total(self._bars), self._stated_steps
         total = stated or self._steps_of_summary()
         total = trainer_rows.longest_total(bars, len(self._dictionaries)) if total is None else total
@@ -297,7 +297,7 @@ class HuggingFace(Dialect):
 
     @property
     def _stated_steps(self) -> int | None:
-        """The planned steps, where they are not a guess."""
+        """The planned steps, if they are not a guess."""
         return None if self.facts.planned_steps == self._guess else self.facts.planned_steps
 
     def _steps_passed(self) -> float:

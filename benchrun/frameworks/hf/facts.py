@@ -77,7 +77,7 @@ DATA_PARALLEL = "total batch / (micro-batch x accumulation): data-parallel ranks
 
 
 def take_examples(facts: Facts, text: str, before: int | None) -> int | None:
-    """The number of examples on this line, or ``before``; a fact of the run where the line states the epochs."""
+    """The number of examples on this line, or ``before``; a fact of the run if the line states the epochs."""
     if stated := _EXAMPLES.search(text):
         before = fact_of("num_examples", int(stated[1].replace(",", "") or 0))
     if "Num Epochs = " in text:
@@ -99,7 +99,7 @@ def take_trained_part(facts: Facts, text: str) -> None:
 
 
 def take_precision(facts: Facts, text: str) -> None:
-    """Take the precision of products, where the line says it."""
+    """Take the precision of products, if the line says it."""
     for stated in filter(None, (precision.search(text) for precision in _PRECISIONS)):
         facts.switch(stated["switch"].lower(), stated["value"])
 
@@ -113,7 +113,7 @@ def take_length(facts: Facts, text: str) -> None:
 
 
 def derive(facts: Facts, *, counts_prompts: bool = False) -> None:
-    """Guess the number of GPUs, and the batch where the examples refute the one that is printed.
+    """Guess the number of GPUs, and the batch if the examples refute the one that is printed.
 
     ``counts_prompts``: the examples are prompts with several samples each, which refute nothing.
     """
@@ -132,7 +132,7 @@ def derive(facts: Facts, *, counts_prompts: bool = False) -> None:
 
 
 def derive_batch(facts: Facts, samples_per_s: float, step_s: float) -> None:
-    """Guess the batch where no line states it, by the rates of the summary, if one whole number fits their digits."""
+    """Guess the batch if no line states it, by the rates of the summary, if one whole number fits their digits."""
     samples, error = samples_per_s * step_s, LAST_DIGIT / 2 * step_s
     if facts.gbs is None and round(samples) and abs(samples - round(samples)) <= error < MOST_UNSURE:
         facts.derive("gbs", round(samples), "train_samples_per_second x train_runtime / steps")

@@ -56,7 +56,7 @@ def before_bars(printed: Columns, bars: Columns, drawn: Drawn) -> Pauses:
     """The pauses between the training's bars: as they were ``printed``, or as bars of another total show them.
 
     A bar of an evaluation begins after its first batch, so that the printed seconds are better; lines of another
-    stream may stand elsewhere, where the training's clock has no room for them.
+    stream may stand elsewhere, if the training's clock has no room for them.
     """
     at, seconds, kind = printed.columns("bars", "seconds", "kind")
     row, count = np.searchsorted(drawn.at, at), len(drawn.at)

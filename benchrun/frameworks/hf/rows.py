@@ -176,7 +176,7 @@ def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: in
 
     The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
     on another stream may all come first, or last: then a dictionary comes after ``every`` steps. Counting without
-    bars and epochs numbers the rows, and not the steps. ``planned``: the planned steps where they are no guess.
+    bars and epochs numbers the rows, and not the steps. ``planned``: the planned steps if they are no guess.
     ``resumed``: the steps that the last run found in a checkpoint.
     """
     step, drawn = dictionaries.columns("step", "bars")
@@ -209,7 +209,7 @@ def _counted(run: Column, every: int, resumed: int) -> Column:
 
 
 def finer(clock: Column, mean_s: Column, step: Column) -> Column:
-    """The clock of the mean time of all steps so far, of four digits, where it agrees with the whole seconds."""
+    """The clock of the mean time of all steps so far, of four digits, if it agrees with the whole seconds."""
     told = mean_s * step
     if not (mean_s > 0).all() or (np.abs(told - clock) > 1).any() or len(step) < 2:
         return clock

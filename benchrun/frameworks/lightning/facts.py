@@ -49,7 +49,7 @@ class Spread:
         self.microbatches: int | None = None
 
     def read(self, text: str, facts: Facts) -> None:
-        """Take one line. The degrees become ``facts`` where all are known, and no pipeline hides its vp."""
+        """Take one line. The degrees become ``facts`` if all are known, and no pipeline hides its vp."""
         for kind, ranks in _GROUP.findall(text):
             if kind in _DEGREES:
                 self.degrees[_DEGREES[kind]] = ranks.count(",") + 1

@@ -1,4 +1,4 @@
-"""Lightning's bars where gradients are accumulated: a bar is one micro-batch, ``global_step`` counts the steps.
+"""Lightning's bars if gradients are accumulated: a bar is one micro-batch, ``global_step`` counts the steps.
 
 Epoch 0:  0%| | 9/9000 [00:18<..., global_step=1.000, train_step_timing in s=2.000, ...]     (8 bars a step)
 """
@@ -27,7 +27,7 @@ class Accumulation(NamedTuple):
 
 
 def accumulation(steps: Mapping[int, int]) -> Accumulation | None:
-    """Return how many bars make a step; None if each bar is one, or where too few steps passed.
+    """Return how many bars make a step; None if each bar is one, or if too few steps passed.
 
     ``steps``: number of a bar -> the ``global_step`` on it. ``bars_per_step`` is 0 if no regular number fits.
     """

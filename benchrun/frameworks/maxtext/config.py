@@ -34,7 +34,7 @@ _LATENT = {
 OWN_EXPERTS = frozenset({"deepseek", "qwen3_moe"})
 """Blocks whose experts have a width of their own; those of others have that of the MLP."""
 UNSET = 7168
-"""``moe_mlp_dim`` where nobody set it, until 2025."""
+"""``moe_mlp_dim`` if nobody set it, until 2025."""
 _RELATED = frozenset(
     {"num_experts", "num_experts_per_tok", "moe_mlp_dim", "mlp_dim", "decoder_block", "attention_type"}
     | {"shared_experts", "first_num_dense_layers", "interleave_moe_layer_step", "sliding_window_size"}

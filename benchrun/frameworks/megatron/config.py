@@ -235,7 +235,7 @@ def _parallel(spec: TrainingSpec) -> Values:
 def _communication(spec: TrainingSpec) -> Values:
     """Interleaved stages send while they compute; then one message at a time, each with its own handle.
 
-    The drivers batch only where there is a pipeline, and overlap with data-parallel ranks only where there are any.
+    The drivers batch only if there is a pipeline, and overlap with data-parallel ranks only if there are any.
     """
     layout, training, gpu = spec.layout, spec.training, spec.gpu != "CPU"
     ranks = training.distributed_optimizer and spec.dp * layout.cp > 1
@@ -280,7 +280,7 @@ def _fusion(spec: TrainingSpec) -> Values:
 
 
 def _bias_activation_fusion(spec: TrainingSpec) -> bool:
-    """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
+    """Whether megatron-core has one kernel for bias and activation of this model: it raises if it has none.
 
     For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
     NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
@@ -344,7 +344,7 @@ def shards_by_torch(spec: TrainingSpec) -> bool:
 
 
 def _worker(spec: TrainingSpec) -> Values:
-    """An expert's tokens vary, so where there are experts only the attention of a layer is one graph."""
+    """An expert's tokens vary, so if there are experts only the attention of a layer is one graph."""
     layout, training, gpu, te = spec.layout, spec.training, spec.gpu != "CPU", spec.transformer_engine
     graphs, offloads = training.cuda_graphs != "none", training.offload_activations and te
     return _stated(

@@ -51,7 +51,7 @@ class Megatron(Framework):
 
 
 def partly_sharded(spec: TrainingSpec, who: str) -> Iterator[str]:
-    """FSDP over some data-parallel ranks, with replicas, where ``who`` has none."""
+    """FSDP over some data-parallel ranks, with replicas, if ``who`` has none."""
     layout, ranks = spec.layout, spec.dp * spec.layout.cp
     if layout.fsdp > 1 and layout.pp == 1 and layout.fsdp != ranks and ranks % layout.fsdp == 0:
         yield f"{who} shards over all data-parallel ranks: fsdp ({layout.fsdp}) must be 1 or dp * cp ({ranks})"

@@ -116,7 +116,7 @@ class MegatronBridge(Megatron):
         return len(self._unnumbered) > 0
 
     def finish(self) -> Rows:
-        """The numbered rows where there are any: they have milliseconds and the loss."""
+        """The numbered rows if there are any: they have milliseconds and the loss."""
         numbered, timed = self.rows, self._unnumbered
         if len(numbered) != len(timed):
             return numbered if len(numbered) else timed

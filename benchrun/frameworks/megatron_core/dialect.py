@@ -20,7 +20,7 @@ from benchrun.model import ModelShape
 CONFIG, DONE = b"benchrun config: {", b"benchrun done: {"
 _OWN = re.compile(r"benchrun (?:config|done): (?={)")
 _KEYS = {"gbs": "global_batch_size", "mbs": "micro_batch_size"}
-"""Field of Facts -> key of the configuration, where it has another name."""
+"""Field of Facts -> key of the configuration, if it has another name."""
 _EXPERTS = {"num_experts": "num_experts", "topk": "topk", "moe_ffn_hidden_size": "ffn_hidden_size"}
 """Names of the experts' sizes."""
 

@@ -7,7 +7,7 @@
 A bar has three significant digits, zero-padded, so ``global_step=115.0`` cannot be trusted at 2000: the step is the
 bar's own counter. MLPerf's step counts tokens or samples, and stays as it is printed; its fine-tunes may print
 only samples per second since the last evaluation, or only the loss of every tenth step: then the time is that between
-two of them, by their clocks. So it is where a bar has no time, as until 2023: its clock shows whole seconds. Source of
+two of them, by their clocks. So it is if a bar has no time, as until 2023: its clock shows whole seconds. Source of
 the forms: logs of NeMo 1.18 to 24.12 and of MLPerf training v3.0 to v5.1.
 """
 

@@ -77,7 +77,7 @@ class Paxml(Dialect):
         # Each process reads its own part of the batch.
         batch = settings.get(_BATCH, 0) * settings.get(_PROCESSES, 0)
         self.facts.gbs = fact_of("gbs", batch) or self.facts.gbs
-        # A step has a status where both a summary and a rate are due.
+        # A step has a status if both a summary and a rate are due.
         steps, every = settings.get(_STEPS, 0), lcm(RATE_STEPS, settings.get(_INTERVAL, 0))
         if every:
             self.facts.planned_steps = fact_of("planned_steps", steps - steps % every) or self.facts.planned_steps

@@ -96,7 +96,7 @@ class Torchtitan(Dialect):
         """The step of a line."""
         match = _STEP.search(text)
         matches = list(_FIELD.finditer(text, match.start(2), match.end(2))) if match else []
-        # Other fields follow the rate: where none does, the line is damaged, and the number may be too.
+        # Other fields follow the rate: if none does, the line is damaged, and the number may be too.
         if match is None or not matches or matches[-1][1] in ("tps", "wps"):
             return
         pieces = {field[1]: Value(field[1], field[2], field.start(2)) for field in matches}
@@ -170,7 +170,7 @@ class Torchtitan(Dialect):
         return following
 
     def finish(self) -> Rows:
-        """The rows. The planned end counts where they break off before it.
+        """The rows. The planned end counts if they break off before it.
 
         A run may also end before it by its own words, as its data do: then its end was another one than planned.
         """

@@ -26,7 +26,7 @@ CHATML = (
     "{% generation %}{{ message['content'] + '<|im_end|>\n' }}{% endgeneration %}"
     "{% else %}{{ message['content'] + '<|im_end|>\n' }}{% endif %}{% endfor %}"
 )
-"""Used where the tokenizer has no template, or one that does not mark the assistant's tokens."""
+"""Used if the tokenizer has no template, or one that does not mark the assistant's tokens."""
 Messages = list[dict[str, str]]
 
 

@@ -48,7 +48,7 @@ def llama_config(model: ModelShape) -> Any:
 
 
 def build_model(spec: TrainingSpec, device: torch.device) -> Any:
-    """This rank's shards of the model on ``device``, with adapters where the task is lora."""
+    """This rank's shards of the model on ``device``, with adapters if the task is lora."""
     config = llama_config(spec.model)
     with torch.device("meta"):
         model = LlamaForCausalLM(config)

@@ -23,7 +23,7 @@ def options(spec: PostTrainingSpec) -> dict[str, Any]:
 
 
 def load(spec: PostTrainingSpec) -> None:
-    """Import vLLM where it generates. UserError if it is not installed."""
+    """Import vLLM if it generates. UserError if it is not installed."""
     if spec.generation.engine != "vllm":
         return
     try:

@@ -5,7 +5,7 @@
 
 A step's postfix is drawn while the bar still has the number of the step before, and again as the number rises: which
 of the two a bar is follows from the samples, a whole batch per step. The time is that of the training step alone, with
-three significant digits and by each rank's own clock: where several ranks draw into one log, the slowest counts.
+three significant digits and by each rank's own clock: if several ranks draw into one log, the slowest counts.
 Source: NVIDIA/NeMo-Aligner nemo_aligner/algorithms/supervised.py, dpo.py; a log of alex-ht/nemo_cp_debug.
 """
 

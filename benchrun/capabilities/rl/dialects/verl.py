@@ -98,7 +98,7 @@ class Verl(Rollouts):
 
 
 def values_of(text: str) -> dict[str, str]:
-    """The values of a step's line by name, without the last one where the line may be cut within it."""
+    """The values of a step's line by name, without the last one if the line may be cut within it."""
     pairs = _PAIR.findall(_NUMPY.sub(r"\1", text))
     return dict(pairs if pairs and _ENOUGH.fullmatch(pairs[-1][1]) else pairs[:-1])
 

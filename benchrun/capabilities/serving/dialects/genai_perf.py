@@ -181,7 +181,7 @@ def document(entry: Document) -> Served | None:
 
 
 def _failures(entry: Document, served: Served) -> None:
-    """Requests that failed, where no metric counts them; a benchmark that was cancelled has no end."""
+    """Requests that failed, if no metric counts them; a benchmark that was cancelled has no end."""
     counted = [each.get("count") for each in entry.get("error_summary") or () if isinstance(each, dict)]
     if "failed" not in served.values and counted:
         served.put("failed", sum(count for count in counted if type(count) is int))
@@ -189,7 +189,7 @@ def _failures(entry: Document, served: Served) -> None:
 
 
 def _settings(configured: Any) -> Iterator[tuple[str, Any]]:
-    """Concurrency and lengths, where the configuration has them at one of their places."""
+    """Concurrency and lengths, if the configuration has them at one of their places."""
     wanted = {"concurrency": "concurrency", "request_rate": "request_rate"}
     if not isinstance(configured, dict):
         return

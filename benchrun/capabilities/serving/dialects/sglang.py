@@ -1,7 +1,7 @@
 """SGLang's client ``sglang.bench_serving``, its JSON lines, and ``bench_one_batch``, which has no server.
 
 The lines of a file may be of many runs: the client appends one to it each time. A rate without a limit is a bare
-``Infinity``. There is no line about failed requests: their number follows from ``num_prompts``, where that is stated.
+``Infinity``. There is no line about failed requests: their number follows from ``num_prompts``, if that is stated.
 """
 
 from collections.abc import Mapping

@@ -23,7 +23,7 @@ class Server(Framework):
     options_of_server: tuple[str, ...] = ("prefix_cache", "kv_cache", "max_num_batched_tokens", "stream_interval")
     """Inputs of a server that it applies, besides those that every one does."""
     random_weights = True
-    """Whether it serves a Llama of random weights where no checkpoint is stated."""
+    """Whether it serves a Llama of random weights if no checkpoint is stated."""
     goodput = True
     """Whether its client counts requests within the limits."""
     step_lines = ("Benchmark duration (s):",)

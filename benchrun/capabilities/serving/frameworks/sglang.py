@@ -1,7 +1,7 @@
 """SGLang: ``sglang.launch_server``, and ``sglang.bench_serving`` beside it.
 
 Options as in InferenceMAX's script of release 0.5.7 for one node of H200. Its prompts are random token ids, which need
-no download. Attention is data-parallel where dp is above 1 and the experts are spread; then its tp is the number of
+no download. Attention is data-parallel if dp is above 1 and the experts are spread; then its tp is the number of
 GPUs.
 """
 
