@@ -56,9 +56,7 @@ class Unmeasured(NamedTuple):
 
 
 PROFILERS = {"kineto": Unmeasured(before=1), "nsys": Unmeasured()}
-"""Steps without a measurement, for frameworks that stop torch's profiler after the last profiled
-step.
-"""
+"""Profilers of frameworks that stop torch's profiler after the last profiled step."""
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class Grams:
 
 
 def _rarest(word: bytes) -> int:
-    """Begin of the rarest piece to look for: capitals and signs are rarer than small letters;
+    """Begin of the rarest piece of ``word``: capitals and signs are rarer than small letters;
     digits are everywhere.
     """
     common = [letter.islower() or letter.isspace() or letter.isdigit() for letter in word.decode("latin-1")]

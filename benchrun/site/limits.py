@@ -15,7 +15,7 @@ _TRES = re.compile(r"([a-z][\w/:.-]*)=(\d+)(?=,|$)")
 ACCOUNTS = {"grptres": "", "grpjobs": JOBS, "grpsubmit": JOBS}
 """sacctmgr's column of a limit of all jobs together -> the name of what it counts; empty if it names resources."""
 USERS = {"maxtres": "", "maxjobs": JOBS, "maxsubmit": JOBS, "maxwall": WALL}
-"""Names of the limits of one job or of a user, which sacctmgr shows as the user inherits them."""
+"""Column of a limit of one job or of a user, as the user inherits it -> the name of what it counts."""
 QOS = {"maxtres": "", "maxtrespu": "", "maxjobspu": JOBS, "maxsubmitpu": JOBS, "maxwall": WALL}
 
 

@@ -139,7 +139,7 @@ class Evidence:
         return {rank.rank: value for rank in self.hosts.ranks if (value := self._median(rank, name)) is not None}
 
     def mean_host_s(self, name: str) -> dict[int, float]:
-        """Mean instead of the median, for what happens in few steps."""
+        """Mean over the measured steps of a time of host.json by rank, for what happens in few steps."""
         if self.hosts is None:
             return {}
         each = ((rank.rank, self._measured(rank, name)) for rank in self.hosts.ranks)

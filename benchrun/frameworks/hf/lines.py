@@ -27,7 +27,7 @@ _DURATION = re.compile(r"(\d+)([dhms])")
 _CLOCK_TIME = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,5}(?::\d{1,2})+)")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _READINGS = {"loss": STATED_LOSS}
-"""Readings of the numbers of a step that are no plain ones."""
+"""Readings of the values of a step that are no plain numbers."""
 LONGEST_LABEL = 80
 """Bytes before a bar that are looked at."""
 COLUMNS = {

@@ -22,7 +22,7 @@ _OWN = re.compile(r"benchrun (?:config|done): (?={)")
 _KEYS = {"gbs": "global_batch_size", "mbs": "micro_batch_size"}
 """Field of Facts -> key of the configuration, if it has another name."""
 _EXPERTS = {"num_experts": "num_experts", "topk": "topk", "moe_ffn_hidden_size": "ffn_hidden_size"}
-"""Names of the experts' sizes."""
+"""Field of Facts about experts -> key of the configuration."""
 
 
 class Worker(Megatron):
