@@ -12,11 +12,15 @@ MCORE  ?= megatron-core==0.16.1
 .PHONY: demo demo-inference demo-post-training test test-slurm test-all coverage check format docs clean
 .DELETE_ON_ERROR:
 
+POINT := tiny-llama --precision fp32 --num-gpus 2
+
 demo: $(VENV)/.train
-	@echo "-- the script that will run (benchrun render)"
-	@$(BIN)/benchrun render tiny-llama --precision fp32 --num-gpus 2
-	@echo "-- training on two CPU processes (benchrun launch --wait)"
-	@$(BIN)/benchrun launch tiny-llama --precision fp32 --num-gpus 2 --wait
+	@echo "-- training on two CPU processes: benchrun launch $(POINT) --wait"
+	@$(BIN)/benchrun launch $(POINT) --wait
+	@echo "-- next: export PATH=$(CURDIR)/$(BIN):\$$PATH, then"
+	@echo "   benchrun render $(POINT)   # the script that ran"
+	@echo "   benchrun report   # every run as a table"
+	@echo "   benchrun explain RUN   # where the time of a step went"
 
 # No speed is published for the tiny model: the exit code of that verdict is 4.
 demo-inference: $(VENV)/.dev
