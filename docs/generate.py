@@ -207,19 +207,20 @@ def same(old: str, new: str) -> bool:
 
 
 def main() -> int:
-    """Write the files; with ``--check`` only compare them. Returns the exit code."""
+    """Write the files that are named, or all; with ``--check`` only compare them. Returns the exit code."""
     stale = []
-    texts = {name: page() for name, page in PAGES.items()}
-    drawn = pictures(report()) | studies.images(load_measured())
-    texts |= {f"images/{name}": picture for name, picture in drawn.items()}
+    check, named = "--check" in sys.argv, [word for word in sys.argv[1:] if word != "--check"]
+    texts = {name: page() for name, page in PAGES.items() if name in (named or PAGES)}
+    if not named:
+        drawn = pictures(report()) | studies.images(load_measured())
+        texts |= {f"images/{name}": picture for name, picture in drawn.items()}
     for name, content in texts.items():
         path = HERE / name
         text = HEAD + content if name.startswith("reference/") else content
         if not path.exists() or not same(path.read_text(encoding="utf-8"), text):
             stale.append(name)
-            if "--check" not in sys.argv:
+            if not check:
                 path.write_text(text, encoding="utf-8")
-    check = "--check" in sys.argv
     what = "out of date" if check else "written"
     sys.stdout.write(f"{what}: {', '.join(stale)}\n" if stale else "up to date\n")
     return 1 if stale and check else 0

@@ -193,13 +193,13 @@ def test_there_are_hundreds_of_rows_and_each_has_a_recipe() -> None:
     assert set(RECIPES) <= set(paths.shipped(paths.RECIPES))
 
 
-@pytest.mark.parametrize("recipe", some(RECIPES, 10))
+@pytest.mark.parametrize("recipe", some(RECIPES, 4))
 def test_a_log_with_layout_and_framework_is_judged_by_the_row_that_the_rule_names(folder: Path, recipe: str) -> None:
     for row in (row for row in ROWS if row.key.recipe == recipe):
         hold(folder, row, SHARES, row.key.framework, layout_of(row))
 
 
-@pytest.mark.parametrize("recipe", some(RECIPES, 10))
+@pytest.mark.parametrize("recipe", some(RECIPES, 4))
 def test_a_log_that_states_neither_is_judged_by_the_row_that_the_rule_names(folder: Path, recipe: str) -> None:
     for row in (row for row in ROWS if row.key.recipe == recipe):
         hold(folder, row, SHARES, None, {})

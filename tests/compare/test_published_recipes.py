@@ -7,6 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 import pytest
+from selection import some
 
 from benchrun import api
 from benchrun.errors import UserError
@@ -82,7 +83,7 @@ def test_a_bare_log_as_fast_as_an_older_release_is_slow_and_told_of_it() -> None
     assert "--reference llama2-7b-lora:" in found.reason
 
 
-@pytest.mark.parametrize("recipe", sorted({entry.key.recipe for entry in HERE}))
+@pytest.mark.parametrize("recipe", some(sorted({entry.key.recipe for entry in HERE}), 12))
 def test_the_published_time_passes_and_others_do_not(recipe: str) -> None:
     for entry in (entry for entry in HERE if entry.key.recipe == recipe):
         time = published_time(entry)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import kept_runs
 import pytest
+from selection import some
 
 from benchrun.cli import main
 
@@ -182,8 +183,14 @@ def test_files_and_folders_that_the_documents_name_exist() -> None:
     assert missing == []
 
 
-def test_generated_pages_are_up_to_date() -> None:
-    result = subprocess.run([sys.executable, ROOT / "docs/generate.py", "--check"], capture_output=True, text=True)
+PAGES_WITHOUT_RUNS = ["published.md", *(f"reference/{page.name}" for page in (ROOT / "docs/reference").glob("*.md"))]
+
+
+@pytest.mark.parametrize("names", some([PAGES_WITHOUT_RUNS, []], 1), ids=["without runs", "all"])
+def test_generated_pages_are_up_to_date(names: list[str]) -> None:
+    """The others need the logs of all kept runs."""
+    command = [sys.executable, ROOT / "docs/generate.py", "--check", *names]
+    result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -16,7 +16,7 @@ from benchrun.frameworks.logs import Tail, last_step
 from benchrun.jobs.create import create
 from benchrun.jobs.launcher import Observation, backoff
 from benchrun.jobs.scheduler import Job, Phase
-from benchrun.logs import problems
+from benchrun.logs import files, problems
 from benchrun.render import render
 from benchrun.rundir.artifacts import Progress
 from benchrun.rundir.folder import RunDir
@@ -26,6 +26,12 @@ MIB = 1 << 20
 STEP = "iteration %8d/    9999 | consumed samples: 8 | elapsed time per iteration (ms): 5.0 | lm loss: 1.0E+00 |\n"
 NOISE = b"".join(b"rank %4d: a word of no consequence, as ranks have them by the thousand\n" % n for n in range(15000))
 NOISE = NOISE[: MIB - 1] + b"\n"
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 4 MiB are read at a place, an eighth of what a user's log gets."""
+    monkeypatch.setattr(files, "LOOKS", (MIB, 4 * MIB))
 
 
 def grow(path: Path, mebibytes: int) -> None:
@@ -76,7 +82,7 @@ def test_noise_while_waiting_costs_no_memory(tmp_path: Path, peak: Callable[...,
     path.write_text(STEP % 1)
     tail = Tail(path)
     assert [row.step for row in tail.read()] == [1]
-    grow(path, 150)
+    grow(path, 50)
     assert tail.read() == []
     with path.open("a") as file:
         file.write(STEP % 2)
@@ -111,7 +117,7 @@ def test_waiting_makes_no_log_before_the_end(tmp_path: Path, monkeypatch: pytest
     api.wait(run, lambda *_: None)
 
 
-@pytest.mark.parametrize(("before", "after", "near"), [(2, 0, 0), (1, 150, 0), (100, 100, 100 * MIB)])
+@pytest.mark.parametrize(("before", "after", "near"), [(2, 0, 0), (1, 20, 0), (13, 13, 13 * MIB)])
 def test_the_last_step_is_found_without_reading_everything(
     tmp_path: Path, counted: Callable[..., Any], peak: Callable[..., Any], before: int, after: int, near: int
 ) -> None:
@@ -122,18 +128,18 @@ def test_the_last_step_is_found_without_reading_everything(
         file.write(STEP % 41 + STEP % 42)
     grow(path, after)
     assert last_step(path, near) == 42
-    assert counted() < 70
+    assert counted() < 10
     assert peak() < 20
 
 
 def test_a_step_beyond_what_is_read_is_not_guessed(tmp_path: Path, counted: Callable[..., Any]) -> None:
     path = tmp_path / "stdout.log"
-    grow(path, 100)
+    grow(path, 13)
     with path.open("a") as file:
         file.write(STEP % 42)
-    grow(path, 100)
+    grow(path, 13)
     assert last_step(path) is None
-    assert counted() < 70
+    assert counted() < 10
 
 
 def test_the_line_in_which_reading_begins_is_no_step(tmp_path: Path) -> None:
@@ -155,18 +161,18 @@ def test_status_of_a_running_job_reads_the_end_of_its_log(
 ) -> None:
     run = create(tmp_path, tiny(), render(tiny()))
     path = run.path / "stdout.log"
-    grow(path, 70)
+    grow(path, 9)
     with path.open("a") as file:
         file.write(STEP % 13)
     at = path.stat().st_size - 100
-    grow(path, 100)
+    grow(path, 13)
     seen = Observation(run, Job("1", Phase.RUNNING, "RUNNING"), over=False)
     monkeypatch.setattr(api, "observe", lambda runs: [seen])
     assert asked(capsys, run)["last_step"] is None
     watched = Progress(checked="2026-11-22T00:00:00Z", quiet_s=1, no_step_s=9, step_file="stdout.log", step_offset=at)
     run.write_json("progress.json", watched.model_dump())
     assert asked(capsys, run)["last_step"] == 13
-    assert counted() < 2 * 70
+    assert counted() < 2 * 10
 
 
 def test_the_log_of_an_ended_run_is_read_once(

@@ -147,7 +147,7 @@ def test_noise_is_nothing_else(rows: int, runs: int) -> None:
     assert found["steady"] >= 0.98 * runs
 
 
-@pytest.mark.parametrize(("rows", "runs", "most"), [(45, 1000, 0.05), (150, 500, 0.02)])
+@pytest.mark.parametrize(("rows", "runs", "most"), some([(45, 1000, 0.05), (150, 500, 0.02)], 1))
 def test_noise_that_hangs_together_is_seldom_a_drift(rows: int, runs: int, most: float) -> None:
     """Autoregressive with 0.8: 45 such rows are worth 5, and some of those runs do look like a drift."""
     rng = np.random.default_rng(rows)

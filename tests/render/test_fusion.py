@@ -8,7 +8,7 @@ import ast
 import dataclasses
 import shlex
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,13 @@ def in_yaml(text: str) -> dict[str, object]:
         "add_bias_linear": model["bias"],
         "bias_activation_fusion": model["bias_activation_fusion"],
     }
+
+
+@pytest.fixture(autouse=True)
+def eager() -> Iterator[None]:
+    """megatron-core's kernels run as they are written; compiling them takes half a second each."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
 @pytest.fixture
