@@ -20,7 +20,9 @@ class End(EndingRecord):
     """An ending and its evidence, which may be a guess."""
 
     final: bool = Field(default=True, exclude=True)
-    """Based on the scheduler's final state, on done.json, or on a refusal; otherwise a guess."""
+    """Whether the ending rests on the scheduler's final state, on done.json, or on a refusal;
+    otherwise it is a guess.
+    """
 
 
 UNKNOWN_JOB = "neither queue nor accounting knows the job"
@@ -58,7 +60,7 @@ _SIGNALS = {
 }
 """Number of a signal -> the meaning that its number alone does not show."""
 SILENT_S = 600
-"""A job that reaches its time limit after this long without a line in its log was hung."""
+"""Seconds without a line in its log after which a job that reaches its time limit was hung."""
 
 
 def symptoms(end: EndingRecord) -> list[str]:

@@ -15,7 +15,7 @@ from benchrun.rundir.artifacts import JOB
 from benchrun.rundir.folder import RunDir
 
 ACCOUNTING_TIMEOUT_S = 10
-"""Short, because accounting only adds to the queue and done.json."""
+"""Seconds that sacct may take: few, because accounting only adds to the queue and done.json."""
 _REQUEUED = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL")
 """Ends of a life in accounting after which Slurm may put the job into the queue again."""
 _NO_ACCOUNTING = "accounting storage is disabled"

@@ -1,4 +1,6 @@
-"""A measured number compared with a reference, what makes that invalid (`broken`), what limits it (`labels`)."""
+"""Comparison of a measured number with a reference, what makes it invalid (`broken`), what limits
+it (`labels`).
+"""
 
 import math
 import statistics
@@ -40,7 +42,9 @@ class Check(Frozen):
     """Ours: the median over the window, over the repeats."""
     low: float
     high: float | None
-    """Our value lies between these: over the repeats, or by the spread of one run's steps. None: no upper end."""
+    """Upper end of our value, over the repeats or by the spread of one run's steps; None: no upper
+    end.
+    """
     reference: Reference
     ratio: float
     """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
@@ -123,7 +127,9 @@ def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, 
 
 
 def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
-    """The final loss, of a post-training the final reward, compared with the newest known one; None without one."""
+    """Compare the final loss, or the final reward of a post-training, with the newest known one;
+    None without one.
+    """
     if own.seed is None or own.lr is None:
         return None  # a bare log: another seed gives another loss
     entries = [e for e in references if e.metric in LEARNED and not differences(e.key, own, (*LOSS, *SOFT))]
@@ -189,7 +195,8 @@ def not_understood(metrics: Sequence[Measurement]) -> ProblemEntry | None:
 
 
 def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
-    """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named.
+    """Limits of a verdict on ``metrics`` that rests on ``checks``; the worst of several repeats is
+    named.
 
     ``code`` is a key of ``texts`` here or in `labels_of_times`, or a pattern of slow steps.
     """

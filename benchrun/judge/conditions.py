@@ -30,7 +30,9 @@ SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 fair.
 """
 MACHINE = ("software", "driver", "power_limit_w")
-"""Named if both sides know them and they differ; no reference is chosen by them."""
+"""Conditions that are named if both sides know them and they differ; no reference is chosen by
+them.
+"""
 NOT_OPTIONS = (
     *("steps", "seed", "lr", "fp8.recipe"),
     *("min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown"),

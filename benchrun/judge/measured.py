@@ -140,7 +140,7 @@ def _document(file: Path, read: Callable[[bytes], T]) -> T | None:
 
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
-    """Runs of one point together, in the order given; how many steps they took does not part them."""
+    """Group the runs of one point, in the order given; the number of steps does not part them."""
     return grouped(runs, lambda run: (run.spec.recipe, run.spec.step_identity()))
 
 

@@ -18,7 +18,7 @@ class Ratio(Frozen):
     """Ratio of the medians over the repeats."""
     low: float | None
     high: float | None
-    """The ratio lies between these; null if a run has no interval."""
+    """Upper end of the ratio; null if a run has no interval."""
 
     @property
     def clear(self) -> bool:

@@ -53,7 +53,7 @@ class OtherWindows(Frozen):
     last_10_rows: float | None = None
     """Mean of the last ten rows, as many scripts report it."""
     steps_35_to_44: float | None = None
-    """NVIDIA's DGX Cloud Benchmarking Recipes, whose steps count from 0."""
+    """Mean over the window of NVIDIA's DGX Cloud Benchmarking Recipes, whose steps count from 0."""
 
 
 class Conventions(Frozen):
@@ -112,7 +112,9 @@ class Measurement(Frozen):
     reported_convention: str | None
     """How the framework counted its FLOPs, found from its own TFLOPS and tokens/s."""
     mfu: tuple[Mfu, ...] = ()
-    """One, over the dense peak of the run's precision (BF16 if none is stated); empty without a listed peak."""
+    """MFU over the dense peak of the run's precision (BF16 if none is stated); empty without a
+    listed peak.
+    """
     bf16_peak_ratio: Conventions | None = None
     """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
     mfu_reported: MeanMedian = MeanMedian()

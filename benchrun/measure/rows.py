@@ -13,7 +13,9 @@ from benchrun.measure.setting import Setting
 from benchrun.measure.statistics import Floats
 
 IMPOSSIBLY_FAST = 3.0
-"""Times the median speed: the same work cannot be done in a third of the time."""
+"""Factor on the median speed that no row reaches: the same work cannot be done in a third of the
+time.
+"""
 MOST_IMPOSSIBLE = 0.25
 """Share of impossibly fast rows above which they are another kind of step, and no mistake of a
 clock.
@@ -52,11 +54,11 @@ class CompletedRows(NamedTuple):
     """Samples/s of all ranks as reported, beside a time."""
     impossible: Flags
     contradictory: Flags
-    """Impossible, because the row's own numbers do not fit each other."""
+    """Rows whose own numbers do not fit each other."""
     other_work: Flags
-    """The time has other work in it; in a log whose every step is such a one they count."""
+    """Rows whose time has other work in it; if every step has, they count."""
     other_batch: Flags
-    """The batch is not that of the last step: it grew during the run."""
+    """Rows whose batch is not that of the last step: it grew during the run."""
 
     @property
     def usable(self) -> Flags:

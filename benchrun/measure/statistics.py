@@ -178,7 +178,8 @@ def spread_percent(values: Sequence[float]) -> float | None:
 
 
 def student_95(freedom: float) -> float:
-    """Half width, in standard errors, that holds 95 % of Student's t distribution; of broken degrees the next lower.
+    """Half width, in standard errors, that holds 95 % of Student's t distribution; broken degrees
+    count as the next lower.
 
     By bisection of the distribution for whole degrees (Abramowitz and Stegun, 26.7.3 and 26.7.4).
     """

@@ -198,7 +198,8 @@ def _level(times: Floats) -> Floats:
 
 
 def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:
-    """The comb of slow rows that explains most, of those that chance does not; None if it explains them all.
+    """The comb that explains most slow rows, among those that chance does not explain; None if it
+    explains them all.
 
     Given how many rows are slow, the number of them on a comb's teeth is hypergeometric if they fell at random: this
     holds for any distribution of the times. The chance counts once for every comb that was tried.

@@ -39,13 +39,17 @@ of many rows counts.
 """
 
 MOST_COUNTED = 2.0
-"""Whole scores count twice what causal attention computes: by so much a printed TFLOPS may exceed a peak."""
+"""Factor by which a printed TFLOPS may exceed a peak: whole scores count twice what causal
+attention computes.
+"""
 AT_MOST_FULL = frozenset({"full", "causal", "causal_ungated"})
 """Conventions by which a model has at most the FLOPs of ``full``."""
 ENOUGH_ROWS = 20_000
 """Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
 NO_SPEED = frozenset({"two_jobs"})
-"""Kinds of problems with which the rows are of no one run: nothing of them is a speed."""
+"""Kinds of problems after which the rows belong to no single run, so that nothing of them is a
+speed.
+"""
 UNKNOWN = "unknown_option"
 """Kind of the problem of a log whose options are not all understood."""
 NAMED = ("gpu", "precision", "num_gpus")

@@ -40,7 +40,7 @@ class RunSection:
     conditions: tuple[tuple[str, str], ...]
     plots: tuple[Plot, ...]
     causes: Table | None = None
-    """Reason why a step takes as long as it does; None if nothing explains it."""
+    """Explanation of a step's time; None if nothing explains it."""
     missing: tuple[str, ...] = ()
     """Measurements that would make the explanation sharper."""
 

@@ -12,7 +12,8 @@ from benchrun.show.terminal import run_page
 
 
 def formatted(report: ReportModel, form: str, by: str = "point", *, one: bool = False, width: int | None = None) -> str:
-    """``report`` as terminal, markdown, csv, html or junit; of ``one`` run the first two are a page of it.
+    """Format ``report`` as terminal, markdown, csv, html or junit; the first two are a page if
+    there is ``one`` run.
 
     ``by``: point, framework or scaling. JUnit has a case per run, whatever the rows are. ``width``: of the terminal.
     """

@@ -56,7 +56,7 @@ PARTS = {
 """The parts of a step -> fields of a breakdown: kernels, communication that none hides, no kernel at all."""
 A_DAY = timedelta(days=1)
 SMALLEST = 0.01
-"""A part that takes longer by less than this share of the fastest framework's step is no explanation."""
+"""Share of the fastest framework's step by which a part must be longer to explain anything."""
 POINT = TITLES.index("framework")
 """Columns before this one name the point."""
 

@@ -99,7 +99,7 @@ def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
 
 
 def bar(parts: Mapping[str, float], whole: float) -> str:
-    """``parts`` of ``whole`` as a bar: a part is as many times its first letter, what is free are dots.
+    """Draw ``parts`` of ``whole`` as a bar: each part by its first letter, free space by dots.
 
     A part that is not empty has a letter at least; what does not fit ends in ``!``.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchrun.logs import Rows, Step
 
 Progressed = Callable[[Observation, "list[Step]"], None]
-"""Gets each observation of a run, with the steps that are new in its log."""
+"""Receiver of each observation of a run, with the steps that are new in its log."""
 
 RECENT = 10
 """Steps whose median is the step time of a run that is not measured yet."""

@@ -94,7 +94,8 @@ def verdict_together(
     names: Sequence[str] = (),
     environment: Mapping[str, Any] = MappingProxyType({}),
 ) -> Verdict:
-    """The verdict on ``measurements`` of ``spec``, which ended so; if no number is known, against a prediction.
+    """The verdict on ``measurements`` of ``spec``, whose job ended so; against a prediction if no
+    number is known.
 
     ``names`` are runs that are no reference for these; ``environment`` is what env.json has of the first run.
     """

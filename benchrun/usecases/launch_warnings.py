@@ -13,8 +13,9 @@ from benchrun.vocabulary import HOUR_S
 
 
 def warnings(spec: RunSpec) -> list[str]:
-    """Sentences about what may go wrong with ``spec``: memory, slow links, a trace that tells nothing, a time limit
-    that the load or the steps exceed, a folder that the container does not have; empty if nothing is known to.
+    """Sentences about what may go wrong with ``spec``: memory, slow links, a trace that tells
+    nothing, a time limit that the load or the steps exceed, a folder that the container does not
+    have.
     """
     if isinstance(spec, TrainingSpec):
         texts = [warning(spec), slow_links(spec), _empty_trace(spec), _too_long(spec)]

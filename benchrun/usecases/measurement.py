@@ -184,7 +184,7 @@ def _write_redacted(
 
 
 def index_entry(run: RunDir) -> kept.Entry:
-    """The line of a kept run in the index of packed runs, by which code chooses runs without their files."""
+    """Line of a kept run in the index of packed runs: code chooses runs by it, without their files."""
     metrics = run.document(artifacts.METRICS, Metrics)
     verdict = run.document(artifacts.VERDICT, Verdict)
     step = metrics.step_time_s if metrics else None

@@ -1,1 +1,1 @@
-"""Reason why a step takes as long as it does: from the GPU's peak to the measurement, causes, advice."""
+"""Explanations of a step's time: from the GPU's peak to the measurement, causes, advice."""

@@ -52,7 +52,9 @@ def buckets(run: Evidence) -> Buckets | None:
 
 
 def _filled(own: Buckets, traced: Buckets) -> Buckets:
-    """``own`` with its time of unknown cause given to what takes longer in the trace, as far as it does."""
+    """``own``, whose time of unknown cause goes to the parts that take longer in the trace, up to
+    that difference.
+    """
     more = {name: max(getattr(traced, name) - getattr(own, name), 0.0) for name in KNOWN}
     total = sum(more.values())
     if not total:

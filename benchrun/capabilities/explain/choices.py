@@ -29,10 +29,13 @@ SAVED: dict[Name, float] = {
 """Share of these parts that another layout or recipe saves. CUDA graphs closed the host's gaps in kept runs of LoRA in
 FP8, and 0.36 to 0.48 of that time was lost again, because kernels without gaps ran more slowly."""
 FUSED, MOST_FUSED = 3.0, 6.0
-"""Times the least that memory-bound kernels take where all are fused: the median of the kept runs, and more than any of
-them takes (1.9 to 5.6). A run that means to have fused kernels has them up to there."""
+"""Factors over the least time of memory-bound kernels if all are fused: the median of the kept
+runs, and more than any of them takes (1.9 to 5.6). A run that means to have fused kernels has them
+up to there.
+"""
 FLASH = 3.0
-"""Times the least at the peak that attention takes: 2.5 to 3.1 in kept runs with BF16 attention."""
+"""Factor over the least time of attention at the peak: 2.5 to 3.1 in kept runs with BF16 attention.
+"""
 ALONE = 0.8
 """Share of the clock's peak that large products reach alone: 0.8 in FP8 and 0.87 in BF16 in the kept runs."""
 
@@ -88,7 +91,7 @@ def _memory(parts: list[Part]) -> tuple[float, float]:
 
 
 def _most_fused(run: Evidence) -> float:
-    """Times the least up to which this run's memory-bound kernels count as fused."""
+    """Factor over the least up to which this run's memory-bound kernels count as fused."""
     training, own = run.spec.training, FRAMEWORKS.get(run.spec.framework)
     local = training.transformer_impl == "local" or (own is not None and own.memory.fully_sharded)
     return MOST_FUSED if training.fused_kernels and not local else FUSED

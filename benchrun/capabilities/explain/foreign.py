@@ -14,8 +14,10 @@ from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, HOST, RANKS, Breakdow
 from benchrun.rundir.fingerprint import Fingerprint
 
 SHORTEST, LONGEST = 0.5, 2.5
-"""Times the measured step: a profiled step outside of this is of another run. A profiler costs up to 33 % in
-results/measured, and more if the host is late."""
+"""Factors on the measured step outside of which a profiled step is of another run.
+
+A profiler costs up to 33 % in results/measured, and more if the host is late.
+"""
 TO_ITSELF = 0.02
 """Share of the profiled step: more than the collectives of one rank with itself take."""
 WHOLE = 1.1

@@ -1,4 +1,4 @@
-"""Why the steps of a log take as long as they do: of a log alone, of any framework, and what the caller states."""
+"""Explanation of the steps of a log alone, of any framework, with what the caller states."""
 
 import re
 from collections.abc import Iterator, Sequence

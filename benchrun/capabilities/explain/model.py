@@ -42,7 +42,7 @@ MEANS_DIFFER = 0.05
 are stalls.
 """
 WIDE = 1.1
-"""Upper end of an interval above which no difference of the medians is no answer."""
+"""Upper end of the ratio's interval above which equal medians are no answer."""
 FAULT_SHARE = 0.03
 """Share of the step from which on faults come first."""
 

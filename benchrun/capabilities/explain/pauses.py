@@ -20,7 +20,7 @@ OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
 FEWEST = 2
 """Slow steps that are no accident."""
 PAUSE = 5
-"""Times the typical step: a single step that takes so much longer had a pause."""
+"""Factor on the typical step from which a single step had a pause."""
 SCATTERED, UPPER = 0.1, 0.9
 """Share of the step by which the mean of many steps is above their median where steps of any length occur; and the
 quantile that says how long they are. Kept runs reach 0.07."""

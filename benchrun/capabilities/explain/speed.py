@@ -50,7 +50,9 @@ def at_clock(part: Part) -> bool:
 
 
 def _of_samples(state: Telemetry, mhz: float, clock: hardware.Clock, computing: float) -> Iterator[Cause]:
-    """Throttled by heat or supply; a limit of the clock; a limit of the power; a low clock at the usual power."""
+    """Find a fault in the samples: heat or supply, a limit of the clock or of the power, a low
+    clock at the usual power.
+    """
     lost, at = computing * _slower(mhz, clock.peak_clock_mhz), f"{mhz:.0f} MHz, the peak holds at {clock}"
     capped, limit = state.reasons.get("power_cap", 0.0), state.power_limit_w
     if state.fault:

@@ -1,4 +1,4 @@
-"""Reason why a run takes as long as it does, and two runs beside each other."""
+"""Explaining a run, and comparing runs with each other."""
 
 from collections.abc import Sequence
 from dataclasses import replace

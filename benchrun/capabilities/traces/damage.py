@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 LARGEST = 9e15
-"""Microseconds; more do not fit a whole number of 64 bits in ns."""
+"""Most microseconds: more do not fit a whole number of 64 bits in ns."""
 SHOWN = 40
 """Characters of a value."""
 TIMED = frozenset({"X", "B", "E"})

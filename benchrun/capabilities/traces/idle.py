@@ -1,4 +1,5 @@
-"""Reason why a GPU was idle: data, a synchronise, the host, or the gap between a launch and its start.
+"""Causes of a GPU's idle time: data, a synchronise, the host, or the gap between a launch and its
+start.
 
 A gap lies between two device events. If the host called CUDA for the event that ends the gap only after the gap had
 begun, the host was late; else the work was queued and only its launch took time. Of a gap in which the host was late,

@@ -28,7 +28,7 @@ from benchrun.errors import UserError
 NS_PER_US = 1000
 WRITE_AGAIN = "export the trace again, or profile again with torch.profiler"
 LARGE = 1e12
-"""Microseconds, from which on the product with NS_PER_US is rounded."""
+"""Microseconds from which on the product with NS_PER_US is rounded."""
 DEVICE = (
     (re.compile(r"(?:\w+_)?kernel"), Kind.KERNEL),
     (re.compile(r"(?:\w+_)?memcpy"), Kind.COPY),

@@ -14,4 +14,4 @@ _FORMS = (
 )
 LOADER = re.compile("|".join(_FORMS), re.I)
 PLAIN = "[dbr]at"
-"""Stands in every name that `LOADER` finds (data, batch, iterator), and is faster to search for."""
+"""Part of every name that `LOADER` finds (data, batch, iterator); it is faster to search for."""

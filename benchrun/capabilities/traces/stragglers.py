@@ -8,7 +8,7 @@ from benchrun.capabilities.traces.collectives import POINT_TO_POINT, Collective
 LEAST_SHARE = 0.01
 """Share of the window that a straggler must be behind."""
 LEAST_NS = 50_000
-"""Per collective: clocks and launches of healthy ranks differ as much."""
+"""Nanoseconds per collective by which clocks and launches of healthy ranks differ."""
 OWN_WAIT = 0.25
 """A straggler waits at most this share of what the others wait for it."""
 
