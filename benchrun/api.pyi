@@ -18,11 +18,9 @@ from benchrun.capabilities.explain.usecase import explain_run as explain_run
 from benchrun.capabilities.history.series import History as History
 from benchrun.capabilities.history.series import Past as Past
 from benchrun.capabilities.history.series import history_of as history_of
-from benchrun.capabilities.nodes.usecase import check_excluded as check_excluded
 from benchrun.capabilities.nodes.usecase import fleet_of as fleet_of
 from benchrun.capabilities.nodes.usecase import nodes_check as nodes_check
 from benchrun.capabilities.nodes.usecase import store_fleet as store_fleet
-from benchrun.capabilities.nodes.usecase import without_nodes as without_nodes
 from benchrun.capabilities.predict.prediction import Calibration as Calibration
 from benchrun.capabilities.predict.usecase import Predicted as Predicted
 from benchrun.capabilities.predict.usecase import calibrated as calibrated
@@ -45,6 +43,8 @@ from benchrun.capabilities.traces.usecase import trace_hint as trace_hint
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
 from benchrun.frameworks.logs import Tail as Tail
 from benchrun.jobs.endings import symptoms as symptoms
+from benchrun.jobs.exclude import check_excluded as check_excluded
+from benchrun.jobs.exclude import without_nodes as without_nodes
 from benchrun.jobs.launcher import Observation as Observation
 from benchrun.jobs.launcher import cancel as cancel
 from benchrun.jobs.launcher import missing_secrets as missing_secrets

@@ -272,6 +272,13 @@ def stamp_of(run_id: str) -> str:
     return stamp[0] if stamp else ""
 
 
+def launch_time(run_id: str) -> datetime | None:
+    """The time in a run's id; None if it has none."""
+    with contextlib.suppress(ValueError):  # no stamp, or digits that are no date
+        return datetime.strptime(stamp_of(run_id), "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    return None
+
+
 def runs_at(name: str) -> list[RunDir]:
     """The run called ``name``, as `open_run` has it, or all runs of the folder ``name``, oldest first.
 

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchrun.capabilities.history.series import launch_time
 from benchrun.frameworks.registry import framework
 from benchrun.judge.conditions import conditions
 from benchrun.judge.measured import grouped
@@ -14,6 +13,7 @@ from benchrun.judge.ratio import ratio
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.model import Metrics
 from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.rundir.folder import launch_time
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.repeats import median_of
 from benchrun.show.runs import proxy, short_layout

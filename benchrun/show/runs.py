@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchrun.capabilities.explain.difference import NOT_COMPARED
 from benchrun.judge.checks import Check
 from benchrun.judge.conditions import conditions
 from benchrun.judge.measured import by_point
@@ -21,6 +20,10 @@ from benchrun.vocabulary import DEGREES, by_path
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""
+NOT_COMPARED = frozenset(
+    {"schema_version", "identity", "megatron", "cluster", "replaced_env", "image", "derived", "source"}
+)
+"""Fields of a specification that follow from others, or have a line of their own."""
 MINOR = frozenset({"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"})
 """Settings that do not change a step."""
 SIDES = {"trtllm_over_nemo": ("TensorRT-LLM", "NeMo's"), "vllm_over_transformers": ("vLLM", "transformers' own")}

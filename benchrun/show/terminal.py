@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from rich.text import Text
 
-from benchrun import hardware
-from benchrun.capabilities.serving.view import serving_rows
+from benchrun import extensions, hardware
 from benchrun.judge.checks import not_understood
 from benchrun.judge.uneven import slow_steps
 from benchrun.judge.verdict import RunResult, Verdict
@@ -189,7 +188,7 @@ def _quantity_rows(measured: Measurement) -> Rows:
 def _result_rows(measured: Measurement) -> Rows:
     """Named results; of a benchmark of a server by request, rate and latency."""
     if measured.settings or "completed" in measured.results:
-        return [*serving_rows(measured)]
+        return [*extensions.capability("serving.view", "serving_rows")(measured)]
     return [(name, _short(value)) for name, value in measured.results.items()]
 
 

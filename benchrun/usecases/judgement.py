@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from benchrun import extensions
 from benchrun.capabilities.predict.expected import UNJUDGED, against
 from benchrun.capabilities.predict.usecase import expected_step
-from benchrun.capabilities.serving.judging import result_conditions
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS
 from benchrun.jobs.endings import Ending
@@ -172,6 +172,7 @@ def judge_log(
         why = "no log states the prompts and responses of a step, their lengths, the engine and the age of a response"
         raise UserError(f"a bare log of post-training has no verdict: {why}", where=log.file, hint=PARSE)
     if served.recipe.workload != "training":
+        result_conditions = extensions.capability("serving.judging", "result_conditions")
         own, setting = result_conditions(log, served, completed_setting(None, given))
         metrics = measure(log, setting, planned_steps=None, warmup=warmup)
         return verdict_on(own, [(metrics, log)], reference), metrics

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from benchrun.capabilities.predict.usecase import expected_step
-from benchrun.capabilities.studies.file import StudyPoint, expand
 from benchrun.errors import UserError, writing
 from benchrun.frameworks.registry import framework
 from benchrun.jobs import create
@@ -21,6 +20,7 @@ from benchrun.recipes.capability import WITHOUT_PROFILER
 from benchrun.recipes.images import missing_scripts
 from benchrun.recipes.layout import slow_links
 from benchrun.recipes.select import Request
+from benchrun.recipes.study import StudyPoint, expand
 from benchrun.render import render
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import Reduced

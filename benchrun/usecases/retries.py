@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from benchrun.capabilities.nodes.usecase import without_nodes
 from benchrun.errors import MachineError
 from benchrun.frameworks.logs import parse_log
 from benchrun.jobs.endings import AGAIN, Ending
+from benchrun.jobs.exclude import without_nodes
 from benchrun.jobs.launcher import observe
 from benchrun.jobs.slurm_nodes import expanded, unusable_nodes
 from benchrun.logs.kinds import kind_of

@@ -5,13 +5,15 @@ from itertools import count
 from pathlib import Path
 
 from benchrun import paths
-from benchrun.capabilities.studies.usecase import Tell
 from benchrun.errors import MachineError, SchedulerUnavailable, SubmitLimit
 from benchrun.jobs.launcher import backoff, observe, submit
 from benchrun.jobs.launcher import start as start_run
 from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import RunSpec
 from benchrun.usecases.jobs import has_ended, pause, record_end
+
+Tell = Callable[[str], None]
+"""Gets one line for a person about each launch and each ending."""
 
 
 def launch_all(

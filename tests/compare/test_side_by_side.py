@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from benchrun.capabilities.explain.model import NOTICEABLE
-from benchrun.capabilities.history.series import launch_time
 from benchrun.judge.measured import load_measured
 from benchrun.rundir.artifacts import Breakdown, trained_with
+from benchrun.rundir.folder import launch_time
 from benchrun.show.frameworks import PARTS, POINT, TITLES, ValidRun, losses, side_by_side
 from benchrun.show.table import Table
 

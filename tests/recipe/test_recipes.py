@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from benchrun import paths
-from benchrun.capabilities.studies.file import expand
 from benchrun.errors import UserError
 from benchrun.memory import warning
 from benchrun.recipes.files import cluster_document
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
+from benchrun.recipes.study import expand
 from benchrun.runspec.cluster import Cluster
 
 RECIPE = (paths.RECIPES / "tiny-llama.yaml").read_text()

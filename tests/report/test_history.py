@@ -19,11 +19,12 @@ from click.testing import CliRunner
 
 from benchrun import api
 from benchrun.capabilities.history.plot import history_plots, plot_history
-from benchrun.capabilities.history.series import History, Past, PointHistory, history_of, launch_time
+from benchrun.capabilities.history.series import History, Past, PointHistory, history_of
 from benchrun.capabilities.history.text import history_page, runs_table
 from benchrun.capabilities.html.page import page
 from benchrun.cli.reports import report
 from benchrun.judge.verdict import RunResult
+from benchrun.rundir.folder import launch_time
 from benchrun.vocabulary import Exit
 
 NAME = kept_runs.named("llama3.1-8b-2c0cb897-*")[0].name

@@ -9,9 +9,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, Po
 from pydantic_core import PydanticCustomError
 
 from benchrun import paths
-from benchrun.capabilities.studies.file import Expanded, StudyPoint, point_of
 from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_points
-from benchrun.capabilities.studies.rules import OF_REQUEST
 from benchrun.errors import UserError
 from benchrun.measure.registry import METRICS
 from benchrun.model import Frozen
@@ -19,6 +17,8 @@ from benchrun.recipes.catalogue import checked
 from benchrun.recipes.files import find
 from benchrun.recipes.schema import UNKNOWN_NAME, FrameworkName, Study, SuiteRun, Values
 from benchrun.recipes.select import Request
+from benchrun.recipes.study import Expanded, StudyPoint, point_of
+from benchrun.recipes.study_rules import OF_REQUEST
 from benchrun.recipes.yamlfile import Document, load
 from benchrun.runspec.cluster import Line
 from benchrun.vocabulary import MOST_REPEATS, Better, Precision

@@ -11,16 +11,13 @@ from benchrun.capabilities.explain.model import Condition, Difference, PartDiffe
 from benchrun.capabilities.explain.ratio import ratio_interval
 from benchrun.capabilities.explain.waterfall import waterfall
 from benchrun.measure.statistics import Floats
+from benchrun.show.runs import NOT_COMPARED
 from benchrun.vocabulary import by_path
 
 SHOWN_SHARE = 0.001
 """Smallest difference of a part that is shown, as a share of the step."""
 MODEL = "model."
 """Prefix of the conditions of a model."""
-NOT_COMPARED = frozenset(
-    {"schema_version", "identity", "megatron", "cluster", "replaced_env", "image", "derived", "source"}
-)
-"""Fields of a specification that follow from others, or have a line of their own."""
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ A point is a workload under the same conditions with the same framework and layo
 image, versions, options and environment may differ between its runs; they are what a change is explained by.
 """
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from itertools import chain, pairwise
 from statistics import median
 from typing import Any, Literal, NamedTuple
@@ -18,7 +17,7 @@ from benchrun.judge.verdict import RunResult
 from benchrun.measure.changes import Cut, changes
 from benchrun.model import Frozen
 from benchrun.rundir.artifacts import objects, trained_with
-from benchrun.rundir.folder import stamp_of
+from benchrun.rundir.folder import launch_time
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.runs import proxy, short_layout
 
@@ -149,13 +148,6 @@ def history_of(runs: Sequence[Past], by: By = "point") -> History:
     groups = grouped(split, lambda row: (_point(row[0]), row[1]))
     series = [_series(group[0][0], group[0][1], [run for _, _, run in group]) for group in groups]
     return History(by=by, series=tuple(sorted(series, key=lambda one: one.name)), left_out=tuple(left_out))
-
-
-def launch_time(run_id: str) -> datetime | None:
-    """The time in a run's id; None if it has none."""
-    with contextlib.suppress(ValueError):  # no stamp, or digits that are no date
-        return datetime.strptime(stamp_of(run_id), "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
-    return None
 
 
 def _run(past: Past) -> HistoryRun | None:

@@ -1,27 +1,20 @@
-"""Checking nodes: the job, what its ranks measured, the outliers; and leaving nodes out of a job."""
+"""Checking nodes: the job, what its ranks measured, the outliers."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import ValidationError
 
 from benchrun.capabilities.nodes.fleet import Fleet, fleet
 from benchrun.errors import MachineError, UserError
-from benchrun.jobs.slurm_nodes import all_nodes, expanded, idle_nodes
+from benchrun.jobs.exclude import without_nodes
+from benchrun.jobs.slurm_nodes import expanded, idle_nodes
 from benchrun.recipes.resolve import resolve_nodes
 from benchrun.rundir.artifacts import EXCLUDE, FLEET, NODES
 from benchrun.rundir.folder import RunDir, read_text
 from benchrun.rundir.nodes import RankRates, Test
-from benchrun.runspec.spec import NodesSpec, RunSpec
-
-S = TypeVar("S", bound=RunSpec)
-_NODES = re.compile(r"\w[\w.-]*(?:\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\][\w.-]*)*")
-"""Names of nodes in Slurm's notation."""
-_FILE = re.compile(r".*\.(?:txt|csv|json|ya?ml|lst|list)", re.IGNORECASE)
-"""Names of files that do not exist, rather than of nodes."""
+from benchrun.runspec.spec import NodesSpec
 
 
 def nodes_check(
@@ -56,57 +49,6 @@ def store_fleet(run: RunDir, checked: Fleet) -> None:
     if run.writable:
         run.write_json(FLEET, checked.model_dump(mode="json"))
         run.write_text(EXCLUDE, "".join(f"{name}\n" for name in checked.exclude))
-
-
-def without_nodes(spec: S, exclude: str | None) -> S:
-    """``spec`` with the nodes that ``exclude`` names left out, besides those that the site leaves out.
-
-    ``exclude`` is a file of names or a list, both in Slurm's notation. UserError if it is neither.
-    """
-    if exclude is None or not (names := _names(exclude)):
-        return spec
-    if spec.cluster.scheduler != "slurm":
-        raise UserError(f"--exclude is for nodes of Slurm, and cluster {spec.cluster.name} is this machine")
-    together = ",".join(dict.fromkeys([*([spec.cluster.exclude] if spec.cluster.exclude else []), *names]))
-    return spec.model_copy(update={"cluster": spec.cluster.model_copy(update={"exclude": together})})
-
-
-def _names(exclude: str) -> list[str]:
-    """The names of nodes in a file or a list, as they are written. UserError for anything else."""
-    file = Path(exclude)
-    from_file = file.is_file()
-    text = (read_text(file) or "").removeprefix("\ufeff") if from_file else exclude
-    names = [name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name]  # not at commas within brackets
-    if wrong := next((name for name in names if not _is_node(name)), None):
-        where = str(file) if from_file else None
-        hint = "names of nodes as in n1,n[4-7], or a file of them, as benchrun nodes writes it"
-        raise UserError(f"--exclude: {wrong!r} is neither a file nor a node's name", hint=hint, where=where)
-    if not names and not from_file:
-        raise UserError("--exclude names no node", hint="an unset variable?")
-    return names
-
-
-def _is_node(name: str) -> bool:
-    """Whether ``name`` has the form of a node's name, or of several with rising ranges."""
-    ranges = [pair for part in re.findall(r"\[(.*?)\]", name) for pair in re.findall(r"(\d+)-(\d+)", part)]
-    rising = all(int(first) <= int(last) for first, last in ranges)
-    return bool(_NODES.fullmatch(name)) and not _FILE.fullmatch(name) and rising
-
-
-def check_excluded(spec: RunSpec) -> None:
-    """UserError for a node that ``spec`` leaves out and Slurm does not know, as sbatch would refuse it.
-
-    Without an answer from Slurm nothing is checked.
-    """
-    names = spec.cluster.exclude
-    if spec.cluster.scheduler != "slurm" or not names:
-        return
-    try:
-        unknown = sorted({*expanded(names)} - all_nodes())
-    except MachineError:
-        return
-    if unknown:
-        raise UserError(f"--exclude: Slurm knows no node called {', '.join(unknown)}", hint="sinfo -N lists them")
 
 
 def _rates(file: Path) -> RankRates:

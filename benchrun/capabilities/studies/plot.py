@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchrun.capabilities.html.picture import save
-from benchrun.capabilities.serving.pareto import pareto_plots
+from benchrun.capabilities.studies.pareto import pareto_plots
 from benchrun.capabilities.studies.result import StudyResult
 from benchrun.capabilities.studies.view import NAMES, point_text
 from benchrun.errors import UserError

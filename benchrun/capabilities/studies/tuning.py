@@ -9,19 +9,20 @@ from dataclasses import dataclass, replace
 
 from benchrun import hardware
 from benchrun.capabilities.predict.prediction import Calibration
-from benchrun.capabilities.studies.file import Expanded, StudyPoint
 from benchrun.capabilities.studies.layouts import STAND_IN, Candidate, ranked
 from benchrun.capabilities.studies.resolved import ResolvedPoint, ResolvedStudy
 from benchrun.capabilities.studies.result import StudyResult
 from benchrun.capabilities.studies.schedule import State
 from benchrun.capabilities.studies.search import COMMON, UNKNOWN, Job, Search, Trial
 from benchrun.capabilities.studies.tuned import Tuned, tuned
-from benchrun.capabilities.studies.usecase import Tell, run_study, study_result
+from benchrun.capabilities.studies.usecase import run_study, study_result
 from benchrun.errors import UserError
 from benchrun.recipes.schema import Study, SuiteRun
 from benchrun.recipes.select import Request
+from benchrun.recipes.study import Expanded, StudyPoint
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.points import resolve_point
+from benchrun.usecases.submission import Tell
 
 
 @dataclass(frozen=True)

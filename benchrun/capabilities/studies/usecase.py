@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchrun.capabilities.studies.file import expand
 from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_study
 from benchrun.capabilities.studies.result import StudyResult, result
 from benchrun.capabilities.studies.schedule import Attempt, State, due
@@ -16,16 +15,15 @@ from benchrun.jobs.scheduler import Phase
 from benchrun.judge.checks import broken_run
 from benchrun.judge.verdict import RunResult
 from benchrun.recipes.select import Request
+from benchrun.recipes.study import expand
 from benchrun.rundir.artifacts import STDOUT
 from benchrun.rundir.folder import RunDir, TolerantRun, find_runs
 from benchrun.runspec.spec import RunSpec
 from benchrun.usecases.jobs import end_of, has_ended, record_end
 from benchrun.usecases.jobs import pause as _pause
 from benchrun.usecases.measurement import measure_run, result_of
+from benchrun.usecases.submission import Tell
 from benchrun.vocabulary import HOUR_S
-
-Tell = Callable[[str], None]
-"""Gets one line for a person about each launch and each ending."""
 
 
 def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchrun import api, paths
-from benchrun.capabilities.studies.file import Expanded, expand
 from benchrun.capabilities.studies.resolved import resolved_study
 from benchrun.errors import UserError
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
+from benchrun.recipes.study import Expanded, expand
 
 KEYS = ("mbs", "gbs", "training.seed", "training.lr", "seq_length")
 RUN = {"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 1}

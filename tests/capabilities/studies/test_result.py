@@ -10,7 +10,6 @@ import pytest
 
 from benchrun.capabilities.explain.ratio import ratio_interval
 from benchrun.capabilities.studies.cost import hours
-from benchrun.capabilities.studies.file import expand
 from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_study
 from benchrun.capabilities.studies.result import StudyResult, result
 from benchrun.capabilities.studies.schedule import Attempt, State
@@ -25,6 +24,7 @@ from benchrun.measure.statistics import Floats, warmup_rows
 from benchrun.measure.summary import measure
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
+from benchrun.recipes.study import expand
 from benchrun.rundir.artifacts import Done
 
 SPEC = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=("training.steps=50",)))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchrun.capabilities.html.picture import inline_svg
-from benchrun.capabilities.serving.pareto import loads, pareto_plots
+from benchrun.capabilities.studies.pareto import loads, pareto_plots
 from benchrun.capabilities.studies.plot import plot_study
 from benchrun.capabilities.studies.result import PointResult, StudyResult
 from benchrun.capabilities.studies.schedule import State
