@@ -22,7 +22,7 @@ WIDTH = 100
 
 
 def site_text(slurm: Survey, runtime: str | None, chosen: Partition, gpu: str | None = None) -> str:
-    """The text of a site file for one partition; ``gpu``: the name if Slurm states none."""
+    """The text of a site file for one partition; ``gpu``: the name where Slurm states none."""
     named = slurm_gpu(slurm, chosen) or gpu
     values = {**_values(slurm, chosen, runtime), "gpu": named or "CPU"}
     remarks = _remarks(slurm, chosen, runtime, named)
@@ -35,7 +35,7 @@ def site_text(slurm: Survey, runtime: str | None, chosen: Partition, gpu: str | 
 
 
 def slurm_gpu(slurm: Survey, partition: Partition) -> str | None:
-    """The GPU that Slurm's type names, ``CPU`` if it counts none; None if it counts GPUs without a type."""
+    """The GPU that Slurm's type names, ``CPU`` where it counts none; None if it counts GPUs without a type."""
     kind, gpus = _gpus(slurm.nodes_of(partition.name))
     return hardware.name_of(kind.replace("_", " ")) if gpus else "CPU"
 
@@ -59,48 +59,55 @@ def chosen(slurm: Survey, name: str | None) -> Partition:
 def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[str, Any]:
     """Keys with the values that Slurm answers; None if it answers none."""
     nodes, accounts = slurm.nodes_of(partition.name), _accounts(slurm, partition)
-    kind, gpus = _gpus(nodes)
-    two_sockets = {node.sockets for node in nodes} == {2} and gpus % 2 == 0 and gpus > 0
-    most = partition.max_time_s
-    return {
+    values: dict[str, Any] = {
         "description": f"partition {partition.name}",
         "scheduler": "slurm",
-        "gpus_per_node": gpus or 2,
         "partition": partition.name,
-        "account": accounts[0] if len(accounts) == 1 and "associations" in slurm.enforced else None,
-        "gres": (f"gpu:{kind}" if kind else "gpu") if gpus else None,
         "mem": "0",
-        "cpus_per_task": None if gpus else 1,
-        "exclusive": bool(gpus),
-        "time_limit": None if most is None or most >= DEFAULT_LIMIT_S else clock(most),
-        "mpi": "pmix" if gpus and "pmix" in slurm.mpi else None,
         "container": {"runtime": "pyxis" if slurm.pyxis else runtime or "none"},
-        "binding": {"gpus_per_numa_node": gpus // 2 if two_sockets else None},
+        "binding": {"gpus_per_numa_node": None},
     }
+    if len(accounts) == 1 and "associations" in slurm.enforced:
+        values["account"] = accounts[0]
+    most = partition.max_time_s
+    if most is not None and most < DEFAULT_LIMIT_S:
+        values["time_limit"] = clock(most)
+    kind, gpus = _gpus(nodes)
+    if not gpus:
+        return {**values, "gpus_per_node": 2, "cpus_per_task": 1, "exclusive": False}
+    values |= {"gpus_per_node": gpus, "gres": f"gpu:{kind}".removesuffix(":"), "exclusive": True}
+    if "pmix" in slurm.mpi:
+        values["mpi"] = "pmix"
+    sockets = {node.sockets for node in nodes}
+    if sockets == {2} and gpus % 2 == 0:
+        values["binding"] = {"gpus_per_numa_node": gpus // 2}
+    return values
 
 
 def _remarks(slurm: Survey, partition: Partition, runtime: str | None, gpu: str | None) -> dict[str, str]:
-    """Remarks: what Slurm offers for a key; empty if it states nothing.
-
-    ``gpu``: the value of that key.
-    """
-    nodes, accounts = slurm.nodes_of(partition.name), _accounts(slurm, partition)
-    qos = list(dict.fromkeys(name for right in _rights(slurm, partition) for name in right.qos))
-    reservations = [each.name for each in slurm.reservations]
-    features = sorted({feature for node in nodes for feature in node.features})
-    most = partition.max_time_s
-    return {
-        "gpu": "" if gpu else f"WRITE IT: Slurm names no type. One of {', '.join(hardware.names())}",
-        "gpus_per_node": "" if _gpus(nodes)[1] else "Slurm counts no GPUs here: two CPU ranks a node",
+    """Remarks: what Slurm offers for a key. ``gpu``: the value of that key."""
+    nodes = slurm.nodes_of(partition.name)
+    remarks = {
         "partition": f"Here: {', '.join(_about(slurm, each) for each in slurm.partitions)}",
-        "account": f"Yours: {', '.join(accounts)}" if accounts else "",
-        "qos": f"Yours: {', '.join(qos)}" if qos else "",
-        "reservation": f"Here: {', '.join(reservations)}" if reservations else "",
-        "constraint": f"Features of the nodes: {', '.join(features)}" if features else "",
         "container": _runtimes(slurm, runtime),
-        "mpi": f"srun has: {', '.join(slurm.mpi)}" if slurm.mpi else "",
-        "time_limit": f"At most {clock(most)} here" if most else "",
     }
+    if not gpu:
+        remarks["gpu"] = f"WRITE IT: Slurm names no type. One of {', '.join(hardware.names())}"
+    if not _gpus(nodes)[1]:
+        remarks["gpus_per_node"] = "Slurm counts no GPUs here: two CPU ranks a node"
+    if partition.max_time_s:
+        remarks["time_limit"] = f"At most {clock(partition.max_time_s)} here"
+    listed = (
+        ("account", "Yours", _accounts(slurm, partition)),
+        ("qos", "Yours", dict.fromkeys(name for right in _rights(slurm, partition) for name in right.qos)),
+        ("reservation", "Here", [each.name for each in slurm.reservations]),
+        ("constraint", "Features of the nodes", sorted({word for node in nodes for word in node.features})),
+        ("mpi", "srun has", slurm.mpi),
+    )
+    for key, what, names in listed:
+        if names:
+            remarks[key] = f"{what}: {', '.join(names)}"
+    return remarks
 
 
 def _rights(slurm: Survey, partition: Partition) -> list[Association]:
@@ -129,36 +136,40 @@ def _gpus(nodes: list[Node]) -> tuple[str, int]:
 def _about(slurm: Survey, partition: Partition) -> str:
     nodes = slurm.nodes_of(partition.name)
     kind, count = _gpus(nodes)
-    gpus = f", {count} GPUs {kind}".rstrip() if count else ""
-    state = "" if partition.state == "UP" else f", {partition.state}"
-    return f"{partition.name} ({len(nodes)} node{'s' if len(nodes) != 1 else ''}{gpus}{state})"
+    text = f"{len(nodes)} node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    if count:
+        text += f", {count} GPUs {kind}".rstrip()
+    if partition.state != "UP":
+        text += f", {partition.state}"
+    return f"{partition.name} ({text})"
 
 
-def _lines(
-    model: type[BaseModel], values: Mapping[str, Any], remarks: Mapping[str, str], indent: str = ""
-) -> Iterator[str]:
+def _lines(model: type[BaseModel], values: Mapping[str, Any], remarks: Mapping[str, str]) -> Iterator[str]:
     """Each field of ``model``: its explanation as a comment, then the key, commented out if it has no value."""
     docs = field_docs(model)
     for name, field in model.model_fields.items():
         if name == "name":  # the name of the file
             continue
-        for text in filter(None, (docs.get(name, ""), remarks.get(name))):
-            mark = f"{indent}# "
-            yield from textwrap.wrap(text.replace("``", ""), WIDTH, initial_indent=mark, subsequent_indent=mark)
-        value = values.get(name)
+        for text in (docs.get(name, ""), remarks.get(name, "")):
+            yield from textwrap.wrap(text.replace("``", ""), WIDTH, initial_indent="# ", subsequent_indent="# ")
         if name in SECTIONS:
-            inner = {} if value is None else {key: item for key, item in value.items() if item is not None}
-            mark = "" if inner else "# "
-            yield f"{indent}{mark}{name}:"
-            lines = _lines(SECTIONS[name], inner, {}, f"{indent}  ")
-            yield from (line if inner else f"# {line}" for line in lines)
-        elif value is not None:
-            yield f"{indent}{name}: {_yaml(value)}"
+            yield from _section(name, values.get(name) or {})
+        elif values.get(name) is not None:
+            yield f"{name}: {_yaml(values[name])}"
         else:
             default = field.get_default(call_default_factory=True)
-            yield f"{indent}# {name}: {_yaml(None if default is PydanticUndefined else default)}"
-        if not indent:
+            yield f"# {name}: {_yaml(None if default is PydanticUndefined else default)}"
+        if model is Cluster:
             yield ""
+
+
+def _section(name: str, values: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a section; all of them are comments if none of its keys has a value."""
+    stated = {key: value for key, value in values.items() if value is not None}
+    mark = "" if stated else "# "
+    yield f"{mark}{name}:"
+    for line in _lines(SECTIONS[name], stated, {}):
+        yield f"{mark}  {line}"
 
 
 def _yaml(value: Any) -> str:
@@ -168,6 +179,9 @@ def _yaml(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"[{', '.join(map(_yaml, value))}]"
     if isinstance(value, dict):
-        return "{}" if not value else "{" + ", ".join(f"{key}: {_yaml(item)}" for key, item in value.items()) + "}"
-    plain = re.fullmatch(r"[A-Za-z][\w./ -]*(?::\w+)?", value) and value.lower() not in ("true", "false", "null")
-    return value if plain else json.dumps(value)
+        items = [f"{key}: {_yaml(item)}" for key, item in value.items()]
+        return f"{{{', '.join(items)}}}"
+    is_word = re.fullmatch(r"[A-Za-z][\w./ -]*(?::\w+)?", value)
+    if is_word and value.lower() not in ("true", "false", "null"):
+        return str(value)
+    return json.dumps(value)
