@@ -72,7 +72,9 @@ def _cores() -> int:
 
 
 PATH = click.Path(path_type=Path)
-output_option = click.option("--output", type=PATH, callback=_prefix, required=True, metavar="PREFIX")
+output_option = click.option(
+    "--output", type=PATH, callback=_prefix, required=True, metavar="PREFIX", help="Path of the files without ending."
+)
 workers_option = click.option(
     "--workers",
     type=click.IntRange(1, 256),
@@ -110,7 +112,9 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
 @click.command("sft")
 @output_option
 @parameter_options(instructions.Parameters, "tokenizer")
-@click.option("--tokenizer", type=PATH, metavar="DIR", help="packed: encodes the text of dolly; without --vocab-size.")
+@click.option(
+    "--tokenizer", type=PATH, metavar="DIR", help="packed: encode the text of dolly by it, in place of --vocab-size."
+)
 @workers_option
 @json_option
 def sft(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **parameters: Any) -> None:

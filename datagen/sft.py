@@ -42,16 +42,22 @@ class Parameters(Frozen):
     )
     samples: int = Field(default=10_000, gt=0, le=10**10, description="Number of samples.")
     seed: Seed = Field(default=1, description="Seed of the samples.")
-    language: Seed = Field(default=1, description="The tokenizer's --seed; the same for training and validation.")
+    language: Seed = Field(default=1, description="Seed of the tokenizer; the same for training and validation.")
     lengths: Lengths = Field(default="lognormal", description="Distribution of the lengths of samples.")
     mean_length: int = Field(
-        default=256, ge=LEAST, le=1_000_000, description="Mean words per sample; tokens with --vocab-size."
+        default=256,
+        ge=LEAST,
+        le=1_000_000,
+        description="Mean length of a sample in words, or in tokens with --vocab-size.",
     )
     seq_length: int | None = Field(
         default=None, ge=LEAST, le=1 << 24, description="packed: inputs per sequence.  [default: 4096]"
     )
     vocab_size: int | None = Field(
-        default=None, ge=3, le=1 << 24, description="packed: draw tokens; the last ends a sample.  [default: 32000]"
+        default=None,
+        ge=3,
+        le=1 << 24,
+        description="packed: draw tokens from so many; the last ends a sample.  [default: 32000]",
     )
     tokenizer: str | None = Field(default=None, description="packed: CRC-32 of tokenizer.json.")
 

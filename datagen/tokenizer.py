@@ -37,8 +37,8 @@ In the chat template, the generation marks enclose the tokens of the assistant: 
 class TokenizerParameters(Frozen):
     """Parameters that define the bytes of a tokenizer."""
 
-    vocab_size: int = Field(ge=LEAST, le=1 << 20, description=f"Includes the special tokens; at least {LEAST}.")
-    seed: Seed = Field(default=1, description="Seed of the language: --language of the data.")
+    vocab_size: int = Field(ge=LEAST, le=1 << 20, description=f"Size with the special tokens; at least {LEAST}.")
+    seed: Seed = Field(default=1, description="Seed of the language, which is --language of the data.")
 
 
 def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manifest, bool]:

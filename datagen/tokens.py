@@ -43,7 +43,7 @@ class Parameters(Frozen):
     """Parameters that define the bytes of a data set; the command line has an option for each."""
 
     tokens: int = Field(gt=0, le=10**15, description="Number of tokens, e.g. 1e9.")
-    vocab_size: int = Field(ge=3, le=1 << 24, description="Includes the end-of-document token, which is the last one.")
+    vocab_size: int = Field(ge=3, le=1 << 24, description="Size with the end-of-document token, which is the last one.")
     seed: Seed = Field(default=1, description="Seed of the tokens and lengths.")
     documents: Lengths = Field(default="lognormal", description="Distribution of the lengths of documents.")
     mean_length: int = Field(default=1024, gt=0, le=LONGEST // 1000, description="Mean tokens per document.")

@@ -200,8 +200,11 @@ def test_the_readme_names_the_range_of_its_picture() -> None:
     assert f"{low} to {high} times" in " ".join((ROOT / "README.md").read_text().split())
 
 
-def test_the_readme_is_short() -> None:
+def test_the_first_pages_are_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 100
+    assert len((ROOT / "CONTRIBUTING.md").read_text().split()) <= 900
+    releases = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1:]
+    assert [release.splitlines()[0] for release in releases if release.count("\n- ") > 10] == []
 
 
 @pytest.mark.skipif(shutil.which("mkdocs", path=Path(sys.executable).parent) is None, reason="mkdocs is not installed")
