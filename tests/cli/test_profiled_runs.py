@@ -68,6 +68,7 @@ def test_profiled_steps_are_in_no_number(profiled: tuple[CompletedProcess, Path]
     assert (row["state"], row["last_step"], row["planned_steps"]) == ("completed", STEPS, STEPS)
 
 
+@pytest.mark.thorough
 def test_the_measured_steps_compute_the_same_as_without_a_profile(
     profiled: tuple[CompletedProcess, Path], tmp_path: Path
 ) -> None:

@@ -106,7 +106,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         example = re.search(rf"```yaml\n# {name}\n(.*?)```", text, re.S)
         assert example is not None
         (folder / name).write_text(example[1])
-    words = ["launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--wait"]
+    words = ["launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "1", "--wait"]
     result = call_in(folder, [sys.executable, "-m", "benchrun", *words])
     assert result.returncode in ANSWERS, result.stderr
     (folder / "one.yaml").write_text(json.dumps(PLAN))
