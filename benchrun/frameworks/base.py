@@ -1,6 +1,6 @@
 """The base class of a framework: what it can run, its environment, and what a job needs to launch it.
 
-A property of every framework is an attribute here, with the usual value; recipe/capability.py turns those that limit a
+A property of every framework is an attribute here, with the usual value; recipes/capability.py turns those that limit a
 run into refusals. ``refusals`` adds the limits of one framework.
 """
 

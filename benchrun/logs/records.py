@@ -185,7 +185,7 @@ class Traits:
     fallback_peak_tflops: float | None = None
     """Peak over which the framework prints its MFU on a GPU that it does not know."""
     printed_conventions: tuple[str, ...] = ()
-    """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
+    """FLOPs conventions that the framework may print, for any model (names of measure/convention.py)."""
     results: dict[str, float] = field(default_factory=dict)
     """Named results beside the steps."""
     quantities: dict[str, dict[int, float]] = field(default_factory=dict)
