@@ -2,6 +2,7 @@
 by its rows.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -29,6 +30,13 @@ LONGEST_DETAIL = 240
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
 """Words before a traceback that ends nothing: Python's, of a destructor at interpreter shutdown; vLLM's, after the
 signal that ends its server (release 0.26 reports the end of its engine as an error)."""
+REFUSAL = 'HTTP/1.1" 4'
+REFUSED = re.compile(r'HTTP/1\.1" 4\d\d\b')
+"""A server's answer to a request that it refuses: what it raised just before that is the client's mistake."""
+LINES_OF_A_REFUSAL = 20
+"""So many lines after an exception its answer may stand."""
+REPEATED = "across cluster]"
+"""End of a line that Ray prints in place of equal ones of other workers: the first of them stands before it."""
 HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 """NeMo goes on without what it could not import."""
 PLAIN_EXCEPTIONS = (
@@ -51,8 +59,6 @@ _EXCEPTION = re.compile(
 """The last line of an exception that no traceback precedes, behind its prefix."""
 _SOURCE = re.compile(r"(?:^|\s)raise [A-Za-z_][\w.]{0,200}(?:\(.*|\s+from \w+)?\s*$")
 """A line of a program, as a traceback shows it: the next lines say better what was raised."""
-ERROR_LINE = "error_line"
-"""Kind of a line that says it is an error, and no more: `with_last_error` makes it a cause or leaves it out."""
 _NO_ERROR_LINE = re.compile(r"(?i:warn|\bhint|\bnote\b|\binfo\b)|ld\.so|srun: |slurmstepd|level")
 _ERROR_LINE = re.compile(r".{0,100}?(?<![^\s\[|(:])(?:ERROR|FATAL)\b[\]:|)]*\s+\S|\W*Aborted!\W*$")
 _ERROR_WORD = re.compile(r"(?i:(?:fatal )?error|fatal): ")
@@ -80,9 +86,10 @@ _PROGRAM = (
 _SHELL = r"(?:\b(?:ba|da|a|k|z|c)?sh|\.sh|_script)(?:: line)?(?::? ?\d+)?: (?:exec: |\S+: )?"
 _PARTS = {
     "{program}": _PROGRAM,
+    "{no_number}": r"(?i)^(?!.*(overflow|skip|scale)).*loss['\"]?(?::| =|=)? ?nan\b",
     "{shell}": rf"(?:^|{_SHELL})(?:{_PROGRAM}|\S+\.(?:sh|py)|\S*/bin/\S+)",
 }
-"""Parts that patterns of problems.csv share: the program of a job, and a shell that names it."""
+"""Parts that patterns of problems.csv share: the program of a job, a shell that names it, a loss."""
 
 
 def _pattern(only_with: str) -> re.Pattern[str]:
@@ -102,17 +109,24 @@ _SIGNS = [
     for row in table(__file__)
 ]
 """The first that fits a line counts."""
-_FIXED = (sign.words for sign in _SIGNS if not sign.in_exception)
-_WORDS = tuple(dict.fromkeys((*_FIXED, *IGNORED, *PLAIN_EXCEPTIONS)))
+_FIXED = [sign for sign in _SIGNS if not sign.in_exception]
+_LOSSES = [sign.words for sign in _FIXED if (sign.kind, sign.role) == ("nan_loss", "word")]
+_OTHERS = [sign.words for sign in _FIXED if sign.words not in _LOSSES]
+_WORDS = tuple(dict.fromkeys((*_OTHERS, *IGNORED, *PLAIN_EXCEPTIONS, REFUSAL)))
 _SHORT = [words for words in _WORDS if len(words) < SHORTEST]
 """Words that are searched for one by one, which takes most of the time."""
 NEEDLES = tuple(words.encode() for words in _WORDS if not any(each in words for each in _SHORT if each != words))
 """Words that find every line with a sign: those that contain short ones are found with them."""
+LOSSES = tuple(words.encode() for words in _LOSSES)
+"""Words that find the losses of programs whose steps no dialect reads."""
 _HOST = re.compile(
     r"srun: error: (?P<srun>[\w.-]{1,255}): tasks? |slurmstepd-(?P<stepd>[\w.-]{1,255}):"
     r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
     r"|(?<![\w.-])(?P<nccl>[\w.-]{1,255}):\d{1,9}:\d{1,9} \[\d{1,4}\] NCCL"
 )
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+ENDED = ("fault", "exit", "after")
+"""Roles of those who see a process end from outside."""
 _UNRAISED = {"failure": "said", "remote": "peer"}
 """Role of an exception -> its role if it stands in no traceback."""
 _RANK = re.compile(
@@ -143,7 +157,7 @@ def recognise(text: str, line: int) -> Problem | None:
     if sign is None:
         if in_exception:
             return described(GENERIC, text, line, text, "said")
-        return described(ERROR_LINE, text, line, text, "word") if _is_error_line(text) else None
+        return described(GENERIC, text, line, text, "word") if _is_error_line(text) else None
     # No program goes on after an error of CUDA or NCCL, or without memory: its exception says so wherever it stands.
     sure = uncaught or (sign.role == "failure" and kind_of(sign.kind).fatal != "steps")
     # Nor is it sure that a warning ends a program.
@@ -197,21 +211,53 @@ def _without_echoes(problems: list[Problem]) -> list[Problem]:
     return [each for each in problems if each.detail not in echoes]
 
 
-def with_last_error(problems: Sequence[Problem], log: Log) -> list[Problem]:
-    """The problems; an error line among them, the last, only if nothing else says why the work is not done."""
-    others = [each for each in problems if each.kind != ERROR_LINE]
-    ends = _ends(others)
-    known = any(each.kind != GENERIC or role_of(each) not in ("exit", "after", "last") for each in ends)
+def without_refused(problems: list[Problem], line: int) -> list[Problem]:
+    """The problems without exceptions that the server raised for the request it refuses in ``line``."""
+    first = line - LINES_OF_A_REFUSAL
+    return [each for each in problems if not (_may_be_handled(each) and first <= (each.line or 0) < line)]
+
+
+def handled_again(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """The problems; an exception that the program has survived before, it survives, unless a launcher saw its end."""
+    ended = max((each.line or 0 for each in problems if role_of(each) in ENDED and not each.then), default=0)
+    survived = {_without_numbers(each) for each in problems if _may_be_handled(each) and each.then == "steps"}
+    for each in problems:
+        alike = _may_be_handled(each) and not each.then and _without_numbers(each) in survived
+        yield each._replace(then="steps") if alike and (each.line or 0) > ended else each
+
+
+def _may_be_handled(problem: Problem) -> bool:
+    return kind_of(problem.kind).fatal == "steps" and role_of(problem) in ("failure", "said", "last")
+
+
+def _without_numbers(problem: Problem) -> str:
+    return _NUMBER.sub("0", problem.detail)
+
+
+def with_last_word(problems: Sequence[Problem], log: Log) -> list[Problem]:
+    """The problems; of the words among them one, and only if nothing else says why the work is not done.
+
+    A word that names a kind explains what launchers saw; of error lines the last one before that.
+    """
+    others = [each for each in problems if each.role != "word"]
     planned = log.planned_steps
     well = planned is None if len(log.steps) else bool(log.results or log.served)
-    if known or well or log.complete(planned):
+    if well or log.complete(planned):
         return others
-    until = min((each.line or 0 for each in ends), default=None)
-    lines = [each for each in problems if each.kind == ERROR_LINE and not each.then]
-    before = [each for each in lines if until is None or (each.line or 0) < until]
-    if not before:
+    ends = _ends(others)
+    until = min((each.line or 0 for each in ends), default=math.inf)
+    words = [each for each in problems if each.role == "word" and not each.then]
+    named = [each for each in words if each.kind != GENERIC]
+    plain = [each for each in words if each.kind == GENERIC and (each.line or 0) < until]
+    seen_from_outside = all(role_of(each) in ("exit", "after", "last") for each in ends)
+    unnamed = all(each.kind == GENERIC for each in ends)
+    if named and seen_from_outside:
+        cause = named[0]
+    elif plain and seen_from_outside and unnamed:
+        cause = plain[-1]
+    else:
         return others
-    return [*(each for each in others if each not in ends), before[-1]._replace(kind=GENERIC)]
+    return [*(each for each in others if each not in ends), cause]
 
 
 def _ends(problems: Sequence[Problem]) -> list[Problem]:
@@ -259,8 +305,11 @@ def _values(rows: Rows, *, may_skip: bool) -> Iterator[Problem]:
     # out a loss whose mean is not positive: NaN, if the step was not skipped.
     missing = (loss == NO_VALUE) & updated & (loss != NO_VALUE).any() & (not may_skip)
     lost = missing.sum() > MOST_LOST * len(rows)
+    # The search for a loss scale has losses that are no numbers, until it makes an update.
+    last_update = np.flatnonzero(updated).max(initial=-1)
+    counts = updated | (np.arange(len(rows)) > last_update)
     for kind, wrong, detail in (
-        ("nan_loss", ~(loss < np.inf) | (nan > 0), "the loss is not a number"),
+        ("nan_loss", (~(loss < np.inf) | (nan > 0)) & counts, "the loss is not a number"),
         ("nan_grad", ~(norm < np.inf) & updated, "the gradients' norm is not a number"),
         ("skipped_steps", ~updated, "{} without an update"),
         ("nan_loss" if lost else "missing_loss", missing, "no loss, others have one"),

@@ -54,7 +54,8 @@ class Reader:
         self._all = tuple(range(len(self._classes)))
         self._dialects = [dialect() for dialect in self._classes]
         self._problems: list[Problem] = []
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        """(Kind, role) -> how many problems were found."""
         self._ignored: set[int | None] = set()
         """Ranks whose next traceback ends no process."""
         self._tracebacks = tracebacks.Tracebacks()
@@ -204,6 +205,8 @@ class Reader:
         return Problem("second_training", line, detail, source=self._source)
 
     def _problem(self, text: str, number: int) -> None:
+        if text.endswith(problems.REPEATED):
+            return
         if any(words in text for words in problems.IGNORED):
             self._ignored.add(problems.rank_of(text))
         ignored = False
@@ -212,6 +215,8 @@ class Reader:
             self._ignored.remove(rank)
         taken = self._tracebacks.read(text, number, ignored=ignored)
         if taken is None:
+            if problems.REFUSED.search(text):
+                self._problems = problems.without_refused(self._problems, number)
             problem = problems.recognise(text, number)
             if problem is not None:
                 self._add_problem(problem)
@@ -225,11 +230,12 @@ class Reader:
         if before is not None and before in self._problems:
             self._problems[self._problems.index(before)] = problem
             return
-        self._counts[problem.kind] += 1
+        group = problem.kind, problem.role
+        self._counts[group] += 1
         if problem.kind == "skipped_steps" and not problem.rank:
             self._skip_messages += 1  # rank 0 said it, or the only rank that prints
-        if self._counts[problem.kind] > problems.MOST:
-            same = [index for index, each in enumerate(self._problems) if each.kind == problem.kind]
+        if self._counts[group] > problems.MOST:
+            same = [index for index, each in enumerate(self._problems) if (each.kind, each.role) == group]
             if len(same) < problems.MOST:
                 return  # the line is of an earlier file
             del self._problems[same[problems.MOST // 2]]
@@ -246,7 +252,7 @@ class Reader:
         log = self._as_launched(_merged(name, self._finished or [self._file_log(name)]))
         if self._measured is not None:
             log = profiled.without_profiled(log, self._measured)
-        causes = problems.without_consequences(problems.with_last_error(log.problems, log))
+        causes = problems.without_consequences(problems.with_last_word(log.problems, log))
         every = (*causes, *problems.step_problems(log))
         return replace(log, problems=every, skip_messages=self._skip_messages)
 
@@ -300,7 +306,8 @@ def _date(text: str) -> float | None:
 @functools.cache
 def _search(classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
     """The search for step lines and facts of these dialects, and for problems. Owner: 2 x dialect, + 1 for a fact."""
-    words = (*problems.NEEDLES, tracebacks.HEADER.encode(), tracebacks.FRAME.encode())
+    losses = problems.LOSSES if len(facts) == len(classes) else ()
+    words = (*problems.NEEDLES, *losses, tracebacks.HEADER.encode(), tracebacks.FRAME.encode())
     wanted: list[tuple[bytes, int]] = [(each, _PROBLEM) for each in words]
     wanted += [(profiled.NEEDLE, _PROFILE), (launched.NEEDLE, _LAUNCH)]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
@@ -308,17 +315,17 @@ def _search(classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: t
     return Grams(wanted)
 
 
-def _followed(problems: Sequence[Problem], rows: Rows) -> tuple[Problem, ...]:
+def _followed(found: Sequence[Problem], rows: Rows) -> tuple[Problem, ...]:
     """The problems of one file, each with what its rows show after it."""
     segments, lines = rows.columns("segment", "line")
     firsts = lines[np.unique(segments, return_index=True)[1]]
     restarted, ends = firsts[1:].max(initial=0), lines.max(initial=0)
     followed = []
-    for problem in problems:
+    for problem in found:
         line = problem.line or 0
         then = "restart" if 0 < line < restarted else "steps" if 0 < line < ends else problem.then
         followed.append(problem._replace(then=then))
-    return tuple(followed)
+    return tuple(problems.handled_again(followed))
 
 
 def _merged(name: str, logs: Sequence[Log]) -> Log:

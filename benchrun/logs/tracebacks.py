@@ -8,8 +8,8 @@ import builtins
 import re
 from typing import NamedTuple
 
-from benchrun.logs.kinds import GENERIC, RESOURCES
-from benchrun.logs.prefixes import label_of, shape_of
+from benchrun.logs.kinds import GENERIC, RESOURCES, kind_of
+from benchrun.logs.prefixes import is_warning, label_of, shape_of
 from benchrun.logs.problems import HARMLESS, described, recognise, strongest
 from benchrun.logs.records import Problem
 
@@ -28,6 +28,7 @@ MESSAGE_LINES = 12
 of a chain.
 """
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+UNFINISHED = "a traceback without its last line"
 _BOX = "╭╰─╮╯│┃❱┌└ \t"
 _MARGIN = _BOX + "|+-"
 """Signs around a traceback: of rich, and of an exception group, which has nothing before them."""
@@ -38,11 +39,14 @@ _OTHER_RANK = re.compile(r"\s{0,8}\d{1,7}: ")
 _LABEL = re.compile(r"\d{1,7}:|rank|default|\bpid=|\bip=")
 _EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99})(?:\(\w{1,99}\))?(?::(?:\s.*)?)?$")
 _SUFFIXES = ("Error", "Exception", "Exit", "Interrupt", "Expired", "Failure", "Timeout", "Empty", "Abort", "Violation")
+_ORIGINAL = "Original "
+"""Word of torch before the header of the exception that another thread or process had."""
 _WRAPPER = re.compile(
     r"(?:ray\.exceptions\.)?RayTaskError\b|(?:\w{1,99}\.)?(?:Base)?ExceptionGroup: "
     r"|(?:torch\.multiprocessing\.spawn\.ProcessRaised)?Exception:?\s*$"
+    r"|[\w.]{1,200}: Caught \w{1,99} in (?:replica|DataLoader worker|pin memory)"
 )
-"""An exception whose own traceback follows within the block: of Ray, a group, a process that torch has spawned."""
+"""An exception whose own traceback follows within the block: of Ray, a group, a process or thread of torch."""
 
 
 class Taken(NamedTuple):
@@ -168,12 +172,12 @@ class Tracebacks:
         if before is not None and (before.after == -1 or (before.after is None and before.problem is not None)):
             before.after = None
             return Taken()  # the next exception of a chain, or another rank without a label
-        if HARMLESS.search(text) or len(self._blocks) >= MOST_OPEN:
+        if HARMLESS.search(text) or is_warning(text) or len(self._blocks) >= MOST_OPEN:
             ignored = True
-        problem = None if ignored else described(GENERIC, text, line, "a traceback without its last line", "last")
+        problem = None if ignored else described(GENERIC, text, line, UNFINISHED, "last")
         block = _Block(prefix, problem)
-        if not text[:at].strip():
-            block.margin = text[:at]
+        if not prefix:
+            block.margin = text[: len(text) - len(text.lstrip(" "))]
         self._blocks[label] = block
         self._measure()
         return Taken(problem)
@@ -181,6 +185,7 @@ class Tracebacks:
 
 def _prefix(before: str) -> str:
     """The prefix of a header or frame, without the margin of a traceback."""
+    before = before.removesuffix(_ORIGINAL)
     return before.strip(_BOX) if before.strip(_MARGIN) else ""
 
 
@@ -197,10 +202,14 @@ def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | Non
         return Taken()
     block.after = 0
     before = block.problem
-    if before is None and not block.cut:
-        return Taken()
     exception = described(None, text, line, content, "failure")
-    block.problem = _better(before, exception) if before else exception
+    if before is None and not block.cut:
+        # A destructor that fails on a broken device is not why it is broken, but shows that it is.
+        broken = kind_of(exception.kind).fatal == "restart"
+        return Taken(exception._replace(role="said") if broken else None)
+    block.problem = exception
+    if before is not None and before.detail != UNFINISHED:
+        block.problem = _better(before, exception)
     return Taken(block.problem, before) if block.problem is not before else Taken()
 
 

@@ -32,6 +32,13 @@ def _megatron_deepspeed(model: ModelShape, seq_length: float) -> float:
     return 72 * layers * hidden**2 * (1 + seq_length / (6 * hidden) + model.vocab_size / (16 * layers * hidden))
 
 
+def _megatron_deepspeed_grouped(model: ModelShape, seq_length: float) -> float:
+    """Count ``full`` as Megatron-DeepSpeed does: it rounds the widths of keys and values down to whole hidden sizes."""
+    group = model.num_attention_heads // model.num_query_groups
+    lost = (2 / group - 2 // group) * model.hidden_size**2
+    return flops_per_token(model, seq_length).full - PASSES * 2 * model.num_layers * lost
+
+
 def _causal_ungated(model: ModelShape, seq_length: float) -> float:
     """Count ``causal`` without the gate: Megatron-LM and Bridge count the third product of SwiGLU alone.
 
@@ -62,6 +69,8 @@ PRINTED: dict[str, Callable[[ModelShape, float], float]] = {
     "full_with_recomputed_scores": lambda model, s: CONVENTIONS["full"](model, s) + attention_scores(model, s),
     "megatron_deepspeed": _megatron_deepspeed,
     "megatron_deepspeed_with_recompute": lambda model, s: _megatron_deepspeed(model, s) * 4 / 3,
+    "megatron_deepspeed_grouped": _megatron_deepspeed_grouped,
+    "megatron_deepspeed_grouped_with_recompute": lambda model, s: _megatron_deepspeed_grouped(model, s) * 4 / 3,
     "causal_ungated": _causal_ungated,
 }
 """Conventions that a dialect names besides."""

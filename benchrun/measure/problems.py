@@ -22,6 +22,8 @@ def fatal_problem(
     """
     done = log.done(planned_steps)
     fatal = [each for each in problems if _is_fatal(each, done)]
+    if any(_is_from_scheduler(each) for each in fatal):
+        fatal = [each for each in fatal if each.then != "steps"]  # the job went on until its scheduler ended it
     if fatal:
         cause = strongest(fatal)
         effects = (each for each in fatal if each.kind in EFFECTS)
@@ -40,6 +42,12 @@ def _is_fatal(problem: Problem, done: bool) -> bool:
     # When all work is done, ranks leave one after the other, and some see others go.
     late = kind.late or role in ("peer", "said")
     return made_up_by is not None and problem.then not in made_up_by and not (done and late)
+
+
+def _is_from_scheduler(problem: Problem) -> bool:
+    return (
+        kind_of(problem.kind).told_by == "signal" and role_of(problem) in ("failure", "resource") and not problem.then
+    )
 
 
 def job_ended(log: Log) -> bool:

@@ -11,7 +11,7 @@ from benchrun.logs.records import Log, Problem
 CONSTANT_ROWS = 10
 """Number of equal losses, and no other, from which on they are named."""
 FEWEST = 3
-"""Rows after the warm-up from which a constant loss is certain: one or two agree with anything."""
+"""Rows that show a run does not train: one or two agree with anything."""
 ENOUGH_DIGITS = 5
 """Losses that agree in so many printed digits agree by more than chance."""
 
@@ -47,14 +47,15 @@ def _without_gradients(log: Log) -> Iterator[Problem]:
 
     GRPO has none if all answers are rated alike. It trains nothing if every loss is zero too.
     """
-    norm, loss, skipped = log.distinct.columns("grad_norm", "loss", "skipped")
+    norm, loss, skipped, line = log.distinct.columns("grad_norm", "loss", "skipped", "line")
     stated = (norm != NO_VALUE) & (skipped <= 0)
     zero = norm == 0
     counts = not log.post_training or bool((zero & (loss == 0))[stated].all())
     lost = stated & (np.isnan(norm) | (zero & counts))
-    if lost.sum() > MOST_LOST * stated.sum():
+    enough = stated.sum() >= FEWEST or log.post_training
+    if enough and lost.sum() > MOST_LOST * stated.sum():
         detail = f"the gradients' norm is zero or not a number in {lost.sum()} of {stated.sum()} rows"
-        yield Problem("no_update", None, detail)
+        yield Problem("no_update", int(line[lost][0]) or None, detail)
 
 
 def _constant_loss(log: Log, first_step: int) -> Iterator[Problem]:

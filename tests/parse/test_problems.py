@@ -58,8 +58,8 @@ SIGNS = [
     ('contained.sh: line 27:  4711 Killed                  "$@" 7<&-', "rank_crash"),
     ('rank: line 3:  4711 Terminated              numactl --cpunodebind=$node "$@"', "rank_crash"),
     ("/var/spool/slurmd/job7/slurm_script: line 9:  4711 Terminated              torchrun train.py", "rank_crash"),
-    ("W0701 api.py:704] Received Signals.SIGTERM death signal, shutting down workers", "rank_crash"),
-    ("torch.distributed.elastic.multiprocessing.api.SignalException: Process 12 got signal: 15", "rank_crash"),
+    ("W0701 api.py:704] Received Signals.SIGTERM death signal, shutting down workers", "cancelled"),
+    ("torch.distributed.elastic.multiprocessing.api.SignalException: Process 12 got signal: 15", "cancelled"),
     ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", "rank_crash"),
     ("MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD", "rank_crash"),
     ("srun: error: Unable to create step for job 12: Invalid generic resource", "launch_failed"),
@@ -69,7 +69,7 @@ SIGNS = [
     ("AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel", "nan_loss"),
     ("AssertionError: Rank 3: found NaN in local forward loss calculation. Device: 3", "nan_loss"),
     ("[loss_scaler.py:183:update_scale] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64", "skipped_steps"),
-    ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 3 at iteration #3", "nan_grad"),
+    ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 3 at iteration #3", "nan_loss"),
     ("ModuleNotFoundError: No module named 'megatron'", "missing_module"),
     ("error: framework megatron-core: No module named 'torch'", "missing_module"),
     ("/usr/bin/python3: No module named benchrun", "missing_module"),
@@ -204,6 +204,8 @@ NOTES = {"nan_grad", "skipped_steps"}
 
 def test_every_kind_that_words_mean_has_its_facts() -> None:
     rows = table(problems_module.__file__)
+    assert all(row["words"] or row["where"] == "exception" for row in rows)
+    assert all(None not in row for row in rows), "a pattern with a comma needs quotes"
     assert {row["problem"] for row in rows} <= set(KINDS) | NOTES
     assert {row["role"] for row in rows} | {kind.role for kind in KINDS.values()} <= set(ROLES)
     assert {kind.ending for kind in KINDS.values() if kind.ending} <= {ending.value for ending in Ending}

@@ -4,6 +4,7 @@
 Ray, Kubernetes, the kernel. ``kind`` is empty where the line ends no run.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,56 @@ TIMER = (
 def test_skipped_steps_are_a_share_of_all_steps(tmp_path: Path, rows: list[int], kind: str | None) -> None:
     found = fatal(tmp_path, *[SKIPPED] * 18, *(TIMER.format(row) for row in rows))
     assert (found and found.kind) == kind
+
+
+CAUGHT = [*TRACEBACK, "ConnectionError: the tracker of run 17 does not answer"]
+CAUGHT_AGAIN = [*TRACEBACK, "ConnectionError: the tracker of run 18 does not answer"]
+BEHIND = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-05T10:00:00 DUE TO TIME LIMIT ***"
+NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:7, unhandled system error"
+ASSERTED = "/opt/x.cu:9: operator(): block: [1,0,0], thread: [2,0,0] Assertion `i < n` failed."
+CUDA = "RuntimeError: CUDA error: device-side assert triggered"
+CODECACHE = "[rank0]:W0105 10:00:00.1 12 torch/_inductor/codecache.py:17] [0/0] "
+IN_WARNING = [CODECACHE + each for each in [*TRACEBACK, "_pickle.UnpicklingError: pickle data was truncated"]]
+DESTRUCTOR = ["Exception ignored in: <function Graph.__del__ at 0x7f>", *TRACEBACK]
+POINTER = "RuntimeError: Worker failed with error 'Expected x', please check the stack trace above for the root cause"
+LONG = "ValueError: the prompt of 9000 tokens is longer than the model's context"
+BAD_REQUEST = 'INFO:     10.0.0.1:4242 - "POST /v1/completions HTTP/1.1" 400 Bad Request'
+REPLICA = [
+    *(*TRACEBACK, "torch.OutOfMemoryError: Caught OutOfMemoryError in replica 3 on device 3."),
+    *("Original Traceback (most recent call last):", *TRACEBACK[1:], TORCH),
+]
+IN_A_MESSAGE = [TRACEBACK[1], "RuntimeError: Traceback (most recent call last):", *TRACEBACK[1:], "KeyError: 'x'"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        pytest.param([*CAUGHT, *STEPS[:3], *CAUGHT_AGAIN], None, id="an exception that steps followed before"),
+        pytest.param([*CAUGHT, *STEPS[:3], *CAUGHT_AGAIN, EXITED], CAUGHT_AGAIN[-1], id="but now the rank has gone"),
+        pytest.param([*TRACEBACK, NCCL, *STEPS[:3], BEHIND], BEHIND, id="the time limit, steps after an error"),
+        pytest.param([*STEPS, *TRACEBACK, NCCL], None, id="NCCL after the last planned step"),
+        pytest.param([ASSERTED, *TRACEBACK, CUDA], CUDA, id="a kernel's assertion, then the exception"),
+        pytest.param([ASSERTED], ASSERTED, id="a kernel's assertion alone"),
+        pytest.param(IN_WARNING, None, id="a traceback in a warning"),
+        pytest.param([*DESTRUCTOR, "AttributeError: x"], None, id="a destructor"),
+        pytest.param([*TRACEBACK, POINTER, *DESTRUCTOR, CUDA], CUDA, id="a destructor on a broken device"),
+        pytest.param([*TRACEBACK, LONG, BAD_REQUEST], None, id="a request that is refused"),
+        pytest.param([*TRACEBACK, LONG], LONG, id="a request without its answer"),
+        pytest.param(REPLICA, TORCH, id="a thread of torch"),
+        pytest.param([f"        {line}" for line in IN_A_MESSAGE], "KeyError: 'x'", id="a traceback in a message"),
+        pytest.param([SIGTERM, EXITED], SIGTERM, id="torchrun was ended"),
+        pytest.param([*TRACEBACK, "KeyError: 'x'", SIGTERM], "KeyError: 'x'", id="torchrun was ended for a reason"),
+    ],
+)
+def test_what_was_handled_or_follows_is_not_the_cause(tmp_path: Path, lines: list[str], cause: str | None) -> None:
+    found = fatal(tmp_path, *lines)
+    kept = found.detail if found and found.kind != "early_end" else None
+    assert kept == (cause and " ".join(cause.split()))
+
+
+@pytest.mark.parametrize(("last", "kind"), [(5, None), (3, "nan_loss")])
+def test_the_search_for_a_loss_scale_is_no_lost_loss(tmp_path: Path, last: int, kind: str | None) -> None:
+    skipped = [step.replace("iterations:   0", "iterations:   1") for step in STEPS[:3]]
+    lost = [re.sub(r"lm loss: \S+", "lm loss: nan", step) for step in skipped]
+    found = fatal(tmp_path, *[*lost, *STEPS[3:]][:last])
+    assert (found is not None and found.kind == "nan_loss") == (kind is not None)

@@ -154,6 +154,7 @@ class Megatron(CountsSamples):
     printed_conventions: tuple[str, ...] = (
         *("full", "causal", "full_with_recompute", "full_with_recomputed_scores"),
         *("megatron_0.5", "megatron_deepspeed", "megatron_deepspeed_with_recompute"),
+        *("megatron_deepspeed_grouped", "megatron_deepspeed_grouped_with_recompute"),
     )
     fact_groups: ClassVar[tuple[re.Pattern[str], ...]] = (
         re.compile(r"using world size: (?P<num_gpus>\d{1,9})\b"),
