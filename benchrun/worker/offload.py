@@ -15,7 +15,7 @@ from torch import Tensor
 SMALLEST = 2**20
 """Bytes; a smaller tensor stays on the GPU."""
 _wait_event = torch.cuda.Stream.wait_event
-"""The method itself: `trainer.clock` measures the one of the class as a wait for other ranks, and a copy is none."""
+"""The method itself: `worker.clock` measures the one of the class as a wait for other ranks, and a copy is none."""
 
 
 def install(layers: Sequence[Any], *, gpu: bool) -> None:

@@ -84,7 +84,7 @@ def _arguments(spec: TrainingSpec) -> Any:
 
 
 class _Trainer(Trainer):
-    """The Trainer for a sharded model, with the order of samples of `trainer.data`."""
+    """The Trainer for a sharded model, with the order of samples of `worker.data`."""
 
     spec: TrainingSpec
     host: HostClock
