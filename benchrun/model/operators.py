@@ -3,7 +3,7 @@ one GPU.
 
 Parameters (`ModelShape`), FLOPs (`flops`), memory (`benchrun.memory`), the products
 that the worker times before its first step (`worker.ceiling`) and the bound of a step
-(`metrics.bound`) are computed from this list.
+(`measure.bound`) are computed from this list.
 
 Units: elements and bytes. An operator is that of one micro-batch on one GPU, the mean
 over pipeline stages: a stage has num_layers / pp layers, and 1 / pp of the embedding,

@@ -38,7 +38,7 @@ _KEY = re.compile(r"\b[a-z_]+(?:\.[a-z0-9_]+)+\b")
 def resolve(request: Request, *, to_launch: bool = True) -> RunSpec:
     """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value.
 
-    Without ``to_launch`` the site need not state what only a launch needs: see `recipe.images.missing_scripts`.
+    Without ``to_launch`` the site need not state what only a launch needs: see `recipes.images.missing_scripts`.
     """
     file = catalogue.recipe_file(request.recipe)
     if request.gpu is None and request.cluster:

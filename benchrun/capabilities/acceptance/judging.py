@@ -1,4 +1,4 @@
-"""Acceptance plans: reading them, and judging every criterion. `app.studies` launches and resumes their runs."""
+"""Acceptance plans: reading them, and judging every criterion. `studies.usecase` launches and resumes their runs."""
 
 import re
 from collections.abc import Mapping, Sequence
