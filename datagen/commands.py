@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import click
 from pydantic import ValidationError
@@ -31,27 +31,46 @@ Model = TypeVar("Model", bound=Frozen)
 
 def count(text: Any) -> int:
     """A whole number, also written as 1e9; the models of the parameters have the limits."""
+    if str(text).isdecimal():
+        return int(text)
     with suppress(ValueError):
-        number = int(text) if str(text).isdecimal() else float(text)
-        if number % 1 == 0:
-            return int(number)
+        if float(text) % 1 == 0:
+            return int(float(text))
     raise click.BadParameter(f"{text!r} is not a whole number, such as 1000000 or 1e9")
 
 
 def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command], Command]:
     """An option for each field of ``model`` except ``skipped``, with its description, choices and default."""
-    options = [_option(name, field) for name, field in model.model_fields.items() if name not in skipped]
-    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+    def add(command: Command) -> Command:
+        for name, field in reversed(model.model_fields.items()):
+            if name not in skipped:
+                command = _option(name, field)(command)
+        return command
+
+    return add
 
 
 def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
-    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
-    kind: Any = click.Choice(choices) if choices else count
-    if field.annotation in (bool, float):
+    kind: Any = count
+    if get_origin(field.annotation) is Literal:
+        kind = click.Choice(get_args(field.annotation))
+    elif field.annotation in (bool, float):
         kind = field.annotation
-    flag, default = f"--{name.replace('_', '-')}", None if field.is_required() else field.default
-    settings: Any = {"type": kind, "is_flag": kind is bool, "required": field.is_required(), "help": field.description}
-    return click.option(flag, default=default, show_default=default is not False, **settings)
+    default = None if field.is_required() else field.default
+    return click.option(
+        _flag(name),
+        type=kind,
+        is_flag=kind is bool,
+        required=field.is_required(),
+        default=default,
+        show_default=default is not False,
+        help=field.description,
+    )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _prefix(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
@@ -67,8 +86,9 @@ def _prefix(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
 
 def _cores() -> int:
     """The number of cores that this process may use, at most eight: more would wait for the disk."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, 8)
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), 8)
+    return min(os.cpu_count() or 1, 8)
 
 
 PATH = click.Path(path_type=Path)
@@ -125,8 +145,10 @@ def sft(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **par
     datagen sft --output data/packed --format packed --seq-length 4096 --vocab-size 128256
     """
     if parameters["format"] == "packed":
-        defaults = {"seq_length": 4096, "vocab_size": None if tokenizer else 32000}
-        parameters |= {name: default for name, default in defaults.items() if parameters[name] is None}
+        if parameters["seq_length"] is None:
+            parameters["seq_length"] = 4096
+        if parameters["vocab_size"] is None and not tokenizer:
+            parameters["vocab_size"] = 32000
     checksum = load_tokenizer(tokenizer).checksum if tokenizer else None
     chosen = _parse(instructions.Parameters, tokenizer=checksum, **parameters)
     _make_and_print(output, partial(instructions.make_sft, output, chosen, tokenizer, workers), as_json=as_json)
@@ -156,7 +178,7 @@ def _parse(model: type[Model], **values: Any) -> Model:
         first = error.errors()[0]
         message = first["msg"].removeprefix("Value error, ")
         if first["loc"]:
-            message = f"--{str(first['loc'][0]).replace('_', '-')}: {message} (it is {first['input']})"
+            message = f"{_flag(str(first['loc'][0]))}: {message} (it is {first['input']})"
         raise UserError(message) from error
 
 
@@ -176,7 +198,9 @@ def _make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, boo
         click.echo(json.dumps(manifest.model_dump(mode="json"), indent=1))
         return
     megabytes = sum(file.bytes for file in manifest.files) / 1e6
-    state = f"made in {seconds:.1f} s, {megabytes / seconds:,.0f} MB/s" if new else "was there already"
+    state = "was there already"
+    if new:
+        state = f"made in {seconds:.1f} s, {megabytes / seconds:,.0f} MB/s"
     facts = ", ".join(f"{name} {fact}" for name, fact in manifest.facts.items())
     click.echo(f"{prefix}: {megabytes:,.2f} MB in {len(manifest.files)} files, {state}\n  {facts}")
 
@@ -192,24 +216,33 @@ def inspect(path: Path, document: int, as_json: bool) -> int:
     byte. The exit code is 4 if the data changed since they were made.
     """
     report = inspection.inspect(path, document)
-    click.echo(json.dumps(report, indent=1) if as_json else "\n".join(_lines(report)))
+    if as_json:
+        click.echo(json.dumps(report, indent=1))
+    else:
+        click.echo("\n".join(_lines(report)))
     return 4 if report["intact"] is False else 0
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:
     """A line for each number and name of the report, or of the manifest if that is all; then the tables."""
-    manifest = report["manifest"]
-    facts = report if report["unit"] else {"kind": manifest["kind"], **manifest["parameters"], **manifest["facts"]}
+    facts = report
+    if not report["unit"]:
+        manifest = report["manifest"]
+        facts = {"kind": manifest["kind"], **manifest["parameters"], **manifest["facts"]}
     for name, value in facts.items():
-        if isinstance(value, str | int | float) and name not in ("schema_version", "intact", "fault"):
-            yield f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}"
+        if isinstance(value, int) and name not in ("schema_version", "intact"):
+            yield f"{name:20} {value:,}"
+        elif isinstance(value, str | float) and name != "fault":
+            yield f"{name:20} {value}"
     for name, value in (report.get("length") or {}).items():
         yield f"{'length, ' + name:20} {round(value, 2):,}"
     rows = report.get("histogram") or []
+    most = max((row["documents"] for row in rows), default=0)
     for row in rows:
-        bar = "#" * round(BAR * row["documents"] / max(row["documents"] for row in rows))
+        bar = "#" * round(BAR * row["documents"] / most)
         yield f"  {row['from']:>9,} to {row['to']:>9,}  {row['documents']:>12,}  {bar}"
-    if document := report.get("document"):
+    document = report.get("document")
+    if document:
         head = " ".join(map(str, document["head"]))
         yield f"document {document['number']}: {document['length']:,} {report['unit']}: {head} ..."
     for file in report["files"]:

@@ -29,10 +29,11 @@ def inspect(path: Path, document: int = 0) -> dict[str, Any]:
     ``document`` is the number of the document to show; it counts over all shards. UserError if the data cannot be read.
     If that is because they changed since they were made, the error is printed, and the report is that of the manifest.
     """
-    given_prefix = path.suffix not in SUFFIXES or any(beside(path, suffix).exists() for suffix in (".json", ".idx"))
-    prefix = path if given_prefix else path.with_suffix("")
+    prefix = path
     if path.is_dir():
         prefix = path / "manifest"
+    elif path.suffix in SUFFIXES and not _is_prefix(path):
+        prefix = path.with_suffix("")
     checked = _check_manifest(prefix)
     summary = {"schema_version": 1, "unit": None, "files": [], **checked}
     if checked["manifest"] and (path.is_dir() or beside(prefix, ".npy").exists()):
@@ -45,6 +46,10 @@ def inspect(path: Path, document: int = 0) -> dict[str, Any]:
             raise
         sys.stderr.write(f"error: {error}\n")
         return summary
+
+
+def _is_prefix(path: Path) -> bool:
+    return beside(path, ".json").exists() or beside(path, ".idx").exists()
 
 
 def _check_manifest(prefix: Path) -> dict[str, Any]:
@@ -111,7 +116,8 @@ def _inspect_lines(prefix: Path, document: int) -> dict[str, Any]:
             sizes.append(len(words))
             if number == document:
                 head = words[:HEAD]
-    often, lengths = (numpy.array(numbers, numpy.int64) for numbers in (list(counts.values()), sizes))
+    often = numpy.array(list(counts.values()), numpy.int64)
+    lengths = numpy.array(sizes, numpy.int64)
     return _report(prefix, "words", {path: digest.hexdigest()}, often, lengths, document, head)
 
 
@@ -123,10 +129,16 @@ def _words(line: bytes, where: str) -> list[str]:
         raise UserError(f"not JSON: {error}", where=where) from error
     if not isinstance(record, dict):
         raise UserError("not a JSON object", where=where)
-    texts = [text for key, text in record.items() if isinstance(text, str) and key != "category"]
+    words: list[str] = []
     if isinstance(record.get("messages"), list):
-        texts = [str(message.get("content", "")) for message in record["messages"] if isinstance(message, dict)]
-    return " ".join(texts).split()
+        for message in record["messages"]:
+            if isinstance(message, dict):
+                words += str(message.get("content", "")).split()
+        return words
+    for key, text in record.items():
+        if isinstance(text, str) and key != "category":
+            words += text.split()
+    return words
 
 
 def _report(
@@ -156,11 +168,11 @@ def _report(
     if len(lengths):
         p5, median, p95 = numpy.percentile(lengths, [5, 50, 95]).tolist()
         mean, least, most = round(float(lengths.mean()), 2), int(lengths.min()), int(lengths.max())
-        powers = numpy.frexp(numpy.maximum(lengths, 1).astype(float))[1] - 1
         report["length"] = {"mean": mean, "min": least, "p5": p5, "median": median, "p95": p95, "max": most}
-        report["histogram"] = [
-            {"from": 1 << power, "to": (2 << power) - 1, "documents": int((powers == power).sum())}
-            for power in range(powers.min(), powers.max() + 1)
-        ]
+        powers = numpy.frexp(numpy.maximum(lengths, 1).astype(float))[1] - 1
+        for power in range(powers.min(), powers.max() + 1):
+            documents = int((powers == power).sum())
+            row = {"from": 1 << power, "to": (2 << power) - 1, "documents": documents}
+            report["histogram"].append(row)
         report["document"] = {"number": number, "length": int(lengths[number]), "head": head}
     return report

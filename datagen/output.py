@@ -90,7 +90,8 @@ def damage(manifest: Manifest, folder: Path, *, read: bool = True) -> str | None
         path = folder / file.name
         if not path.is_file():
             return f"{path} is missing"
-        if (size := path.stat().st_size) != file.bytes:
+        size = path.stat().st_size
+        if size != file.bytes:
             return f"{path} has {size} bytes, its manifest has {file.bytes}"
         sums = checksums(path, manifest.part_bytes) if read else file.crc32
         for number, (actual, expected) in enumerate(zip_longest(sums, file.crc32)):
@@ -130,7 +131,8 @@ def make_once(
     try:
         if not path.exists():
             with _locked(prefix):
-                if new := not path.exists():  # another process may have made it while this one waited
+                new = not path.exists()  # another process may have made it while this one waited
+                if new:
                     journal = Journal(prefix, identity, outputs, size)
                     facts = make(journal)
                     files = tuple(_entry(output, journal.sums.get(output)) for output in outputs)
@@ -175,14 +177,19 @@ def _complete(path: Path, identity: dict[str, Any]) -> Manifest:
     """The manifest in ``path``. UserError if it is that of another data set, or if its files are damaged."""
     manifest = load(path)
     present = {**manifest.facts, **manifest.parameters, "kind": manifest.kind, "version": manifest.version}
-    names = sorted(identity) if manifest.kind == identity["kind"] else ["kind"]  # other kinds have other parameters
-    differences = [f"{n} {present.get(n)} instead of {identity[n]}" for n in names if present.get(n) != identity[n]]
-    fault = f"another data set: {', '.join(differences)}" if differences else None
-    if not fault and (difference := damage(manifest, path.parent, read=False)):
-        fault = f"damaged: {difference}"
-    if fault:
-        hint = f"choose another --output, or remove {path} and its files"
+    if manifest.kind != identity["kind"]:  # other kinds have other parameters
+        identity = {"kind": identity["kind"]}
+    differences = []
+    for name in sorted(identity):
+        if present.get(name) != identity[name]:
+            differences.append(f"{name} {present.get(name)} instead of {identity[name]}")
+    hint = f"choose another --output, or remove {path} and its files"
+    if differences:
+        fault = f"another data set: {', '.join(differences)}"
         raise UserError(fault, where=str(path), hint=hint)
+    difference = damage(manifest, path.parent, read=False)
+    if difference:
+        raise UserError(f"damaged: {difference}", where=str(path), hint=hint)
     return manifest
 
 

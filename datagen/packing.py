@@ -99,7 +99,9 @@ def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> NDArray[numpy.in
         placed = numpy.minimum(numpy.cumsum(room // size), count)
         unplaced = count - (int(placed[-1]) if len(placed) else 0)
         per_pack = capacity // size
-        new = [per_pack] * (unplaced // per_pack) + ([unplaced % per_pack] if unplaced % per_pack else [])
+        new = [per_pack] * (unplaced // per_pack)
+        if unplaced % per_pack:
+            new.append(unplaced % per_pack)
         taken = numpy.concatenate([numpy.diff(placed, prepend=0), numpy.array(new, dtype=numpy.int64)])
         room = numpy.concatenate([room, numpy.full(len(new), capacity)]) - taken * size
         packs[order[done : done + count]] = numpy.repeat(numpy.arange(len(room)), taken)

@@ -90,7 +90,9 @@ def token_table(kind: str, exponent: float, count: int) -> TokenTable:
     """The table for tokens 0 to ``count`` - 1, ``uniform`` or ``zipf``: P(t) ~ (t + 1) ** -exponent."""
     bits = max(1, (count - 1).bit_length())
     buckets, capacity = 1 << bits, 1 << (32 - bits)
-    weights = [1.0] * count if kind == "uniform" else [math.pow(rank, -exponent) for rank in range(1, count + 1)]
+    weights = [1.0] * count
+    if kind != "uniform":
+        weights = [math.pow(rank, -exponent) for rank in range(1, count + 1)]
     share = numpy.zeros(buckets, numpy.int64)
     share[:count] = _integer_weights(numpy.array(weights))
     # Each bucket below capacity, from the last to the first, takes what it lacks from the current donor: the last

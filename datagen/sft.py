@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial as bind
-from itertools import islice
+from itertools import cycle, islice, repeat
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 from zlib import crc32
@@ -83,13 +83,21 @@ def make_sft(
 
     ``tokenizer`` is the folder of the tokenizer in ``parameters``.
     """
-    capacity = parameters.seq_length if parameters.format == "packed" else None
-    outputs = [beside(prefix, suffix) for suffix in ((".npy", ".metadata.json") if capacity else (".jsonl",))]
-    eod = load_tokenizer(tokenizer).eos if tokenizer else (parameters.vocab_size or 0) - 1
+    capacity = parameters.seq_length  # None for text
+    outputs = [beside(prefix, ".jsonl")]
+    rows = partial(outputs[0])
+    if capacity:
+        outputs = [beside(prefix, ".npy"), beside(prefix, ".metadata.json")]
+        rows = partial(beside(prefix, ".samples"))
+    eod = (parameters.vocab_size or 0) - 1
+    fixed = {}
+    if tokenizer:
+        # The parameters name tokenizer.json only: a model and its chat model may share it
+        # and differ in the eos_token.
+        eod = fixed["eod"] = load_tokenizer(tokenizer).eos
     blocks = -(-parameters.samples // BLOCK)
 
     def make(journal: Journal) -> dict[str, Any]:
-        rows = partial(beside(prefix, ".samples") if capacity else outputs[0])
         with rows.open("r+b" if rows.exists() else "w+b") as file:
             tasks = range(_keep_intact(file, journal), blocks)
             for number, data in zip(tasks, in_order(bind(_block, parameters, tokenizer), tasks, workers), strict=True):
@@ -103,8 +111,7 @@ def make_sft(
             rows.unlink()
         return facts
 
-    # The parameters name tokenizer.json only: a model and its chat model may share it and differ in the eos_token.
-    return make_once(prefix, "sft", parameters, outputs, make, fixed={"eod": eod} if tokenizer else {})
+    return make_once(prefix, "sft", parameters, outputs, make, fixed=fixed)
 
 
 def _keep_intact(file: IO[bytes], journal: Journal) -> int:
@@ -125,9 +132,9 @@ def _block(parameters: Parameters, tokenizer: Path | None, number: int) -> bytes
     """Block ``number`` as JSON lines, or as a block of the spool."""
     if parameters.format == "packed":
         return spool(tokens(parameters, number, load_tokenizer(tokenizer) if tokenizer else None))
-    records = _dolly(parameters, number) if parameters.format == "dolly" else _chat(parameters, number)
+    make = _dolly if parameters.format == "dolly" else _chat
     count = parameters.samples - number * BLOCK
-    return "".join(json.dumps(record) + "\n" for record in records[:count]).encode()
+    return "".join(json.dumps(record) + "\n" for record in make(parameters, number)[:count]).encode()
 
 
 def tokens(parameters: Parameters, number: int, tokenizer: Tokenizer | None) -> list[Sample]:
@@ -142,8 +149,9 @@ def _draw(parameters: Parameters, number: int) -> tuple[Callable[[int], Ints], I
     The block is always whole, so that a smaller data set is the beginning of a larger one.
     """
     raw = stream(parameters.seed, SAMPLES, number)
-    # Drawn tokens are limited to a sequence, words are not.
-    most = parameters.seq_length if parameters.vocab_size else None
+    most = None
+    if parameters.vocab_size:  # drawn tokens are limited to a sequence, words are not
+        most = parameters.seq_length
     table = length_table(parameters.lengths, parameters.mean_length, LEAST, most)
     return raw, draw_lengths(table, raw, BLOCK), raw(BLOCK)
 
@@ -162,7 +170,8 @@ def _texts(parameters: Parameters, number: int) -> Iterator[tuple[str, str, str,
     context = numpy.where(category >= len(WITHOUT_CONTEXT), (sizes - answers) * 3 // 4, 0)
     words = numpy.stack([sizes - answers - context, context, answers], axis=1).ravel()
     texts = write(speak(raw, sizes, parameters.language, LEXICON), words, parameters.language)
-    return zip(texts[0::3], texts[1::3], texts[2::3], (CATEGORIES[place] for place in category), strict=True)
+    names = map(CATEGORIES.__getitem__, category)
+    return zip(texts[0::3], texts[1::3], texts[2::3], names, strict=True)
 
 
 def _dolly(parameters: Parameters, number: int) -> list[dict[str, Any]]:
@@ -185,13 +194,11 @@ def _chat(parameters: Parameters, number: int) -> list[dict[str, Any]]:
 
 def _conversation(texts: list[str]) -> dict[str, Any]:
     """``messages`` for Hugging Face, and for NeMo with the tokenizer's template; the rest for NeMo's own template."""
-    turns = list(zip(("user", "assistant") * (len(texts) // 2), texts, strict=True))
-    return {
-        "messages": [{"role": role, "content": text} for role, text in turns],
-        "system": "",
-        "conversations": [{"from": role.capitalize(), "value": text} for role, text in turns],
-        "mask": "User",
-    }
+    messages, conversations = [], []
+    for role, text in zip(cycle(("user", "assistant")), texts, strict=False):
+        messages.append({"role": role, "content": text})
+        conversations.append({"from": role.capitalize(), "value": text})
+    return {"messages": messages, "system": "", "conversations": conversations, "mask": "User"}
 
 
 def _ids(parameters: Parameters, number: int) -> list[Sample]:
@@ -200,16 +207,18 @@ def _ids(parameters: Parameters, number: int) -> list[Sample]:
     prompts = sizes - _answers(sizes, bits, 2, sizes - 1)
     ids = numpy.insert(speak(raw, sizes - 1, parameters.language, eos), numpy.cumsum(sizes - 1), eos)
     samples = numpy.split(ids, numpy.cumsum(sizes)[:-1])
-    return [Sample(sample, prompt, False) for sample, prompt in zip(samples, prompts.tolist(), strict=True)]
+    return [*map(Sample, samples, prompts.tolist(), repeat(False))]
 
 
 def _encoded(parameters: Parameters, number: int, tokenizer: Tokenizer) -> list[Sample]:
     limit = parameters.seq_length or 0
-    instructions, contexts, responses, _ = zip(*_texts(parameters, number), strict=True)
-    prompts = tokenizer.encode([f"{a}\n\n{b}" if b else a for a, b in zip(instructions, contexts, strict=True)])
-    answers = tokenizer.encode([" " + text for text in responses])
+    prompts, answers = [], []
+    for instruction, context, response, _ in _texts(parameters, number):
+        prompts.append(f"{instruction}\n\n{context}" if context else instruction)
+        answers.append(" " + response)
     samples = []
-    for prompt, answer in zip(prompts, answers, strict=True):
+    pairs = zip(tokenizer.encode(prompts), tokenizer.encode(answers), strict=True)
+    for prompt, answer in pairs:
         cut = len(prompt) + len(answer) + 1 > limit
         # NeMo also cuts the end of the prompt first.
         answer = [*answer[: limit - 2], tokenizer.eos]

@@ -7,6 +7,7 @@ its loss, and a model that learns the successors lowers it further.
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import product
 from math import gcd
 
 import numpy
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from datagen.sampling import Ints, draw_tokens, stream, token_table
 
 ONSETS, VOWELS, CODAS = "bdfgjklmnprstvwz", "aeiou", ("", "n", "r", "l", "s")
-SYLLABLES = tuple(onset + vowel + coda for coda in CODAS for onset in ONSETS for vowel in VOWELS)
+SYLLABLES = tuple(onset + vowel + coda for coda, onset, vowel in product(CODAS, ONSETS, VOWELS))
 """A syllable begins with its only onset, so a word has one division into syllables."""
 LEXICON = 1 << 16
 """Number of words used in texts; the language has more."""
@@ -42,7 +43,9 @@ def words(language: int, count: int) -> list[str]:
 
 def _spell(number: int, syllables: int) -> str:
     rest, last = divmod(number, len(SYLLABLES))
-    return _spell(rest, syllables - 1) + SYLLABLES[last] if syllables else ""
+    if not syllables:
+        return ""
+    return _spell(rest, syllables - 1) + SYLLABLES[last]
 
 
 @lru_cache(maxsize=4)

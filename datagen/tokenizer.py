@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -57,19 +57,20 @@ def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manif
 
 def files(parameters: TokenizerParameters) -> dict[str, dict[str, Any]]:
     """Name and JSON content of each file."""
-    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    special = _special_ids(parameters.vocab_size).items()
-    added = {number: {"content": token, **plain, "special": True} for token, number in special}
     count = parameters.vocab_size - LEAST
     merges = list(islice(_merges(parameters.seed, count), count))
-    tokens = [*_byte_names(), *(first + second for first, second in merges), *SPECIAL]
+    tokens = [*_byte_names(), *map("".join, merges), *SPECIAL]
     content = deepcopy(FILES)
-    content["tokenizer_config.json"]["added_tokens_decoder"] = {str(number): token for number, token in added.items()}
-    content["tokenizer.json"]["added_tokens"] = [{"id": number, **token} for number, token in added.items()]
-    content["tokenizer.json"]["model"] |= {
-        "vocab": {token: number for number, token in enumerate(tokens)},
-        "merges": [f"{first} {second}" for first, second in merges],
-    }
+    tokenizer = content["tokenizer.json"]
+    tokenizer["model"]["vocab"] = {token: number for number, token in enumerate(tokens)}
+    tokenizer["model"]["merges"] = [*map(" ".join, merges)]
+    tokenizer["added_tokens"] = []
+    decoder = content["tokenizer_config.json"]["added_tokens_decoder"] = {}
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    for token, number in _special_ids(parameters.vocab_size).items():
+        added = {"content": token, **plain, "special": True}
+        decoder[str(number)] = added
+        tokenizer["added_tokens"].append({"id": number, **added})
     return content
 
 
@@ -79,19 +80,28 @@ def _merges(language: int, count: int) -> Iterator[tuple[str, str]]:
 
     Open syllables come before closed ones: ``lana`` is la and na, although ``lan`` is a syllable too.
     """
-    yield from ((onset, vowel) for onset in ONSETS for vowel in VOWELS)
-    yield from ((onset + vowel, coda) for coda in CODAS if coda for onset in ONSETS for vowel in VOWELS)
+    yield from product(ONSETS, VOWELS)
+    for coda in filter(None, CODAS):
+        for onset, vowel in product(ONSETS, VOWELS):
+            yield onset + vowel, coda
     space = _byte_names()[ord(" ")]
     for word in words(language, count):
-        onset = max(i for i in range(len(word) - 1) if word[i] in ONSETS and word[i + 1] in VOWELS)  # the last one
-        yield space + word[:onset], word[onset:]
+        last_vowel = max(map(word.rfind, VOWELS))
+        syllable = last_vowel - 1  # its only onset is one letter
+        yield space + word[:syllable], word[syllable:]
 
 
 def _byte_names() -> list[str]:
     """[256]: the letter of each byte in byte-level BPE: itself if printable, else a letter from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    hidden = [byte for byte in range(256) if byte not in printable]
-    return [chr(byte) if byte in printable else chr(256 + hidden.index(byte)) for byte in range(256)]
+    names, hidden = [], 0
+    for byte in range(256):
+        if byte in printable:
+            names.append(chr(byte))
+        else:
+            names.append(chr(256 + hidden))
+            hidden += 1
+    return names
 
 
 def _special_ids(vocab_size: int) -> dict[str, int]:

@@ -93,9 +93,11 @@ def plan(parameters: Parameters) -> Iterator[Shard]:
     share, remainder = divmod(parameters.tokens, parameters.shards)
     for number in range(parameters.shards):
         tokens, starts = share + (number < remainder), [0]
-        while (end := starts[-1] + int(_ends(parameters, number, len(starts) - 1)[-1])) < tokens:
-            starts.append(end)
-        last = int(numpy.searchsorted(_ends(parameters, number, len(starts) - 1), tokens - starts[-1]))
+        ends = _ends(parameters, number, 0)
+        while starts[-1] + int(ends[-1]) < tokens:
+            starts.append(starts[-1] + int(ends[-1]))
+            ends = _ends(parameters, number, len(starts) - 1)
+        last = int(numpy.searchsorted(ends, tokens - starts[-1]))
         yield Shard(number, tokens, (len(starts) - 1) * LENGTHS + last + 1, tuple(starts))
 
 
@@ -211,8 +213,10 @@ class Part(NamedTuple):
 
 def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> tuple[Manifest, bool]:
     """The manifest of the data set at ``prefix``, and whether it had to be made; raises as :func:`make_once`."""
-    suffixes = [""] if parameters.shards == 1 else [f"_{number:05d}" for number in range(parameters.shards)]
-    outputs = [beside(prefix, suffix + kind) for suffix in suffixes for kind in (".bin", ".idx")]
+    outputs = []
+    for number in range(parameters.shards):
+        shard_prefix = prefix if parameters.shards == 1 else beside(prefix, f"_{number:05d}")
+        outputs += [beside(shard_prefix, ".bin"), beside(shard_prefix, ".idx")]
     size = parameters.tokens * parameters.dtype.itemsize
 
     def make(journal: Journal) -> dict[str, Any]:
