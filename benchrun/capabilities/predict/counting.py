@@ -13,7 +13,7 @@ from benchrun.capabilities.predict.workload import Workload
 from benchrun.model.communication import Sizes, sequence_split
 from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, operators
-from benchrun.model.products import OUTPUT, Product
+from benchrun.model.products import OUTPUT
 
 HEAD = ("loss", "embedding")
 """Memory-bound operators of the first and the last stage."""
@@ -114,28 +114,31 @@ class Counting:
             bandwidth=gpu.memory_gb_per_s * 1e9,
         )
 
-    @property
-    def expert_products(self) -> list[Product]:
-        """The products of a layer's experts."""
-        return [each for each in self.listed.block if each.expert]
-
 
 def _products(counting: Counting) -> dict[str, float]:
     """Matrix products and the scans of Mamba-2 layers."""
-    listed, layers, peak = counting.listed, counting.layers, counting.peak
-    blocks, peak_of_products = listed.block, counting.peak_of_products
-    again = {each: counting.again.product(each) for each in blocks}
-    flops = {each: (len(each.passes) + again[each]) * each.flops / layers for each in blocks}
-    repeated = sum(again[each] * each.flops for each in blocks) / layers
-    grouped = sum(flops[each] / max(1.0, each.m) for each in counting.expert_products)
-    narrow = sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks)
-    output = sum(len(each.passes) * each.flops for each in listed.products if each.name in OUTPUT)
+    listed, layers = counting.listed, counting.layers
+    peak, peak_of_products = counting.peak, counting.peak_of_products
+    whole, repeated, grouped, narrow, calls, output = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for each in listed.products:
+        if each.name in OUTPUT:
+            output += len(each.passes) * each.flops
+            continue
+        again = counting.again.product(each)
+        passes = len(each.passes) + again
+        flops = passes * each.flops / layers
+        whole += flops
+        repeated += again * each.flops
+        if each.expert:
+            grouped += flops / max(1.0, each.m)
+        narrow += flops / max(1.0, min(each.n, each.k))
+        calls += passes * each.layers / layers
     return {
-        "products": sum(flops.values()) / peak_of_products,
+        "products": whole / peak_of_products,
         "grouped": grouped / peak_of_products,
         "narrow": narrow / peak_of_products,
-        "repeated": repeated / max(1.0, sum(flops.values())),
-        "calls": sum((len(each.passes) + again[each]) * each.layers / layers for each in blocks),
+        "repeated": repeated / layers / max(1.0, whole),
+        "calls": calls,
         "logits": output * counting.load.layout.pp / peak,
         "scans": (3 + counting.again.whole) * listed.scan_flops / layers / peak,
     }
@@ -186,7 +189,7 @@ def _mixture(counting: Counting) -> dict[str, float]:
     load, moe = counting.load, counting.load.model.shape.moe
     return {
         "moe": float(moe is not None),
-        "experts": max((each.matrices for each in counting.expert_products), default=0.0),
+        "experts": max(each.matrices if each.expert else 0.0 for each in counting.listed.block),
         "sinkhorn": float(moe is not None and moe.balance == "sinkhorn"),
         "years": max((load.release or 0.0) - FIRST_RELEASE, 0.0) if moe else 0.0,
     }

@@ -50,8 +50,8 @@ class Table:
     def __init__(self, loads: Sequence[Workload], step_s: Sequence[float], runs: Sequence[Measured | None]) -> None:
         self.loads = list(loads)
         self.logs = np.log(np.array(step_s))
-        self.kinds = np.array([kind(load) for load in loads])
-        self._counts = Counts.joined([count(load) for load in loads])
+        self.kinds = np.array([*map(kind, loads)])
+        self._counts = Counts.joined([*map(count, loads)])
         self._chosen = Chosen(loads)
         self.kinship = Kinship.of(loads)
         table = constants.table()
@@ -66,9 +66,13 @@ class Table:
     def _part_noise(self, step_s: Sequence[float]) -> Array:
         """Standard deviations of the logarithms of profiled parts; runs alike repeat
         one measurement."""
-        alike = [(self.loads[row].model.name, self.loads[row].number, name) for row, name, _ in self._parts]
-        short = np.array([SHORT * step_s[row] / value for row, _, value in self._parts])
-        return np.asarray(np.hypot(PART_NOISE, short) * np.sqrt([alike.count(each) for each in alike]))
+        alike, short = [], []
+        for row, name, value in self._parts:
+            load = self.loads[row]
+            alike.append((load.model.name, load.number, name))
+            short.append(SHORT * step_s[row] / value)
+        repeats = [*map(alike.count, alike)]
+        return np.asarray(np.hypot(PART_NOISE, short) * np.sqrt(repeats))
 
     def covariance(self, spread: Mapping[str, float], rows: Index, doubt: Array) -> Array:
         """Covariance of the logarithms of ``rows`` around the physics."""
@@ -81,12 +85,13 @@ class Table:
 
     def _logarithms(self, parts: Mapping[str, Value]) -> Array:
         whole = sum(parts.values())
-        profiled = np.empty((*np.shape(whole)[:-1], len(self._parts)))
-        for name in {part.name for part in self._parts}:
-            columns = np.flatnonzero([part.name == name for part in self._parts])
-            together = sum(parts[part] + 0.0 * whole for part in name.split("+"))
-            profiled[..., columns] = together[..., self._rows_of_parts[columns]]
-        return np.asarray(np.log(np.concatenate([whole, profiled], axis=-1)))
+        columns = [whole]
+        for row, name, _ in self._parts:
+            together = 0.0 * whole
+            for part in name.split("+"):
+                together = together + parts[part]
+            columns.append(together[..., [row]])
+        return np.asarray(np.log(np.concatenate(columns, axis=-1)))
 
     def slopes(self, logs: Array, at: Array) -> Array:
         """Derivatives of `predicted` by the free constants."""

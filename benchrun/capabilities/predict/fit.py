@@ -6,11 +6,11 @@ single_node.csv, the kept runs.
 """
 
 import argparse
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
 import numpy as np
 
 from benchrun import kept, paths
@@ -35,27 +35,23 @@ Split = tuple[Index, Index]
 """Rows that a fit knows, and rows that it predicts."""
 
 
-def say(text: str) -> None:
-    """Print one line."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
 def table() -> Table:
     """Published rows and kept runs."""
     loads: list[Workload] = []
     step_s: list[float] = []
+    measured: list[runs.Measured | None] = []
     for row in [*rows.published(), *paths.table(str(SINGLE_NODE))[::EVERY]]:
         try:
             loads.append(rows.workload(row))
         except UserError:
             continue
         step_s.append(float(row["step_time_s"]))
-    own = list(_kept_runs())
-    none: list[runs.Measured | None] = [None] * len(loads)
-    loads += [run.load for run in own]
-    step_s += [run.step_s for run in own]
-    return Table(loads, step_s, [*none, *own])
+        measured.append(None)
+    for run in _kept_runs():
+        loads.append(run.load)
+        step_s.append(run.step_s)
+        measured.append(run)
+    return Table(loads, step_s, measured)
 
 
 def _kept_runs() -> Iterator[runs.Measured]:
@@ -75,18 +71,19 @@ def series(load: Workload) -> str:
 
 def groups(loads: Sequence[Workload]) -> dict[str, Index]:
     """The groups of rows whose errors are printed."""
-    names = ("dense NeMo pretraining", "all dense", "mixture of experts", "own runs")
-    groups: dict[str, list[int]] = {name: [] for name in names}
-    nvidia = {(source, MEGATRON, "pretrain") for source in software.publishers().values()}
-    for row, load in enumerate(loads):
-        moe = load.model.shape.moe is not None
-        if load.source == runs.OWN:
-            groups["own runs"].append(row)
-        elif load.source != "vtrain-single":
-            groups["mixture of experts" if moe else "all dense"].append(row)
-        if not moe and (load.source, load.stack, load.task) in nvidia:
-            groups["dense NeMo pretraining"].append(row)
-    return {name: np.array(members, dtype=int) for name, members in groups.items()}
+    moe = np.array([load.model.shape.moe is not None for load in loads])
+    source = np.array([load.source for load in loads])
+    software_and_task = np.array([f"{load.stack} {load.task}" for load in loads])
+    own = source == runs.OWN
+    others = ~own & (source != "vtrain-single")
+    nvidia = np.isin(source, [*software.publishers().values()])
+    nvidia &= software_and_task == f"{MEGATRON} pretrain"
+    return {
+        "dense NeMo pretraining": np.flatnonzero(~moe & nvidia),
+        "all dense": np.flatnonzero(~moe & others),
+        "mixture of experts": np.flatnonzero(moe & others),
+        "own runs": np.flatnonzero(own),
+    }
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ def left_out(data: Table, splits: Iterable[Split]) -> LeftOut:
 
 def folds(labels: Sequence[object], count: int) -> Iterator[Split]:
     """``count`` splits that predict each row once; rows of one label stay together."""
-    names, places = np.unique([str(label) for label in labels], return_inverse=True)
+    names, places = np.unique([*map(str, labels)], return_inverse=True)
     order = np.random.default_rng(0).permutation(len(names))
     fold_of = np.argsort(order)[places] % count
     for each in range(count):
@@ -142,7 +139,7 @@ def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, f
     alone."""
     start = {name.removeprefix("alike."): constant.prior for name, constant in constants.table().items()}
     logs, doubt = data.doubted(start, rows)
-    spread = data.tuned(start, logs, rows, doubt, [series(load) for load in data.loads])
+    spread = data.tuned(start, logs, rows, doubt, [*map(series, data.loads)])
     logs, doubt = data.doubted(spread, rows)
     return logs, doubt, spread
 
@@ -152,47 +149,49 @@ def report(data: Table) -> None:
     kinds, count = groups(data.loads), len(data.loads)
     labels: dict[str, Sequence[object]] = {
         "rows left out": range(count),
-        "series left out": [series(load) for load in data.loads],
+        "series left out": [*map(series, data.loads)],
     }
     for title, named in labels.items():
         left = left_out(data, folds(named, FOLDS[title]))
         for name, at in kinds.items():
-            say(left.line(f"{title}: {name}", at))
-        say(of_components(left.components))
+            click.echo(left.line(f"{title}: {name}", at))
+        click.echo(of_components(left.components))
     size = np.array([load.num_gpus for load in data.loads])
     hopper = np.array([load.gpu.arch == "Hopper" for load in data.loads])
     dense = kinds["dense NeMo pretraining"]
     large = dense[size[dense] >= 512]
-    korthikanti = [row for row in range(count) if data.loads[row].source == "korthikanti"]
+    a100: list[Split] = []
+    for row, load in enumerate(data.loads):
+        if load.source == "korthikanti":
+            a100.append((np.delete(np.arange(count), row), np.array([row])))
     others: dict[str, list[Split]] = {
         "up to 128 GPUs -> 512 and more: dense NeMo": [(np.flatnonzero(size <= 128), large)],
         "own runs on 1 to 4 GPUs -> Hopper, 512 and more": [(kinds["own runs"], large[hopper[large]])],
         "strong scaling, anchored on one small run": list(strong_scaling(data)),
-        "A100 rows of Korthikanti, each left out": [
-            (np.delete(np.arange(count), row), np.array([row])) for row in korthikanti
-        ],
+        "A100 rows of Korthikanti, each left out": a100,
     }
     for name, splits in others.items():
         tested = np.concatenate([test for _, test in splits])
-        say(left_out(data, splits).line(name, tested))
-    say(ranking(data))
+        click.echo(left_out(data, splits).line(name, tested))
+    click.echo(ranking(data))
 
 
 def strong_scaling(data: Table) -> Iterator[Split]:
     """Rows of one series and batch: from other series and the smallest number of GPUs
     to the larger ones."""
+    names = np.array([*map(series, data.loads)])
     families: dict[tuple[object, ...], list[int]] = {}
     for row in groups(data.loads)["all dense"]:
         load = data.loads[row]
-        name = (series(load), load.gbs, load.seq_length, load.model.shape.num_layers, load.release)
+        name = (names[row], load.gbs, load.seq_length, load.model.shape.num_layers, load.release)
         families.setdefault(name, []).append(int(row))
     for family, members in families.items():
         smallest = min(members, key=lambda row: data.loads[row].num_gpus)
         size = data.loads[smallest].num_gpus
         larger = [row for row in members if data.loads[row].num_gpus > size]
         if larger:
-            other = [row for row, load in enumerate(data.loads) if series(load) != family[0]]
-            yield np.array(sorted([*other, smallest])), np.array(larger)
+            other = np.flatnonzero(names != family[0])
+            yield np.sort(np.append(other, smallest)), np.array(larger)
 
 
 def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, float]) -> Kinship:
@@ -223,14 +222,17 @@ def ranking(data: Table) -> str:
     for pairs in points.values():
         if len(pairs) >= 4:
             predicted, measured = np.array(pairs).T
-            places = [np.argsort(np.argsort(each)) for each in (predicted, measured)]
-            ranks.append(np.corrcoef(places[0], places[1])[0, 1])
+            ranks.append(np.corrcoef(_places(predicted), _places(measured))[0, 1])
             losses.append(measured[predicted.argmin()] / measured.min() - 1)
     return (
         f"layouts on one node, {len(ranks)} models and batches: Spearman mean {np.mean(ranks):.2f}, median "
         f"{np.median(ranks):.2f}; the chosen one slower than the best by {100 * np.median(losses):.1f} / "
         f"{100 * np.quantile(losses, 0.9):.1f} %"
     )
+
+
+def _places(values: Array) -> Index:
+    return np.argsort(np.argsort(values))
 
 
 def of_components(misses: Sequence[tuple[str, float]]) -> str:
@@ -240,7 +242,7 @@ def of_components(misses: Sequence[tuple[str, float]]) -> str:
         by_name.setdefault(name, []).append(miss)
     texts = []
     for name, each in by_name.items():
-        far = sum(miss > FAR for miss in each)
+        far = np.count_nonzero(np.array(each) > FAR)
         median, high = 100 * np.median(each), 100 * np.quantile(each, 0.9)
         texts.append(f"{name} {median:.0f} / {high:.0f} %, {far} of {len(each)} beyond {FAR:.0%}")
     return f"parts above {LONG:.0%} of a profiled step, their runs left out: " + "; ".join(texts)

@@ -7,7 +7,7 @@ chapters 2 and 5.)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,48 +49,51 @@ class Kinship:
     `residuals.solved`."""
 
     @classmethod
-    def of(cls, loads: Sequence[Workload], residuals: Array | None = None) -> "Kinship":
+    def of(cls, loads: Sequence[Workload], residuals: Array | float = 0.0) -> "Kinship":
         """Traits and places of ``loads``, which missed the physics by ``residuals``."""
-        named = [traits(load) for load in loads]
+        named = np.array([*map(traits, loads)], dtype=object)
         return cls(
-            traits=np.array(named, dtype=object),
+            traits=named,
             codes=coded(named),
             places=places(loads),
             stacks=np.array([load.stack for load in loads], dtype=object),
             moe=np.array([load.model.shape.moe is not None for load in loads]),
-            residuals=np.zeros(len(loads)) if residuals is None else residuals,
+            residuals=np.zeros(len(loads)) + residuals,
             doubt=np.ones(len(loads)),
             weights=np.zeros(len(loads)),
         )
 
     def part(self, chosen: NDArray[Any]) -> "Kinship":
         """The workloads at these indices."""
-        return Kinship(*(getattr(self, field.name)[chosen] for field in fields(self)))
+        return Kinship(*(column[chosen] for column in vars(self).values()))
 
     def joined(self, other: "Kinship") -> "Kinship":
         """The workloads of both, those of ``other`` last."""
-        names = [field.name for field in fields(self)]
-        return Kinship(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+        columns = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Kinship(*map(np.concatenate, columns))
 
 
-def coded(named: Sequence[Sequence[str]]) -> NDArray[Any]:
+def coded(named: NDArray[Any]) -> NDArray[Any]:
     """Numbers of traits, the same in every call of one process; 0 for one that is not
     shared."""
-    return np.array([[hash(trait) if trait else 0 for trait in each] for each in named])
+    return np.array([*map(hash, named.flat)]).reshape(named.shape)  # the hash of no text is 0
 
 
 def traits(load: Workload) -> tuple[str, ...]:
     """The traits of a workload, in the order of `TRAITS`."""
-    layout, task = load.layout, "lora" if load.task == "lora" else "train"
+    layout, family, gpu = load.layout, load.model.name, load.gpu.name
+    task = "lora" if load.task == "lora" else "train"
     kind = "moe" if load.model.shape.moe else "dense"
-    family, gpu, source = load.model.name, load.gpu.name, f"{load.source}/{load.stack}/{load.framework}"
+    source = f"{load.source}/{load.stack}/{load.framework}"
     release = f"{load.release:.2f}" if load.release else "unknown"
     degrees = (layout.tp, layout.pp, layout.cp, layout.ep, layout.fsdp > 1, load.mbs)
-    shape = "/".join(f"{degree:g}" for degree in degrees)
+    shape = "/".join(map("{:g}".format, degrees))
     series = f"{family} {gpu} {load.number} {source} {task}"
-    # The physics misses the same part of unfused software for kernels of one shape,
-    # whatever the rest of the layout.
-    kernels = f"{series} {layout.tp} {load.mbs:g}" if load.stack == MEGATRON_2022 else NONE
+    kernels = NONE
+    if load.stack == MEGATRON_2022:
+        # The physics misses the same part of unfused software for kernels of one shape,
+        # whatever the rest of the layout.
+        kernels = f"{series} {layout.tp} {load.mbs:g}"
     return (
         f"{load.stack} {kind} {task}",
         f"{family} {load.stack}",
@@ -110,20 +113,21 @@ def places(loads: Sequence[Workload]) -> Array:
     Neither the number of GPUs nor that of micro-batches is among them: how a step
     scales is left to the physics.
     """
-    rows = [
-        [
-            np.log2(load.layout.tp),
-            np.log2(load.layout.pp),
-            np.log2(load.layout.cp),
-            np.log2(load.layout.ep) / 2,
+    rows = []
+    for load in loads:
+        layout = load.layout
+        place = (
+            np.log2(layout.tp),
+            np.log2(layout.pp),
+            np.log2(layout.cp),
+            np.log2(layout.ep) / 2,
             np.log2(load.mbs),
             np.log2(load.seq_length),
             np.log2(load.model.shape.num_layers),
-            2.0 * (load.layout.fsdp > 1),
+            2.0 * (layout.fsdp > 1),
             load.release or 2025.0,
-        ]
-        for load in loads
-    ]
+        )
+        rows.append(place)
     return np.array(rows) / 2
 
 
@@ -144,7 +148,8 @@ def _alike(a: Kinship, b: Kinship) -> NDArray[Any]:
 
 def nearness(a: Kinship, b: Kinship) -> Array:
     """Distance kernel: 1 for the same place, less for those farther apart."""
-    squares = (a.places**2).sum(axis=1)[:, None] + (b.places**2).sum(axis=1)[None, :] - 2 * a.places @ b.places.T
+    squares = (a.places**2).sum(axis=1)[:, None] + (b.places**2).sum(axis=1)[None, :]
+    squares -= 2 * a.places @ b.places.T
     return np.asarray(np.exp(-np.maximum(squares, 0) / 2))
 
 
@@ -163,8 +168,11 @@ def scales(spread: Mapping[str, float], loads: Kinship) -> Array:
 
 def noises(spread: Mapping[str, float], loads: Kinship) -> list[str]:
     """The name of each workload's noise."""
-    names = [f"{NOISE}.{stack}" for stack in loads.stacks]
-    return [name if name in spread else NOISE for name in names]
+    names = []
+    for stack in loads.stacks:
+        own = f"{NOISE}.{stack}"
+        names.append(own if own in spread else NOISE)
+    return names
 
 
 def noise(spread: Mapping[str, float], loads: Kinship) -> Array:

@@ -14,7 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.capabilities.predict import constants
-from benchrun.capabilities.predict.kinship import TRAITS, Kinship, coded, covariance, noise
+from benchrun.capabilities.predict.kinship import (
+    TRAITS,
+    Array,
+    Kinship,
+    coded,
+    covariance,
+    noise,
+)
 from benchrun.capabilities.predict.workload import Workload
 from benchrun.paths import table
 
@@ -71,19 +78,25 @@ def kind(load: Workload) -> str:
 def stored_rows() -> Kinship:
     """The rows of calibration.csv."""
     rows = table(__file__, FILE)
-    numbers = {name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name not in TRAITS}
-    traits = [[row[name] for name in TRAITS] for row in rows]
-    kinds = [row["stack"].split() for row in rows]
-    places = [column for name, column in numbers.items() if name.startswith("place")]
+
+    def texts(name: str) -> list[str]:
+        return [row[name] for row in rows]
+
+    def numbers(name: str) -> Array:
+        return np.array(texts(name), dtype=np.float64)
+
+    traits = np.array([*map(texts, TRAITS)], dtype=object).T
+    kinds = np.array([stack.split() for stack in texts("stack")], dtype=object)
+    places = [name for name in rows[0] if name.startswith("place")]
     return Kinship(
-        traits=np.array(traits, dtype=object),
+        traits=traits,
         codes=coded(traits),
-        places=np.column_stack(places),
-        stacks=np.array([kind[0] for kind in kinds], dtype=object),
-        moe=np.array([kind[1] == "moe" for kind in kinds]),
-        residuals=numbers["residual"],
-        doubt=numbers["doubt"],
-        weights=numbers["weight"],
+        places=np.column_stack([*map(numbers, places)]),
+        stacks=kinds[:, 0],
+        moe=kinds[:, 1] == "moe",
+        residuals=numbers("residual"),
+        doubt=numbers("doubt"),
+        weights=numbers("weight"),
     )
 
 
@@ -91,9 +104,9 @@ def store(rows: Kinship) -> None:
     """Write `solved` rows to calibration.csv."""
     with Path(__file__).with_name(FILE).open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        places = [f"place{index}" for index in range(rows.places.shape[1])]
+        places = map("place{}".format, range(rows.places.shape[1]))
         writer.writerow(("residual", "doubt", "weight", *TRAITS, *places))
-        for index, traits in enumerate(rows.traits):
-            known = (f"{rows.residuals[index]:.4f}", f"{rows.doubt[index]:.3g}", f"{rows.weights[index]:.6g}")
-            place = [f"{value:.7g}" for value in rows.places[index]]
-            writer.writerow((*known, *traits, *place))
+        columns = (rows.residuals, rows.doubt, rows.weights, rows.traits, rows.places)
+        for residual, doubt, weight, traits, place in zip(*columns, strict=True):
+            numbers = (f"{residual:.4f}", f"{doubt:.3g}", f"{weight:.6g}")
+            writer.writerow((*numbers, *traits, *map("{:.7g}".format, place)))

@@ -33,14 +33,20 @@ def calibrated(measured: Sequence[Measured]) -> tuple[Calibration, list[str]]:
     changed."""
     base, changes = usual(), []
     values = dict(base.values)
-    inside = _medians([factor for run in measured for factor in _of_breakdown(run, base)], base)
-    alone = _medians([factor for run in measured for factor in _of_ceilings(run)], base)
+    inside: list[tuple[str, float]] = []
+    alone: list[tuple[str, float]] = []
+    for run in measured:
+        inside += _of_breakdown(run, base)
+        alone += _of_ceilings(run)
+    changed: set[str] = set()
     # A product inside a step tells more than the same product alone.
-    alone = {name: factor for name, factor in alone.items() if name not in inside}
-    for name, factor in [*inside.items(), *alone.items()]:
-        origin = "breakdowns" if name in inside else "ceilings"
-        changes.append(f"{name}: {values[name]:.3g} -> {values[name] * factor:.3g}, from the {origin}")
-        values[name] *= factor
+    for origin, factors in (("breakdowns", inside), ("ceilings", alone)):
+        for name, factor in _medians(factors, base).items():
+            if name not in changed:
+                old = values[name]
+                values[name] *= factor
+                changes.append(f"{name}: {old:.3g} -> {values[name]:.3g}, from the {origin}")
+                changed.add(name)
     tuned = Calibration(values, base.rows, f"runs: {len(measured)}")
     misses = []
     for run in measured:
@@ -51,7 +57,7 @@ def calibrated(measured: Sequence[Measured]) -> tuple[Calibration, list[str]]:
         usual_miss = correction(run.load, tuned.rows, tuned.spread).median
         misses.append(float(np.log(run.step_s / expected) + usual_miss))
         change = 100 * (run.step_s / before.median - 1)
-        gpus = f"{run.load.num_gpus} GPU{'s' if run.load.num_gpus > 1 else ''}"
+        gpus = "1 GPU" if run.load.num_gpus == 1 else f"{run.load.num_gpus} GPUs"
         changes.append(f"{run.load.model.name}, {gpus}: {run.step_s:.4g} s, {change:+.1f} % of expected")
     own = Kinship.of([run.load for run in measured], np.array(misses))
     return replace(tuned, rows=solved(base.rows.joined(own), tuned.spread)), changes
@@ -64,8 +70,12 @@ def _medians(factors: Sequence[tuple[str, float]], base: Calibration) -> dict[st
     for name, factor in factors:
         if name in base.values:
             by_name.setdefault(name, []).append(factor)
-    medians = {name: median(each) for name, each in by_name.items()}
-    return {name: factor for name, factor in medians.items() if abs(factor - 1) > SAME}
+    medians = {}
+    for name, each in by_name.items():
+        factor = median(each)
+        if abs(factor - 1) > SAME:
+            medians[name] = factor
+    return medians
 
 
 def _of_breakdown(run: Measured, base: Calibration) -> Factors:
@@ -113,4 +123,6 @@ def _tflops(ceilings: Ceilings, number: Precision) -> float:
             flops = gemm.count * gemm.m * gemm.n * gemm.k
             done += flops * len(rates)
             time += sum(flops / each for each in rates.values())
-    return done / time if time else 0.0
+    if not time:
+        return 0.0
+    return done / time

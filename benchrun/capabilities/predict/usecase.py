@@ -1,7 +1,7 @@
 """Prediction of a step: of a point, over numbers of GPUs, of a table of rows; on a site's own runs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -41,10 +41,13 @@ class Predicted:
         """
         spec = self.spec
         what = f"{proxy(spec)}, {spec.task}, {spec.precision}, {spec.gpu}, {spec.framework}"
-        degrees = {name: f"{name} {degree}" for name, degree in spec.layout.degrees if degree > 1}
-        if spec.layout.fsdp == spec.dp * spec.layout.cp > 1:
-            degrees["fsdp"] = "fsdp over all ranks"  # true for any number of GPUs
-        return f"{what}: {', '.join([*degrees.values(), f'micro-batch {spec.mbs}'])}"
+        parts = []
+        for name, degree in spec.layout.degrees:
+            if name == "fsdp" and degree == spec.dp * spec.layout.cp:
+                parts.append("fsdp over all ranks")  # true for any number of GPUs
+            elif degree > 1:
+                parts.append(f"{name} {degree}")
+        return f"{what}: {', '.join([*parts, f'micro-batch {spec.mbs}'])}"
 
     def document(self) -> dict[str, Any]:
         """Document of ``predict --json``: seconds, tokens/s, MFU by convention, GiB."""
@@ -52,9 +55,11 @@ class Predicted:
         flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
         peak = load.gpu.peak_tflops(spec.precision)
         rate = one.tokens_per_s_per_gpu
-        shares = {} if peak is None else {
-            name: getattr(flops, name) * rate / (peak * 1e12) for name in ("full", "causal")
-        }  # fmt: skip
+        shares = {}
+        if peak is not None:
+            for name in ("full", "causal"):
+                shares[name] = getattr(flops, name) * rate / (peak * 1e12)
+        memory = estimate(spec.resized(num_gpus=load.num_gpus, gbs=int(load.gbs), layout=load.layout)).total
         return {
             "schema_version": 1,
             "step_time_s": {"median": one.median, "low": one.low, "high": one.high},
@@ -62,7 +67,7 @@ class Predicted:
             "parts_s": dict(one.parts),
             "tokens_per_s_per_gpu": rate,
             "mfu": shares,
-            "memory_gib": (memory := estimate(_spec_of(spec, load)).total),
+            "memory_gib": memory,
             "memory_interval_gib": {"low": memory / (1 + ESTIMATE_ERROR), "high": memory * (1 + ESTIMATE_ERROR)},
             "calibration": one.calibration,
             "warnings": list(self.warnings),
@@ -82,9 +87,11 @@ def predicted_curve(
     spec: RunSpec, num_gpus: Sequence[int], scaling: Scaling, calibration: Calibration | None = None
 ) -> list[Predicted]:
     """The step of a run on several numbers of GPUs. UserError for one that its layout or batch does not allow."""
-    loads = model.scaled(_load(spec, calibration), num_gpus, scaling)
-    warnings = _warnings(spec)
-    return [Predicted(_training(spec), model.predict(load, calibration), warnings) for load in loads]
+    training, warnings = _training(spec), _warnings(spec)
+    curve = []
+    for load in model.scaled(_load(spec, calibration), num_gpus, scaling):
+        curve.append(Predicted(training, model.predict(load, calibration), warnings))
+    return curve
 
 
 def expected_step(spec: RunSpec) -> Prediction | None:
@@ -97,12 +104,14 @@ def expected_step(spec: RunSpec) -> Prediction | None:
 
 def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
     """A calibration from runs, by name or path, and what it changed. UserError for a run without a step time."""
-    opened = [open_run(name) for name in names]
-    for run in opened:
-        metrics = run.document(artifacts.METRICS, Metrics)
-        if reason := broken_run(metrics, recorded_name(run)):
+    measured = []
+    for name in names:
+        run = open_run(name)
+        reason = broken_run(run.document(artifacts.METRICS, Metrics), recorded_name(run))
+        if reason:
             raise UserError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
-    return site.calibrated([runs.read(run.path, SITE) for run in opened])
+        measured.append(runs.read(run.path, SITE))
+    return site.calibrated(measured)
 
 
 def predicted_table(path: Path, out: TextIO, say: Callable[[str], Any]) -> int:
@@ -119,19 +128,16 @@ def _training(spec: RunSpec) -> TrainingSpec:
 
 def _load(spec: RunSpec, calibration: Calibration | None) -> Workload:
     """The workload of a run; with a calibration it is akin to the site's own runs."""
-    load = runs.workload(_training(spec))
-    return load if calibration is None else replace(load, source=SITE)
-
-
-def _spec_of(spec: TrainingSpec, load: Workload) -> TrainingSpec:
-    """The run on the prediction's number of GPUs."""
-    return spec.resized(num_gpus=load.num_gpus, gbs=int(load.gbs), layout=load.layout)
+    return runs.workload(_training(spec), None if calibration is None else SITE)
 
 
 def _warnings(spec: RunSpec) -> tuple[str, ...]:
     """Reason why the run may not fit into memory, or its prediction be less certain than the interval shows."""
     training = _training(spec)
-    texts = [text for text in (warning(training),) if text]
+    texts = []
+    too_full = warning(training)
+    if too_full:
+        texts.append(too_full)
     load = runs.workload(training)
     if load.gpu.arch not in ("Hopper", "Ampere") and load.model.shape.moe:
         texts.append("experts on Blackwell: software changes such rows by tens of percent within a year")

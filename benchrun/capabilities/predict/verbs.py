@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 def _numbers(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
     """``8,64`` as numbers, the smallest first: its layout holds for more GPUs. click calls this for --num-gpus."""
+    if not value:
+        return ()
     try:
-        numbers = tuple(int(part) for part in value.split(",")) if value else ()
+        numbers = sorted({*map(int, value.split(","))})
     except ValueError:
-        numbers = (0,)
-    if any(not 0 < number <= MOST_GPUS for number in numbers):
+        numbers = [0]
+    if numbers[0] < 1 or numbers[-1] > MOST_GPUS:
         raise click.BadParameter(f"numbers of GPUs up to {MOST_GPUS}, divided by commas: 8,64,512")
-    return tuple(sorted({*numbers}))
+    return tuple(numbers)
 
 
 @click.command("predict")
@@ -72,13 +74,16 @@ def predict(
     if len(num_gpus) > 1:
         spec = api.curve_point(api.Request(**point), num_gpus)
     else:
-        spec = api.resolve_point(api.Request(**point, num_gpus=num_gpus[0] if num_gpus else None))
+        spec = api.resolve_point(api.Request(**point, num_gpus=next(iter(num_gpus), None)))
     if scaling is not None or len(num_gpus) > 1:
         return _predict_curve(spec, num_gpus or (spec.num_gpus,), scaling or "weak", calibration, plot, as_json)
     if plot:
         raise UserError("--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512")
     one = api.predicted(spec, calibration)
-    print_json(one.document()) if as_json else _print([one])
+    if as_json:
+        print_json(one.document())
+    else:
+        _print([one])
     return Exit.OK
 
 
@@ -88,7 +93,8 @@ def _predict_table(
     """Print the rows of ``table`` with their predictions. UserError for an option that a table ignores."""
     given = {"a recipe": point["recipe"], "--num-gpus": point["num_gpus"], "--scaling": scaling, "--plot": plot}
     given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
-    if ignored := [name for name, value in given.items() if value]:
+    ignored = [name for name, value in given.items() if value]
+    if ignored:
         raise UserError(f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}")
     return Exit.OK if api.predicted_table(table, sys.stdout, say) else Exit.INCONCLUSIVE
 
@@ -105,9 +111,11 @@ def _predict_curve(
     curve = api.predicted_curve(spec, num_gpus, scaling, calibration)
     view = api.predicted_scaling(curve, scaling)
     if as_json:
-        shares = [point["efficiency"] for point in view.document()["points"]]
-        points = [each.document() | {"efficiency": share} for each, share in zip(curve, shares, strict=True)]
-        print_json({"schema_version": 1, "scaling": scaling, "points": points, "break": view.document()["break"]})
+        document = view.document()
+        points = []
+        for each, point in zip(curve, document["points"], strict=True):
+            points.append(each.document() | {"efficiency": point["efficiency"]})
+        print_json({"schema_version": 1, "scaling": scaling, "points": points, "break": document["break"]})
     else:
         _print(curve)
         click.echo("\n" + view.text(), nl=False)
@@ -123,22 +131,35 @@ def _print(curve: "list[Predicted]") -> None:
     """Print a table with a column per number of GPUs, without parts that take no time, and warnings on stderr."""
     from benchrun.show.table import aligned
 
-    documents = [each.document() for each in curve]
-    steps, parts = ([each[key] for each in documents] for key in ("step_time_s", "parts_s"))
-    rows = [
-        ("GPUs", *(str(each["num_gpus"]) for each in documents)),
-        ("step s", *(f"{step['median']:.4g}" for step in steps)),
-        *((f"  {end}", *(f"{step[end]:.4g}" for step in steps)) for end in ("low", "high")),
-        *((f"  {name}", *(f"{each[name]:.3g}" for each in parts)) for name in parts[0] if any(p[name] for p in parts)),
-        ("tokens/s/GPU", *(f"{each['tokens_per_s_per_gpu']:,.0f}" for each in documents)),
-        ("memory GiB", *(f"{each['memory_gib']:.4g}" for each in documents)),
-    ]
+    first = curve[0].document()
+    parts = []
+    for name in first["parts_s"]:
+        if any(each.prediction.parts[name] for each in curve):
+            parts.append(name)
+    titles = ["GPUs", "step s", "  low", "  high", *map("  {}".format, parts)]
+    columns = [[*titles, "tokens/s/GPU", "memory GiB"]]
+    for each in curve:
+        columns.append(_column(each.document(), parts))
     click.echo(curve[0].title)
-    click.echo("\n".join("  ".join(row) for row in aligned(rows)))
-    share = f"{10 * documents[0]['interval']:.0f} of 10 measurements lie between low and high"
-    click.echo(f"{share}; calibrated by {documents[0]['calibration']}")
+    for row in aligned([*zip(*columns, strict=True)]):
+        click.echo("  ".join(row))
+    share = f"{10 * first['interval']:.0f} of 10 measurements lie between low and high"
+    click.echo(f"{share}; calibrated by {first['calibration']}")
     for warning in curve[0].warnings:
         say(f"warning: {warning}")
+
+
+def _column(document: dict[str, Any], parts: list[str]) -> list[str]:
+    step = document["step_time_s"]
+    return [
+        str(document["num_gpus"]),
+        f"{step['median']:.4g}",
+        f"{step['low']:.4g}",
+        f"{step['high']:.4g}",
+        *(f"{document['parts_s'][name]:.3g}" for name in parts),
+        f"{document['tokens_per_s_per_gpu']:,.0f}",
+        f"{document['memory_gib']:.4g}",
+    ]
 
 
 # The recipe may be missing (--csv), and there may be several numbers of GPUs.
