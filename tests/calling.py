@@ -12,6 +12,9 @@ from click.testing import CliRunner
 
 from benchrun.cli import main as benchrun
 
+DEADLINE_S = 300.0
+"""The longest that a test waits for a process; only a test that fails waits so long."""
+
 
 def call(
     *words: object, program: Callable[[list[str]], Any] = benchrun, cwd: Path | None = None, **env: str

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from calling import DEADLINE_S
 
 from benchrun import api
 from benchrun.errors import UserError
@@ -44,7 +45,7 @@ def request(recipe: str, *overrides: str, precision: str = "fp32", num_gpus: int
     return Request(recipe, "CPU", precision, num_gpus, overrides=(f"cluster.python={sys.executable}", *overrides))
 
 
-def ended(run: RunDir, deadline_s: float = 60) -> Ending:
+def ended(run: RunDir, deadline_s: float = DEADLINE_S) -> Ending:
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         observation = observe([run])[0]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 from test_contract import call, document
 
 from benchrun import api, paths
@@ -238,7 +239,7 @@ def test_following_a_log_ends_with_its_last_step(tmp_path: Path) -> None:
     assert process.stderr.readline().startswith("step 1  1 s")
     with log.open("a") as file:
         file.writelines(megatron(n, 1.0) + "\n" for n in range(2, STEPS + 1))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, json.loads(out)["complete"]) == (0, True)
     assert err.count("step ") == STEPS - 1
 
@@ -249,7 +250,7 @@ def test_following_a_log_that_is_not_there_says_that_it_waits(tmp_path: Path) ->
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr.readline() == f"{log} does not exist yet; waiting for it\n"
     log.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, STEPS + 1)))
-    assert "complete" in process.communicate(timeout=60)[0]
+    assert "complete" in process.communicate(timeout=DEADLINE_S)[0]
 
 
 def test_following_can_be_stopped_and_gives_what_there_is(tmp_path: Path) -> None:
@@ -263,7 +264,7 @@ def test_following_can_be_stopped_and_gives_what_there_is(tmp_path: Path) -> Non
         process.stderr.readline()
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=DEADLINE_S)
     assert (json.loads(out)["num_steps"], json.loads(out)["complete"]) == (20, False)
 
 
@@ -309,7 +310,7 @@ def test_following_ends_with_the_job(tmp_path: Path, last: str) -> None:
     log = tmp_path / "slurm-5.out"
     log.write_text("\n".join([megatron(1, 1.0), f"slurmstepd: error: *** JOB 5 ON n1 {last}", ""]))
     command = [sys.executable, "-m", "benchrun", "parse", "--follow", str(log), "--json"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     assert result.returncode == 4
     assert {problem["kind"] for problem in json.loads(result.stdout)["problems"]} & {"cancelled", "time_limit"}
 

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 from selection import some
 
 from benchrun.errors import MachineError
@@ -64,7 +65,7 @@ def test_after_a_kill_at_any_point_it_resumes_with_the_same_bytes(tmp_path: Path
             names = {path.name for path in (tmp_path / "cut").iterdir()}
             assert "x.json" not in names or kills == 6 or not names & {"x_00000.bin.partial", "x_00001.bin.partial"}
             continue
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0, errors
         break
     assert kills
@@ -79,7 +80,7 @@ def test_workers_end_when_only_the_command_is_killed(tmp_path: Path) -> None:
     process.kill()
     assert process.wait() == -signal.SIGKILL
     with (tmp_path / "x.lock").open() as lock:
-        until = time.monotonic() + 60
+        until = time.monotonic() + DEADLINE_S
         while True:  # a living worker would still hold the lock of its parent
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,7 +100,7 @@ def test_a_keyboard_interrupt_prints_nothing(tmp_path: Path) -> None:
     while process.poll() is None and not (part.exists() and part.stat().st_size):
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, errors.strip()) == (130, "")
 
 
@@ -215,7 +216,7 @@ def test_an_unfinished_data_set_with_other_parameters_is_refused(tmp_path: Path,
 
 def test_the_second_of_two_processes_waits_and_reuses_the_data(tmp_path: Path) -> None:
     both = [tokens(tmp_path / "x", tokens="2e7", wait=False) for _ in range(2)]
-    outputs = [process.communicate(timeout=120) for process in both]
+    outputs = [process.communicate(timeout=DEADLINE_S) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
     assert sorted("was there already" in out for out, _ in outputs) == [False, True]
 
@@ -227,7 +228,7 @@ def test_it_waits_for_the_lock(tmp_path: Path) -> None:
         assert "waiting" in process.stderr.readline()
         assert process.poll() is None
         assert state(tmp_path) == {}
-    assert process.communicate(timeout=60)[0]
+    assert process.communicate(timeout=DEADLINE_S)[0]
     assert process.returncode == 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import kept_runs
 import pytest
+from calling import DEADLINE_S
 from selection import some
 
 from benchrun.cli import main
@@ -133,7 +134,7 @@ def variables(folder: Path) -> dict[str, str]:
 def call_in(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
     """Run ``words`` in the repository, with the results in ``folder``."""
     env = {**os.environ, **variables(folder)}
-    return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 @pytest.mark.train

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 
 pytest.importorskip("ipykernel")
 pytest.importorskip("matplotlib")
@@ -29,7 +30,7 @@ def test_the_cells_print_what_the_notebook_shows(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "100")
     shown = nbformat.read(NOTEBOOK, as_version=4)
     book = copy.deepcopy(shown)
-    nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
+    nbclient.NotebookClient(book, timeout=DEADLINE_S, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
     if request.config.getoption("--update-transcripts"):
         for cell in book.cells:
             cell.metadata.pop("execution", None)

@@ -16,6 +16,8 @@ from difflib import get_close_matches
 from itertools import zip_longest
 from pathlib import Path
 
+from calling import DEADLINE_S
+
 from benchrun import kept, paths
 
 ROOT = Path(__file__).parent.parent.parent
@@ -114,7 +116,7 @@ class Shell:
     def close(self) -> None:
         self.watch.cancel()
         self.process.stdin.close()
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=DEADLINE_S)
         self.process.stdout.close()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 
 CACHE = Path(os.environ.get("BENCHRUN_TEST_CACHE", "~/.cache/benchrun-tests")).expanduser()
 HERE = Path(__file__).parent
@@ -39,7 +40,9 @@ def fetched(requirement: str, python: str | None = None) -> Path:
             "--retries=1",
         ]
         command += [f"--python-version={python}"] if python else []
-        done = subprocess.run([*command, "--dest", scratch, requirement], capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [*command, "--dest", scratch, requirement], capture_output=True, text=True, timeout=DEADLINE_S
+        )
         wheels = list(Path(scratch).glob("*.whl"))
         if done.returncode or not wheels:
             pytest.skip(f"{requirement} cannot be fetched: {(done.stderr.strip() or 'no wheel').splitlines()[-1]}")
@@ -61,7 +64,7 @@ def answers(script: str, questions: Any, *folders: Path) -> Any:
         env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=DEADLINE_S,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

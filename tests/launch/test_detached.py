@@ -12,6 +12,7 @@ from subprocess import Popen
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 from test_local import start, tiny, until, wait
 
 from benchrun import paths
@@ -92,7 +93,7 @@ def test_only_what_the_command_started_is_ended(name: str) -> None:
     bystander = subprocess.Popen(["bash", "-c", f"exec -a {name}-bystander sleep 600"])
     try:
         left = f"sleep 600 & (setsid bash -c 'exec -a {name} sleep 600' & (exec -a {name} sleep 600) & ) & disown -a; "
-        assert reap(f"{left} until [ $(pgrep -fc '^{name} ') = 2 ]; do sleep 0.05; done; exit 3").wait(60) == 3
+        assert reap(f"{left} until [ $(pgrep -fc '^{name} ') = 2 ]; do sleep 0.05; done; exit 3").wait(DEADLINE_S) == 3
         assert alive(name) == []
         assert bystander.poll() is None
     finally:
@@ -102,7 +103,7 @@ def test_only_what_the_command_started_is_ended(name: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSEGV, signal.SIGPIPE])
 def test_it_ends_by_the_signal_that_ended_the_command(number: Signals) -> None:
-    assert reap(f"ulimit -c 0; kill -{number} $$").wait(60) == -number
+    assert reap(f"ulimit -c 0; kill -{number} $$").wait(DEADLINE_S) == -number
 
 
 def test_it_hands_signals_on_and_outlives_them() -> None:
@@ -111,7 +112,7 @@ def test_it_hands_signals_on_and_outlives_them() -> None:
     for number, word in ((signal.SIGUSR1, "up"), (signal.SIGTERM, "heard")):
         assert both.stdout.readline() == f"{word}\n"
         both.send_signal(number)
-    assert both.wait(60) == 6
+    assert both.wait(DEADLINE_S) == 6
 
 
 def test_without_python_a_step_runs_and_says_so(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
@@ -43,7 +44,7 @@ def done(folder: Path) -> dict[str, Any]:
 
 
 def printed(folder: Path, text: str) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + DEADLINE_S
     while text not in (folder / "stdout.log").read_text(encoding="utf-8"):
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -54,7 +55,7 @@ def test_a_signal_to_the_script_is_recorded(tmp_path: Path, number: int) -> None
     process = job(scripts(tmp_path, "echo started; sleep 1"))
     printed(tmp_path, "started")
     process.send_signal(number)
-    assert process.wait(30) == 128 + number
+    assert process.wait(DEADLINE_S) == 128 + number
     name = subprocess.run(["bash", "-c", f"kill -l {number}"], capture_output=True, encoding="utf-8", check=True)
     assert (done(tmp_path)["exit_code"], done(tmp_path)["signal"]) == (128 + number, name.stdout.strip())
 
@@ -70,7 +71,7 @@ def test_every_signal_that_ends_a_program_has_a_trap(tmp_path: Path) -> None:
 def test_a_local_job_takes_nothing_from_the_job_around_it(tmp_path: Path) -> None:
     around = {"SLURM_RESTART_COUNT": "1", "SLURM_JOB_ID": "77", "RANK": "5", "WORLD_SIZE": "8", "MASTER_ADDR": "n1"}
     process = job(scripts(tmp_path, "env | grep -E '^(SLURM_|RANK|WORLD_SIZE|MASTER_)'; exit 0"), **around)
-    assert process.wait(30) == 0
+    assert process.wait(DEADLINE_S) == 0
     assert (tmp_path / "stdout.log").read_text(encoding="utf-8") == ""
     assert done(tmp_path)["restarts"] == 0
     assert done(tmp_path)["job_id"] != "77"
@@ -85,7 +86,7 @@ def test_a_suspended_job_is_not_hung(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGSTOP)
     time.sleep(10)
     os.killpg(process.pid, signal.SIGCONT)
-    assert process.wait(30) == 5
+    assert process.wait(DEADLINE_S) == 5
     assert done(tmp_path)["no_step_s"] is None
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 
 from benchrun import api
 from benchrun.cli.options import opened
@@ -46,7 +46,7 @@ def start(root: Path, program: str, *overrides: str) -> RunDir:
     return api.start(spec, root)
 
 
-def wait(run: RunDir, deadline_s: int = 20) -> End:
+def wait(run: RunDir, deadline_s: float = DEADLINE_S) -> End:
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         observation = observe([run])[0]
@@ -56,7 +56,7 @@ def wait(run: RunDir, deadline_s: int = 20) -> End:
     raise AssertionError(f"{run.run_id} has not ended")
 
 
-def until(condition: Callable[..., Any], deadline_s: int = 10) -> None:
+def until(condition: Callable[..., Any], deadline_s: float = DEADLINE_S) -> None:
     end = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end
@@ -150,7 +150,7 @@ def test_a_cancelled_run_that_waits_never_starts(tmp_path: Path) -> None:
 
 
 def test_a_run_survives_its_launcher(tmp_path: Path) -> None:
-    code = f"import os,signal,sys; sys.path.insert(0, {str(os.path.dirname(__file__))!r})\n"  # noqa: PTH120
+    code = f"import os,signal,sys; sys.path[:0] = {sys.path!r}\n"
     code += "from pathlib import Path\nimport test_local\n"
     code += f"run = test_local.start(Path({str(tmp_path)!r}), 'sleep 1; exit 3')\n"
     code += "print(run.run_id, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 from test_local import local_state, sleeping, start, tiny, until, wait
 
 from benchrun.errors import MachineError
@@ -208,4 +209,4 @@ def test_something_else_in_place_of_a_file_is_not_waited_for(tmp_path: Path, mak
         (run.path / name).unlink()
     make(run.path / "local.json")
     status = [sys.executable, "-m", "benchrun", "status", str(run.path)]
-    assert subprocess.run(status, timeout=60, check=False).returncode == 0
+    assert subprocess.run(status, timeout=DEADLINE_S, check=False).returncode == 0

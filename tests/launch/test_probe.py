@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from calling import DEADLINE_S
 
 from benchrun import paths
 
@@ -24,7 +25,9 @@ def probed(folder: Path, nvidia_smi: str, *python: str, timeout: str = IN_A_SECO
         (folder / name).chmod(0o755)
     env = {"PATH": f"{folder}:/usr/bin:/bin"}
     command = ["bash", str(paths.TEMPLATES / "probe.sh"), *python]
-    result = subprocess.run(command, cwd=folder, env=env, capture_output=True, encoding="utf-8", timeout=60, check=True)
+    result = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, encoding="utf-8", timeout=DEADLINE_S, check=True
+    )
     node: dict[str, object] = json.loads((folder / "probe" / f"{os.uname().nodename}.json").read_text("utf-8"))
     return node, result.stderr
 

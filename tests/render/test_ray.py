@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 
 from benchrun import paths
 from benchrun.recipes.resolve import resolve
@@ -72,13 +73,13 @@ def node(tmp_path: Path) -> Iterator[Any]:
 def test_the_command_runs_once_every_node_is_there_and_ends_them_all(node: Any, tmp_path: Path, code: int) -> None:
     second = node(1)  # before the first: it waits for it
     first = node(0, "bash", "-c", f"pwd; wc -l < {tmp_path}/joined; exit {code}")
-    output, _ = first.communicate(timeout=60)
+    output, _ = first.communicate(timeout=DEADLINE_S)
     assert output.split() == [f"{tmp_path}/nemo-rl", "2"]
     assert first.returncode == code
-    assert second.wait(60) == 0
+    assert second.wait(DEADLINE_S) == 0
 
 
 def test_a_node_whose_ray_ends_ends_the_job(node: Any) -> None:
     first, second = node(0, "sleep", "600"), node(1, RAY_LIVES_S="1x")
-    assert second.wait(60) == 1
+    assert second.wait(DEADLINE_S) == 1
     assert first.poll() is None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 from selection import chosen, some
 
 from benchrun.capabilities.html.page import page
@@ -58,7 +59,7 @@ def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     file.write_text(f"{''.join(frames)}<pre id=r></pre><script>{collect}</script>")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom"]
     command = [CHROMIUM, *options, "--window-size=1400,2100", "--virtual-time-budget=20000", file.as_uri()]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     match = re.search(r"<pre id=\"?r\"?>(.*?)</pre>", result.stdout, re.S)
     assert match is not None and match[1], result.stderr[-500:]
     return dict(json.loads(unescape(match[1])))
@@ -95,7 +96,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, two: Any) -> Iterator[list[
     show = "<script>document.body.textContent = JSON.stringify(measured.faults)</script>"
     file.write_text(page(two).replace("</body>", f"{body}<script>{CHECK}</script>{show}</body>"))
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", file.as_uri()]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     match = re.search(r"<body[^>]*>(.*)</body>", result.stdout, re.S)
     assert match is not None, result.stderr[-500:]
     yield json.loads(unescape(match[1]))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 
 torch: Any = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 if not torch.cuda.is_available():
@@ -63,7 +64,7 @@ def test_the_worker_gives_the_same_losses_with_transformer_engine(tmp_path: Path
         command = [sys.executable, "-m", "benchrun.worker", "--spec", str(path)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
         run = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, env=env, cwd=path.parent, check=False
+            command, capture_output=True, text=True, timeout=DEADLINE_S, env=env, cwd=path.parent, check=False
         )
         assert run.returncode == 0, run.stderr
         peak = float(re.findall(r'"peak_memory_gib": ([\d.]+)', run.stdout)[0])

@@ -25,7 +25,7 @@ def request(*overrides: str) -> Request:
 def test_the_reward_rises_and_the_stages_are_measured(tmp_path: Path) -> None:
     spec = resolve(request("steps=80", "lr=2e-3"))
     run = api.start(spec, tmp_path / "runs")
-    assert ended(run, 180) is Ending.COMPLETED, (run.path / "stderr.log").read_text()
+    assert ended(run) is Ending.COMPLETED, (run.path / "stderr.log").read_text()
     judgement = api.judge_runs([run])
     metrics = judgement.metrics
     assert metrics.complete and metrics.num_steps == 80

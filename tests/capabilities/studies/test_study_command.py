@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import DEADLINE_S
 
 from benchrun.rundir.folder import find_runs
 
@@ -23,7 +24,7 @@ def command(folder: Path, *args: str) -> tuple[list[str], dict[str, str]]:
 
 def call(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     words, env = command(folder, *args)
-    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
 @pytest.mark.thorough
