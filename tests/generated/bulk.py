@@ -22,6 +22,10 @@ from .wrap import WRAPPERS
 from .write import log
 
 
+EVERY = 1000
+"""Logs of a process between two reports."""
+
+
 @dataclass
 class Tally:
     """What occurred in the logs, and what failed, by family of forms and kind of finding."""
@@ -37,6 +41,8 @@ class Tally:
         for kind, value in kinds.items():
             self.occurred.setdefault(kind, Counter())[value] += 1
         self.logs += 1
+        if self.logs % EVERY == 0:
+            sys.stderr.write(f"{self.logs} logs of this process, {len(self.failures)} kinds of findings\n")
         family = type(ALL[truth.form]).__name__
         for finding in found:
             cases = self.failures.setdefault((family, finding.kind), [])
