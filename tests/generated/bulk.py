@@ -21,7 +21,6 @@ from .truth import PRECISIONS, Given, Latent, Model, Truth
 from .wrap import WRAPPERS
 from .write import log
 
-
 EVERY = 1000
 """Logs of a process between two reports."""
 

@@ -17,7 +17,7 @@ from world import BEGIN, World
 from benchrun import clock, paths
 from benchrun.frameworks import logs
 from benchrun.jobs import commands as programs
-from benchrun.jobs import launcher
+from benchrun.jobs import create, launcher
 from benchrun.render import render
 from benchrun.rundir import folder as rundir
 from benchrun.runspec.spec import RunSpec
@@ -131,8 +131,10 @@ def replaced(shells: Shells, results: Path, rng: random.Random) -> Iterator[None
         put(programs, "os", SimpleNamespace(environ={}))
         put(paths, "given", _given)
         put(launcher, "require", lambda _: None)
-        put(rundir, "secrets", SimpleNamespace(token_hex=lambda count: f"{rng.getrandbits(8 * count):0{2 * count}x}"))
-        put(rundir, "shutil", SimpleNamespace(**{**vars(shutil), "copytree": lambda *_, **__: None}))
+        drawn = SimpleNamespace(token_hex=lambda count: f"{rng.getrandbits(8 * count):0{2 * count}x}")
+        put(rundir, "secrets", drawn)
+        put(create, "secrets", drawn)
+        put(create, "shutil", SimpleNamespace(**{**vars(shutil), "copytree": lambda *_, **__: None}))
         put(rundir.RunDir, "write_text", write_text)
         put(rundir.RunDir, "append_event", append_event)
         put(launcher, "render", _render)
