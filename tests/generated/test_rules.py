@@ -46,7 +46,7 @@ def drawn(form: str, scenario: str) -> Iterator[Truth]:
 
 RULES = {
     "printed against computed": ("benchrun.measure.summary.contradictory_rates", nothing, "rate"),
-    "stated against typed": ("benchrun.api.settings.check_options", nothing, "option"),
+    "stated against typed": ("benchrun.usecases.settings.check_options", nothing, "option"),
     "unknown options": ("benchrun.measure.setting.unknown_options", no_options, "exotic"),
     "cause of a crash": ("benchrun.measure.problems.strongest", the_last, "crash"),
     "no training": ("benchrun.measure.summary.no_training", nothing, "loss"),
