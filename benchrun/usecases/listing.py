@@ -1,4 +1,4 @@
-"""Every point of every recipe as rows, from the table that `benchrun.api.point_table` made: it answers at once."""
+"""Every point of every recipe as rows, from the table that `benchrun.usecases.point_table` made: it answers at once."""
 
 import functools
 import hashlib

@@ -1,6 +1,6 @@
 """The rows of ``benchrun list``, one per point, made by the typed resolver: recipes/points.jsonl holds them.
 
-``python -m benchrun.api.point_table`` writes the file again after a change of a recipe or a reference.
+``python -m benchrun.usecases.point_table`` writes the file again after a change of a recipe or a reference.
 """
 
 import functools

@@ -22,7 +22,7 @@ def test_a_recipe_has_the_rows_of_its_resolved_points(name: str) -> None:
 
 
 def test_the_table_is_of_these_recipes() -> None:
-    assert set(listing._table()) == set(paths.shipped(paths.RECIPES)), "python -m benchrun.api.point_table"
+    assert set(listing._table()) == set(paths.shipped(paths.RECIPES)), "python -m benchrun.usecases.point_table"
 
 
 def test_a_table_of_other_recipes_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
