@@ -41,12 +41,14 @@ def measure(spec: TrainingSpec, step: Callable[[], Any], host: HostClock) -> Non
         seconds = ranks.synchronised() - started
         waited_s = host.waited_for_data_s - waited_s
         queued_s = queued(before, scheduled()) if before else NOT_COUNTED
-    kernels = [
-        (kind(event.name), event.time_range.start, event.time_range.end)
-        for event in profiler.events()
-        if event.device_type == device and is_kernel(event.name, annotation=event.is_user_annotation, gpu=gpu)
-    ]
-    parts = {"step_s": seconds, **{name: value / 1e6 for name, value in split(kernels).items()}}
+    kernels = []
+    for event in profiler.events():
+        annotation = event.is_user_annotation
+        if event.device_type == device and is_kernel(event.name, annotation=annotation, gpu=gpu):
+            kernels.append((kind(event.name), event.time_range.start, event.time_range.end))
+    parts = {"step_s": seconds}
+    for name, value in split(kernels).items():
+        parts[name] = value / 1e6
     of_ranks = _gathered([*parts.values(), waited_s, queued_s, float(bool(kernels))], gpu=gpu)
     if torch.distributed.get_rank() != 0:
         return
@@ -95,14 +97,17 @@ def kind(name: str) -> str:
 
 def split(kernels: Iterable[tuple[str, float, float]]) -> dict[str, float]:
     """Time of each kind and of hidden communication, in the unit of ``kernels``: (kind, start, end)."""
-    marks = sorted(mark for name, start, end in kernels for mark in ((start, name, 1), (end, name, -1)))
+    marks = []
+    for name, start, end in kernels:
+        marks += [(start, name, 1), (end, name, -1)]
     running = dict.fromkeys(FIRST, 0)
-    spent, hidden, before = dict.fromkeys(FIRST, 0.0), 0.0, 0.0
-    for now, name, change in marks:
-        if first := next((each for each in FIRST if running[each]), None):
-            spent[first] += now - before
+    seconds, before = dict.fromkeys((*map("{}_s".format, FIRST), "hidden_s"), 0.0), 0.0
+    for now, name, change in sorted(marks):
+        first = next(filter(running.get, FIRST), None)
+        if first:
+            seconds[f"{first}_s"] += now - before
             if running["communication"] and first != "communication":
-                hidden += now - before
+                seconds["hidden_s"] += now - before
         running[name] += change
         before = now
-    return {**{f"{name}_s": value for name, value in spent.items()}, "hidden_s": hidden}
+    return seconds

@@ -1,5 +1,7 @@
 """TrainingSpec -> this rank's part of the model, its optimizer and learning rate, on megatron.core."""
 
+from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import torch
@@ -39,9 +41,9 @@ BLACKWELL = (10, 0)
 def refuse_impossible(spec: TrainingSpec) -> None:
     """UserError for what this process lacks: megatron.core would train FP8 without transformer-engine in BF16."""
     if not spec.transformer_engine:
-        if needs_it := spec.of_transformer_engine:
+        if spec.of_transformer_engine:
             hint = "use an image with it and transformer_impl=transformer_engine, or leave it out"
-            raise UserError(f"{needs_it[0]} needs transformer-engine on a GPU", hint=hint)
+            raise UserError(f"{spec.of_transformer_engine[0]} needs transformer-engine on a GPU", hint=hint)
     elif not HAVE_TE:
         hint = "use an image that has it, or transformer_impl=local, which is not representative of GPU speed"
         raise UserError("training.transformer_impl is transformer_engine, and this process cannot import it", hint=hint)
@@ -77,17 +79,22 @@ def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     if "qk_l2_norm" not in TransformerConfig.__dataclass_fields__:  # only of the layers before megatron-core 0.19
         values.pop("qk_l2_norm", None)
     if spec.model.mla:
-        values |= {name: core.gpt[name] for name in ("rotary_base", "rotary_percent")}
+        values["rotary_base"] = core.gpt["rotary_base"]
+        values["rotary_percent"] = core.gpt["rotary_percent"]
     if spec.layout.fsdp > 1 and not FUSES_GRADIENTS:
         values["gradient_accumulation_fusion"] = False
     if values.get("moe_router_fusion"):
         values["moe_router_fusion"] = fused_topk_with_score_function is not None
     kind = MLATransformerConfig if spec.model.mla else TransformerConfig
-    config = kind(**{name: _argument(name, value) for name, value in values.items()})
+    config = kind(**_arguments(values))
     for name, value in core.gpt.items():
         if name.startswith(YARN):  # GPTModel reads these from the configuration, which has no fields for them
             setattr(config, name, value)
     return config
+
+
+def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _argument(name, value) for name, value in values.items()}
 
 
 def _argument(name: str, value: Any) -> Any:
@@ -192,17 +199,17 @@ def _prediction_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: in
 def build_optimizer(spec: TrainingSpec, model: list[Any]) -> Any:
     """Adam with the states of ``training.optimizer``."""
     core, states = configuration(spec), spec.training.optimizer
-    values = {name: _argument(name, value) for name, value in core.optimizer.items()}
+    values = _arguments(core.optimizer)
     config = OptimizerConfig(**values, overlap_param_gather=core.ddp["overlap_param_gather"])
     optimizer = get_megatron_optimizer(config, model, use_gloo_process_groups=False)
     if states.precision_aware and states != Optimizer(precision_aware=True):
         for part in parts(optimizer):
-            part.param_groups[:] = [small for group in part.param_groups for small in split(group)]
+            part.param_groups[:] = [*chain.from_iterable(map(split, part.param_groups))]
     if spec.layout.fsdp > 1 and spec.gpu != "CPU":  # on a CPU torch's own Adam knows the parts
         for part in parts(optimizer):
             cut_moments(part)
     # FP8 weights keep their first value in BF16 in host memory; the optimizer has copied it.
-    for parameter in (parameter for chunk in model for parameter in chunk.parameters()):
+    for parameter in chain.from_iterable(chunk.parameters() for chunk in model):
         if hasattr(parameter, "clear_high_precision_init_val"):
             parameter.clear_high_precision_init_val()
     return optimizer

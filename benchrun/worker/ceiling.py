@@ -38,11 +38,16 @@ def measure(spec: TrainingSpec, groups: dict[str, Any]) -> None:
     if not spec.training.ceilings:
         return
     started, bench = time.perf_counter(), _Bench(spec)
+    gemms = tuple(_gemm(bench, product) for product in products(spec))
+    copy = _copy(bench)
+    rates: list[CollectiveRate] = []
+    for name, group in groups.items():
+        rates += _collectives(bench, name, group)
     ceilings = Ceilings(
         device=torch.cuda.get_device_name() if bench.gpu else "cpu",
-        gemms=tuple(_gemm(bench, product) for product in products(spec)),
-        copy_gb_per_s=_copy(bench),
-        collectives=tuple(rate for name, group in groups.items() for rate in _collectives(bench, name, group)),
+        gemms=gemms,
+        copy_gb_per_s=copy,
+        collectives=tuple(rates),
         seconds=round(time.perf_counter() - started, 2),
     )
     if bench.gpu:  # the peak memory is that of the training alone
@@ -60,9 +65,10 @@ class _Bench:
         self.gpu = spec.gpu != "CPU"
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.gpu else torch.device("cpu")
         self._random = torch.Generator(self.device).manual_seed(1)  # training has its own
-        fp8 = self.gpu and torch.cuda.get_device_capability() >= (8, 9)
-        on_gpu: tuple[Precision, ...] = ("bf16", "fp8") if fp8 else ("bf16",)
-        self.numbers: tuple[Precision, ...] = on_gpu if self.gpu else ("fp32", "bf16")
+        self.numbers: tuple[Precision, ...] = ("fp32", "bf16")
+        if self.gpu:
+            fp8 = torch.cuda.get_device_capability() >= (8, 9)
+            self.numbers = ("bf16", "fp8") if fp8 else ("bf16",)
 
     def random(self, *size: int, dtype: Any = torch.bfloat16) -> Any:
         """Normal random numbers; zeros would need less power and run faster."""
@@ -105,14 +111,14 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
     m, n, k = product.sizes["forward"]
     # FP8 kernels need multiples of 16.
     in_fp8 = product.low_precision and not (m % 16 or n % 16 or k % 16)
-    tflops: dict[Precision, dict[Pass, float]] = {
-        number: {
-            each: round(MULTIPLY_ADD * m * n * k / bench.seconds(_product(bench, number, each, *size)) / 1e12, 6)
-            for each, size in product.sizes.items()
-        }
-        for number in bench.numbers
-        if number != "fp8" or in_fp8
-    }
+    tflops: dict[Precision, dict[Pass, float]] = {}
+    for number in bench.numbers:
+        if number == "fp8" and not in_fp8:
+            continue
+        tflops[number] = {}
+        for each, size in product.sizes.items():
+            seconds = bench.seconds(_product(bench, number, each, *size))
+            tflops[number][each] = round(MULTIPLY_ADD * m * n * k / seconds / 1e12, 6)
     name, count, low_precision = product.name, product.count, product.low_precision
     return Gemm(name=name, m=m, n=n, k=k, count=count, low_precision=low_precision, tflops=tflops)
 

@@ -20,6 +20,7 @@ import torch.distributed._functional_collectives as functional
 
 from benchrun.rundir.artifacts import KEPT_STEPS, RANKS, RankTime, RankTimes
 from benchrun.runspec.spec import TrainingSpec
+from benchrun.worker.ranks import at_first_rank
 
 COLLECTIVES = re.compile(r"_?(all|reduce|broadcast|gather|scatter|barrier|send|recv|end_coalescing)")
 """Methods of a process group that communicate, in every version of torch."""
@@ -68,7 +69,8 @@ class StepClock:
             group, work = torch.distributed.ProcessGroup, torch.distributed.Work
             places = [(group, name) for name in vars(group) if COLLECTIVES.match(name)]
             places += [(work, "wait"), (functional, "wait_tensor")]
-            places += [(torch.cuda.Stream, "wait_event"), (torch.cuda.Stream, "wait_stream")] if self._streams else []
+            if self._streams:
+                places += [(torch.cuda.Stream, "wait_event"), (torch.cuda.Stream, "wait_stream")]
             for owner, name in places:
                 # Not getattr, which returns a method of C++ without its binding to objects.
                 self._replaced.append((owner, name, vars(owner)[name]))
@@ -88,7 +90,7 @@ class StepClock:
         """Read the steps that the GPU has done. Called when its queue is full, so that it costs no time."""
         while self._unread and (not self._gpu or self._unread[0][2].query()):
             number, started, ended, calls = self._unread.popleft()
-            in_calls = sum(self._seconds(calls[i], calls[i + 1]) for i in range(0, len(calls), 2))
+            in_calls = sum(map(self._seconds, calls[::2], calls[1::2]))
             self._rows.append((number, self._seconds(started, ended) - in_calls, in_calls))
             self._free += calls
             self._every = SAMPLED if len(calls) // 2 > MANY else 1
@@ -108,18 +110,16 @@ class StepClock:
         self.read()
         if not self._measures:
             return
-        rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         times = RankTime(
-            rank=rank,
+            rank=torch.distributed.get_rank(),
             host=platform.node(),
             stage=stage,
             compute_time_s=tuple(round(max(compute, 0.0), 6) for _, compute, _ in self._rows),
             collective_time_s=tuple(round(calls, 6) for _, _, calls in self._rows),
         )
-        ranks: list[Any] = [None] * size
-        torch.distributed.gather_object(times, ranks if rank == 0 else None)
-        if rank == 0:
-            document = RankTimes(steps=tuple(number for number, _, _ in self._rows), ranks=tuple(ranks))
+        every = at_first_rank(times)
+        if every:
+            document = RankTimes(steps=tuple(number for number, _, _ in self._rows), ranks=every)
             Path(RANKS).write_text(document.model_dump_json() + "\n", encoding="utf-8")
 
     def _measured(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,4 +154,6 @@ class StepClock:
         return event
 
     def _seconds(self, start: Any, end: Any) -> float:
-        return float(start.elapsed_time(end)) / 1000 if self._gpu else end - start
+        if self._gpu:
+            return float(start.elapsed_time(end)) / 1000
+        return float(end - start)

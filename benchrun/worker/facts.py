@@ -25,35 +25,80 @@ RECOMPUTED = {
 
 def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
     """Facts about this rank: kinds of weights and layers, FP8 recipes, the optimizer and its states."""
-    modules = [module for chunk in model for module in chunk.modules()]
-    parameters = [parameter for chunk in model for parameter in chunk.parameters()]
-    # Attention modules are marked too, but compute in FP8 only with fp8_dpa.
-    fp8 = [m for m in modules if getattr(m, "fp8", False) and any(True for _ in m.parameters(recurse=False))]
-    recipes = [module.fp8_meta["recipe"] for module in fp8]
-    kinds = {type(module).__name__ for module in modules}
-    hooks = [hook for module in modules for hook in module._forward_pre_hooks.values()]
+    modules: list[Any] = []
+    parameters: list[Any] = []
+    for chunk in model:
+        modules += chunk.modules()
+        parameters += chunk.parameters()
     first = parts(optimizer)[0]
     return {
-        "sharded_weights": sum(hasattr(parameter, "to_local") for parameter in parameters),
-        "weights": Counter(_kind(parameter) for parameter in parameters),
-        "trained_parameters": sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
-        "gradients": sorted({_kind(p.main_grad) for p in parameters if getattr(p, "main_grad", None) is not None}),
-        "fp8_modules": Counter(type(module).__name__ for module in fp8),
-        "fp8_recipes": sorted({_recipe(recipe) for recipe in recipes}),
-        "fp8_attention": any(getattr(recipe, "fp8_dpa", False) for recipe in recipes),
-        "attention": sorted(kind for kind in kinds if "Attention" in kind),
-        "mlp": sorted(kind for kind in kinds if kind.endswith("MLP")),
-        "recompute": _recomputed(modules),
-        "tp_comm_overlap": sum(_overlaps(module) for module in modules),
-        "cp_comm": sorted({m.cp_comm_type for m in modules if hasattr(m, "cp_comm_type") and m.cp_group is not None}),
+        **_weights(parameters),
+        **_low_precision(modules),
+        **_layers(modules),
         "optimizer": f"{type(first).__module__}.{type(first).__name__}",
         "optimizer_states": _states(first),
         "gradient_norm": clip_grads.l2_norm_impl.__name__,
         "output_layer_gradient": _output_layer_gradient(modules),
         "swiglu": kernels.swiglu_in_use(),
-        "late_loss_scale": any(isinstance(getattr(hook, "__self__", None), kernels.LateScale) for hook in hooks),
+        "late_loss_scale": any(map(_scales_late, modules)),
         "graphed_modules": sum(hasattr(module, "cudagraph_manager") for module in modules),
     }
+
+
+def _weights(parameters: list[Any]) -> dict[str, Any]:
+    kinds, gradients, sharded, trained = Counter[str](), set(), 0, 0
+    for parameter in parameters:
+        kinds[_kind(parameter)] += 1
+        sharded += hasattr(parameter, "to_local")
+        if parameter.requires_grad:
+            trained += parameter.numel()
+        if getattr(parameter, "main_grad", None) is not None:
+            gradients.add(_kind(parameter.main_grad))
+    return {
+        "sharded_weights": sharded,
+        "weights": kinds,
+        "trained_parameters": trained,
+        "gradients": sorted(gradients),
+    }
+
+
+def _low_precision(modules: list[Any]) -> dict[str, Any]:
+    kinds, recipes, attention = Counter[str](), set(), False
+    for module in modules:
+        # Attention modules are marked too, but compute in FP8 only with fp8_dpa.
+        if getattr(module, "fp8", False) and list(module.parameters(recurse=False)):
+            recipe = module.fp8_meta["recipe"]
+            kinds[type(module).__name__] += 1
+            recipes.add(_recipe(recipe))
+            attention = attention or getattr(recipe, "fp8_dpa", False)
+    return {
+        "fp8_modules": kinds,
+        "fp8_recipes": sorted(recipes),
+        "fp8_attention": bool(attention),
+    }
+
+
+def _layers(modules: list[Any]) -> dict[str, Any]:
+    kinds = sorted({type(module).__name__ for module in modules})
+    cp_comm = set()
+    for module in modules:
+        if hasattr(module, "cp_comm_type") and module.cp_group is not None:
+            cp_comm.add(module.cp_comm_type)
+    return {
+        "attention": [kind for kind in kinds if "Attention" in kind],
+        "mlp": [kind for kind in kinds if kind.endswith("MLP")],
+        "recompute": _recomputed(modules),
+        "tp_comm_overlap": sum(map(_overlaps, modules)),
+        "cp_comm": sorted(cp_comm),
+    }
+
+
+def _scales_late(module: Any) -> bool:
+    """Whether a hook of the loss's late scale runs before the module."""
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(getattr(hook, "__self__", None), kernels.LateScale):
+            return True
+    return False
 
 
 def _kind(parameter: torch.Tensor) -> str:
@@ -68,26 +113,36 @@ def _kind(parameter: torch.Tensor) -> str:
 
 def _recipe(recipe: Any) -> str:
     """transformer-engine's name of an FP8 recipe; megatron.core may derive its own class."""
-    names = (kind.__name__ for kind in type(recipe).__mro__ if kind.__module__.startswith("transformer_engine"))
-    return next(names, type(recipe).__name__)
+    for kind in type(recipe).__mro__:
+        if kind.__module__.startswith("transformer_engine"):
+            return kind.__name__
+    return type(recipe).__name__
 
 
 def _recomputed(modules: list[Any]) -> Counter[str]:
     """The number of layers that recompute each part."""
-    blocks = [module for module in modules if isinstance(module, TransformerBlock)]
-    whole = Counter(full=sum(len(b.layers) for b in blocks if b.config.recompute_granularity == "full"))
-    rest = (m for m in modules if m not in blocks)  # a block repeats its layers' flag for attention
-    return whole + Counter(name for m in rest for flag, name in RECOMPUTED.items() if getattr(m, flag, False))
+    counted = Counter[str]()
+    for module in modules:
+        if isinstance(module, TransformerBlock):  # it repeats its layers' flag for attention
+            if module.config.recompute_granularity == "full":
+                counted["full"] += len(module.layers)
+            continue
+        for flag, name in RECOMPUTED.items():
+            if getattr(module, flag, False):
+                counted[name] += 1
+    return +counted
 
 
 def _overlaps(module: Any) -> bool:
     """Whether a linear layer of transformer-engine overlaps communication with its products."""
-    return any(value is True for name, value in vars(module).items() if name.startswith(("ub_overlap", "ub_bulk")))
+    flags = [name for name, value in vars(module).items() if value is True]
+    return any(name.startswith(("ub_overlap", "ub_bulk")) for name in flags)
 
 
 def _output_layer_gradient(modules: list[Any]) -> str:
     module = sys.modules.get(te.WGRAD)
-    fused = any(getattr(getattr(m, "config", None), "gradient_accumulation_fusion", False) for m in modules)
+    configs = [getattr(each, "config", None) for each in modules]
+    fused = any(getattr(config, "gradient_accumulation_fusion", False) for config in configs)
     if module is None or not fused:
         return "autograd"
     add = inspect.unwrap(module.wgrad_gemm_accum_fp32)
@@ -96,5 +151,5 @@ def _output_layer_gradient(modules: list[Any]) -> str:
 
 def _states(optimizer: Any) -> dict[str, str]:
     """Precision of the optimizer's states of one weight (int16: the low bits of FP32 that a BF16 weight lacks)."""
-    first: dict[str, Any] = next((state for state in optimizer.state.values() if state), {})
+    first: dict[str, Any] = next(filter(None, optimizer.state.values()), {})
     return {name: _kind(value) for name, value in first.items() if torch.is_tensor(value)}

@@ -18,6 +18,7 @@ import torch
 
 from benchrun.rundir.artifacts import HOST, KEPT_STEPS, HostTime, HostTimes
 from benchrun.runspec.spec import TrainingSpec
+from benchrun.worker.ranks import at_first_rank
 
 THREADS = Path("/proc/self/task")
 SHARE = 0.25
@@ -55,8 +56,10 @@ class HostClock:
             yield batch
         self._end()
         ended = object()
-        while (batch := self._waited(partial(next, batches, ended))[0]) is not ended:  # the profiled steps
+        batch = self._waited(partial(next, batches, ended))[0]
+        while batch is not ended:  # the profiled steps
             yield batch
+            batch = self._waited(partial(next, batches, ended))[0]
 
     def begin_step(self) -> None:
         """A step begins: what this rank did since the end of the one before was not training."""
@@ -100,11 +103,10 @@ class HostClock:
             queued_s=_last(self._queued) if self._before else (),
             between_s=_last(self._between),
         )
-        ranks: list[Any] = [None] * torch.distributed.get_world_size()
-        torch.distributed.gather_object(own, ranks if own.rank == 0 else None)
-        if own.rank == 0:
+        every = at_first_rank(own)
+        if every:
             first = max(len(self._data) - KEPT_STEPS, 0) + 1
-            document = HostTimes(first_step=first, ranks=tuple(ranks))
+            document = HostTimes(first_step=first, ranks=every)
             Path(HOST).write_text(document.model_dump_json() + "\n", encoding="utf-8")
 
     def _add_step(self) -> None:
@@ -157,13 +159,11 @@ def queued(before: dict[str, Scheduled], now: dict[str, Scheduled]) -> float:
     """Seconds for which the threads that do the work waited for a core: those that ran at least a quarter as long as
     the busiest. Forward and backward pass may have a thread each; the many that only wait for messages do not count.
     """
-    none = Scheduled(0.0, 0.0)
-    spent = [
-        Scheduled(thread.ran - old.ran, thread.waited - old.waited)
-        for name, thread in now.items()
-        for old in [before.get(name, none)]
-    ]
-    busiest = max((thread.ran for thread in spent), default=0.0)
+    none, spent = Scheduled(0.0, 0.0), []
+    for name, thread in now.items():
+        old = before.get(name, none)
+        spent.append(Scheduled(thread.ran - old.ran, thread.waited - old.waited))
+    busiest = max(spent, default=none).ran
     return sum(thread.waited for thread in spent if thread.ran >= SHARE * busiest)
 
 

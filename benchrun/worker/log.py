@@ -24,7 +24,12 @@ def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) ->
     """
     gpu = spec.gpu != "CPU"
     config: dict[str, Any] = {
-        **{name: getattr(spec, name) for name in ("recipe", "task", "num_gpus", "precision", "seq_length", "dp")},
+        "recipe": spec.recipe,
+        "task": spec.task,
+        "num_gpus": spec.num_gpus,
+        "precision": spec.precision,
+        "seq_length": spec.seq_length,
+        "dp": spec.dp,
         "fp8": spec.training.fp8.model_dump() if spec.precision == "fp8" else None,
         "device": torch.cuda.get_device_name() if gpu else "cpu",
         "backend": "nccl" if gpu else "gloo",
@@ -47,9 +52,13 @@ def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) ->
         },
     }
     width = max(map(len, config))
-    block = "".join(f"  {name:<{width}}  {value}\n" for name, value in config.items())
+    lines = ["benchrun worker"]
+    for name, value in config.items():
+        lines.append(f"  {name:<{width}}  {value}")
     parts = [{name: config.pop(name)} for name in ("model", "training", "data")]
-    return f"benchrun worker\n{block}" + "\n".join(f"benchrun config: {json.dumps(part)}" for part in (config, *parts))
+    for part in (config, *parts):
+        lines.append(f"benchrun config: {json.dumps(part)}")
+    return "\n".join(lines)
 
 
 def step_line(
@@ -63,12 +72,14 @@ def step_line(
         f" elapsed time per iteration (ms): {1000 * step_time_s:.1f}",
         f" learning rate: {lr:.6E}",
         f" global batch size: {spec.gbs:5d}",
-        *([f" lm loss: {loss:.6E}"] if finite else []),
-        " loss scale: 1.0",
-        *([f" grad norm: {grad_norm:.3f}"] if grad_norm is not None else []),
-        f" number of skipped iterations: {int(skipped):3d}",
-        f" number of nan iterations: {int(not finite):3d}",
     ]
+    if finite:
+        fields.append(f" lm loss: {loss:.6E}")
+    fields.append(" loss scale: 1.0")
+    if grad_norm is not None:
+        fields.append(f" grad norm: {grad_norm:.3f}")
+    fields.append(f" number of skipped iterations: {int(skipped):3d}")
+    fields.append(f" number of nan iterations: {int(not finite):3d}")
     return " |".join(fields) + " |"
 
 
@@ -80,7 +91,8 @@ def say(text: str) -> None:
 def keep(name: str, file: str, result: Frozen) -> None:
     """Write a result into its file, and into a line of the log without values of each rank, of which there are many."""
     Path(file).write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    left_out = {"schema_version", *(field for field in type(result).model_fields if "_of_ranks_" in field)}
+    left_out = {field for field in type(result).model_fields if "_of_ranks_" in field}
+    left_out.add("schema_version")
     say(f"benchrun {name}: {result.model_dump_json(exclude=left_out)}")
 
 

@@ -79,7 +79,9 @@ class _Check:
         self.host = os.environ.get("SLURMD_NODENAME") or platform.node()
         places: list[Any] = [None] * self.size
         torch.distributed.all_gather_object(places, (self.host, self.local_rank))
-        self.ranks_of = {host: [rank for rank, place in enumerate(places) if place[0] == host] for host, _ in places}
+        self.ranks_of: dict[str, list[int]] = {}
+        for rank, (host, _) in enumerate(places):
+            self.ranks_of.setdefault(host, []).append(rank)
         self.hosts = list(self.ranks_of)
         self.rounds = rounds(len(self.hosts))
         self._random = torch.Generator(self.device).manual_seed(1)
@@ -171,7 +173,8 @@ class _Check:
 
 def _products(check: _Check) -> _Work:
     side = SIDE[check.device.type]
-    left, right, result = (check.random(side, side) for _ in range(3))
+    left, right = check.random(side, side), check.random(side, side)
+    result = check.random(side, side)
     text = f"{side} x {side} x {side}, {'bf16' if check.gpu else 'fp32'}"
     return _Work(lambda: torch.mm(left, right, out=result), MULTIPLY_ADD * side**3 / 1e12, text)
 
@@ -212,10 +215,10 @@ def _exchanges(check: _Check) -> list[_Work | None]:
 def _exchange(check: _Check, pairs: Iterable[Pair], sent: Any, received: Any) -> _Work | None:
     """Sending to the same rank of the partner in ``pairs`` and receiving from it; None for a node that rests."""
     own = check.hosts.index(check.host)
-    partner = next((sum(pair) - own for pair in pairs if own in pair), None)
-    if partner is None:
+    pair = next((pair for pair in pairs if own in pair), None)
+    if pair is None:
         return None
-    place, peer = check.ranks_of[check.host].index(check.rank), check.hosts[partner]
+    place, peer = check.ranks_of[check.host].index(check.rank), check.hosts[sum(pair) - own]
     if place >= len(check.ranks_of[peer]):
         return None
     other, size = check.ranks_of[peer][place], SENT[check.device.type]

@@ -48,6 +48,16 @@ def synchronised() -> float:
     return time.perf_counter()
 
 
+def at_first_rank(own: Any) -> tuple[Any, ...]:
+    """What each rank calls this with, in order, on rank 0; empty on the others."""
+    if torch.distributed.get_rank() != 0:
+        torch.distributed.gather_object(own)
+        return ()
+    every: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.gather_object(own, every)
+    return tuple(every)
+
+
 def leave(graphs: bool = False) -> None:
     """Leave the process group together, so that no rank sees a closed connection.
 

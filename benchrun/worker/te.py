@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -66,12 +67,14 @@ def start_userbuffers(spec: TrainingSpec) -> None:
 def optimizer_step(spec: TrainingSpec, optimizer: Any, model: list[Any]) -> tuple[bool, float | None]:
     """``optimizer.step()``: whether the weights were updated, and the norm of the gradients."""
     # Not blockwise scaling, which has its own kernels.
-    weights = [p for chunk in model for p in chunk.parameters() if type(p).__name__ == "Float8Tensor"]
-    weights = [weight for weight in weights if weight.requires_grad]
+    weights, usage = [], []
+    for parameter in chain.from_iterable(chunk.parameters() for chunk in model):
+        if type(parameter).__name__ == "Float8Tensor" and parameter.requires_grad:
+            weights.append(parameter)
     # A rank casts its part of a weight as a matrix of one row, and its transpose is never used: it is made from the
     # gathered weight. Skipping it saves 126 ms of a step of 987 (H200, eight layers of Llama 2 7B).
-    usage = [weight._quantizer.columnwise_usage for weight in weights]
     for weight in weights:
+        usage.append(weight._quantizer.columnwise_usage)
         weight._quantizer.set_usage(columnwise=False)
     updated, grad_norm, _ = optimizer.step()
     for weight, columnwise in zip(weights, usage, strict=True):

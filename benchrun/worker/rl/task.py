@@ -17,8 +17,8 @@ END, PAD = "<end>", "<pad>"
 
 def tokenizer(vocab_size: int) -> Any:
     """A tokenizer with a word for each token: ``w0 w1 ...``, the end and the padding."""
-    words = [f"w{number}" for number in range(vocab_size - 2)]
-    vocabulary = {word: number for number, word in enumerate([*words, END, PAD])}
+    words = [*map("w{}".format, range(vocab_size - 2)), END, PAD]
+    vocabulary = {word: number for number, word in enumerate(words)}
     plain = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
     plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=plain, eos_token=END, pad_token=PAD, padding_side="left")
@@ -30,13 +30,17 @@ def prompts(spec: PostTrainingSpec) -> Dataset:
     """
     draw, words = random.Random(spec.seed), spec.model.vocab_size - 2
     length = max(1, spec.max_sequence_length - spec.max_response_length)
-    drawn = (
-        " ".join(f"w{draw.randrange(words)}" for _ in range(length)) for _ in range(spec.steps * spec.prompts_per_step)
-    )
-    return Dataset.from_list([{"prompt": text} for text in drawn])
+    drawn = []
+    for _ in range(spec.steps * spec.prompts_per_step):
+        text = " ".join(f"w{draw.randrange(words)}" for _ in range(length))
+        drawn.append({"prompt": text})
+    return Dataset.from_list(drawn)
 
 
 def repeated(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
     """The reward of each response: the share of its words that are the prompt's last one; 0 for an empty one."""
-    pairs = ((prompt.split()[-1], completion.split()) for prompt, completion in zip(prompts, completions, strict=True))
-    return [words.count(last) / len(words) if words else 0.0 for last, words in pairs]
+    rewards = []
+    for prompt, completion in zip(prompts, completions, strict=True):
+        last, words = prompt.split()[-1], completion.split()
+        rewards.append(words.count(last) / max(len(words), 1))
+    return rewards

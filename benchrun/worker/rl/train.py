@@ -53,7 +53,12 @@ def _configuration(spec: PostTrainingSpec) -> str:
     if spec.generation.engine == "vllm":
         versions["vllm"] = sys.modules["vllm"].__version__
     config = {
-        **{name: getattr(spec, name) for name in ("recipe", "task", "num_gpus", "precision", "gbs", "mbs")},
+        "recipe": spec.recipe,
+        "task": spec.task,
+        "num_gpus": spec.num_gpus,
+        "precision": spec.precision,
+        "gbs": spec.gbs,
+        "mbs": spec.mbs,
         "planned_steps": spec.steps,
         "device": torch.cuda.get_device_name() if spec.gpu != "CPU" else "cpu",
         "settings": spec.settings,
@@ -156,9 +161,11 @@ class _Printed(TrainerCallback):
         time_s, tokens = ended - self._began, counted["tokens"]
         sync_s = counted["weight_sync_s"]
         stages = {"generation_s": counted["generation_s"] - sync_s, "training_s": time_s - counted["rollout_s"]}
-        stages |= {"logprob_s": counted["logprob_s"]} if counted["logprob_s"] else {}
+        if counted["logprob_s"]:
+            stages["logprob_s"] = counted["logprob_s"]
         rates = {f"{name[:-2]}_tokens_per_s_per_gpu": tokens / seconds for name, seconds in stages.items()}
-        stages |= {"weight_sync_s": sync_s} if sync_s else {}
+        if sync_s:
+            stages["weight_sync_s"] = sync_s
         row = {
             "step": state.global_step,
             "step_time_s": time_s,

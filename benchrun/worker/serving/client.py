@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +51,21 @@ class Answer:
     @property
     def tpot_s(self) -> float:
         """Time per output token after the first one; 0 of a single token."""
-        return (self.latency_s - self.ttft_s) / (self.output_tokens - 1) if self.output_tokens > 1 else 0.0
+        if self.output_tokens < 2:
+            return 0.0
+        return (self.latency_s - self.ttft_s) / (self.output_tokens - 1)
 
 
 def requests(spec: InferenceSpec, count: int, seed: int) -> list[Request]:
     """``count`` random prompts whose lengths are uniform from ``shortest`` times the stated ones to these."""
-    random = np.random.default_rng(seed)
-    lengths = [
-        random.integers(max(1, int(spec.shortest * most)), most + 1, count)
-        for most in (spec.input_tokens, spec.output_tokens)
-    ]
-    return [
-        Request(" ".join(map(word, random.integers(0, spec.model.vocab_size, inputs))), int(inputs), int(outputs))
-        for inputs, outputs in zip(*lengths, strict=True)
-    ]
+    random, lengths = np.random.default_rng(seed), []
+    for most in (spec.input_tokens, spec.output_tokens):
+        lengths.append(random.integers(max(1, int(spec.shortest * most)), most + 1, count))
+    drawn = []
+    for inputs, outputs in zip(*lengths, strict=True):
+        prompt = " ".join(map(word, random.integers(0, spec.model.vocab_size, inputs)))
+        drawn.append(Request(prompt, int(inputs), int(outputs)))
+    return drawn
 
 
 async def ask(port: int, model: str, request: Request) -> Answer:
@@ -94,7 +96,7 @@ async def _exchange(port: int, body: bytes, answer: Answer) -> None:
         if b" 200 " not in status:
             raise ValueError(f"{status.decode(errors='replace').strip()}")
         chunks, last = 0, began
-        while line := await reader.readline():  # between the lines of a stream stand the sizes of its chunks
+        async for line in reader:  # between the lines of a stream stand the sizes of its chunks
             if not line.startswith(b"data: {"):
                 continue
             entry = json.loads(line[len(b"data: ") :])
@@ -127,7 +129,8 @@ async def benchmark(spec: InferenceSpec, port: int, model: str) -> tuple[list[An
 
     # Other prompts than the measured ones, so that no cache has those.
     warm = await asyncio.gather(*map(one, requests(spec, spec.warmups, spec.seed + 1)))
-    if broken := [answer.error for answer in warm if answer.error]:
+    broken = [answer.error for answer in warm if answer.error]
+    if broken:
         raise SystemExit(f"benchrun: {len(broken)} of {len(warm)} requests to warm up failed: {broken[0]}")
     measured, random = requests(spec, spec.num_prompts, spec.seed), np.random.default_rng(spec.seed)
     delays = np.zeros(len(measured))
@@ -141,7 +144,8 @@ async def benchmark(spec: InferenceSpec, port: int, model: str) -> tuple[list[An
 def summary(spec: InferenceSpec, answers: Sequence[Answer], duration_s: float, model: str) -> dict[str, Any]:
     """The result with the keys of vLLM's result file."""
     good = [answer for answer in answers if answer.error is None]
-    outputs, inputs = (sum(getattr(answer, name) for answer in good) for name in ("output_tokens", "input_tokens"))
+    inputs = sum(answer.input_tokens for answer in good)
+    outputs = sum(answer.output_tokens for answer in good)
     document: dict[str, Any] = {
         "date": time.strftime("%Y%m%d-%H%M%S"),
         "backend": spec.framework,
@@ -162,22 +166,26 @@ def summary(spec: InferenceSpec, answers: Sequence[Answer], duration_s: float, m
     latencies = {
         "ttft": [answer.ttft_s for answer in good],
         "tpot": [answer.tpot_s for answer in good if answer.output_tokens > 1],
-        "itl": [gap for answer in good for gap in answer.gaps_s],
+        "itl": [*chain.from_iterable(answer.gaps_s for answer in good)],
         "e2el": [answer.latency_s for answer in good],
     }
     for name, seconds in latencies.items():
         ms = 1000 * np.array(seconds or [0.0])
-        document |= {f"mean_{name}_ms": float(ms.mean()), f"median_{name}_ms": float(np.median(ms))}
+        document[f"mean_{name}_ms"] = float(ms.mean())
+        document[f"median_{name}_ms"] = float(np.median(ms))
         document[f"std_{name}_ms"] = float(ms.std())
-        document |= {f"p{rank}_{name}_ms": float(np.percentile(ms, rank)) for rank in PERCENTILES}
+        for rank in PERCENTILES:
+            document[f"p{rank}_{name}_ms"] = float(np.percentile(ms, rank))
     return document
 
 
 def _within(spec: InferenceSpec, answers: Sequence[Answer]) -> int:
     """Number of answers that meet every limit."""
-    names = {"ttft": "ttft_s", "tpot": "tpot_s", "e2el": "latency_s"}
-    limits = [(names[name], limit / 1000) for name, limit in spec.goodput.items()]
-    return sum(all(getattr(answer, name) <= limit for name, limit in limits) for answer in answers)
+    good = 0
+    for answer in answers:
+        seconds = {"ttft": answer.ttft_s, "tpot": answer.tpot_s, "e2el": answer.latency_s}
+        good += all(seconds[name] <= limit / 1000 for name, limit in spec.goodput.items())
+    return good
 
 
 def block(document: dict[str, Any]) -> str:
@@ -205,15 +213,16 @@ def block(document: dict[str, Any]) -> str:
     }
     for name, title in titles.items():
         lines.append(f"{title:-^50}")
-        statistics = {"Mean": "mean", "Median": "median", **{f"P{rank}": f"p{rank}" for rank in PERCENTILES}}
-        lines += [
-            _line(f"{word} {name.upper()} (ms):", document[f"{key}_{name}_ms"]) for word, key in statistics.items()
-        ]
+        for statistic in ("Mean", "Median", *map("P{}".format, PERCENTILES)):
+            value = document[f"{statistic.lower()}_{name}_ms"]
+            lines.append(_line(f"{statistic} {name.upper()} (ms):", value))
     return "\n".join([*lines, "=" * 50])
 
 
 def _line(label: str, value: float) -> str:
-    return f"{label:<40} {value:<10}" if isinstance(value, int) else f"{label:<40} {value:<10.2f}"
+    if isinstance(value, int):
+        return f"{label:<40} {value:<10}"
+    return f"{label:<40} {value:<10.2f}"
 
 
 def main() -> None:
