@@ -57,7 +57,10 @@ class Traffic:
 
     def bytes_of(self, group: Group, *, step: bool = False) -> float:
         """Bytes that a rank sends in a group: in a micro-batch, or once per step."""
-        return sum(each.bus_bytes * (each.step if step else self.times(each)) for each in self.of_group(group))
+        total = 0.0
+        for each in self.of_group(group):
+            total += each.bus_bytes * (each.step if step else self.times(each))
+        return total
 
     def ring(self, wire: float, ranks: float, stride: float) -> tuple[float, float]:
         """Seconds on NVLink, if ranks share a domain, and on their adapters between
@@ -80,7 +83,9 @@ def _tensor_parallel(load: Workload, traffic: Traffic, layers: float) -> dict[st
     if tp > traffic.domain:
         link = min(link, traffic.domain * traffic.nic)
     # An all-reduce passes the ring twice, as a reduce-scatter and an all-gather.
-    rounds = sum(traffic.times(each) * costs.FACTORS.get(each.name, 1) for each in traffic.of_group("tp"))
+    rounds = 0.0
+    for each in traffic.of_group("tp"):
+        rounds += traffic.times(each) * costs.FACTORS.get(each.name, 1)
     ring = (1 + tp) / 5
     if load.tp_overlap:
         ring = min(1.0, ring)

@@ -180,12 +180,16 @@ def _known_name(name: str) -> str | None:
     words = _words(name)
     if not words:
         return None
-    known = {each: _words(each) for each in architectures()}
-    alike = [each for each, others in known.items() if "".join(others) == "".join(words)]
-    if not alike:
-        alike = [each for each, others in known.items() if others[: len(words)] == words]
-    if not alike and len(words) > 1 and SIZE.fullmatch(words[-1]):
-        alike = [each for each, others in known.items() if others == words[:-1]]
+    same, longer, shorter = [], [], []
+    for each in architectures():
+        others = _words(each)
+        if "".join(others) == "".join(words):
+            same.append(each)
+        elif others[: len(words)] == words:
+            longer.append(each)
+        elif others == words[:-1] and SIZE.fullmatch(words[-1]):
+            shorter.append(each)
+    alike = same or longer or shorter
     shapes = {architectures()[each].shape for each in alike}
     return alike[0] if len(shapes) == 1 else None
 
@@ -202,13 +206,15 @@ def _usual_length(model: str, task: str) -> tuple[int, str]:
         length = recipe_document(recipe)[1].get("seq_length")
         if length:
             return int(length), f"recipe {recipe} has it"
-    rows = [row for row in paths.table(__file__, PUBLISHED) if row["model"] == model]
-    rows = [row for row in rows if row["seq_len"]]
-    alike = [row for row in rows if _task(_task_text(row)) == _task(task)] or rows
-    if not alike:
-        return 0, ""
-    usual = Counter(int(row["seq_len"]) for row in alike).most_common(1)[0][0]
-    return usual, f"most published rows of {model} have it"
+    of_task, of_any = Counter[int](), Counter[int]()
+    for row in paths.table(__file__, PUBLISHED):
+        if row["model"] == model and row["seq_len"]:
+            of_any[int(row["seq_len"])] += 1
+            if _task(_task_text(row)) == _task(task):
+                of_task[int(row["seq_len"])] += 1
+    for usual, _ in (of_task or of_any).most_common(1):
+        return usual, f"most published rows of {model} have it"
+    return 0, ""
 
 
 def _likely_width(row: Row) -> int | None:
@@ -237,9 +243,8 @@ def _positive(row: Row, column: str, default: float | None = None) -> float:
         number = float(text)
     except ValueError:
         raise UserError(f"{column} is '{text}', not a number") from None
-    whole = column in COUNTS
-    if not 0 < number < LARGEST or (whole and number != int(number)):
-        kind = "whole number" if whole else "number"
+    kind = "whole number" if column in COUNTS else "number"
+    if not 0 < number < LARGEST or (column in COUNTS and number % 1):
         raise UserError(f"{column} is {text[:40]}, which is no {kind} above 0")
     return number
 
@@ -271,8 +276,9 @@ def _stack(row: Row, task: str) -> str:
     stated = software.of_source(row.get("source_id") or "") or software.of_task(task)
     if stated:
         return stated
-    old = (row.get("gpu") or "").startswith("A100") and row.get("precision") == "FP16"
-    return software.MEGATRON_2022 if old else software.MEGATRON
+    if (row.get("gpu") or "").startswith("A100") and row.get("precision") == "FP16":
+        return software.MEGATRON_2022
+    return software.MEGATRON
 
 
 def _architecture(row: Row, layers: int) -> Architecture:
@@ -325,8 +331,9 @@ def _number(row: Row) -> Number:
     number = NUMBERS.get("-".join(re.findall(r"[A-Z0-9]+", words.upper())))
     if number is None:
         raise UserError(f"no precision is called '{text}'", hint=closest(text, NUMBERS))
-    current = number == "fp8" and software.has("current_scaling", row.get("source_id") or "")
-    return "fp8_current" if current else number
+    if number == "fp8" and software.has("current_scaling", row.get("source_id") or ""):
+        return "fp8_current"
+    return number
 
 
 def _task_text(row: Row) -> str:
@@ -337,7 +344,9 @@ def _task_text(row: Row) -> str:
 def _task(text: str) -> Task:
     if "lora" in text:
         return "lora"
-    return "sft" if re.search("sft|fine-?tun", text) else "pretrain"
+    if re.search("sft|fine-?tun", text):
+        return "sft"
+    return "pretrain"
 
 
 def _recompute(row: Row) -> str:
@@ -348,10 +357,14 @@ def _granularity(recompute: str) -> Recomputed:
     text = recompute.strip().lower()
     if text == "full":
         return "full"
-    return "selective" if text.startswith("selective") else "none"
+    if text.startswith("selective"):
+        return "selective"
+    return "none"
 
 
 def _likely_mbs(gbs: float, ranks: int, stack: str) -> float:
     """The micro-batch if a table states none: 1, and for GPT-3 in 2021 what its
     paper's throughput suggests."""
-    return max(1.0, min(gbs / ranks, 2.0)) if stack == software.MEGATRON_2022 else 1.0
+    if stack == software.MEGATRON_2022:
+        return max(1.0, min(gbs / ranks, 2.0))
+    return 1.0

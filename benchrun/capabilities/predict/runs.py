@@ -4,19 +4,23 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
+from typing import Any, TypeVar
 
 from benchrun import hardware
 from benchrun.capabilities.predict import software
 from benchrun.capabilities.predict.workload import Architecture, Number, Workload, architectures
 from benchrun.errors import UserError
 from benchrun.memory.estimate import estimate
+from benchrun.model import Frozen, ModelShape
 from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import GIB
 
 FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
 """Number format by recipe of FP8; the other recipes scale blocks."""
+Result = TypeVar("Result", bound=Frozen)
 OWN = "runs"
 """The source of runs of this suite."""
 OTHER_KERNELS, COMMUNICATION = "memory_bound+optimizer", "tp+cp+ep+bubble+dp"
@@ -101,12 +105,17 @@ def _state_bytes(spec: TrainingSpec) -> int:
 def architecture(spec: TrainingSpec) -> Architecture:
     """The model of ``spec``, under the name that published rows give a model of its
     dimensions."""
-    sizes = ("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
     for model in architectures().values():
-        alike = (model.shape.moe is None) == (spec.model.moe is None)
-        if alike and all(getattr(model.shape, size) == getattr(spec.model, size) for size in sizes):
+        if _dimensions(model.shape) == _dimensions(spec.model):
             return Architecture(model.name, spec.model)
     return Architecture(spec.recipe, spec.model)
+
+
+_widths = attrgetter("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
+
+
+def _dimensions(model: ModelShape) -> tuple[Any, ...]:
+    return model.moe is None, _widths(model)
 
 
 def read(folder: Path, source: str = OWN) -> Measured:
@@ -114,20 +123,25 @@ def read(folder: Path, source: str = OWN) -> Measured:
     spec = RunSpec.model_validate_json(folder.joinpath(SPEC).read_bytes())
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{folder.name} is no training")
-    metrics, breakdown, ceilings = (_bytes(folder / name) for name in (METRICS, BREAKDOWN, CEILINGS))
-    step_time: Mapping[str, float] = json.loads(metrics or "{}").get("step_time_s") or {}
+    metrics = json.loads(_content(folder / METRICS) or "{}")
+    step_time: Mapping[str, float] = metrics.get("step_time_s") or {}
     if not step_time.get("median"):
         raise UserError(f"{folder.name} has no step time", hint="benchrun compare RUN measures it")
     return Measured(
         workload(spec, source),
         float(step_time["median"]),
-        Breakdown.model_validate_json(breakdown) if breakdown else None,
-        Ceilings.model_validate_json(ceilings) if ceilings else None,
+        _read(folder / BREAKDOWN, Breakdown),
+        _read(folder / CEILINGS, Ceilings),
     )
 
 
-def _bytes(file: Path) -> bytes | None:
-    return file.read_bytes() if file.is_file() else None
+def _read(file: Path, kind: type[Result]) -> Result | None:
+    content = _content(file)
+    return kind.model_validate_json(content) if content else None
+
+
+def _content(file: Path) -> bytes:
+    return file.read_bytes() if file.is_file() else b""
 
 
 def profiled(run: Measured) -> dict[str, float]:
@@ -148,7 +162,8 @@ def profiled(run: Measured) -> dict[str, float]:
         OTHER_KERNELS: parts.other_s,
         COMMUNICATION: parts.communication_s,
     }
-    whole = {name: value * min(1.0, run.step_s / kernels) for name, value in whole.items()}
+    for name in whole:
+        whole[name] *= min(1.0, run.step_s / kernels)
     idle = max(0.0, run.step_s - kernels)
     if run.load.offloaded_bytes:
         together = whole.pop(OTHER_KERNELS) + idle
