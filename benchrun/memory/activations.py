@@ -21,8 +21,8 @@ def stage_layers(spec: TrainingSpec) -> float:
     """Layers of the largest pipeline stage."""
     layout, stages = spec.layout, spec.layout.stage_list
     if stages:
-        ranks = ["".join(stages[rank :: layout.pp]) for rank in range(layout.pp)]
-        return float(max(rank.count("t") for rank in ranks))
+        layers = [stage.count("t") for stage in stages]
+        return float(max(sum(layers[rank :: layout.pp]) for rank in range(layout.pp)))
     # Where both ends count as layers, inner stages have one more than outer ones, and
     # no embedding: it holds for both.
     return (spec.model.num_layers + 2 * layout.account_for_embedding_and_loss) / layout.pp
@@ -79,9 +79,10 @@ def logits(spec: TrainingSpec) -> float:
     """Logits in two bytes and their softmax in four; transformer-engine's loss writes
     the gradient over the logits."""
     worker = framework(spec.framework).memory.unfused_gates
-    in_place = worker and spec.transformer_engine and spec.training.fused_kernels
     elements = _tokens(spec) * spec.model.vocab_size / spec.layout.tp
-    return elements * 2 if in_place else elements * 6
+    if worker and spec.transformer_engine and spec.training.fused_kernels:
+        return elements * 2
+    return elements * 6
 
 
 def width(spec: TrainingSpec) -> int:
@@ -207,11 +208,11 @@ def _unread_inputs(spec: TrainingSpec) -> set[str]:
         return set()
     if spec.precision in LOW and not launched.own_worker:  # others store them in FP8
         return set()
-    own_norm = launched.memory.fully_sharded
-    names = TRANSFORMERS if own_norm else MEGATRON
-    candidates = {"qkv", "fc1", "fc2"} if own_norm else {"fc2"}
-    if own_norm and lora.dropout:
-        return candidates
+    names, candidates = MEGATRON, {"fc2"}
+    if launched.memory.fully_sharded:  # the norm is a layer of its own
+        names, candidates = TRANSFORMERS, {"qkv", "fc1", "fc2"}
+        if lora.dropout:
+            return candidates
     if not lora.target_modules:
         return set()
     return {name for name in candidates if not {*lora.target_modules} & {*names[name]}}

@@ -61,7 +61,8 @@ class Memory:
 
     def parts(self) -> dict[str, float]:
         """The parts and their total, rounded to 0.01 GiB."""
-        return {name: round(value, 2) for name, value in {**asdict(self), "total": self.total}.items()}
+        parts = {name: round(value, 2) for name, value in asdict(self).items()}
+        return {**parts, "total": round(self.total, 2)}
 
 
 def estimate(spec: TrainingSpec) -> Memory:
@@ -89,7 +90,9 @@ def impossible(spec: TrainingSpec) -> str | None:
         )
     if memory.total <= gpu.memory_gib * (1 + ESTIMATE_ERROR):
         return None
-    advice = "".join(f"{what} would need {size:.0f}, " for what, size in _smaller(spec, gpu.memory_gib))
+    advice = ""
+    for change, size in _smaller(spec, gpu.memory_gib):
+        advice += f"{change} would need {size:.0f}, "
     if advice:
         advice += "or "
     return (
@@ -197,7 +200,8 @@ def _placeholders(spec: TrainingSpec, products: Iterable[Product]) -> float:
     planned_by_xla = framework(spec.framework).memory.planned_by_xla
     if spec.layout.fsdp > 1 or spec.gpu == "CPU" or spec.task == "lora" or planned_by_xla:
         return 0.0
-    return 2.0 * sum(n * k for n, k in {(product.n, product.k) for product in products})
+    shapes = {(product.n, product.k) for product in products}
+    return 2.0 * sum(n * k for n, k in shapes)
 
 
 def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gradient: int) -> tuple[int, float]:
@@ -212,8 +216,8 @@ def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gra
     # The precision-aware Adam writes FP8 weights under delayed scaling alone; otherwise
     # megatron.core makes them.
     aware = optimizer.precision_aware and not (fp8_weights and fp8.recipe != "delayed")
-    kinds = (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
-    weights, *moments = (4 if kind == "fp32" else 2 for kind in kinds)
+    moments = [_bytes_of(optimizer.exp_avg), _bytes_of(optimizer.exp_avg_sq)]
+    weights = _bytes_of(optimizer.main_params)
     if spec.precision == "fp32":
         weights = 0  # the weights themselves are the only copy
     elif optimizer.precision_aware and not fp8_weights:
@@ -231,6 +235,10 @@ def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gra
         # it drops those of the last one.
         step += 4 * moments.count(2) * min(2 * max(facts.moments_at_a_time, largest), states)
     return weights + sum(moments), step
+
+
+def _bytes_of(number: str) -> int:
+    return 4 if number == "fp32" else 2
 
 
 def _fully_sharded(spec: TrainingSpec) -> dict[str, float]:

@@ -2,6 +2,7 @@
 add them."""
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 
 from benchrun.model.operators import operators
 from benchrun.model.shape import ModelShape
@@ -18,9 +19,9 @@ TRANSFORMERS: Names = {
 }
 """Product -> its names in a Llama of transformers, which has a layer for each part of a
 fused product."""
-MEGATRON_LINEARS = tuple(name for names in MEGATRON.values() for name in names)
+MEGATRON_LINEARS = tuple(chain.from_iterable(MEGATRON.values()))
 """The linear layers of a block, as megatron.core names them."""
-LLAMA_LINEARS = tuple(name for names in TRANSFORMERS.values() for name in names)
+LLAMA_LINEARS = tuple(chain.from_iterable(TRANSFORMERS.values()))
 """The linear layers of a Llama's block, as transformers names them."""
 
 
@@ -35,7 +36,7 @@ def adapted(model: ModelShape, names: Names, targets: Collection[str]) -> Iterat
         for layer, output in zip(layers, outputs, strict=True):
             widths[layer] = (product.k, output)
     chosen = [name for name in targets if name in widths]
-    return (widths[name] for name in chosen or widths)
+    return map(widths.__getitem__, chosen or widths)
 
 
 def adapter_params(model: ModelShape, names: Names, targets: Collection[str], rank: int) -> float:

@@ -59,4 +59,6 @@ def _modules(product: "Product") -> tuple[str, ...]:
         return ("moe",)
     if name.endswith(("fc1", "fc2")):
         return ("mlp",)
-    return ("mla_up_proj",) if name in ("q_up", "kv_up") else ()
+    if name in ("q_up", "kv_up"):
+        return ("mla_up_proj",)
+    return ()

@@ -24,7 +24,8 @@ class Frozen(BaseModel):
     @classmethod
     def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """``true`` is no 1, though Python says so."""
-        if any(isinstance(each, bool) for each in (value if isinstance(value, list | tuple) else (value,))):
+        values = value if isinstance(value, list | tuple) else (value,)
+        if any(isinstance(each, bool) for each in values):
             types = [*_types(cls.model_fields[info.field_name or ""].annotation)]
             if (int in types or float in types) and bool not in types and Any not in types:
                 raise ValueError("must be a number, not true or false")
@@ -89,7 +90,10 @@ class Layout(Frozen):
     def degrees(self) -> list[tuple[str, int]]:
         """Name and number of each degree that every layout has, and of fsdp if the
         weights are sharded."""
-        return [(name, getattr(self, name)) for name in (*DEGREES, *(("fsdp",) if self.fsdp > 1 else ()))]
+        degrees = [(name, getattr(self, name)) for name in DEGREES]
+        if self.fsdp > 1:
+            degrees.append(("fsdp", self.fsdp))
+        return degrees
 
     @property
     def stage_list(self) -> list[str]:
@@ -98,4 +102,6 @@ class Layout(Frozen):
         text = self.stages or ""
         for part in (r"\(([^()]*)\)\*(\d+)", r"([EtmL|])\*(\d+)"):
             text = re.sub(part, lambda match: match[1] * int(match[2]), text)
-        return text.split("|") if text else []
+        if not text:
+            return []
+        return text.split("|")

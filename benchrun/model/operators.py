@@ -215,7 +215,9 @@ def _around_attention(
     width = mla.qk_pos_emb_head_dim if mla else model.kv_channels
     queries_and_keys = heads + (1 if mla else model.num_query_groups / layout.tp)
     if model.position_embedding == "rope":
-        with_rope = layers * (1 - 1 / model.no_rope_every) if model.no_rope_every else layers
+        with_rope = layers
+        if model.no_rope_every:
+            with_rope *= 1 - 1 / model.no_rope_every
         rotated = 2 * with_rope * attention.tokens * queries_and_keys * width * size
         yield MemoryBound("rope", rotated, rotated)
     if mla:

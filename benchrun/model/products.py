@@ -97,7 +97,9 @@ def products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> 
     """Attention, MLP and experts, Mamba-2, multi-token prediction, and the output layer
     as the last ones."""
     counts, pp, tp, moe = layer_counts(model), layout.pp, layout.tp, model.moe
-    attention = _latent(model, model.mla, tokens, layout) if model.mla else _attention(model, tokens, layout)
+    attention = _attention(model, tokens, layout)
+    if model.mla:
+        attention = _latent(model, model.mla, tokens, layout)
     linear = [replace(each, layers=counts.attention / pp) for each in attention]
     if counts.dense:
         # Layers with a plain MLP beside experts have names of their own.

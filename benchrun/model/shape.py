@@ -117,8 +117,9 @@ class ModelShape(Frozen):
     @property
     def expert_width(self) -> int:
         """Width of what enters and leaves a routed expert."""
-        latent = self.moe.latent_size if self.moe else None
-        return latent or self.hidden_size
+        if self.moe and self.moe.latent_size:
+            return self.moe.latent_size
+        return self.hidden_size
 
     @property
     def clamped(self) -> bool:
@@ -143,4 +144,5 @@ class ModelShape(Frozen):
         if self.moe is None or not layer_counts(self).experts:
             return self.params_total
         experts = int(sum(product.params for product in operators(self).products if product.expert))
-        return self.params_total - experts // self.moe.num_experts * (self.moe.num_experts - self.moe.topk)
+        idle = self.moe.num_experts - self.moe.topk
+        return self.params_total - experts // self.moe.num_experts * idle
