@@ -24,9 +24,9 @@ from benchrun.capabilities.nodes.usecase import store_fleet as store_fleet
 from benchrun.capabilities.predict.prediction import Calibration as Calibration
 from benchrun.capabilities.predict.usecase import Predicted as Predicted
 from benchrun.capabilities.predict.usecase import calibrated as calibrated
-from benchrun.capabilities.predict.usecase import expected_step as expected_step
 from benchrun.capabilities.predict.usecase import predicted as predicted
 from benchrun.capabilities.predict.usecase import predicted_curve as predicted_curve
+from benchrun.capabilities.predict.usecase import predicted_scaling as predicted_scaling
 from benchrun.capabilities.predict.usecase import predicted_table as predicted_table
 from benchrun.capabilities.studies.resolved import ResolvedStudy as ResolvedStudy
 from benchrun.capabilities.studies.result import StudyResult as StudyResult
@@ -72,6 +72,7 @@ from benchrun.runspec.spec import RunSpec as RunSpec
 from benchrun.show.model import ReportModel as ReportModel
 from benchrun.site.checks import Check as Check
 from benchrun.site.doctor import examine as examine
+from benchrun.usecases.expectations import expected_step as expected_step
 from benchrun.usecases.images import list_images as list_images
 from benchrun.usecases.inventory import INVENTORIES as INVENTORIES
 from benchrun.usecases.jobs import end_of as end_of
@@ -113,7 +114,6 @@ from benchrun.usecases.reporting import run_data as run_data
 from benchrun.usecases.retries import attempts as attempts
 from benchrun.usecases.retries import retry_cause as retry_cause
 from benchrun.usecases.scaling import measured_scaling as measured_scaling
-from benchrun.usecases.scaling import predicted_scaling as predicted_scaling
 from benchrun.usecases.settings import check_options as check_options
 from benchrun.usecases.settings import completed_setting as completed_setting
 from benchrun.usecases.settings import setting_beside as setting_beside

@@ -121,7 +121,7 @@ def _runs(
     _write(_text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None), output)
     if plot and model.curves:
         from benchrun.capabilities.html.picture import save
-        from benchrun.capabilities.predict.curve_view import scaling_plots
+        from benchrun.show.curve import scaling_plots
 
         save(list(scaling_plots(model.curves)), plot)
     return worst((unjudged, failed if names else Exit.OK, *(_code(result) for result in results)))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from benchrun.capabilities.html.page import page
-from benchrun.capabilities.predict.curve_view import CurveView
+from benchrun.show.curve import CurveView
 from benchrun.show.junit import junit
 from benchrun.show.model import ReportModel
 from benchrun.show.runs import runs_page

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 from benchrun.capabilities.html.section import run_section
 from benchrun.capabilities.html.sections import point_labels, sections
-from benchrun.capabilities.predict.curve_view import CurveView
 from benchrun.judge.measured import by_point
 from benchrun.judge.references import load_references
 from benchrun.judge.verdict import RunResult
 from benchrun.rundir.folder import stamp_of
 from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.curve import CurveView
 from benchrun.show.data import RunData, RunSection, Section
 from benchrun.show.frameworks import ValidRun, side_by_side, valid_runs
 from benchrun.show.plot import Plot

@@ -6,8 +6,6 @@ from types import MappingProxyType
 from typing import Any
 
 from benchrun import extensions
-from benchrun.capabilities.predict.expected import UNJUDGED, against
-from benchrun.capabilities.predict.usecase import expected_step
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS
 from benchrun.jobs.endings import Ending
@@ -15,6 +13,7 @@ from benchrun.jobs.launcher import Observation, observe
 from benchrun.judge.choice import references_for
 from benchrun.judge.conditions import Conditions, conditions, conditions_of_log, with_machine
 from benchrun.judge.copies import times_of, without_copies
+from benchrun.judge.expected import UNJUDGED, against
 from benchrun.judge.measured import by_point, copies, load_measured, measured_references
 from benchrun.judge.verdict import Verdict, judge
 from benchrun.logs import Log
@@ -26,6 +25,7 @@ from benchrun.rundir.artifacts import ENV, VERDICT
 from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import NodesSpec, RunSpec
 from benchrun.usecases.baselines import baseline_runs, is_published
+from benchrun.usecases.expectations import expected_step
 from benchrun.usecases.jobs import end_of, record_end
 from benchrun.usecases.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.usecases.settings import completed_setting

@@ -4,11 +4,11 @@ import os
 from math import ceil
 from pathlib import Path
 
-from benchrun.capabilities.predict.usecase import expected_step
 from benchrun.memory import warning
 from benchrun.recipes.layout import slow_links
 from benchrun.runspec.post_training import OF_THE_SITE
 from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.usecases.expectations import expected_step
 from benchrun.vocabulary import HOUR_S
 
 

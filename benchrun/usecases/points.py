@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchrun.capabilities.predict.usecase import expected_step
 from benchrun.errors import UserError, writing
 from benchrun.frameworks.registry import framework
 from benchrun.jobs import create
@@ -23,6 +22,7 @@ from benchrun.recipes.select import Request
 from benchrun.recipes.study import StudyPoint, expand
 from benchrun.render import render
 from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.usecases.expectations import expected_step
 from benchrun.vocabulary import Reduced
 
 resolve_point = resolving.resolve

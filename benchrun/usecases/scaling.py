@@ -1,21 +1,16 @@
-"""Curves over numbers of GPUs: of a point, predicted; of runs, measured beside predicted."""
+"""Curves over numbers of GPUs: of runs, measured beside predicted."""
 
 from collections.abc import Sequence
 
-from benchrun.capabilities.predict.curve_view import CurveView
-from benchrun.capabilities.predict.scaling import CurvePoint, Scaling
-from benchrun.capabilities.predict.usecase import Predicted, expected_step
 from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
+from benchrun.measure.scaling import CurvePoint, Scaling
 from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.curve import CurveView
 from benchrun.show.repeats import median_of
 from benchrun.show.runs import proxy
 from benchrun.show.scaling import Curve, curves_of
-
-
-def predicted_scaling(curve: Sequence[Predicted], scaling: Scaling) -> CurveView:
-    """A predicted curve with its efficiency, and where it breaks."""
-    return CurveView(_title(curve[0].spec), scaling, predicted=tuple(point.prediction for point in curve))
+from benchrun.usecases.expectations import expected_step
 
 
 def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:
@@ -49,10 +44,15 @@ def _view(curve: Curve, steps: dict[str, float], parts: dict[str, dict[str, floa
         )
         for spec in curve.specs
     )
-    predictions = [one for spec in curve.specs if (one := expected_step(spec))]
+    predicted = []
+    for spec in curve.specs:
+        one = expected_step(spec)
+        if one:
+            parts_s = getattr(one, "parts", {})  # an expectation need not know them
+            predicted.append(CurvePoint(spec.num_gpus, spec.gbs, one.median, parts_s, one.low, one.high))
+    known = tuple(predicted) if len(predicted) == len(measured) else ()
     kind: Scaling = "weak" if curve.kind == "weak" else "strong"
-    predicted = tuple(predictions) if len(predictions) == len(measured) else ()
-    return CurveView(_title(curve.spec), kind, measured, predicted)
+    return CurveView(curve_title(curve.spec), kind, curve.spec.seq_length, measured, known)
 
 
 def _profiled(run: RunResult) -> dict[str, float]:
@@ -60,5 +60,6 @@ def _profiled(run: RunResult) -> dict[str, float]:
     return run.numbers.breakdown.parts if run.numbers and run.numbers.breakdown else {}
 
 
-def _title(spec: TrainingSpec) -> str:
+def curve_title(spec: TrainingSpec) -> str:
+    """The workload, precision, GPU and framework of a curve."""
     return f"{proxy(spec)} {spec.precision} {spec.gpu} {spec.framework}"

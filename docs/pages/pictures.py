@@ -8,8 +8,8 @@ from statistics import median
 
 from benchrun.capabilities.html import overview
 from benchrun.capabilities.html.picture import svg_file
-from benchrun.capabilities.predict.curve_view import scaling_plots
 from benchrun.judge.measured import grouped
+from benchrun.show.curve import scaling_plots
 from benchrun.show.frameworks import valid_runs
 from benchrun.show.model import ReportModel
 from benchrun.show.plot import Plot

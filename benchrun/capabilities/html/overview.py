@@ -6,9 +6,9 @@ from typing import Any
 
 from benchrun.capabilities.explain.model import Difference
 from benchrun.capabilities.html.run_plots import PARTS
-from benchrun.capabilities.predict.curve_view import rounded_table
 from benchrun.judge.checks import Check
 from benchrun.measure.model import Metrics
+from benchrun.show.curve import rounded_table
 from benchrun.show.plot import EQUAL, Plot, Series, ratio_bars, thinned
 from benchrun.show.published import Pair, published_table
 from benchrun.show.readable import brief

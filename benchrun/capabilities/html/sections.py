@@ -6,11 +6,11 @@ from typing import Any
 from benchrun.capabilities.explain.difference import difference, sides_of
 from benchrun.capabilities.explain.view import interval_text
 from benchrun.capabilities.html import overview
-from benchrun.capabilities.predict.curve_view import CurveView, scaling_plots
 from benchrun.judge.measured import by_point, grouped
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.model import Metrics
 from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.show.curve import CurveView, scaling_plots
 from benchrun.show.data import RunData, Section
 from benchrun.show.plot import Plot
 from benchrun.show.published import Pair

@@ -16,9 +16,9 @@ from benchrun.capabilities.predict.choice import chosen
 from benchrun.capabilities.predict.counting import count
 from benchrun.capabilities.predict.kinship import Kinship
 from benchrun.capabilities.predict.physics import PARTS, seconds
-from benchrun.capabilities.predict.scaling import Scaling
 from benchrun.capabilities.predict.workload import Workload
 from benchrun.errors import UserError
+from benchrun.measure.scaling import Scaling
 
 PUBLISHED = "published rows and kept runs"
 """Name of the calibration that is shipped."""

@@ -9,18 +9,20 @@ from benchrun.capabilities.predict import prediction as model
 from benchrun.capabilities.predict import runs, site
 from benchrun.capabilities.predict.prediction import Calibration, Prediction
 from benchrun.capabilities.predict.residuals import LEVEL
-from benchrun.capabilities.predict.scaling import Scaling
 from benchrun.capabilities.predict.workload import Workload
 from benchrun.errors import UserError
 from benchrun.jobs.endings import recorded_name
 from benchrun.judge.checks import broken_run
 from benchrun.measure.model import Metrics
+from benchrun.measure.scaling import CurvePoint, Scaling
 from benchrun.memory import ESTIMATE_ERROR, estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.rundir import artifacts
 from benchrun.rundir.folder import open_run
 from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.show.curve import CurveView
 from benchrun.show.runs import proxy
+from benchrun.usecases.scaling import curve_title
 
 SITE = "site"
 """The source of runs that ``calibrated`` reads, and of predictions that rest on them."""
@@ -92,6 +94,17 @@ def predicted_curve(
     for load in model.scaled(_load(spec, calibration), num_gpus, scaling):
         curve.append(Predicted(training, model.predict(load, calibration), warnings))
     return curve
+
+
+def predicted_scaling(curve: Sequence[Predicted], scaling: Scaling) -> CurveView:
+    """A predicted curve with its efficiency, and where it breaks."""
+    points = []
+    for each in curve:
+        one = each.prediction
+        load = one.load
+        points.append(CurvePoint(load.num_gpus, load.gbs, one.median, one.parts, one.low, one.high))
+    spec = curve[0].spec
+    return CurveView(curve_title(spec), scaling, spec.seq_length, predicted=tuple(points))
 
 
 def expected_step(spec: RunSpec) -> Prediction | None:

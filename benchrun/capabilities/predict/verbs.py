@@ -121,7 +121,7 @@ def _predict_curve(
         click.echo("\n" + view.text(), nl=False)
     if plot:
         from benchrun.capabilities.html.picture import save
-        from benchrun.capabilities.predict.curve_view import scaling_plots
+        from benchrun.show.curve import scaling_plots
 
         save(list(scaling_plots([view])), plot)
     return Exit.OK

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchrun.capabilities.predict.scaling import LOSS, CurvePoint, breaks, efficiencies
 from benchrun.cli import group
 from benchrun.errors import UserError
+from benchrun.measure.scaling import LOSS, CurvePoint, breaks, efficiencies
 
 POINT = ("llama3.1-8b", "--gpu", "H100", "--precision", "fp8")
 KEPT = [str(path) for path in kept_runs.named("llama3.1-8b-*")]

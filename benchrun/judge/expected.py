@@ -1,20 +1,35 @@
-"""The verdict against a prediction, if no published or measured number is comparable."""
+"""The verdict against an expected step time, if no published or measured number is comparable."""
 
 import statistics
 from collections.abc import Sequence
+from typing import Protocol
 
-from benchrun.capabilities.predict.prediction import Prediction
 from benchrun.judge.checks import Name, labels_of_times, not_understood
 from benchrun.judge.uneven import Label, slow_steps, too_uneven
 from benchrun.judge.verdict import Verdict
 from benchrun.measure.model import Metrics
 
+
+class Expectation(Protocol):
+    """The step time that a run should have, in s, from whatever can say it."""
+
+    @property
+    def median(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def calibration(self) -> str:
+        """Numbers that it rests on, for the reason of a verdict."""
+
+
 UNJUDGED = ("no_reference", "not_comparable")
-"""Verdicts that a prediction replaces."""
+"""Verdicts that one against an expectation replaces."""
 LABEL = Label(code="prediction", text="against a prediction")
 
 
-def against(expected: Prediction, verdict: Verdict, metrics: Sequence[Metrics]) -> Verdict:
+def against(expected: Expectation, verdict: Verdict, metrics: Sequence[Metrics]) -> Verdict:
     """``verdict`` replaced by one against ``expected``: as expected are even steps within its whole interval."""
     measured = [run.step_time_s.median for run in metrics if run.step_time_s and run.step_time_s.median]
     if verdict.verdict not in UNJUDGED or not measured or not_understood(metrics):
@@ -34,7 +49,7 @@ def against(expected: Prediction, verdict: Verdict, metrics: Sequence[Metrics]) 
     return verdict.model_copy(update={"verdict": name, "reason": reason, "labels": labels})
 
 
-def _named(step_time_s: float, expected: Prediction, *, is_even: bool) -> Name:
+def _named(step_time_s: float, expected: Expectation, *, is_even: bool) -> Name:
     if step_time_s > expected.high:
         return "slower_than_expected"
     if step_time_s < expected.low:

@@ -23,6 +23,10 @@ class CurvePoint:
     step_s: float
     parts: Mapping[str, float]
     """Seconds; empty if they are not known."""
+    low_s: float | None = None
+    """Lower end of the interval of a predicted step; None of a measured one."""
+    high_s: float | None = None
+    """Upper end."""
 
 
 @dataclass(frozen=True)

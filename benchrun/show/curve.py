@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchrun.capabilities.predict.prediction import Prediction
-from benchrun.capabilities.predict.scaling import Break, CurvePoint, Scaling, breaks, efficiencies
+from benchrun.measure.scaling import Break, CurvePoint, Scaling, breaks, efficiencies
 from benchrun.show.plot import Plot, Series
 from benchrun.show.table import Table, plain
 
@@ -16,32 +15,20 @@ class CurveView:
 
     title: str
     kind: Scaling
+    seq_length: int
     measured: tuple[CurvePoint, ...] = ()
-    predicted: tuple[Prediction, ...] = ()
+    predicted: tuple[CurvePoint, ...] = ()
     """Empty if nothing can be predicted."""
-
-    @property
-    def expected(self) -> list[CurvePoint]:
-        """The predicted points."""
-        return [CurvePoint(one.load.num_gpus, one.load.gbs, one.median, one.parts) for one in self.predicted]
 
     @property
     def points(self) -> Sequence[CurvePoint]:
         """The measured points, or the predicted ones if nothing was measured."""
-        return self.measured or self.expected
+        return self.measured or self.predicted
 
-    @property
-    def measured_rates(self) -> list[float]:
-        """Speed per GPU of the measured points: tokens/s, or sequences/s if no prediction has their length."""
-        length = self.predicted[0].load.seq_length if self.predicted else 1
-        return [point.gbs * length / point.num_gpus / point.step_s for point in self.measured]
-
-    @property
-    def predicted_rates(self) -> tuple[list[float], list[float], list[float]]:
-        """Predicted tokens/s/GPU: the median, and the ends of its interval."""
-        steps = [(one.load.tokens_per_s_per_gpu, one) for one in self.predicted]
-        low, high = ([tokens / getattr(one, end) for tokens, one in steps] for end in ("high", "low"))
-        return [one.tokens_per_s_per_gpu for one in self.predicted], low, high
+    def rates(self, points: Sequence[CurvePoint], end: str = "step_s") -> tuple[float, ...]:
+        """Tokens/s/GPU of ``points``; ``end``: at which end of the interval of their steps."""
+        tokens = [point.gbs * self.seq_length / point.num_gpus for point in points]
+        return tuple(each / getattr(point, end) for each, point in zip(tokens, points, strict=True))
 
     @property
     def broken(self) -> Break | None:
@@ -64,8 +51,8 @@ class CurveView:
             columns += [[point.step_s for point in self.measured], _percent(self.measured)]
         if self.predicted:
             titles += ["predicted s", "low", "high", "efficiency predicted %"]
-            steps = [(one.median, one.low, one.high) for one in self.predicted]
-            columns += [*map(list, zip(*steps, strict=True)), _percent(self.expected)]
+            steps = [(one.step_s, one.low_s, one.high_s) for one in self.predicted]
+            columns += [*map(list, zip(*steps, strict=True)), _percent(self.predicted)]
         return Table(titles, list(zip(*columns, strict=True)))
 
     def text(self) -> str:
@@ -86,7 +73,7 @@ class CurveView:
                 row["step_time_s"] = point.step_s
             if self.predicted:
                 one = self.predicted[index]
-                row["predicted_s"] = {"median": one.median, "low": one.low, "high": one.high}
+                row["predicted_s"] = {"median": one.step_s, "low": one.low_s, "high": one.high_s}
                 row["parts_s"] = dict(one.parts)
             rows.append(row)
         return {"title": self.title, "scaling": self.kind, "points": rows, "break": loss and loss.document()}
@@ -101,7 +88,7 @@ def scaling_plots(views: Sequence[CurveView]) -> Iterator[Plot]:
             tuple(_curves(view)),
             rounded_table(view.table()),
             x_title="GPUs",
-            y_title="tokens/s/GPU" if view.predicted else "sequences/s/GPU",
+            y_title="tokens/s/GPU",
             log_x=True,
             from_zero=True,
             whole_row=True,
@@ -113,9 +100,9 @@ def _curves(view: CurveView) -> Iterator[Series]:
     """Speed per GPU, measured and predicted."""
     places = tuple(float(point.num_gpus) for point in view.points)
     if view.measured:
-        yield Series("measured", tuple(view.measured_rates), places)
+        yield Series("measured", view.rates(view.measured), places)
     if view.predicted:
-        rates, low, high = map(tuple, view.predicted_rates)
+        rates, low, high = (view.rates(view.predicted, end) for end in ("step_s", "high_s", "low_s"))
         name = "predicted, with its interval" if view.measured else "predicted"
         yield Series(name, rates, places, low, high, style="dashed")
 
