@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchrun import kept
-from benchrun.capabilities.traces.kept import kept_traces
-from benchrun.capabilities.traces.usecase import nameless_fingerprint, store_fingerprint, without_names
+from benchrun import extensions, kept
 from benchrun.errors import UserError, reading, writing
 from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.jobs.endings import recorded_name
@@ -127,6 +125,17 @@ def measured_result(run: RunDir, verdict: Verdict | None = None) -> tuple[RunMea
     return measurement, RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run), versions=versions)
 
 
+def fingerprint_if_readable(run: RunDir) -> Fingerprint | None:
+    """Fingerprint of a run; None if it has none, and if its traces cannot be read."""
+    try:
+        if not (run.path / artifacts.PROFILE).is_dir():
+            return run.document(artifacts.FINGERPRINT, Fingerprint)
+        result: Fingerprint | None = extensions.capability("traces.usecase", "fingerprint_of_run")(run)
+    except UserError:
+        return None
+    return result
+
+
 def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
     """Write a judged run's measurement into ``folder``, redacted; returns the redacted run.
 
@@ -140,11 +149,10 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
     measurement = measure_run(run, verdict.warmup)
     if measurement:
         store_measurement(measurement)
-    store_fingerprint(run)
-    path, traces = folder / kept_name(run), kept_traces(run)
+    path, (profile, left_out) = folder / kept_name(run), _kept_profile(run)
     if path.exists() or path in kept.runs(folder):
         raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
-    files = {**kept_files(run), **traces.files}
+    files = {**kept_files(run), **profile}
     if kept.is_packed(folder):
         with tempfile.TemporaryDirectory() as temporary:
             redacted = _write_redacted(Path(temporary, path.name), files, measurement, verdict)
@@ -152,9 +160,17 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
         redacted = RunDir(kept.place(path.resolve()), read_only=True)
     else:
         redacted = _write_redacted(path.resolve(), files, measurement, verdict)
-    for sentence in traces.left_out:
+    for sentence in left_out:
         say(f"not kept of {run.run_id}: {sentence}")
     return redacted
+
+
+def _kept_profile(run: RunDir) -> tuple[dict[str, bytes], list[str]]:
+    """What is kept of a profile: its files, by name, and a sentence for each trace that is left out."""
+    if not (run.path / artifacts.PROFILE).is_dir() and run.read_json(artifacts.FINGERPRINT) is None:
+        return {}, []
+    files, left_out = extensions.capability("traces.kept", "keep_profile")(run)
+    return files, left_out
 
 
 def _write_redacted(
@@ -175,7 +191,7 @@ def _write_redacted(
             why = "without the site's names and paths its log gives other numbers"
             raise UserError(f"{path.name} is not kept: {why}")
         stored = redacted.document(artifacts.FINGERPRINT, Fingerprint)
-        if stored and nameless_fingerprint(redacted) != without_names(stored):
+        if stored and not extensions.capability("traces.kept", "gives_again")(redacted, stored):
             raise UserError(f"{path.name} is not kept: its small traces give another fingerprint")
         if again:
             (path / artifacts.STEPS).write_text(steps_text(again.log), encoding="utf-8")

@@ -8,7 +8,6 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.usecase import evidence
 from benchrun.capabilities.history.plot import history_plots
 from benchrun.capabilities.history.series import Past, history_of
-from benchrun.capabilities.traces.usecase import fingerprint_if_readable
 from benchrun.errors import NoNumberError
 from benchrun.judge.verdict import Verdict
 from benchrun.measure.samples import read
@@ -18,7 +17,7 @@ from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.data import RunData
 from benchrun.show.model import ReportModel, report_model
-from benchrun.usecases.measurement import RunMeasurement, measured_result, result_of, rows_of
+from benchrun.usecases.measurement import RunMeasurement, fingerprint_if_readable, measured_result, result_of, rows_of
 from benchrun.usecases.scaling import measured_scaling
 
 

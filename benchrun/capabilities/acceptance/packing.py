@@ -11,14 +11,13 @@ from typing import Any
 
 import yaml
 
-from benchrun import __version__
+from benchrun import __version__, extensions
 from benchrun.capabilities.acceptance import pack, unpack
 from benchrun.capabilities.acceptance.criteria import Acceptance
 from benchrun.capabilities.acceptance.judging import Appraisal, appraise, runs_of
 from benchrun.capabilities.acceptance.plan import AcceptancePlan, ResolvedPlan, planned
 from benchrun.capabilities.acceptance.view import leads
 from benchrun.capabilities.html.page import page
-from benchrun.capabilities.traces.kept import kept_fingerprint
 from benchrun.errors import UserError, writing
 from benchrun.jobs.launcher import commit
 from benchrun.judge.references import Reference
@@ -201,7 +200,7 @@ def _write_evidence(plan: ResolvedPlan, runs: Mapping[int, list[RunDir]], root: 
 
 def _files(run: RunDir, redacted: bool) -> Iterator[tuple[str, bytes]]:
     """The evidence of one run, without what is computed from it."""
-    files = {**kept_files(run), **kept_fingerprint(run), **scripts(run)} if redacted else verbatim_files(run)
+    files = {**kept_files(run), **_fingerprint(run), **scripts(run)} if redacted else verbatim_files(run)
     yield from ((name, content) for name, content in files.items() if name not in DERIVED)
 
 
@@ -226,3 +225,11 @@ def portable(file: AcceptancePlan, *, redacted: bool) -> dict[str, Any]:
 def _of_the_site(key: str) -> bool:
     """Whether ``--set`` of ``key`` describes the machine, not the workload."""
     return key == "image" or key.startswith("cluster.") or bool(OF_THE_SITE.search(key))
+
+
+def _fingerprint(run: RunDir) -> dict[str, bytes]:
+    """The redacted fingerprint of a profiled run, by file name; empty for any other run."""
+    if run.read_json(artifacts.FINGERPRINT) is None:
+        return {}
+    files: dict[str, bytes] = extensions.capability("traces.kept", "kept_fingerprint")(run)
+    return files

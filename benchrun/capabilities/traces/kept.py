@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 from benchrun.capabilities.traces.public import PublicNames
 from benchrun.capabilities.traces.read import files_of, rank_in
 from benchrun.capabilities.traces.thin import thinned
+from benchrun.capabilities.traces.usecase import nameless_fingerprint, store_fingerprint, without_names
 from benchrun.errors import UserError
 from benchrun.rundir.artifacts import FINGERPRINT, PROFILE
+from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir
 from benchrun.usecases.keep import cleaned, cleaner
 
@@ -38,6 +40,17 @@ def kept_fingerprint(run: RunDir, public: PublicNames | None = None) -> dict[str
         return {}
     text = json.dumps(with_public_names(cleaned(run, document), public or PublicNames()), indent=2)
     return {FINGERPRINT: f"{text}\n".encode()}
+
+
+def keep_profile(run: RunDir) -> KeptTraces:
+    """Store the fingerprint of ``run`` if it was profiled; returns what is kept of the profile."""
+    store_fingerprint(run)
+    return kept_traces(run)
+
+
+def gives_again(run: RunDir, stored: Fingerprint) -> bool:
+    """Whether the traces of ``run`` give the ``stored`` fingerprint, except for names of files and hosts."""
+    return nameless_fingerprint(run) == without_names(stored)
 
 
 def with_public_names(document: dict[str, Any], public: PublicNames) -> dict[str, Any]:

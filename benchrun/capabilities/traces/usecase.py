@@ -80,14 +80,6 @@ def sound_fingerprint(run: RunDir) -> tuple[Fingerprint | None, list[str]]:
         return fingerprint_of_steps(sound), damaged
 
 
-def fingerprint_if_readable(run: RunDir) -> Fingerprint | None:
-    """Fingerprint of a run; None if its traces cannot be read."""
-    try:
-        return fingerprint_of_run(run)
-    except UserError:
-        return None
-
-
 def fingerprint_of_steps(traces: Sequence[Path]) -> Fingerprint:
     """Fingerprint over whole steps if the traces mark them, else from the first event of a GPU to
     the last.
