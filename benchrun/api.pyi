@@ -16,7 +16,6 @@ from benchrun.capabilities.explain.usecase import differ as differ
 from benchrun.capabilities.explain.usecase import evidence as evidence
 from benchrun.capabilities.explain.usecase import explain_run as explain_run
 from benchrun.capabilities.history.series import History as History
-from benchrun.capabilities.history.series import Past as Past
 from benchrun.capabilities.history.series import history_of as history_of
 from benchrun.capabilities.nodes.usecase import fleet_of as fleet_of
 from benchrun.capabilities.nodes.usecase import nodes_check as nodes_check
@@ -58,6 +57,7 @@ from benchrun.logs import Step as Step
 from benchrun.measure.model import Metrics as Metrics
 from benchrun.measure.model import Summary as Summary
 from benchrun.measure.problems import job_ended as job_ended
+from benchrun.measure.run import RunMeasurement as RunMeasurement
 from benchrun.measure.setting import Setting as Setting
 from benchrun.recipes.catalogue import is_suite as is_suite
 from benchrun.recipes.select import Request as Request
@@ -89,7 +89,6 @@ from benchrun.usecases.judgement import store_judgement as store_judgement
 from benchrun.usecases.launch_warnings import warnings as warnings
 from benchrun.usecases.listing import gpu_of as gpu_of
 from benchrun.usecases.listing import list_points as list_points
-from benchrun.usecases.measurement import RunMeasurement as RunMeasurement
 from benchrun.usecases.measurement import keep as keep
 from benchrun.usecases.measurement import measure_run as measure_run
 from benchrun.usecases.measurement import read_logs as read_logs
@@ -108,7 +107,6 @@ from benchrun.usecases.points import resolve_shown as resolve_shown
 from benchrun.usecases.points import write_files as write_files
 from benchrun.usecases.recipe_listing import list_layouts as list_layouts
 from benchrun.usecases.recipe_listing import list_recipes as list_recipes
-from benchrun.usecases.reporting import past_run as past_run
 from benchrun.usecases.reporting import report_on as report_on
 from benchrun.usecases.reporting import run_data as run_data
 from benchrun.usecases.retries import attempts as attempts

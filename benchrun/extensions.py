@@ -85,7 +85,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "metrics": {},
     "verbs": {},
     "expectations": {"predict": f"{_CAPABILITIES}.predict.usecase:expected_step"},
-    "formats": {},
+    "formats": {"html": f"{_CAPABILITIES}.html.page:page"},
 }
 """Group -> name -> ``module:object``. A package's entry points of ``benchrun.GROUP`` come after these.
 
@@ -96,7 +96,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 - metrics: `benchrun.measure.registry.Metric`
 - verbs: click commands
 - expectations: functions from a RunSpec to the expected step time with its interval, or None
-- formats: functions from runs to the text of a report
+- formats: functions from a `benchrun.show.model.ReportModel`, and ``by`` what a row is, to text
 """
 
 

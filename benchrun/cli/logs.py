@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun import api, kept, paths
+from benchrun import api, extensions, kept, paths
 from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import (
     baseline_option,
@@ -88,8 +88,7 @@ def parse(
     if steps and form:
         _write_steps(parsed[0].steps, form, steps)
     if plot and summaries[0].num_steps:
-        from benchrun.capabilities.html.steps_plot import plot_steps
-
+        plot_steps = extensions.capability("html.steps_plot", "plot_steps")
         plot_steps(api.rows_of(parsed[0], settings[0]), summaries[0], plot, metric)
     if steps is None or steps != form:  # otherwise the rows are on stdout
         _print_summaries(summaries, as_json)

@@ -13,6 +13,7 @@ import click
 from benchrun import api, kept, paths
 from benchrun.cli.complete import cluster_names, dialect_names, gpu_names, point_values, recipe_names, runs_or_files
 from benchrun.errors import BenchrunError, exit_code_of
+from benchrun.files import write_new
 from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, Exit, worst
 
 if TYPE_CHECKING:
@@ -202,3 +203,11 @@ def interrupted(what: str) -> Exit:
     """The exit code after Ctrl-C, with a remark that the jobs of ``what`` run on."""
     say(f"\nThe jobs run on. The same command goes on with the {what}; benchrun status shows the jobs")
     return Exit.INTERRUPTED
+
+
+def write_text(text: str, output: Path | None) -> None:
+    """Write ``text`` into the new file ``output``, or to stdout without one."""
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_new(output, text)

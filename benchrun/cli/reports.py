@@ -4,16 +4,16 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun import api
+from benchrun import api, extensions
 from benchrun.cli.complete import runs_or_files
-from benchrun.cli.options import baseline_option, each, json_option, json_text, opened, run_id, say
+from benchrun.cli.options import baseline_option, each, json_option, json_text, opened, run_id, say, write_text
 from benchrun.cli.runs import no_runs
 from benchrun.errors import NoNumberError, UserError
-from benchrun.files import check_new, write_new
+from benchrun.files import check_new
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -26,12 +26,20 @@ SPLITS = ("node", "driver", "image", "version")
 """Values of --by that separate the histories of a point."""
 
 
+class Form(click.Choice[str]):
+    """Name of a format: benchrun's own, or that of a package."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """The name. click calls this."""
+        return value if value in extensions.installed("formats") else super().convert(value, parameter, context)
+
+
 @click.command("report")
 @click.argument("runs", nargs=-1, shell_complete=runs_or_files)
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
+    type=Form(FORMATS),
     help="terminal (the default on a terminal), markdown (elsewhere), csv, json, html (with plots), junit (for CI).",
 )
 @click.option(
@@ -94,7 +102,8 @@ def report(
         for run in chosen:
             say(f"kept {api.keep(run, keep, say).path}")
     if history and form != "html":
-        return worst((code, _history(chosen, by, form, output, plot)))
+        show_history = extensions.capability("history.verb", "show_history")
+        return worst((code, show_history(chosen, by, form, output, plot)))
     rows = "scaling" if scaling or (plot and not history) else by
     return worst((code, _runs(chosen, runs, rows, form, output, plot, baseline)))
 
@@ -109,22 +118,21 @@ def _runs(
     baseline: str | None,
 ) -> Exit:
     """Print the report on the ``chosen`` runs, which the caller called ``names``; returns the exit code."""
-    drawn = form == "html"
+    drawn = form in extensions.names("formats")
     verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)
     data, failed = each(chosen, lambda run: api.run_data(run, verdicts.get(run), drawn=drawn), run_id)
-    results = [one.result for one in data]
-    if names and not results:
+    if names and not data:
         return failed
-    model = api.report_on(data, drawn=drawn, scaling=drawn or rows == "scaling")
+    model = api.report_on(data, scaling=drawn or rows == "scaling")
     if rows == "scaling" and not model.curves:
         say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
-    _write(_text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None), output)
+    write_text(_text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None), output)
     if plot and model.curves:
-        from benchrun.capabilities.html.picture import save
         from benchrun.show.curve import scaling_plots
+        from benchrun.show.plot import save
 
         save(list(scaling_plots(model.curves)), plot)
-    return worst((unjudged, failed if names else Exit.OK, *(_code(result) for result in results)))
+    return worst((unjudged, failed if names else Exit.OK, *(_code(result) for result in data)))
 
 
 def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":
@@ -146,14 +154,6 @@ def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: boo
     return formatted(model, form, rows, one=one, width=width)
 
 
-def _write(text: str, output: Path | None) -> None:
-    """Write ``text`` into the new file ``output``, or to stdout without one."""
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_new(output, text)
-
-
 def _check_history(history: bool, by: str, form: str) -> None:
     """UserError for options that do not go together."""
     if by in SPLITS and not history:
@@ -162,25 +162,6 @@ def _check_history(history: bool, by: str, form: str) -> None:
         raise UserError(f"the HTML page has no histories by {by}", hint="--format terminal, markdown or csv, or --json")
     if form == "junit" and history:
         raise UserError("a history has no test cases", hint="--format csv or --json")
-
-
-def _history(runs: "Sequence[RunDir]", by: str, form: str, output: Path | None, plot: Path | None) -> Exit:
-    """Print the history of ``runs``; returns the exit code."""
-    past, code = each(runs, api.past_run, run_id)
-    history = api.history_of(past, cast(Any, "point" if by == "framework" else by))  # a point has one framework
-    if history.left_out:
-        say(f"left out, without numbers or profiled: {len(history.left_out)} of {len(past)} runs")
-    if plot:
-        from benchrun.capabilities.history.plot import plot_history
-
-        plot_history(history, plot)
-    if form == "json":
-        _write(json_text(history.model_dump(mode="json")), output)
-    else:
-        from benchrun.capabilities.history.text import history_page
-
-        _write(history_page(history, form), output)
-    return worst((code, Exit.SLOW if history.slower else Exit.OK))
 
 
 def _verdicts(runs: "Sequence[RunDir]", baseline: str) -> "tuple[dict[RunDir, Verdict], Exit]":

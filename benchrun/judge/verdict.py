@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from benchrun.judge.checks import (
@@ -22,8 +23,11 @@ from benchrun.judge.conditions import Conditions, Difference, hard_differences, 
 from benchrun.judge.references import Reference, matching
 from benchrun.judge.uneven import Label, slow_steps, too_uneven
 from benchrun.measure.model import Metrics
+from benchrun.measure.run import RunMeasurement
 from benchrun.model import Frozen
+from benchrun.rundir.artifacts import trained_with
 from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.rundir.folder import launch_time
 from benchrun.runspec.spec import RunSpec
 from benchrun.vocabulary import Exit
 
@@ -76,8 +80,22 @@ class RunResult:
     """Ending of the run; None if it is not recorded."""
     fingerprint: Fingerprint | None = None
     """Fingerprint of a profiled run."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Version of each package that trained, if it is known."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """env.json; empty if it is missing."""
+    created: datetime | None = None
+    """Time at which its directory was made; None if it is not recorded."""
+    measurement: RunMeasurement | None = field(default=None, repr=False, compare=False)
+    """Its log with the numbers; None without a log, and if only the numbers are needed."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Version of each package that trained, if it is known."""
+        return trained_with(self.environment)
+
+    @property
+    def launched(self) -> datetime | None:
+        """Time of the launch; None if nothing says it."""
+        return launch_time(self.run_id) or self.created
 
     @property
     def numbers(self) -> Metrics | None:

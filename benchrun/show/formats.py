@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchrun.capabilities.html.page import page
+from benchrun import extensions
 from benchrun.show.curve import CurveView
 from benchrun.show.junit import junit
 from benchrun.show.model import ReportModel
@@ -10,15 +10,19 @@ from benchrun.show.runs import runs_page
 from benchrun.show.table import Table, as_csv, capitals, fitted, markdown
 from benchrun.show.terminal import run_page
 
+FORMATS = ("terminal", "markdown", "csv", "junit")
+"""Formats of text that need no extension."""
+
 
 def formatted(report: ReportModel, form: str, by: str = "point", *, one: bool = False, width: int | None = None) -> str:
-    """Format ``report`` as terminal, markdown, csv, html or junit; the first two are a page if
+    """Format ``report`` as terminal, markdown, csv, junit or what an extension adds; the first two are a page if
     there is ``one`` run.
 
     ``by``: point, framework or scaling. JUnit has a case per run, whatever the rows are. ``width``: of the terminal.
     """
-    if form == "html":
-        return page(report, by=by)
+    if form not in FORMATS:
+        added: str = extensions.load("formats", form)(report, by=by)
+        return added
     if form == "junit":
         return junit(report.results)
     if by == "scaling":

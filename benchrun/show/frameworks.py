@@ -13,7 +13,6 @@ from benchrun.judge.ratio import ratio
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.model import Metrics
 from benchrun.rundir.fingerprint import Fingerprint
-from benchrun.rundir.folder import launch_time
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.repeats import median_of
 from benchrun.show.runs import proxy, short_layout
@@ -85,7 +84,7 @@ class ValidRun(NamedTuple):
 def valid_runs(results: Sequence[RunResult]) -> list[ValidRun]:
     """The valid trainings among ``results``."""
     return [
-        ValidRun(result.spec, result.numbers, result.fingerprint, launch_time(result.run_id), result.versions)
+        ValidRun(result.spec, result.numbers, result.fingerprint, result.launched, result.versions)
         for result in results
         if result.numbers and isinstance(result.spec, TrainingSpec)
     ]

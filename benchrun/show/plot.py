@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+from benchrun import extensions
 from benchrun.show.table import Table
 
 Kind = Literal["line", "histogram", "bars", "stack", "waterfall"]
@@ -123,3 +125,11 @@ def thinned(x: Sequence[float], y: Sequence[float], most: int = 300) -> tuple[tu
         indices = range(part * len(x) // most, (part + 1) * len(x) // most)
         chosen += sorted({min(indices, key=y.__getitem__), max(indices, key=y.__getitem__)})
     return tuple(x[index] for index in chosen), tuple(y[index] for index in chosen)
+
+
+def save(plots: Sequence[Plot], path: Path) -> None:
+    """Write the plots below each other to a new file, in the format that its name ends in.
+
+    UserError if nothing can draw, and if the file cannot be written.
+    """
+    extensions.capability("html.picture", "save")(plots, path)

@@ -7,6 +7,7 @@ from typing import Any
 from benchrun.judge.measured import by_point, grouped
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.registry import tabled
+from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.show.runs import distinctions, proxy, short_layout, table
 from benchrun.show.table import Table
 
@@ -17,6 +18,8 @@ SERVED = ("output_tokens_per_s_per_gpu", "output_tokens_per_s_per_user", "median
 METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
 NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
 """Columns that state what a step computes."""
+SIZES = ("batch", "micro", "tp", "pp", "cp", "ep")
+"""Fields that tell points with the same name apart."""
 
 
 def readable(results: Sequence[RunResult]) -> Table:
@@ -67,3 +70,26 @@ def point_name(result: RunResult) -> str:
 def brief(layout: str) -> str:
     """A layout without the degrees that are 1, and without the micro-batch; empty if nothing is split."""
     return re.sub(r"\b(?:[a-z]p1|mbs\d+)\b ?", "", layout).strip()
+
+
+def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
+    """A name for each point; if several have the same, with what tells them apart."""
+    names = [point_name(point[0]) for point in points]
+    for tell in (_sizes, distinctions):
+        for same in grouped(range(len(points)), lambda index: names[index]):
+            more = tell([points[index][0].spec for index in same])
+            for index, added in zip(same, more, strict=True):
+                names[index] = ", ".join(filter(None, (names[index], added)))
+    return names
+
+
+def _sizes(same: Sequence[RunSpec]) -> list[str]:
+    """Batch, micro-batch and degrees of each of several points with one name, as far as they differ."""
+    sizes: list[dict[str, Any]] = []
+    for spec in same:
+        if isinstance(spec, TrainingSpec):
+            sizes.append({"batch": spec.gbs, "micro": spec.mbs, **spec.layout.model_dump()})
+        else:
+            sizes.append({})
+    differing = [name for name in SIZES if len({str(each.get(name)) for each in sizes}) > 1]
+    return [", ".join(f"{name} {each.get(name)}" for name in differing) for each in sizes]

@@ -8,10 +8,9 @@ from benchrun.errors import UserError
 from benchrun.judge.conditions import Conditions, besides_recipe, conditions
 from benchrun.judge.measured import MeasuredRun, load_measured
 from benchrun.judge.references import load_references
-from benchrun.rundir.artifacts import ENV
 from benchrun.rundir.folder import KEPT, RunDir, is_folder, open_run, runs_at
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.usecases.measurement import measured_result
+from benchrun.usecases.measurement import result_of
 
 
 def is_published(name: str) -> bool:
@@ -67,7 +66,8 @@ def _measured(runs: Iterable[RunDir]) -> list[MeasuredRun]:
 
 def _valid(run: RunDir) -> MeasuredRun | None:
     """Measure ``run`` from its log; None for a failed, incomplete or broken run."""
-    measurement, result = measured_result(run)
+    result = result_of(run, with_log=True)
+    measurement = result.measurement
     if measurement is None or result.numbers is None or not isinstance(run.spec, TrainingSpec):
         return None
-    return MeasuredRun(run.run_id, run.spec, result.numbers, run.read_json(ENV) or {}, None, run.path, measurement.log)
+    return MeasuredRun(run.run_id, run.spec, result.numbers, dict(result.environment), None, run.path, measurement.log)

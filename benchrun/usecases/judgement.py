@@ -18,6 +18,7 @@ from benchrun.judge.measured import by_point, copies, load_measured, measured_re
 from benchrun.judge.verdict import Verdict, judge
 from benchrun.logs import Log
 from benchrun.measure.model import Metrics
+from benchrun.measure.run import RunMeasurement
 from benchrun.measure.setting import Setting, as_trained, setting_of_log
 from benchrun.measure.summary import measure
 from benchrun.recipes import catalogue
@@ -27,7 +28,7 @@ from benchrun.runspec.spec import NodesSpec, RunSpec
 from benchrun.usecases.baselines import baseline_runs, is_published
 from benchrun.usecases.expectations import expected_step
 from benchrun.usecases.jobs import end_of, record_end
-from benchrun.usecases.measurement import RunMeasurement, measure_run, store_measurement
+from benchrun.usecases.measurement import measure_run, store_measurement
 from benchrun.usecases.settings import completed_setting
 
 PARSE = "its numbers: benchrun parse LOG; a run that benchrun launched has a verdict"

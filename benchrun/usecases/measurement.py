@@ -4,7 +4,8 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +20,15 @@ from benchrun.measure.machine import other_gpus
 from benchrun.measure.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.measure.ranks import RankSpread, rank_spread
 from benchrun.measure.rows import CompletedRows, completed_rows
+from benchrun.measure.run import RunMeasurement
 from benchrun.measure.setting import Setting, setting_of, setting_of_log
 from benchrun.measure.summary import measure, summarise
 from benchrun.measure.telemetry import Sampled, sampled
 from benchrun.rundir import artifacts
-from benchrun.rundir.artifacts import trained_with
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir
 from benchrun.show.table import step_lines
 from benchrun.usecases.keep import kept_files, kept_name
-
-
-@dataclass(frozen=True)
-class RunMeasurement:
-    """One run's log and its numbers."""
-
-    run: RunDir
-    log: Log
-    metrics: Metrics
-    samples: Sampled | None
-    """State of the GPUs; None if nothing was sampled."""
 
 
 def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None:
@@ -111,18 +101,25 @@ def ranks_of(run: RunDir, numbers: Measurement) -> RankSpread | None:
     return rank_spread(run.document(artifacts.RANKS, artifacts.RankTimes), (window.first_step, window.last_step))
 
 
-def result_of(run: RunDir) -> RunResult:
-    """Measurement, recorded verdict and recorded ending of one run; it is measured anew from its log."""
-    return measured_result(run)[1]
+def result_of(run: RunDir, verdict: Verdict | None = None, *, with_log: bool = False) -> RunResult:
+    """One run, measured anew from its log, with its ending and its verdict; ``verdict`` replaces the recorded one.
 
-
-def measured_result(run: RunDir, verdict: Verdict | None = None) -> tuple[RunMeasurement | None, RunResult]:
-    """One run, measured anew from its log, and its result; ``verdict`` replaces the recorded one."""
+    UserError for a damaged file. Nothing is written.
+    """
     verdict = verdict or run.document(artifacts.VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     metrics = measurement.metrics if measurement else None
-    versions = trained_with(run.read_json(artifacts.ENV) or {})
-    return measurement, RunResult(run.run_id, run.spec, metrics, verdict, recorded_name(run), versions=versions)
+    environment, created = run.read_json(artifacts.ENV) or {}, run.time_of("created")
+    return RunResult(
+        run.run_id,
+        run.spec,
+        metrics,
+        verdict,
+        recorded_name(run),
+        environment=environment,
+        created=None if created is None else datetime.fromtimestamp(created, timezone.utc),
+        measurement=measurement if with_log else None,
+    )
 
 
 def fingerprint_if_readable(run: RunDir) -> Fingerprint | None:

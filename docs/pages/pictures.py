@@ -8,6 +8,7 @@ from statistics import median
 
 from benchrun.capabilities.html import overview
 from benchrun.capabilities.html.picture import svg_file
+from benchrun.capabilities.html.section import evidence_of, run_section
 from benchrun.judge.measured import grouped
 from benchrun.show.curve import scaling_plots
 from benchrun.show.frameworks import valid_runs
@@ -84,7 +85,6 @@ def _breakdowns(model: ReportModel) -> Iterator[Plot]:
 
 def waterfalls(model: ReportModel) -> list[Plot]:
     """Of one whole model in two precisions: the pair of points on most GPUs whose precisions differ."""
-    sections = {run.run_id: run for run in model.runs}
     whole = [run for run in model.results if run.numbers and not getattr(run.spec, "proxy", True)]
     points = grouped(whole, lambda run: (run.spec.recipe, *(getattr(run.spec, name) for name in SAME)))
     both = [same for same in points if len({run.spec.precision for run in same}) > 1]
@@ -94,7 +94,8 @@ def waterfalls(model: ReportModel) -> list[Plot]:
     firsts = {run.spec.precision: run for run in reversed(chosen)}
     drawn = []
     for precision in sorted(firsts):
-        section = sections[firsts[precision].run_id]
+        run = firsts[precision]
+        section = run_section(run, evidence_of(run))
         drawn += [replace(each, title=section.title) for each in section.plots if each.kind == "waterfall"]
     return drawn
 

@@ -153,7 +153,7 @@ def test_ids_of_kept_runs_are_accepted_everywhere(here: Path, monkeypatch: pytes
     pair = next(
         (a, b)
         for a, b in pairwise(KEPT)
-        if a.rsplit("-", 2)[0] == b.rsplit("-", 2)[0] and api.run_data(open_run(b)).result.numbers
+        if a.rsplit("-", 2)[0] == b.rsplit("-", 2)[0] and api.result_of(open_run(b)).numbers
     )
     monkeypatch.setattr(judgement, "load_measured", lambda: ())
     document = documents(pair[0], "--baseline", f"measured:{pair[1]}")[0]

@@ -12,10 +12,11 @@ from benchrun.jobs.endings import Ending, recorded, recorded_name, unreadable_en
 from benchrun.jobs.launcher import refusal
 from benchrun.judge.checks import broken_run
 from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.measure.run import RunMeasurement
 from benchrun.rundir.artifacts import ENDING, VERDICT
 from benchrun.rundir.folder import RunDir
 from benchrun.usecases.judgement import verdict_together
-from benchrun.usecases.measurement import RunMeasurement, measure_run, store_measurement
+from benchrun.usecases.measurement import measure_run, store_measurement
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from benchrun.capabilities.acceptance.criteria import Acceptance
 from benchrun.capabilities.acceptance.judging import Appraisal, appraise, runs_of
 from benchrun.capabilities.acceptance.plan import AcceptancePlan, ResolvedPlan, planned
 from benchrun.capabilities.acceptance.view import leads
-from benchrun.capabilities.html.page import page
 from benchrun.errors import UserError, writing
 from benchrun.jobs.launcher import commit
 from benchrun.judge.references import Reference
@@ -128,7 +127,9 @@ def report_page(root: Path, acceptance: Acceptance) -> str:
     """The report as one HTML file, the verdict with every criterion first; the runs of the pack are as they state."""
     names = [run for point in acceptance.points for run in (*point.runs, *point.other_runs)]
     data = [run_data(RunDir(root / pack.RUNS / name, read_only=True)) for name in names]
-    return page(report_on(data), f"Acceptance: {acceptance.plan}", leads=leads(acceptance))
+    page = extensions.capability("html.page", "page")
+    text: str = page(report_on(data), f"Acceptance: {acceptance.plan}", leads=leads(acceptance))
+    return text
 
 
 def write_pack(plan: ResolvedPlan, target: Path | None = None, *, packs: Path, redacted: bool = True) -> Pack:

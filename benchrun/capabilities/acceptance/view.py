@@ -5,9 +5,9 @@ from typing import Any
 
 from benchrun.capabilities.acceptance.criteria import Acceptance, Criterion
 from benchrun.capabilities.acceptance.pack import Reason
-from benchrun.capabilities.html.page import Lead
 from benchrun.capabilities.studies.result import StudyResult
 from benchrun.capabilities.studies.view import planned_line
+from benchrun.show.section import Section
 from benchrun.show.table import Table, plain
 
 ANSWERS = {True: "passed", False: "FAILED", None: "no answer"}
@@ -104,9 +104,19 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
-def leads(acceptance: Acceptance) -> tuple[Lead, ...]:
+def leads(acceptance: Acceptance) -> tuple[Section, ...]:
     """The first parts of the HTML report."""
     return (
-        Lead("Verdict", f"{headline(acceptance)}. {acceptance.description}", criteria_table(acceptance)),
-        Lead("What was run", "Each point of the plan, with its runs that gave numbers.", points_table(acceptance)),
+        Section(
+            "verdict",
+            "Verdict",
+            f"{headline(acceptance)}. {acceptance.description}",
+            tables=(criteria_table(acceptance),),
+        ),
+        Section(
+            "planned",
+            "What was run",
+            "Each point of the plan, with its runs that gave numbers.",
+            tables=(points_table(acceptance),),
+        ),
     )

@@ -30,6 +30,7 @@ from benchrun.judge.verdict import Verdict
 from benchrun.measure.metric import OURS
 from benchrun.measure.model import Summary
 from benchrun.measure.registry import METRICS
+from benchrun.measure.run import RunMeasurement
 from benchrun.measure.setting import setting_of
 from benchrun.measure.statistics import Floats
 from benchrun.rundir import artifacts
@@ -37,7 +38,7 @@ from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import KEPT, RunDir, TolerantRun, open_run
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.baselines import baseline_run, is_published
-from benchrun.usecases.measurement import RunMeasurement, measure_run, read_log, summarise_log
+from benchrun.usecases.measurement import measure_run, read_log, summarise_log
 from benchrun.usecases.settings import NOTHING
 from benchrun.vocabulary import NO_WORK, by_path
 

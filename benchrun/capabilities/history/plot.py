@@ -6,9 +6,8 @@ from pathlib import Path
 
 from benchrun.capabilities.history.series import History, PointHistory
 from benchrun.capabilities.history.text import change_sentence, periods_table
-from benchrun.capabilities.html.picture import save
 from benchrun.errors import UserError
-from benchrun.show.plot import Mark, Plot, Series
+from benchrun.show.plot import Mark, Plot, Series, save
 
 DRAWN = 24
 """The largest number of points in one picture."""

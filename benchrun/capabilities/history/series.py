@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, pairwise
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from benchrun.judge.conditions import besides_recipe, conditions
 from benchrun.judge.measured import grouped
@@ -17,7 +17,6 @@ from benchrun.judge.verdict import RunResult
 from benchrun.measure.changes import Cut, changes
 from benchrun.model import Frozen
 from benchrun.rundir.artifacts import objects, trained_with
-from benchrun.rundir.folder import launch_time
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.runs import proxy, short_layout
 
@@ -28,16 +27,6 @@ SMALLEST = 0.01
 MOST = 0.8
 """A value belongs to one side of a change if its share of the runs differs by this much."""
 POINT = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
-
-
-class Past(NamedTuple):
-    """One run, as far as its history needs it."""
-
-    result: RunResult
-    environment: Mapping[str, Any]
-    """env.json; empty if it is missing."""
-    launched: datetime | None = None
-    """Time of launch for a run whose id has none."""
 
 
 class HistoryRun(Frozen):
@@ -134,15 +123,15 @@ class History(Frozen):
         return any(series.changes[-1].percent > 0 for series in self.series if series.changes)
 
 
-def history_of(runs: Sequence[Past], by: By = "point") -> History:
+def history_of(runs: Sequence[RunResult], by: By = "point") -> History:
     """The history of each point among ``runs``, split ``by`` the values of a column."""
     measured, left_out = [], []
-    for past in runs:
-        run = _run(past)
+    for result in runs:
+        run = _run(result)
         if run is None:
-            left_out.append(past.result.run_id)
+            left_out.append(result.run_id)
         else:
-            measured.append((past.result.spec, run))
+            measured.append((result.spec, run))
     measured.sort(key=lambda pair: (pair[1].launched, pair[1].run_id))
     split = [(spec, value, run) for spec, run in measured for value in _values(run, by)]
     groups = grouped(split, lambda row: (_point(row[0]), row[1]))
@@ -150,9 +139,8 @@ def history_of(runs: Sequence[Past], by: By = "point") -> History:
     return History(by=by, series=tuple(sorted(series, key=lambda one: one.name)), left_out=tuple(left_out))
 
 
-def _run(past: Past) -> HistoryRun | None:
-    result, numbers = past.result, past.result.numbers
-    spec, launched = result.spec, launch_time(result.run_id) or past.launched
+def _run(result: RunResult) -> HistoryRun | None:
+    spec, numbers, launched = result.spec, result.numbers, result.launched
     if not isinstance(spec, TrainingSpec) or spec.profiler != "none" or numbers is None or launched is None:
         return None
     time = numbers.metrics["step_time_s"]
@@ -164,7 +152,9 @@ def _run(past: Past) -> HistoryRun | None:
         step_time_s=time,
         tokens_per_s_per_gpu=numbers.metrics["tokens_per_s_per_gpu"],
         verdict=result.judgement,
-        facts={column: tuple(dict.fromkeys(filter(None, values))) for column, values in _facts(spec, past.environment)},
+        facts={
+            column: tuple(dict.fromkeys(filter(None, values))) for column, values in _facts(spec, result.environment)
+        },
     )
 
 

@@ -2,18 +2,21 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 
 from benchrun.capabilities.html.picture import INSTALL, drawable, inline_svg
+from benchrun.capabilities.html.section import RunSection, evidence_of, run_section
+from benchrun.capabilities.html.sections import sections
 from benchrun.capabilities.html.style import PAGE
-from benchrun.show.data import RunSection, Section
 from benchrun.show.model import ReportModel
 from benchrun.show.plot import Plot
+from benchrun.show.section import Section
 from benchrun.show.table import Table, visible
 
 SHORT = 12
 """Letters of a cell that does not wrap."""
+MANY = 80
+"""Runs up to which each is drawn with all of its plots, so that the page stays below 1.5 MB."""
 OPEN = 6
 """The largest number of runs whose sections are open from the beginning."""
 SMALL = 12
@@ -31,17 +34,19 @@ COLOURS = {"pass": "pass", "as_expected": "pass", "slow": "slow", "slower_than_e
 NO_PLOTS = f"<p class=look>Plots are left out, because matplotlib is not installed: {INSTALL}</p>"
 
 
-@dataclass(frozen=True)
-class Lead:
-    """A part of a page that stands before the points."""
+def page(
+    report: ReportModel,
+    title: str = "benchrun report",
+    leads: Sequence[Section] = (),
+    added: Sequence[Section] = (),
+    *,
+    by: str = "point",
+    history: bool = True,
+) -> str:
+    """The whole file. ``leads`` stand before the points, ``added`` before the sections of the report.
 
-    title: str
-    text: str
-    table: Table
-
-
-def page(report: ReportModel, title: str = "benchrun report", leads: Sequence[Lead] = (), *, by: str = "point") -> str:
-    """The whole file; ``leads`` stand first. ``by`` framework or scaling: only that section, without the runs."""
+    ``by`` framework or scaling: only that section, without the runs. Without ``history`` no plot over time.
+    """
     return visible(
         "\n".join(
             [
@@ -51,7 +56,7 @@ def page(report: ReportModel, title: str = "benchrun report", leads: Sequence[Le
                 f"<h1>{escape(title)}</h1>",
                 *([] if drawable() else [NO_PLOTS]),
                 *(part for lead in leads for part in _lead(lead)),
-                *_body(report, by),
+                *_body(report, added, by, history=history),
                 "</main>\n</body>\n</html>\n",
             ]
         )
@@ -62,8 +67,10 @@ ONLY = {"framework": "frameworks", "scaling": "scaling"}
 """Section that is shown alone, by what the rows are."""
 
 
-def _body(report: ReportModel, by: str) -> Iterator[str]:
-    shown = [part for part in report.sections if by not in ONLY or part.identity == ONLY[by]]
+def _body(report: ReportModel, added: Sequence[Section], by: str, *, history: bool) -> Iterator[str]:
+    explained = [] if by in ONLY else [evidence_of(run) for run in report.results]
+    parts = (*added, *sections(report, explained, history=history))
+    shown = [part for part in parts if by not in ONLY or part.identity == ONLY[by]]
     yield _tally(report)
     links = [("points", "Points")] if by not in ONLY else []
     links += [(part.identity, part.title) for part in shown] + ([("runs", "Runs")] if by not in ONLY else [])
@@ -79,8 +86,9 @@ def _body(report: ReportModel, by: str) -> Iterator[str]:
     if by in ONLY:
         return
     yield '<h2 id="runs">Runs</h2>'
-    for index, run in enumerate(report.runs):
-        yield from _run(run, f"r{index}", len(report.runs) <= OPEN)
+    number = len(report.results)
+    for index, (run, known) in enumerate(zip(report.results, explained, strict=True)):
+        yield from _run(run_section(run, known, brief=number > MANY), f"r{index}", number <= OPEN)
 
 
 def _anchors(report: ReportModel) -> list[str]:
@@ -89,14 +97,14 @@ def _anchors(report: ReportModel) -> list[str]:
     return [f"r{keys.index(key)}" for key in dict.fromkeys(keys)]
 
 
-def _lead(lead: Lead) -> Iterator[str]:
+def _lead(lead: Section) -> Iterator[str]:
     yield f"<h2>{escape(lead.title)}</h2>\n<p>{escape(lead.text)}</p>"
-    yield table_html(lead.table)
+    yield from map(table_html, lead.tables)
 
 
 def _tally(report: ReportModel) -> str:
     """The number of runs with each verdict."""
-    judgements = [run.judgement for run in report.runs]
+    judgements = [run.judgement for run in report.results]
     if not judgements:
         return "<p>no runs</p>"
     each = [(f"run{'s' if len(judgements) > 1 else ''}", len(judgements), "")]

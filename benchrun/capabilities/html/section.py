@@ -1,30 +1,72 @@
 """One run for a reader: verdict, plots, the waterfall with its causes, numbers, conditions."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.explanation import explain
+from benchrun.capabilities.explain.usecase import evidence
 from benchrun.capabilities.html import run_plots
+from benchrun.errors import NoNumberError
+from benchrun.judge.verdict import RunResult
+from benchrun.measure.samples import read
+from benchrun.measure.setting import setting_of
 from benchrun.rundir.artifacts import objects, trained_with
 from benchrun.rundir.folder import stamp_of
-from benchrun.show.data import RunData, RunSection
+from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.plot import Plot
 from benchrun.show.readable import point_name
+from benchrun.show.table import Table
 from benchrun.show.terminal import basis_rows, metrics_rows, spec_rows
+from benchrun.usecases.measurement import rows_of
 
 
-def run_section(run: RunData, *, brief: bool = False) -> RunSection:
-    """The section on one run; ``brief``: only steps, waterfall and causes, for a page on many runs."""
-    result, metrics, verdict = run.result, run.result.metrics, run.result.verdict
-    explanation = explain(run.evidence) if run.evidence else None
+@dataclass(frozen=True)
+class RunSection:
+    """One run for a reader."""
+
+    run_id: str
+    title: str
+    judgement: str
+    reason: str
+    facts: tuple[tuple[str, str], ...]
+    """The measured values, and the references that they were compared with."""
+    conditions: tuple[tuple[str, str], ...]
+    plots: tuple[Plot, ...]
+    causes: Table | None = None
+    """Explanation of a step's time; None if nothing explains it."""
+    missing: tuple[str, ...] = ()
+    """Measurements that would make the explanation sharper."""
+
+
+def evidence_of(run: RunResult) -> Evidence | None:
+    """The input of an explanation of ``run``; None if it is no training, has no measured step, or gives no number."""
+    measurement = run.measurement
+    if measurement is None or measurement.metrics.step_time_s is None or not isinstance(run.spec, TrainingSpec):
+        return None
+    try:
+        return evidence(measurement.run, measurement=measurement)
+    except NoNumberError:
+        return None
+
+
+def run_section(result: RunResult, explained: Evidence | None, *, brief: bool = False) -> RunSection:
+    """The section on one run, with its `evidence_of`.
+
+    ``brief``: only steps, waterfall and causes, for a page on many runs.
+    """
+    metrics, verdict, measurement = result.metrics, result.verdict, result.measurement
+    explanation = explain(explained) if explained else None
     drawn: list[Plot] = []
-    if metrics is not None and run.rows is not None:
-        drawn += run_plots.step_plots(run.rows, metrics)
+    if metrics is not None and measurement is not None:
+        drawn += run_plots.step_plots(rows_of(measurement.log, setting_of(result.spec)), metrics)
     if brief:
         drawn = drawn[:1]
     else:
         drawn += run_plots.breakdown_plots(metrics) if metrics else ()
-        drawn += run_plots.telemetry_plots(run.telemetry)
+        files = measurement.run.telemetry() if measurement else {}
+        drawn += run_plots.telemetry_plots({host: read(text) for host, text in files.items()})
     missing: Sequence[str] = ()
     causes = None
     if explanation:
@@ -41,7 +83,7 @@ def run_section(run: RunData, *, brief: bool = False) -> RunSection:
         judgement=result.judgement,
         reason=verdict.reason if verdict else "benchrun compare judges it",
         facts=tuple((name.strip(), text) for name, text in rows),
-        conditions=(*_launched(result.run_id), *spec_rows(result.spec), *_environment(run.environment)),
+        conditions=(*_launched(result.run_id), *spec_rows(result.spec), *_environment(result.environment)),
         plots=tuple(drawn),
         causes=causes,
         missing=tuple(missing),

@@ -1,47 +1,42 @@
 """The parts of a report on several runs: beside each other, beside published numbers, over GPUs, over time."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from benchrun.capabilities.explain.difference import difference, sides_of
+from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.view import interval_text
+from benchrun.capabilities.history.plot import history_plots
+from benchrun.capabilities.history.series import history_of
 from benchrun.capabilities.html import overview
-from benchrun.judge.measured import by_point, grouped
+from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.model import Metrics
-from benchrun.runspec.spec import RunSpec, TrainingSpec
-from benchrun.show.curve import CurveView, scaling_plots
-from benchrun.show.data import RunData, Section
+from benchrun.show.curve import scaling_plots
+from benchrun.show.model import ReportModel
 from benchrun.show.plot import Plot
 from benchrun.show.published import Pair
-from benchrun.show.readable import point_name
-from benchrun.show.runs import distinctions
+from benchrun.show.readable import point_labels
+from benchrun.show.section import Section
 from benchrun.show.table import Table
 
 FEW = 4
 """The largest number of runs that are drawn into one plot."""
-SIZES = ("batch", "micro", "tp", "pp", "cp", "ep")
-"""Fields that tell points with the same name apart."""
 
 
 def sections(
-    runs: Sequence[RunData],
-    frameworks: Table,
-    published: Sequence[Pair],
-    curves: Sequence[CurveView],
-    history: Sequence[Plot] = (),
+    report: ReportModel, explained: Sequence[Evidence | None] = (), *, history: bool = True
 ) -> Iterator[Section]:
-    """Every section that has something to show."""
-    results = [run.result for run in runs]
-    yield from _beside(runs)
-    each = tuple(overview.frameworks_plots(frameworks))
-    together = overview.speeds_plot(frameworks) if len(each) > 1 else None
+    """Every section on several runs that has something to show; ``explained``: what is known about each run."""
+    yield from _beside([each for each in explained if each])
+    each = tuple(overview.frameworks_plots(report.frameworks))
+    together = overview.speeds_plot(report.frameworks) if len(each) > 1 else None
+    over_time = history_plots(history_of(report.results)) if history else ()
     candidates = (
         Section(
             "published",
             "Beside references",
             "What was compared, with what, and what differs. A verdict counts only numbers of the same conditions.",
-            tuple(_compared(results, published)),
+            tuple(_compared(report.results, report.published)),
         ),
         Section(
             "frameworks",
@@ -53,15 +48,15 @@ def sections(
             "scaling",
             "Scaling",
             "Speed of one GPU over the number of GPUs: a level line is perfect scaling.",
-            tuple(scaling_plots(curves)),
+            tuple(scaling_plots(report.curves)),
         ),
         Section(
             "breakdowns",
             "Breakdowns",
             "One profiled step of each point.",
-            _known(overview.breakdowns_plot(_profiled(results))),
+            _known(overview.breakdowns_plot(_profiled(report.results))),
         ),
-        Section("history", "History", "Each point over time.", tuple(history)),
+        Section("history", "History", "Each point over time.", tuple(over_time)),
     )
     for section in candidates:
         if section.plots:
@@ -73,9 +68,8 @@ def _known(*plots: Plot | None) -> tuple[Plot, ...]:
     return tuple(plot for plot in plots if plot)
 
 
-def _beside(runs: Sequence[RunData]) -> Iterator[Section]:
+def _beside(explained: Sequence[Evidence]) -> Iterator[Section]:
     """A few runs in one plot; of two also where the seconds went and what differs."""
-    explained = [run.evidence for run in runs if run.evidence is not None]
     if not 2 <= len(explained) <= FEW:
         return
     steps = overview.steps_plot([(each.name, each.steps.tolist(), each.times.tolist()) for each in explained])
@@ -104,29 +98,6 @@ def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterat
                 with_published.add(point[0].spec.repeat_key())
     others = [pair for pair in published if pair.spec.repeat_key() not in with_published]
     yield from _known(overview.verdict_plot(judged), overview.published_plot(others))
-
-
-def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
-    """A name for each point; if several have the same, with what tells them apart."""
-    names = [point_name(point[0]) for point in points]
-    for tell in (_sizes, distinctions):
-        for same in grouped(range(len(points)), lambda index: names[index]):
-            more = tell([points[index][0].spec for index in same])
-            for index, added in zip(same, more, strict=True):
-                names[index] = ", ".join(filter(None, (names[index], added)))
-    return names
-
-
-def _sizes(same: Sequence[RunSpec]) -> list[str]:
-    """Batch, micro-batch and degrees of each of several points with one name, as far as they differ."""
-    sizes: list[dict[str, Any]] = []
-    for spec in same:
-        if isinstance(spec, TrainingSpec):
-            sizes.append({"batch": spec.gbs, "micro": spec.mbs, **spec.layout.model_dump()})
-        else:
-            sizes.append({})
-    differing = [name for name in SIZES if len({str(each.get(name)) for each in sizes}) > 1]
-    return [", ".join(f"{name} {each.get(name)}" for name in differing) for each in sizes]
 
 
 def _profiled(results: Sequence[RunResult]) -> list[tuple[str, Metrics]]:

@@ -120,8 +120,8 @@ def _predict_curve(
         _print(curve)
         click.echo("\n" + view.text(), nl=False)
     if plot:
-        from benchrun.capabilities.html.picture import save
         from benchrun.show.curve import scaling_plots
+        from benchrun.show.plot import save
 
         save(list(scaling_plots([view])), plot)
     return Exit.OK

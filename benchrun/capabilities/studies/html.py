@@ -1,11 +1,11 @@
 """A study as one HTML file: its points as plots and as a table, then the report on its runs."""
 
-from benchrun.capabilities.html.page import page
+from benchrun import extensions
 from benchrun.capabilities.studies.plot import study_plots
 from benchrun.capabilities.studies.result import StudyResult
 from benchrun.capabilities.studies.view import filled, planned_line, remarks, sentences, study_table
-from benchrun.show.data import Section
 from benchrun.show.model import ReportModel
+from benchrun.show.section import Section
 
 
 def study_html(study: StudyResult, report: ReportModel) -> str:
@@ -16,4 +16,6 @@ def study_html(study: StudyResult, report: ReportModel) -> str:
     text = " ".join((f"{study.description}.", planned_line(study), *sentences(study), *remarks(study)))
     table = filled(study_table(study))
     section = Section("study", "Study", text, tuple(study_plots(study)), (table,))
-    return page(report.without("history").headed(section), f"Study {study.study}")
+    page = extensions.capability("html.page", "page")
+    text_of_page: str = page(report, f"Study {study.study}", added=(section,), history=False)
+    return text_of_page

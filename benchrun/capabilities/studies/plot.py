@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchrun.capabilities.html.picture import save
 from benchrun.capabilities.studies.pareto import pareto_plots
 from benchrun.capabilities.studies.result import StudyResult
 from benchrun.capabilities.studies.view import NAMES, point_text
 from benchrun.errors import UserError
-from benchrun.show.plot import Plot, Series, ratio_bars
+from benchrun.show.plot import Plot, Series, ratio_bars, save
 from benchrun.show.table import Table
 
 

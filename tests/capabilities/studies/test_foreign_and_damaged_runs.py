@@ -102,7 +102,7 @@ def test_a_damaged_document_is_left_out_with_a_note(planned: ResolvedStudy, text
     (note,) = found.notes
     assert run.run_id in note and BREAKDOWN in note
     assert [each.run_id for each in api.study_runs(planned)] == [run.run_id]
-    assert [api.run_data(each).result.run_id for each in api.study_runs(planned)] == [run.run_id]
+    assert [api.run_data(each).run_id for each in api.study_runs(planned)] == [run.run_id]
 
 
 @pytest.mark.parametrize("old", [True, False])

@@ -7,6 +7,7 @@ import lzma
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
@@ -19,7 +20,7 @@ from click.testing import CliRunner
 
 from benchrun import api
 from benchrun.capabilities.history.plot import history_plots, plot_history
-from benchrun.capabilities.history.series import History, Past, PointHistory, history_of
+from benchrun.capabilities.history.series import History, PointHistory, history_of
 from benchrun.capabilities.history.text import history_page, runs_table
 from benchrun.capabilities.html.page import page
 from benchrun.cli.reports import report
@@ -29,7 +30,7 @@ from benchrun.vocabulary import Exit
 
 NAME = kept_runs.named("llama3.1-8b-2c0cb897-*")[0].name
 RUN = api.open_run(NAME)
-RESULT = api.past_run(RUN).result
+RESULT = api.result_of(RUN)
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 
 WITH_PYXIS = RESULT.spec.cluster.model_copy(
@@ -37,7 +38,7 @@ WITH_PYXIS = RESULT.spec.cluster.model_copy(
 )
 
 
-def past(day: int, time_s: float, spec: dict[str, Any] | None = None, **facts: Any) -> Past:
+def past(day: int, time_s: float, spec: dict[str, Any] | None = None, **facts: Any) -> RunResult:
     """A run that takes ``time_s`` a step, launched on a day; ``facts`` are those of env.json's only node, or of it."""
     assert RESULT.metrics is not None
     assert RESULT.metrics.step_time_s is not None
@@ -47,7 +48,7 @@ def past(day: int, time_s: float, spec: dict[str, Any] | None = None, **facts: A
     node = {"host": facts.pop("host", "n1"), "driver": facts.pop("driver", "570.1")}
     environment = {"nodes": [node], "worker": {"megatron-core": facts.pop("version", "0.16.1")}, **facts}
     run_spec = RESULT.spec.model_copy(update=spec or {})
-    return Past(RunResult(f"run-{stamp}-{day:04x}", run_spec, metrics, None, "completed"), environment)
+    return RunResult(f"run-{stamp}-{day:04x}", run_spec, metrics, None, "completed", environment=environment)
 
 
 def times(*levels: tuple[float, int]) -> Iterator[tuple[int, float]]:
@@ -66,7 +67,7 @@ def test_a_change_has_its_date_its_size_and_what_changed_with_it() -> None:
     series = only(history_of(runs[::-1]))
     (change,) = series.changes
     assert change.launched == START + timedelta(days=12)
-    assert change.run_id == runs[12].result.run_id
+    assert change.run_id == runs[12].run_id
     assert change.percent == pytest.approx(10, abs=0.5)
     assert [(one.column, one.before, one.after) for one in change.changed] == [("driver", ("570.1",), ("575.2",))]
     assert [(period.runs, round(period.step_time_s, 1)) for period in series.periods] == [(12, 2.0), (9, 2.2)]
@@ -118,13 +119,13 @@ def test_runs_are_split_by_a_column() -> None:
 
 
 def test_runs_without_a_number_are_left_out() -> None:
-    good, failed = past(0, 2.0), past(1, 2.0)
-    failed = failed._replace(result=RunResult("failed", RESULT.spec, RESULT.metrics, None, "failed"))
-    timeless = past(2, 2.0)._replace(result=RunResult("golden", RESULT.spec, RESULT.metrics, None))
+    good = past(0, 2.0)
+    failed = replace(past(1, 2.0), run_id="failed", ending="failed")
+    timeless = replace(past(2, 2.0), run_id="golden")
     profiled = past(3, 2.0, {"profile": RESULT.spec.profile.model_copy(update={"steps": 3})})
     history = history_of([good, failed, timeless, profiled])
     assert set(history.left_out) >= {"failed", "golden"}
-    assert len(only(history_of([timeless._replace(launched=START)])).runs) == 1
+    assert len(only(history_of([replace(timeless, created=START)])).runs) == 1
     assert launch_time("golden") is None
 
 
@@ -171,11 +172,9 @@ def test_plots_and_picture(changed: History, tmp_path: Path) -> None:
 
 
 def test_the_html_report_has_the_history() -> None:
-    data = api.run_data(RUN)
-    runs = [data]
+    runs = [api.run_data(RUN)]
     for day, time in times((2.0, 10), (2.2, 10)):
-        one = past(day, time, driver="570.1" if day < 10 else "575.2")
-        runs.append(type(data)(one.result, None, one.environment, {}))
+        runs.append(past(day, time, driver="570.1" if day < 10 else "575.2"))
     html = page(api.report_on(runs))
     assert "History: llama3.1-8b" in html
     assert "driver 570.1 -&gt; 575.2" in html
@@ -252,7 +251,7 @@ def test_the_time_axis_has_a_unit_that_fits(span: timedelta, title: str) -> None
 
 @pytest.mark.parametrize("nodes", [3, "n1", ["n1"], [{"host": "n1", "gpus": 3}]])
 def test_damaged_nodes_leave_the_run_in_its_history(nodes: object) -> None:
-    run = past(0, 1.0)._replace(environment={"worker": ["torch"], "nodes": nodes})
+    run = replace(past(0, 1.0), environment={"worker": ["torch"], "nodes": nodes})
     assert only(history_of([run])).runs[0].facts["version"] == ()
 
 

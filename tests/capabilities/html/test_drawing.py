@@ -12,6 +12,7 @@ from benchrun.capabilities.html.picture import inline_svg, save, svg_file
 from benchrun.errors import UserError
 from benchrun.show.model import report_model
 from benchrun.show.plot import Mark, Plot, Series, thinned
+from benchrun.show.section import Section
 from benchrun.show.table import Table
 
 pytest.importorskip("matplotlib")
@@ -132,7 +133,7 @@ def test_without_matplotlib_a_page_has_its_tables_and_a_file_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    text = page(report_model([], history=(LINE,)))
+    text = page(report_model([]), added=[Section("s", "Section", "", (LINE,))])
     assert "<svg" not in text and "<td" in text and "benchrun[plot]" in text
     with pytest.raises(UserError) as error:
         save([LINE], tmp_path / "x.png")
