@@ -9,8 +9,6 @@ from benchrun.capabilities.acceptance.plan import ResolvedPlan as ResolvedPlan
 from benchrun.capabilities.acceptance.verification import Verification as Verification
 from benchrun.capabilities.acceptance.verification import verify_pack as verify_pack
 from benchrun.capabilities.explain.log_evidence import explain_log as explain_log
-from benchrun.capabilities.explain.log_evidence import unreliable as unreliable
-from benchrun.capabilities.explain.model import Difference as Difference
 from benchrun.capabilities.explain.model import Explanation as Explanation
 from benchrun.capabilities.explain.usecase import differ as differ
 from benchrun.capabilities.explain.usecase import evidence as evidence
@@ -49,6 +47,8 @@ from benchrun.jobs.launcher import cancel as cancel
 from benchrun.jobs.launcher import missing_secrets as missing_secrets
 from benchrun.jobs.launcher import observe as observe
 from benchrun.jobs.launcher import start as start
+from benchrun.judge.checks import unreliable as unreliable
+from benchrun.judge.difference import Difference as Difference
 from benchrun.judge.verdict import RunResult as RunResult
 from benchrun.judge.verdict import Verdict as Verdict
 from benchrun.logs import Log as Log

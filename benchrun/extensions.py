@@ -135,12 +135,13 @@ def added(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def capability(module: str, name: str) -> Any:
-    """The object ``name`` of a module below ``benchrun.capabilities``. UserError if its folder is not there."""
-    path = f"{_CAPABILITIES}.{module}:{name}"
-    if _is_absent(path):
-        folder = module.partition(".")[0]
-        raise UserError(f"this installation has no capability '{folder}'", hint="install the whole of benchrun")
-    return _imported(path)
+    """The object ``name`` of a module of ``benchrun.capabilities``. UserError if a folder that it needs is missing."""
+    return _imported(f"{_CAPABILITIES}.{module}:{name}")
+
+
+def has(folder: str) -> bool:
+    """Whether the capability ``folder`` is there."""
+    return not _is_absent(f"{_CAPABILITIES}.{folder}")
 
 
 @functools.cache
@@ -180,7 +181,15 @@ def _place(group: str, entry: _Entry) -> str:
 
 def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if not missing.startswith(f"{_CAPABILITIES}."):
+            raise
+        folder = missing.removeprefix(f"{_CAPABILITIES}.").partition(".")[0]
+        hint = "install the whole of benchrun"
+        raise UserError(f"this installation has no capability '{folder}'", hint=hint) from error
 
 
 @functools.cache

@@ -5,13 +5,12 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from benchrun import kept
-from benchrun.capabilities.explain.model import Difference
-from benchrun.capabilities.explain.usecase import differ
+from benchrun import extensions, kept
 from benchrun.errors import BenchrunError, UserError, reading
 from benchrun.jobs.endings import recorded_name
+from benchrun.judge.difference import Difference
 from benchrun.judge.verdict import Verdict
 from benchrun.logs import Log
 from benchrun.measure.model import Measurement
@@ -156,7 +155,9 @@ def diff(a: "Run | str | Path", b: "Run | str | Path") -> Difference:
 
     UserError without a measured step.
     """
-    return differ([_place(a), _place(b)])[0]
+    differ = extensions.capability("explain.usecase", "differ")
+    (result,) = differ([_place(a), _place(b)])
+    return cast(Difference, result)
 
 
 def _place(run: "Run | str | Path") -> str:

@@ -113,7 +113,7 @@ def _exit_code(summary: "Summary") -> Exit:
         nothing = f"no step and no result of any known framework ({', '.join(sorted(api.DIALECTS))})"
         causes = [each.detail for each in summary.problems if each.kind in ("truncated_file", "no_document")]
         say(f"{summary.file}: {causes[0] if causes else nothing}")
-        if hint := api.trace_hint(Path(summary.file)):
+        if extensions.has("traces") and (hint := api.trace_hint(Path(summary.file))):
             say(f"hint: {hint}")
     return Exit.INCONCLUSIVE if empty or api.unreliable(summary) else Exit.OK
 

@@ -13,7 +13,7 @@ from benchrun.judge.references import Reference
 from benchrun.judge.uneven import Label, slow_steps, too_uneven
 from benchrun.logs.kinds import kind_of
 from benchrun.measure.metric import OURS, Basis
-from benchrun.measure.model import Measurement, Metrics, ProblemEntry
+from benchrun.measure.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.measure.registry import METRICS
 from benchrun.measure.statistics import MIN_INTERVAL_ROWS
 from benchrun.model import Frozen
@@ -162,6 +162,16 @@ def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
 def broken_run(metrics: Metrics | None, ending: str | None) -> str | None:
     """Reason why one run gives no number, ``metrics`` None if nothing was measured; None if it gives one."""
     return broken([metrics] if metrics else [], ending)
+
+
+def unreliable(summary: Summary) -> str | None:
+    """Reason why `parse` ends with 4 for the same log."""
+    if summary.fatal:
+        return f"{summary.fatal.kind}: {summary.fatal.detail}"
+    if summary.complete is False:
+        return f"the last of {summary.planned_steps} planned steps was not reached"
+    impossible = beyond_peak([summary])
+    return impossible.detail if impossible else None
 
 
 def _broken(run: Metrics) -> str | None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from benchrun.capabilities.explain.model import NOTICEABLE
+from benchrun.judge.difference import NOTICEABLE
 from benchrun.judge.measured import load_measured
 from benchrun.rundir.artifacts import Breakdown, trained_with
 from benchrun.rundir.folder import launch_time

@@ -9,11 +9,11 @@ from benchrun.capabilities.explain.buckets import buckets
 from benchrun.capabilities.explain.choices import OFFLOADED, choices
 from benchrun.capabilities.explain.evidence import Evidence, alike
 from benchrun.capabilities.explain.faults import faults
-from benchrun.capabilities.explain.model import DIGITS, FAULT_SHARE, NOTICEABLE, Against, Cause, Explanation, Name, Part
-from benchrun.capabilities.explain.ratio import ratio_interval
+from benchrun.capabilities.explain.model import DIGITS, FAULT_SHARE, Against, Cause, Explanation, Name, Part
 from benchrun.capabilities.explain.speed import at_limit
 from benchrun.capabilities.explain.waits import FEW_STEPS
 from benchrun.capabilities.explain.waterfall import waterfall
+from benchrun.judge.difference import NOTICEABLE, ratio_interval
 
 SHOWN_SHARE = 0.005
 """Smallest cause that is shown, as a share of the step."""

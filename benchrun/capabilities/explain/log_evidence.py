@@ -15,7 +15,7 @@ from benchrun.capabilities.explain.model import Explanation
 from benchrun.capabilities.explain.stages import explain_stages
 from benchrun.capabilities.traces.usecase import fingerprint_of_steps, trace_hint
 from benchrun.errors import BenchrunError, NoNumberError, UserError
-from benchrun.judge.checks import beyond_peak
+from benchrun.judge.checks import unreliable
 from benchrun.logs import Log
 from benchrun.measure.model import Measurement, Summary, Window
 from benchrun.measure.rows import CompletedRows
@@ -236,13 +236,3 @@ def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> Bench
         f"{each.kind}: {each.detail}" for each in summary.problems if each.kind.startswith("impossible")
     )
     return NoNumberError(f"its measured steps have no time{f' ({reasons})' if reasons else ''}", where=where)
-
-
-def unreliable(summary: Summary) -> str | None:
-    """Reason why `parse` ends with 4 for the same log."""
-    if summary.fatal:
-        return f"{summary.fatal.kind}: {summary.fatal.detail}"
-    if summary.complete is False:
-        return f"the last of {summary.planned_steps} planned steps was not reached"
-    impossible = beyond_peak([summary])
-    return impossible.detail if impossible else None

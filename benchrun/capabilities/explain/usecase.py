@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from benchrun import kept
-from benchrun.capabilities.explain.difference import Side, difference, sides_of
 from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.explanation import explain
 from benchrun.capabilities.explain.foreign import foreign_trace, without_foreign
@@ -17,14 +16,15 @@ from benchrun.capabilities.explain.log_evidence import (
     saves_async,
     stages_of,
     steps_of,
-    unreliable,
 )
-from benchrun.capabilities.explain.model import Against, Difference, Explanation
+from benchrun.capabilities.explain.model import Against, Explanation
+from benchrun.capabilities.explain.sides import sides_of
 from benchrun.capabilities.traces.usecase import fingerprint_of_steps, sound_fingerprint, trace_hint
 from benchrun.errors import NoNumberError, UserError
 from benchrun.jobs.endings import recorded_name
-from benchrun.judge.checks import broken_run
+from benchrun.judge.checks import broken_run, unreliable
 from benchrun.judge.conditions import conditions
+from benchrun.judge.difference import Difference, Side, difference
 from benchrun.judge.references import Reference, load_references
 from benchrun.judge.verdict import Verdict
 from benchrun.measure.metric import OURS

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from benchrun.capabilities.explain.model import FAULT_SHARE, UNSEPARATED, Cause, Difference, Explanation
+from benchrun.capabilities.explain.model import FAULT_SHARE, UNSEPARATED, Cause, Explanation
+from benchrun.judge.difference import Difference
 from benchrun.show.table import Table, markdown, plain
 
 BAR = 24

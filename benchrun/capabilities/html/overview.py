@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from math import nan
 from typing import Any
 
-from benchrun.capabilities.explain.model import Difference
 from benchrun.capabilities.html.run_plots import PARTS
 from benchrun.judge.checks import Check
+from benchrun.judge.difference import Difference
 from benchrun.measure.model import Metrics
 from benchrun.show.curve import rounded_table
 from benchrun.show.plot import EQUAL, Plot, Series, ratio_bars, thinned

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from benchrun.capabilities.explain.difference import difference, sides_of
 from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.sides import sides_of
 from benchrun.capabilities.explain.view import interval_text
 from benchrun.capabilities.history.plot import history_plots
 from benchrun.capabilities.history.series import history_of
 from benchrun.capabilities.html import overview
+from benchrun.judge.difference import difference
 from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.model import Metrics

@@ -13,11 +13,10 @@ from selection import some
 from test_explain_cli import call
 
 from benchrun import api
-from benchrun.capabilities.explain.difference import Side, difference, sides_of
-from benchrun.capabilities.explain.model import NOTICEABLE
-from benchrun.capabilities.explain.ratio import ratio_interval
+from benchrun.capabilities.explain.sides import sides_of
 from benchrun.capabilities.explain.view import difference_text
 from benchrun.cli import group
+from benchrun.judge.difference import NOTICEABLE, Side, difference, ratio_interval
 from benchrun.measure.statistics import Floats, student_95
 from benchrun.vocabulary import Exit
 

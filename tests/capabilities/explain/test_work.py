@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from known import DENSE, TENSOR, explained, first, kept, known, spread
 
-from benchrun.capabilities.explain.difference import difference, sides_of
 from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.sides import sides_of
 from benchrun.capabilities.explain.work import work
+from benchrun.judge.difference import difference
 from benchrun.rundir.artifacts import Breakdown, RankTimes
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Recompute

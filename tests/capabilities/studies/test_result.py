@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchrun.capabilities.explain.ratio import ratio_interval
 from benchrun.capabilities.studies.cost import hours
 from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_study
 from benchrun.capabilities.studies.result import StudyResult, result
 from benchrun.capabilities.studies.schedule import Attempt, State
 from benchrun.capabilities.studies.view import missing, planned_line, remarks, sentences, study_page, study_table
 from benchrun.jobs.endings import Ending
+from benchrun.judge.difference import ratio_interval
 from benchrun.judge.ratio import ratio
 from benchrun.judge.verdict import RunResult
 from benchrun.logs import Log, Rows, Step
