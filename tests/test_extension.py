@@ -77,8 +77,9 @@ def test_a_framework_with_its_log_goes_to_a_verdict(site: Site) -> None:
     parsed = site.document("parse", str(log))
     assert parsed["framework"] == "abacus"
     assert parsed["num_steps"] == 30
-    document = site.document("compare", run["run_id"], code=4)
-    assert document["verdict"] == "no_reference"
+    document = site.document("compare", run["run_id"])
+    assert document["verdict"] == "as_expected"  # of the package's own expectation: no prediction knows an abacus
+    assert "the maker of the abacus" in document["reason"]
     stored = json.loads(log.with_name("metrics.json").read_text())
     assert stored["step_time_s"]["median"] == pytest.approx(0.0101, rel=0.02)
 
@@ -94,6 +95,12 @@ def test_a_verb_is_listed_and_called(site: Site) -> None:
     assert "Greet somebody" in site.run("--help").stdout
     result = site.run("greet", "world")
     assert (result.returncode, result.stdout) == (0, "hello, world\n")
+
+
+def test_a_report_has_the_format_of_the_package(site: Site) -> None:
+    run = site.launched(TRAINING)
+    result = site.run("report", run["run_id"], "--format", "lines")
+    assert (result.returncode, result.stdout) == (0, f"{run['run_id']}: as_expected\n")
 
 
 def test_without_the_package_nothing_of_it_is_known(tmp_path: Path) -> None:

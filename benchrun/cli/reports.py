@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from benchrun.api import ReportModel, RunDir, RunResult, Verdict
 
 FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
+TEXTS = ("terminal", "markdown", "csv", "json", "junit")
+"""Formats of the core: tables and documents, in which no run is drawn."""
 ENDINGS = {".html": "html", ".xml": "junit", ".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "terminal"}
 """Format that the ending of a file names."""
 SPLITS = ("node", "driver", "image", "version")
@@ -101,7 +103,7 @@ def report(
     if keep:
         for run in chosen:
             say(f"kept {api.keep(run, keep, say).path}")
-    if history and form != "html":
+    if history and form in TEXTS:
         show_history = extensions.capability("history.verb", "show_history")
         return worst((code, show_history(chosen, by, form, output, plot)))
     rows = "scaling" if scaling or (plot and not history) else by
@@ -118,7 +120,7 @@ def _runs(
     baseline: str | None,
 ) -> Exit:
     """Print the report on the ``chosen`` runs, which the caller called ``names``; returns the exit code."""
-    drawn = form in extensions.names("formats")
+    drawn = form not in TEXTS
     verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)
     data, failed = each(chosen, lambda run: api.run_data(run, verdicts.get(run), drawn=drawn), run_id)
     if names and not data:

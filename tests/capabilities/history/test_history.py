@@ -136,7 +136,7 @@ def test_damaged_environments_have_no_facts() -> None:
         {"nodes": ["x"], "worker": None},
         {"nodes": [{"gpus": None}]},
     ):
-        (run,) = only(history_of([past(0, 2.0)._replace(environment=environment)])).runs
+        (run,) = only(history_of([replace(past(0, 2.0), environment=environment)])).runs
         assert (run.facts["node"], run.facts["version"]) == ((), ())
 
 

@@ -11,7 +11,7 @@ from benchrun.capabilities.html.section import RunSection, evidence_of, run_sect
 from benchrun.capabilities.html.sections import sections
 from benchrun.judge.verdict import RunResult
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.show.model import ReportModel
+from benchrun.show.model import ReportModel, report_model
 from benchrun.show.plot import Plot, Series
 from benchrun.show.section import Section
 from benchrun.show.table import Table
@@ -132,6 +132,6 @@ def test_two_values_with_an_arrow_stay_on_one_line(text: str) -> None:
 def test_what_a_log_or_recipe_contains_is_text(few: ReportModel) -> None:
     first = next(run for run in few.results if run.verdict)
     verdict = first.verdict.model_copy(update={"reason": "<script>x</script>"})
-    hostile = replace(few, results=(replace(first, verdict=verdict),))
+    hostile = report_model([replace(first, verdict=verdict)])
     assert "&lt;script&gt;" in page(hostile)
     assert "<script>" not in page(hostile)
