@@ -14,7 +14,6 @@ Functions named ``store_*``, ``record_*``, ``start``, ``cancel``, ``keep`` and `
 """
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,13 @@ from benchrun import extensions
 _STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 """The names of the API and their modules, listed once: type checkers read the stub too."""
 _MODULES = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as ", _STUB, re.MULTILINE)}
-CAPABILITIES = "benchrun.capabilities."
-"""Prefix of the modules that an installation may lack."""
 __all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'benchrun.api' has no attribute '{name}'")
-    module = _MODULES[name]
-    if module.startswith(CAPABILITIES):
-        return extensions.capability(module.removeprefix(CAPABILITIES), name)
-    return getattr(import_module(module), name)
+    return extensions.imported(f"{_MODULES[name]}:{name}")
 
 
 def __dir__() -> list[str]:

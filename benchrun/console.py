@@ -4,7 +4,6 @@ import io
 import os
 import sys
 import traceback
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: click.Command | None = None
         if cmd_name in self._verbs:
-            command = getattr(import_module(self._verbs[cmd_name][0]), cmd_name)
+            command = extensions.imported(f"{self._verbs[cmd_name][0]}:{cmd_name}")
         elif self._group and cmd_name in self._added():
             command = extensions.load(self._group, cmd_name)
         return command

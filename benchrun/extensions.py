@@ -118,7 +118,7 @@ def names(group: str) -> list[str]:
 def load(group: str, name: str) -> Any:
     """The object called ``name`` in ``group``. KeyError if there is none; UserError if it cannot be loaded."""
     if name in BUILT_IN[group]:
-        return _imported(BUILT_IN[group][name])
+        return imported(BUILT_IN[group][name])
     return _loaded(group, installed(group)[name])
 
 
@@ -136,7 +136,7 @@ def added(group: str) -> Iterator[tuple[str, Any]]:
 
 def capability(module: str, name: str) -> Any:
     """The object ``name`` of a module of ``benchrun.capabilities``. UserError if a folder that it needs is missing."""
-    return _imported(f"{_CAPABILITIES}.{module}:{name}")
+    return imported(f"{_CAPABILITIES}.{module}:{name}")
 
 
 def has(folder: str) -> bool:
@@ -179,7 +179,8 @@ def _place(group: str, entry: _Entry) -> str:
     return f"the entry point {entry.name} = {entry.value} of benchrun.{group}"
 
 
-def _imported(path: str) -> Any:
+def imported(path: str) -> Any:
+    """The object at ``module:object``. UserError if a capability that it needs is missing."""
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)

@@ -109,11 +109,24 @@ def test_the_core_works_without_a_capability(without: Path, whole: dict[str, int
     assert codes(without, without / "work") == whole
 
 
-@pytest.mark.parametrize("without", ["html"], indirect=True)
-def test_what_a_missing_capability_does_is_refused(without: Path) -> None:
+@pytest.mark.parametrize(
+    ("without", "argv"),
+    [
+        ("html", ("report", "llama2-13b", "--format", "html")),
+        pytest.param("predict", ("predict", "llama3.1-8b"), marks=pytest.mark.thorough),
+        pytest.param("explain", ("diff", "llama2-13b", "llama2-13b"), marks=pytest.mark.thorough),
+        pytest.param("history", ("report", "llama2-13b", "--history"), marks=pytest.mark.thorough),
+    ],
+    indirect=["without"],
+)
+def test_what_a_missing_capability_does_is_refused(
+    without: Path, argv: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
     env = {**os.environ, "PYTHONPATH": str(without)}
     run = kept_runs.named("llama2-13b-*")[0].name
-    command = [sys.executable, "-m", "benchrun", "report", run, "--format", "html"]
+    words = [run if word == "llama2-13b" else word for word in argv]
+    command = [sys.executable, "-m", "benchrun", *words]
     result = subprocess.run(command, cwd=without / "work", env=env, capture_output=True, text=True)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "no capability 'html'" in result.stderr and "Traceback" not in result.stderr
+    assert (result.returncode, result.stdout) == (2, ""), result.stderr
+    missing = request.node.callspec.params["without"]
+    assert f"no capability '{missing}'" in result.stderr and "Traceback" not in result.stderr
