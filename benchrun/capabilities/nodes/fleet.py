@@ -44,13 +44,21 @@ class Finding(Frozen):
     @property
     def sentence(self) -> str:
         """One line for a person."""
-        which = f"{self.host} and {self.peer}" if self.peer else self.host
-        which += f", {'GPU' if self.device_id else 'rank'} {self.local_rank}" if self.local_rank is not None else ""
+        which = self.host
+        if self.peer:
+            which += f" and {self.peer}"
+        if self.local_rank is not None:
+            which += f", {_one_of_node(self.device_id)} {self.local_rank}"
         side = "below" if self.behind_percent > 0 else "above"
         return (
             f"{which}: {self.test} {self.value:.4g} {UNITS[self.test]}, {abs(self.behind_percent):.1f} % {side} the "
             f"others' {self.others:.4g}; {self.limit_percent:.1f} % would be within their spread"
         )
+
+
+def _one_of_node(device_id: object) -> Literal["GPU", "rank"]:
+    """What is measured alone: a GPU, or a rank where no GPU is known."""
+    return "GPU" if device_id else "rank"
 
 
 class TestRow(Frozen):
@@ -132,51 +140,56 @@ class Unit(NamedTuple):
 def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
     """The fleet of these ranks. ``nodes``: all nodes of the job, as far as they are known."""
     ranks = sorted(ranks, key=lambda each: each.rank)
-    hosts = list(dict.fromkeys(each.host for each in ranks))
-    complete = {host: all(each.complete for each in ranks if each.host == host) for host in hosts}
+    complete: dict[str, bool] = {}
+    for each in ranks:
+        complete[each.host] = complete.get(each.host, True) and each.complete
+    hosts = list(complete)
     models = _models(ranks)
-    alike = [each for each in ranks if each.device == models[0].gpu] if models else []
-    foreign = {host for model in models[1:] for host in model.nodes}
+    alike = [each for each in ranks if each.device == models[0].gpu]
     units: dict[Test, list[Unit]] = {test: list(_units(test, alike)) for test in get_args(Test)}
     pairs = _pairs(alike)
     level = FALSE_ALARMS / max(1, sum(map(len, units.values())) + len(pairs))
     rows, outliers, faster = [], [], []
     for test, members in units.items():
-        if members:
-            sources = [unit.pair or number for number, unit in enumerate(members)]
-            compared = beside_each_other([unit.values for unit in members], level, sources)
-            of: Literal["GPU", "rank", "node"] = "rank" if "local_rank" in members[0].names else "node"
-            of = "GPU" if members[0].names.get("device_id") else of
-            rows.append(_row(test, of, members, compared))
-            slower = _findings(test, members, compared, level) or _of_two_groups(test, members, level)
-            outliers += slower
-            faster += [] if slower else _findings(test, members, compared, level, faster=True)
+        if not members:
+            continue
+        sources = [unit.pair or number for number, unit in enumerate(members)]
+        compared = beside_each_other([unit.values for unit in members], level, sources)
+        rows.append(_row(test, members, compared))
+        slower = _findings(test, members, compared, level) or _of_two_groups(test, members, level)
+        outliers += slower
+        if not slower:
+            faster += _findings(test, members, compared, level, faster=True)
     named = {finding.host for finding in outliers}
-    sound = [unit for unit in pairs if not named & {unit.names["host"], unit.names["peer"]}]
-    slow_pairs = _findings("exchange", sound, beside_each_other([unit.values for unit in sound], level), level)
+    sound = [unit for unit in pairs if named.isdisjoint(unit.pair or ())]
+    beside = beside_each_other([unit.values for unit in sound], level)
     every = list(dict.fromkeys((*hosts, *nodes)))
+    excluded = set(named)
+    for model in models[1:]:
+        excluded.update(model.nodes)
     # A fault of the whole job, such as a wrong image, is no fault of its nodes.
-    silent = [host for host in every if host not in hosts] if 2 * len(hosts) >= len(every) else []
+    if 2 * len(hosts) >= len(every):
+        excluded.update(set(every) - set(hosts))
+    missing = [host for host in every if not complete.get(host)]
     return Fleet(
         nodes=tuple(hosts),
         tests=tuple(rows),
         outliers=tuple(sorted(outliers, key=lambda finding: -finding.behind_percent)),
-        slow_pairs=tuple(slow_pairs),
+        slow_pairs=tuple(_findings("exchange", sound, beside, level)),
         faster=tuple(faster),
         models=models,
-        missing=(*(host for host in every if not complete.get(host)), *_missing_ranks(ranks, hosts, every)),
-        exclude=tuple(host for host in every if host in named | foreign or host in silent),
+        missing=(*missing, *_missing_ranks(ranks, hosts, every)),
+        exclude=tuple(host for host in every if host in excluded),
     )
 
 
 def _models(ranks: Sequence[RankRates]) -> tuple[Model, ...]:
     """Return the models of GPU with their nodes, the most frequent first."""
-    hosts: dict[str, list[str]] = defaultdict(list)
+    hosts: dict[str, dict[str, None]] = defaultdict(dict)
     for each in ranks:
-        if each.host not in hosts[each.device]:
-            hosts[each.device].append(each.host)
-    ordered = sorted(hosts.items(), key=lambda item: -len(item[1]))
-    return tuple(Model(gpu=gpu, nodes=tuple(nodes)) for gpu, nodes in ordered)
+        hosts[each.device][each.host] = None
+    models = [Model(gpu=gpu, nodes=tuple(nodes)) for gpu, nodes in hosts.items()]
+    return tuple(sorted(models, key=lambda model: -len(model.nodes)))
 
 
 def _of_two_groups(test: Test, units: Sequence[Unit], level: float) -> list[Finding]:
@@ -184,10 +197,10 @@ def _of_two_groups(test: Test, units: Sequence[Unit], level: float) -> list[Find
     slower = slower_group([unit.values for unit in units])
     if 2 * len(slower) > len(units):
         return []
-    fast = [unit for index, unit in enumerate(units) if index not in slower]
+    fast = [unit.values for index, unit in enumerate(units) if index not in slower]
     findings = []
     for index in slower:
-        (beside, *_) = beside_each_other([units[index].values, *(unit.values for unit in fast)], level)
+        beside = beside_each_other([units[index].values, *fast], level)[0]
         findings += _findings(test, [units[index]], [beside], 1.0)
     return findings
 
@@ -196,39 +209,42 @@ def _missing_ranks(ranks: Sequence[RankRates], hosts: Sequence[str], every: Sequ
     """The ranks without a file, as ``rank N``; none if the nodes without any file explain them all."""
     count = max((each.ranks for each in ranks), default=0)
     missing = sorted({*range(count)} - {each.rank for each in ranks})
-    explained = len(missing) * len(every) == count * (len(every) - len(hosts))
-    return [] if explained else [f"rank {number}" for number in missing]
+    if len(missing) * len(every) == count * (len(every) - len(hosts)):
+        return []
+    return [f"rank {number}" for number in missing]
 
 
 def _units(test: Test, ranks: Sequence[RankRates]) -> Iterable[Unit]:
     """The GPUs or nodes that measured ``test``."""
     if test == "exchange":
         return _best_exchanges(_pairs(ranks))
-    measured = [(each, rate) for each in ranks for rate in each.rates if rate.test == test]
-    if test == "node_collective":
-        return _whole_nodes(measured)
-    return [
-        Unit({"host": each.host, "local_rank": each.local_rank, "device_id": each.device_id}, rate.values, rate.work)
-        for each, rate in measured
-    ]
+    units = []
+    for each in ranks:
+        names = {"host": each.host, "local_rank": each.local_rank, "device_id": each.device_id}
+        for rate in each.rates:
+            if rate.test == test:
+                units.append(Unit(names, rate.values, rate.work))
+    return _whole_nodes(units) if test == "node_collective" else units
 
 
-def _whole_nodes(measured: Iterable[tuple[RankRates, Rate]]) -> Iterable[Unit]:
+def _whole_nodes(gpus: Iterable[Unit]) -> Iterable[Unit]:
     """Each node, by the slowest of its GPUs in every repeat."""
     by_host: dict[str, list[Unit]] = defaultdict(list)
-    for each, rate in measured:
-        by_host[each.host].append(Unit({}, rate.values, rate.work))
-    return [Unit({"host": host}, _slowest(units), units[0].work) for host, units in by_host.items()]
+    for gpu in gpus:
+        by_host[gpu.names["host"]].append(gpu)
+    for host, units in by_host.items():
+        yield Unit({"host": host}, _slowest(units), units[0].work)
 
 
 def _best_exchanges(pairs: Iterable[Unit]) -> Iterable[Unit]:
     """Each node, by its fastest exchange: the partners of the others may be slow."""
-    by_host: dict[str, list[Unit]] = defaultdict(list)
+    best: dict[str, Unit] = {}
     for unit in pairs:
-        for host in (unit.names["host"], unit.names["peer"]):
-            by_host[host].append(unit)
-    best = {host: max(units, key=lambda unit: median(unit.values)) for host, units in by_host.items()}
-    return [Unit({"host": host}, unit.values, unit.work, unit.pair) for host, unit in best.items()]
+        for host in unit.pair or ():
+            if host not in best or median(unit.values) > median(best[host].values):
+                best[host] = unit
+    for host, unit in best.items():
+        yield unit._replace(names={"host": host})
 
 
 def _pairs(ranks: Sequence[RankRates]) -> list[Unit]:
@@ -254,8 +270,15 @@ def _slowest(units: Iterable[Unit]) -> tuple[float, ...]:
     return tuple(map(min, zip(*(unit.values for unit in units), strict=False)))
 
 
-def _row(test: Test, of: Literal["GPU", "rank", "node"], units: Sequence[Unit], compared: Sequence[Beside]) -> TestRow:
+def _row(test: Test, units: Sequence[Unit], compared: Sequence[Beside]) -> TestRow:
     values = [median(unit.values) for unit in units]
+    names = units[0].names
+    of: Literal["GPU", "rank", "node"] = "node"
+    if "local_rank" in names:
+        of = _one_of_node(names["device_id"])
+    limit = None
+    if len(units) >= MIN_UNITS:
+        limit = 100 * min(each.limit for each in compared)
     return TestRow(
         test=test,
         unit=UNITS[test],
@@ -264,7 +287,7 @@ def _row(test: Test, of: Literal["GPU", "rank", "node"], units: Sequence[Unit], 
         count=len(units),
         median=median(values),
         lowest=min(values),
-        limit_percent=100 * min(each.limit for each in compared) if len(units) >= MIN_UNITS else None,
+        limit_percent=limit,
     )
 
 
@@ -272,8 +295,12 @@ def _findings(
     test: Test, units: Sequence[Unit], compared: Sequence[Beside], level: float, *, faster: bool = False
 ) -> list[Finding]:
     """The units that are slower, or ``faster``, than the others explain."""
-    return [
-        Finding(
+    findings = []
+    for unit, each in zip(units, compared, strict=False):
+        chance = 1 - each.chance if faster else each.chance
+        if chance >= level:
+            continue
+        finding = Finding(
             **unit.names,
             test=test,
             value=each.value,
@@ -281,6 +308,5 @@ def _findings(
             behind_percent=100 * each.behind,
             limit_percent=100 * each.limit,
         )
-        for unit, each in zip(units, compared, strict=False)
-        if (1 - each.chance if faster else each.chance) < level
-    ]
+        findings.append(finding)
+    return findings
