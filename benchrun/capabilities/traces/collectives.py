@@ -6,7 +6,7 @@ compared, so clocks of different hosts do not matter.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -105,7 +105,8 @@ def collectives(parts: Sequence[tuple[RankTrace, Classified]]) -> list[Collectiv
     for kinds in alike.values():
         while kinds:
             chosen = _group_of(kinds, groups, len(parts))
-            kinds = [each for each in kinds if not any(each[1] is own for own in chosen.values())]
+            taken = {id(kind) for kind in chosen.values()}
+            kinds = [each for each in kinds if id(each[1]) not in taken]
             stated = next(iter(chosen.values())).group
             listed.append(_measured(chosen, stated or groups.get(tuple(sorted(chosen)))))
     return sorted(_joined(listed), key=lambda each: -sum(each.duration.values()))
@@ -114,15 +115,21 @@ def collectives(parts: Sequence[tuple[RankTrace, Classified]]) -> list[Collectiv
 def _known_groups(traces: Sequence[RankTrace]) -> dict[tuple[int, ...], str | None]:
     """Ranks of each process group and its label: of several groups with the same ranks the first in LABELS."""
     groups: dict[tuple[int, ...], str | None] = {}
-    for group in (group for trace in traces for group in trace.groups if len(group.ranks) > 1):
-        named, before = label(group.description), groups.get(group.ranks)
-        groups[group.ranks] = min((name for name in (before, named) if name), key=LABELS.index, default=None)
+    for trace in traces:
+        for group in trace.groups:
+            if len(group.ranks) < 2:
+                continue
+            names = filter(None, (groups.get(group.ranks), label(group.description)))
+            groups[group.ranks] = min(names, key=LABELS.index, default=None)
     return groups
 
 
 def label(description: str) -> str | None:
     """benchrun's name of a process group: tp, dp, ...; None for one that joins several dimensions."""
-    return next((name for pattern, name in GROUPS if pattern.search(description)), None)
+    for pattern, name in GROUPS:
+        if pattern.search(description):
+            return name
+    return None
 
 
 def _occurrences(trace: RankTrace, classes: Classified) -> Iterator[tuple[tuple[object, ...], Occurrences]]:
@@ -136,12 +143,17 @@ def _occurrences(trace: RankTrace, classes: Classified) -> Iterator[tuple[tuple[
     kinds: dict[tuple[object, ...], list[int]] = {}
     named = zip(messages, _texts(trace, events), events.place.tolist(), strict=True)
     for index, (message, text, stream) in enumerate(named):
-        kind: tuple[object, ...] = (message.name, message.group, message.ranks) if message else (text, stream)
+        kind: tuple[object, ...] = (text, stream)
+        if message:
+            kind = (message.name, message.group, message.ranks)
         kinds.setdefault(kind, []).append(index)
     for kind, indices in kinds.items():
-        first = messages[indices[0]]
-        name = first.name if first else collective_name(str(kind[0])) or "other"
-        yield kind if first else kind[:1], _occurrence(name, trace, events, indices, messages)
+        own = [messages[index] for index in indices]
+        if first := own[0]:
+            yield kind, _occurrence(first.name, trace, events, indices, own)
+        else:
+            text = str(kind[0])
+            yield (text,), _occurrence(collective_name(text) or "other", trace, events, indices, own)
 
 
 def _texts(trace: RankTrace, events: Events) -> list[str]:
@@ -166,10 +178,12 @@ def _texts(trace: RankTrace, events: Events) -> list[str]:
 def _occurrence(
     name: str, trace: RankTrace, events: Events, indices: list[int], messages: list[Message | None]
 ) -> Occurrences:
-    first = messages[indices[0]]
-    sizes = [
-        message.bytes if message and message.bytes is not None else -1 for message in map(messages.__getitem__, indices)
-    ]
+    """``indices``: its kernels among ``events``, each with its message."""
+    first = messages[0]
+    sizes = []
+    for message in messages:
+        size = message.bytes if message else None
+        sizes.append(-1 if size is None else size)
     return Occurrences(
         name=name,
         group=_stated_group(first, trace),
@@ -185,7 +199,8 @@ def _stated_group(message: Message | None, trace: RankTrace) -> str | None:
     """The label of a message's group; its own description if no label fits."""
     if message is None or message.group is None:
         return None
-    description = next((group.description for group in trace.groups if group.name == message.group), message.group)
+    descriptions = {group.name: group.description for group in reversed(trace.groups)}
+    description = descriptions.get(message.group, message.group)
     return label(description) or description
 
 
@@ -198,27 +213,42 @@ def _group_of(
     more than two ``traces`` without groups it is unknown who sends to whom: neighbours in a stage end together too.
     """
     rank, own = kinds[0]
-    if own.ranks is not None:  # a send of one rank is a recv of another, so messages are not paired
+    if own.ranks is not None:
+        # A send of one rank is a recv of another, so messages are not paired.
         return {rank: own} if own.name in POINT_TO_POINT else dict(kinds)
     others: dict[int, list[Occurrences]] = {}
     for other, kind in kinds[1:]:
         if other != rank and len(kind.end) == len(own.end):
             others.setdefault(other, []).append(kind)
-    candidates = [ranks for ranks in groups if rank in ranks and set(ranks) <= {rank, *others}]
-    if not groups:
-        together = (other for other, each in others.items() if min(_distance(own, kind) for kind in each) < _limit(own))
-        candidates = [tuple(sorted((rank, *others))), tuple(sorted((rank, *together)))]
+    candidates = _candidates(own, rank, others, groups)
     if own.name in POINT_TO_POINT:
-        candidates = [ranks for ranks in candidates if len(ranks) == PAIR and groups.get(ranks, "pp") == "pp"]
-        candidates = candidates if groups or traces == PAIR else []
+        pairs = [ranks for ranks in candidates if len(ranks) == PAIR and groups.get(ranks, "pp") == "pp"]
+        candidates = pairs if groups or traces == PAIR else []
+    limit = _limit(own)
     for apart in (_distance, _unsteadiness):
         for ranks in sorted(candidates, key=len, reverse=True):
-            others_of = {
-                other: min(others[other], key=lambda kind: apart(own, kind)) for other in ranks if other != rank
-            }
-            if others_of and all(apart(own, kind) < _limit(own) for kind in others_of.values()):
-                return {rank: own, **others_of}
+            nearest = {}
+            for other in set(ranks) & set(others):
+                distances = [apart(own, kind) for kind in others[other]]
+                if min(distances) < limit:
+                    nearest[other] = others[other][distances.index(min(distances))]
+            if nearest and len(nearest) == len(ranks) - 1:
+                return {rank: own, **{other: nearest[other] for other in ranks if other != rank}}
     return {rank: own}
+
+
+def _candidates(
+    own: Occurrences, rank: int, others: Mapping[int, Sequence[Occurrences]], groups: Collection[tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    """The known groups of ``rank`` whose members are here; without any, all ranks, and those that end together."""
+    here = {rank, *others}
+    if groups:
+        return [ranks for ranks in groups if rank in ranks and here.issuperset(ranks)]
+    together = [rank]
+    for other, kinds in others.items():
+        if min(_distance(own, kind) for kind in kinds) < _limit(own):
+            together.append(other)
+    return [tuple(sorted(here)), tuple(sorted(together))]
 
 
 def _distance(one: Occurrences, other: Occurrences) -> float:
@@ -231,7 +261,9 @@ def _unsteadiness(one: Occurrences, other: Occurrences) -> float:
     it.
     """
     apart = one.end - other.end
-    return float(np.median(np.abs(apart - np.median(apart)))) if len(apart) >= FEWEST else np.inf
+    if len(apart) < FEWEST:
+        return np.inf
+    return float(np.median(np.abs(apart - np.median(apart))))
 
 
 def _limit(kind: Occurrences) -> float:
@@ -243,20 +275,33 @@ def _measured(kinds: dict[int, Occurrences], group: str | None) -> Collective:
     kinds = _same_occurrences(kinds)
     first = next(iter(kinds.values()))
     durations = np.stack([kind.end - kind.start for kind in kinds.values()])
-    sizes = first.bytes
-    transfer = durations.min(axis=0)
-    return Collective(
+    ranks = tuple(sorted(kinds))
+    measured = Collective(
         name=first.name,
         group=group,
-        ranks=tuple(sorted(kinds)),
-        members=first.ranks or tuple(sorted(kinds)),
-        ranks_of_group=first.ranks_of_group or (len(kinds) if len(kinds) > 1 else None),
+        ranks=ranks,
+        members=first.ranks or ranks,
+        ranks_of_group=first.ranks_of_group,
         count=len(first.start),
-        bytes=int(sizes.sum()) if (sizes >= 0).all() else None,
-        duration=dict(zip(kinds, durations.sum(axis=1).tolist(), strict=True)),
-        transfer=int(transfer.sum()) if len(kinds) > 1 else None,
-        waiting=dict(zip(kinds, (durations - transfer).sum(axis=1).tolist(), strict=True)) if len(kinds) > 1 else {},
+        bytes=int(first.bytes.sum()) if (first.bytes >= 0).all() else None,
+        duration=_by_rank(kinds, durations),
+        transfer=None,
+        waiting={},
     )
+    if len(ranks) == 1:
+        return measured
+    transfer = durations.min(axis=0)
+    return replace(
+        measured,
+        ranks_of_group=first.ranks_of_group or len(ranks),
+        transfer=int(transfer.sum()),
+        waiting=_by_rank(kinds, durations - transfer),
+    )
+
+
+def _by_rank(ranks: Collection[int], times: NDArray[np.int64]) -> dict[int, int]:
+    """The sum of each row, one for each rank."""
+    return dict(zip(ranks, times.sum(axis=1).tolist(), strict=True))
 
 
 def _same_occurrences(kinds: dict[int, Occurrences]) -> dict[int, Occurrences]:
@@ -266,18 +311,20 @@ def _same_occurrences(kinds: dict[int, Occurrences]) -> dict[int, Occurrences]:
     several do, as in even steps, the closest in time.
     """
     shortest = min(kinds.values(), key=lambda kind: len(kind.end))
+    return {rank: _part_beside(kind, shortest) for rank, kind in kinds.items()}
+
+
+def _part_beside(kind: Occurrences, shortest: Occurrences) -> Occurrences:
+    """The occurrences of ``kind`` that belong to those of ``shortest``."""
     count = len(shortest.end)
-
-    def part(kind: Occurrences) -> Occurrences:
-        parts = [
-            kind._replace(start=kind.start[skip:][:count], end=kind.end[skip:][:count], bytes=kind.bytes[skip:][:count])
-            for skip in range(min(len(kind.end) - count, MOST_SKIPPED) + 1)
-        ]
-        uneven = [float(np.ptp(each.end - shortest.end)) for each in parts]
-        steady = [each for each, value in zip(parts, uneven, strict=True) if value <= min(uneven) + TOGETHER_NS]
-        return min(steady, key=lambda each: _distance(each, shortest))
-
-    return {rank: part(kind) for rank, kind in kinds.items()}
+    parts = []
+    for skip in range(min(len(kind.end) - count, MOST_SKIPPED) + 1):
+        some = slice(skip, skip + count)
+        parts.append(kind._replace(start=kind.start[some], end=kind.end[some], bytes=kind.bytes[some]))
+    uneven = [float(np.ptp(each.end - shortest.end)) for each in parts]
+    most = min(uneven) + TOGETHER_NS
+    steady = [each for each, value in zip(parts, uneven, strict=True) if value <= most]
+    return min(steady, key=lambda each: _distance(each, shortest))
 
 
 def _joined(listed: list[Collective]) -> list[Collective]:
@@ -286,16 +333,19 @@ def _joined(listed: list[Collective]) -> list[Collective]:
     for each in listed:
         key = (each.name, each.group, each.ranks)
         before = joined.get(key)
-        joined[key] = (
-            each
-            if before is None
-            else replace(
-                before,
-                count=before.count + each.count,
-                bytes=None if before.bytes is None or each.bytes is None else before.bytes + each.bytes,
-                duration={rank: before.duration[rank] + each.duration[rank] for rank in each.ranks},
-                transfer=None if each.transfer is None or before.transfer is None else before.transfer + each.transfer,
-                waiting={rank: before.waiting[rank] + each.waiting[rank] for rank in each.waiting},
-            )
+        if before is None:
+            joined[key] = each
+            continue
+        joined[key] = replace(
+            before,
+            count=before.count + each.count,
+            bytes=_sum_if_known(before.bytes, each.bytes),
+            duration={rank: before.duration[rank] + each.duration[rank] for rank in each.ranks},
+            transfer=_sum_if_known(before.transfer, each.transfer),
+            waiting={rank: before.waiting[rank] + each.waiting[rank] for rank in each.waiting},
         )
     return list(joined.values())
+
+
+def _sum_if_known(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from statistics import median
 
 import numpy as np
@@ -13,8 +14,8 @@ from benchrun.capabilities.traces.intervals import Intervals, union_of
 from benchrun.capabilities.traces.kernels import CLASSES, classified, unknown
 from benchrun.capabilities.traces.messages import collective_name
 from benchrun.capabilities.traces.outside import notes_on
-from benchrun.capabilities.traces.ranges import ranges_of
-from benchrun.capabilities.traces.roofline import products_of
+from benchrun.capabilities.traces.ranges import Range, ranges_of
+from benchrun.capabilities.traces.roofline import ProductTime, products_of
 from benchrun.capabilities.traces.stragglers import stragglers
 from benchrun.capabilities.traces.window import Choice, Window, window_of
 from benchrun.errors import UserError
@@ -51,35 +52,26 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     hosts = {trace.rank: trace.host for trace in traces}
     times = [rank_shares(trace, window) for trace, window in parts]
     exposed = {each.rank: int(each.exposed_comm * each.window_s * NS) for each in times}
+    slow_ranks = []
+    for slow in stragglers(listed, int(median(lengths)), exposed):
+        late = model.StragglerTime(rank=slow.rank, host=hosts.get(slow.rank), behind_s=slow.behind / NS)
+        slow_ranks.append(late)
     (first, window), (_, classes) = parts[0], inside[0]
+    notes = list(_notes(parts, listed))
+    if choice == "device":
+        notes += notes_on(parts)
     return model.Fingerprint(
         window=choice,
         window_s=median(lengths) / NS,
         steps=window.steps,
         ranks=times,
         collectives=[_collective(each) for each in listed],
-        stragglers=[
-            model.StragglerTime(rank=slow.rank, host=hosts.get(slow.rank), behind_s=slow.behind / NS)
-            for slow in stragglers(listed, int(median(lengths)), exposed)
-        ],
+        stragglers=slow_ranks,
         unknown_share=sum(share for _, share in strange),
         unknown_kernels=[model.UnknownKernel(name=name, share=share) for name, share in strange[:SHOWN_UNKNOWN]],
-        ranges=[
-            model.RangeTime(
-                name=each.name,
-                count=each.count,
-                host_s=each.host / NS,
-                device_s=None if each.device is None else each.device / NS,
-            )
-            for each in ranges_of(first, window)
-        ],
-        products=[
-            model.ProductRow(
-                **each.shape._asdict(), count=each.count, seconds=each.seconds, tflops=each.tflops, of_peak=each.of_peak
-            )
-            for each in products_of(first, classes)
-        ],
-        notes=[*_notes(parts, listed), *(notes_on(parts) if choice == "device" else ())],
+        ranges=[_range(each) for each in ranges_of(first, window)],
+        products=[_product(each) for each in products_of(first, classes)],
+        notes=notes,
     )
 
 
@@ -90,11 +82,13 @@ def rank_shares(trace: RankTrace, window: Window) -> model.RankShares:
     kernels = union_of(compute, communication)
     busy = union_of(kernels, clipped.copies).length()
     exposed = kernels.length() - compute.length()
-    idle = idle_by_cause(trace, window)
 
     def share(nanoseconds: int) -> float:
         return nanoseconds / whole
 
+    causes = None
+    if idle := idle_by_cause(trace, window):
+        causes = model.IdleByCause(**{cause: share(length) for cause, length in idle._asdict().items()})
     return model.RankShares(
         rank=trace.rank or 0,
         device=trace.device,
@@ -107,9 +101,7 @@ def rank_shares(trace: RankTrace, window: Window) -> model.RankShares:
         hidden_comm=share(communication.length() - exposed),
         copy=share(busy - kernels.length()),
         idle=share(window.length - busy),
-        idle_by_cause=model.IdleByCause(**{cause: share(value) for cause, value in idle._asdict().items()})
-        if idle
-        else None,
+        idle_by_cause=causes,
         classes=model.Classes(**{name: share(clipped.of(name).length()) for name in CLASSES}),
     )
 
@@ -137,6 +129,21 @@ def _clipped(trace: RankTrace, window: Window) -> Events:
     return replace(events, times=Intervals(start, end))
 
 
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / NS
+
+
+def _range(each: Range) -> model.RangeTime:
+    host_s, device_s = each.host / NS, _seconds(each.device)
+    return model.RangeTime(name=each.name, count=each.count, host_s=host_s, device_s=device_s)
+
+
+def _product(each: ProductTime) -> model.ProductRow:
+    return model.ProductRow(
+        **each.shape._asdict(), count=each.count, seconds=each.seconds, tflops=each.tflops, of_peak=each.of_peak
+    )
+
+
 def _collective(each: Collective) -> model.CollectiveTime:
     mean = len(each.ranks)
     return model.CollectiveTime(
@@ -146,7 +153,7 @@ def _collective(each: Collective) -> model.CollectiveTime:
         count=each.count,
         bytes=each.bytes,
         duration_s=sum(each.duration.values()) / mean / NS,
-        transfer_s=None if each.transfer is None else each.transfer / NS,
+        transfer_s=_seconds(each.transfer),
         waiting_s=sum(each.waiting.values()) / mean / NS if each.waiting else None,
         busbw_gb_s=each.bus_gb_per_s,
     )
@@ -158,11 +165,12 @@ def _notes(parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collectiv
     if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):
         yield "CUDA graphs were traced as a whole, which hides their kernels: nsys --cuda-graph-trace=node"
     tool = traces[0].tool
-    yield from dict.fromkeys(note for trace in traces for note in trace.notes)
+    yield from dict.fromkeys(chain.from_iterable(trace.notes for trace in traces))
     if different := _different(parts):
         yield f"{different}: are they of one run? All count as ranks of it"
-    if kernel := next((window.collective for _, window in parts if window.collective), None):
-        yield f"no range marks a step: the ends of {collective_name(kernel) or kernel} separate them"
+    kernels = [window.collective for _, window in parts if window.collective]
+    if kernels:
+        yield f"no range marks a step: the ends of {collective_name(kernels[0]) or kernels[0]} separate them"
     if any(trace.calls is None or not len(trace.calls) for trace in traces):
         yield f"no calls of the host, so idle time has no cause: {CALLS[tool]}"
     if listed and len(traces) == 1:
@@ -173,12 +181,17 @@ def _notes(parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collectiv
 
 def _different(parts: Sequence[tuple[RankTrace, Window]]) -> str | None:
     """Say in what these traces differ as those of one run do not."""
-    gpus = {trace.gpu or "a GPU without a name" for trace, _ in parts}
-    tools: set[str] = {trace.tool for trace, _ in parts}
-    if mixed := next((kinds for kinds in (tools, gpus) if len(kinds) > 1), None):
-        return f"the traces are of {' and '.join(sorted(mixed))}"
-    dated = [
-        (trace.clock + window.first, trace.clock + window.last) for trace, window in parts if trace.clock is not None
-    ]
-    apart = (max(first for first, _ in dated) - min(last for _, last in dated)) / NS if dated else 0
+    tools, gpus, begins, ends = set[str](), set[str](), [], []
+    for trace, window in parts:
+        tools.add(trace.tool)
+        gpus.add(trace.gpu or "a GPU without a name")
+        if trace.clock is not None:
+            begins.append(trace.clock + window.first)
+            ends.append(trace.clock + window.last)
+    for kinds in (tools, gpus):
+        if len(kinds) > 1:
+            return f"the traces are of {' and '.join(sorted(kinds))}"
+    if not begins:
+        return None
+    apart = (max(begins) - min(ends)) / NS
     return f"one trace begins {apart:.3g} s after another one ends" if apart > APART_S else None

@@ -1,6 +1,7 @@
 """Slow ranks: the rank that the others wait for is the one that waits least itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import NamedTuple
 
 from benchrun.capabilities.traces.collectives import POINT_TO_POINT, Collective
@@ -31,16 +32,18 @@ def stragglers(listed: Sequence[Collective], window_ns: int, exposed_ns: Mapping
     """
     behind: dict[int, int] = {}
     groups = [each for each in listed if each.name not in POINT_TO_POINT and len(each.waiting) > 1]
-    messages = [each for each in listed if each.name in POINT_TO_POINT and each.group != "cp"]
-    # A group of all ranks does not say who sends to whom.
-    neighbours = [set(each.ranks if each.group == "world" else each.members) for each in messages]
+    neighbours = list(_neighbours(listed))
     for ranks in dict.fromkeys(each.ranks for each in groups):
         if any(len(pair.intersection(ranks)) > 1 for pair in neighbours):
             continue
-        own = [each for each in groups if each.ranks == ranks]
-        waiting = {rank: sum(each.waiting[rank] for each in own) for rank in ranks}
-        count = sum(each.count for each in own)
-        slow = min(waiting, key=lambda rank: waiting[rank])
+        count, waiting = 0, dict.fromkeys(ranks, 0)
+        for each in groups:
+            if each.ranks != ranks:
+                continue
+            count += each.count
+            for rank in ranks:
+                waiting[rank] += each.waiting[rank]
+        slow = min(ranks, key=waiting.__getitem__)
         others = [rank for rank in ranks if rank != slow]
         next_slow = min(waiting[rank] for rank in others)
         seen = min(exposed_ns[rank] for rank in others) - exposed_ns[slow]
@@ -48,4 +51,12 @@ def stragglers(listed: Sequence[Collective], window_ns: int, exposed_ns: Mapping
         enough = late >= LEAST_SHARE * window_ns and late >= LEAST_NS * count
         if enough and waiting[slow] <= OWN_WAIT * next_slow:
             behind[slow] = behind.get(slow, 0) + late
-    return sorted((Straggler(*item) for item in behind.items()), key=lambda each: -each.behind)
+    return sorted(starmap(Straggler, behind.items()), key=lambda each: -each.behind)
+
+
+def _neighbours(listed: Sequence[Collective]) -> Iterator[set[int]]:
+    """The ranks between which a pipeline sends."""
+    for each in listed:
+        if each.name in POINT_TO_POINT and each.group != "cp":
+            # A group of all ranks does not say who sends to whom.
+            yield set(each.ranks if each.group == "world" else each.members)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from textwrap import fill
 
-from benchrun.rundir.fingerprint import CollectiveTime, Fingerprint, RankShares
+from benchrun.rundir.fingerprint import CollectiveTime, Fingerprint, ProductRow, RankShares
 from benchrun.show.table import Table, plain
 
 SHOWN = 8
@@ -19,10 +19,10 @@ _TIME: tuple[Column, ...] = (
     ("exposed comm", lambda rank: rank.exposed_comm),
     ("copy", lambda rank: rank.copies),
     ("idle", lambda rank: rank.idle),
-    ("(host", lambda rank: rank.idle_by_cause.host if rank.idle_by_cause else None),
-    ("launch", lambda rank: rank.idle_by_cause.launch_gap if rank.idle_by_cause else None),
-    ("data", lambda rank: rank.idle_by_cause.data if rank.idle_by_cause else None),
-    ("sync)", lambda rank: rank.idle_by_cause.sync if rank.idle_by_cause else None),
+    ("(host", lambda rank: getattr(rank.idle_by_cause, "host", None)),
+    ("launch", lambda rank: getattr(rank.idle_by_cause, "launch_gap", None)),
+    ("data", lambda rank: getattr(rank.idle_by_cause, "data", None)),
+    ("sync)", lambda rank: getattr(rank.idle_by_cause, "sync", None)),
 )
 _CLASSES: tuple[Column, ...] = (
     ("matmul", lambda rank: rank.classes.matmul),
@@ -35,84 +35,72 @@ _CLASSES: tuple[Column, ...] = (
 
 def fingerprint_text(result: Fingerprint) -> str:
     """All tables, then what the trace cannot show."""
-    return "\n".join(part for part in _parts(result) if part)
+    return "\n".join(filter(None, _parts(result)))
 
 
 def _parts(result: Fingerprint) -> Iterable[str]:
-    gpus = ", ".join(f"{count} x {name}" for name, count in Counter(rank.gpu or "GPU" for rank in result.ranks).items())
-    steps = f", {result.steps} step{'s' if result.steps > 1 else ''}" if result.steps else ""
+    counts = Counter(rank.gpu or "GPU" for rank in result.ranks)
+    gpus = ", ".join(f"{count} x {name}" for name, count in counts.items())
+    steps = ""
+    if result.steps:
+        steps = f", {result.steps} step" + "s" * (result.steps > 1)
     yield f"{gpus}, window {result.window}: {result.window_s:.4g} s{steps}\n"
     yield _ranks("% of the window", result.ranks, _TIME)
     yield _ranks("kernels, % of the window", result.ranks, _CLASSES)
     yield _collectives(result.collectives)
-    yield _named(
-        ("marked range", "count", "host ms", "device ms"),
-        ((_short(each.name), each.count, _ms(each.host_s), _ms(each.device_s)) for each in result.ranges),
-    )
-    yield _named(
-        ("product (batch x m x n x k)", "type", "count", "ms", "TFLOPS", "% of peak"),
-        (
-            (
-                f"{each.batch} x {each.m} x {each.n} x {each.k}",
-                each.dtype.removeprefix("c10::"),
-                each.count,
-                _ms(each.seconds),
-                f"{each.tflops:.0f}",
-                _percent(each.of_peak),
-            )
-            for each in result.products
-        ),
-    )
-    yield _named(
-        ("kernel of no known class", "% of the window"),
-        ((_short(each.name), _percent(each.share)) for each in result.unknown_kernels),
-    )
+    rows: list[Sequence[object]] = []
+    for each in result.ranges:
+        rows.append((_short(each.name), each.count, _ms(each.host_s), _ms(each.device_s)))
+    yield _named(("marked range", "count", "host ms", "device ms"), rows)
+    titles = ("product (batch x m x n x k)", "type", "count", "ms", "TFLOPS", "% of peak")
+    yield _named(titles, [_product(row) for row in result.products])
+    kernels = [(_short(kernel.name), _percent(kernel.share)) for kernel in result.unknown_kernels]
+    yield _named(("kernel of no known class", "% of the window"), kernels)
     for slow in result.stragglers:
-        place = f"rank {slow.rank} on {slow.host}" if slow.host else f"rank {slow.rank}"
+        place = f"rank {slow.rank}"
+        if slow.host:
+            place += f" on {slow.host}"
         yield f"slow: {place}: all others waited {_ms(slow.behind_s)} ms for it\n"
-    yield "".join(fill(f"note: {note}", WIDTH, subsequent_indent=" " * 6) + "\n" for note in result.notes)
+    notes = [fill(f"note: {note}", WIDTH, subsequent_indent=" " * 6) for note in result.notes]
+    yield "".join(f"{note}\n" for note in notes)
+
+
+def _product(row: ProductRow) -> Sequence[object]:
+    shape, dtype = f"{row.batch} x {row.m} x {row.n} x {row.k}", row.dtype.removeprefix("c10::")
+    return shape, dtype, row.count, _ms(row.seconds), f"{row.tflops:.0f}", _percent(row.of_peak)
 
 
 def _ranks(title: str, ranks: Sequence[RankShares], columns: Sequence[Column]) -> str:
-    rows = [(f"rank {rank.rank}", *(_percent(value(rank)) for _, value in columns)) for rank in ranks[:SHOWN]]
+    """A row for each of the first ranks, and the least, the median and the most of all."""
+    titles = [title]
+    rows = [[f"rank {rank.rank}"] for rank in ranks[:SHOWN]]
+    over: dict[str, Callable[[list[float]], float]] = {}
     if len(ranks) > 1:
-        rows += [(name, *(_over(take, ranks, value) for _, value in columns)) for name, take in _OVER_RANKS]
-    return plain(Table((title, *(name for name, _ in columns)), rows))
-
-
-_OVER_RANKS: tuple[tuple[str, Callable[[list[float]], float]], ...] = (
-    ("least", min),
-    ("median", median),
-    ("most", max),
-)
-
-
-def _over(
-    take: Callable[[list[float]], float], ranks: Sequence[RankShares], value: Callable[[RankShares], float | None]
-) -> str:
-    values = [each for rank in ranks if (each := value(rank)) is not None]
-    return _percent(take(values) if values else None)
+        over = {"least": min, "median": median, "most": max}
+    rows += [[name] for name in over]
+    for name, share in columns:
+        titles.append(name)
+        shares = [share(rank) for rank in ranks]
+        known = [each for each in shares if each is not None]
+        shown = shares[:SHOWN] + [take(known) if known else None for take in over.values()]
+        for row, value in zip(rows, shown, strict=True):
+            row.append(_percent(value))
+    return plain(Table(titles, rows))
 
 
 def _collectives(listed: Sequence[CollectiveTime]) -> str:
     titles = ("collective", "group", "ranks", "count", "GB", "ms", "transfer ms", "waiting ms", "bus GB/s")
-    return _named(
-        titles,
-        (
-            (
-                each.name,
-                _short(each.group or "-", WIDEST_GROUP),
-                _ranks_text(each.ranks),
-                each.count,
-                "-" if each.bytes is None else f"{each.bytes / 1e9:.3g}",
-                _ms(each.duration_s),
-                _ms(each.transfer_s),
-                _ms(each.waiting_s),
-                "-" if each.busbw_gb_s is None else f"{each.busbw_gb_s:.3g}",
-            )
-            for each in listed
-        ),
-    )
+    rows = []
+    for each in listed:
+        gigabytes = None if each.bytes is None else each.bytes / 1e9
+        times = map(_ms, (each.duration_s, each.transfer_s, each.waiting_s))
+        group, ranks = _short(each.group or "-", WIDEST_GROUP), _ranks_text(each.ranks)
+        rows.append((each.name, group, ranks, each.count, _rounded(gigabytes), *times, _rounded(each.busbw_gb_s)))
+    return _named(titles, rows)
+
+
+def _rounded(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
 
 
 def _ranks_text(ranks: Sequence[int]) -> str:
@@ -120,11 +108,14 @@ def _ranks_text(ranks: Sequence[int]) -> str:
     return text if len(text) <= 12 else f"{ranks[0]}..{ranks[-1]}"
 
 
-def _named(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def _named(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """The first rows of a table; nothing if there are none."""
-    listed = list(rows)
-    more = f"and {len(listed) - SHOWN} more\n" if len(listed) > SHOWN else ""
-    return plain(Table(titles, listed[:SHOWN])) + more if listed else ""
+    if not rows:
+        return ""
+    text = plain(Table(titles, rows[:SHOWN]))
+    if len(rows) > SHOWN:
+        text += f"and {len(rows) - SHOWN} more\n"
+    return text
 
 
 def _percent(share: float | None) -> str:
