@@ -126,16 +126,23 @@ class Evidence:
 def judged(plan: ResolvedPlan, evidence: Sequence[Evidence]) -> Acceptance:
     """The verdict on ``evidence``, one item for each point of ``plan``, in its order."""
     by_number = dict(enumerate(evidence, 1))
-    repeats = plan.file.repeats
-    criteria = tuple(each for number in by_number for each in _criteria(plan, number, by_number))
-    answers = {each.passed for each in criteria}
+    points, criteria = [], []
+    for number, each in by_number.items():
+        points.append(_summary(number, each, plan.file.repeats))
+        criteria += _criteria(plan, number, by_number)
     return Acceptance(
         plan=plan.name,
         description=plan.file.description,
-        verdict="not_accepted" if False in answers else "inconclusive" if None in answers else "accepted",
-        points=tuple(_summary(number, each, repeats) for number, each in by_number.items()),
-        criteria=criteria,
+        verdict=_verdict([each.passed for each in criteria]),
+        points=tuple(points),
+        criteria=tuple(criteria),
     )
+
+
+def _verdict(answers: Sequence[bool | None]) -> Answer:
+    if False in answers:
+        return "not_accepted"
+    return "inconclusive" if None in answers else "accepted"
 
 
 def _summary(number: int, evidence: Evidence, repeats: int) -> PointSummary:
@@ -161,20 +168,22 @@ def _criteria(plan: ResolvedPlan, number: int, evidence: Mapping[int, Evidence])
     limits, repeats = one.criteria, plan.file.repeats
     yield criterion("repeats", repeats, "runs", _made(one, repeats))
     yield criterion("max_failed_runs", limits.max_failed_runs, "runs", _failed(one, limits.max_failed_runs))
-    for side, metrics, least in (("at_least", limits.at_least, True), ("at_most", limits.at_most, False)):
+    for side, metrics in (("at_least", limits.at_least), ("at_most", limits.at_most)):
         for metric, limit in metrics.items():
             if limit is not None:
-                yield criterion(f"{side} {metric}", limit, METRICS[metric].unit, _metric(one, metric, limit, least))
-    if (limit := limits.max_below_reference_percent) is not None:
-        yield criterion("max_below_reference_percent", limit, "%", _below_reference(one, limit))
-    if (limit := limits.max_spread_percent) is not None:
-        yield criterion("max_spread_percent", limit, "%", _spread(one, limit))
-    if (limit := limits.min_scaling_efficiency_percent) is not None and (base := plan.fewest(number)) != number:
-        yield criterion("min_scaling_efficiency_percent", limit, "%", _efficiency(one, evidence[base], limit))
-    if limits.max_throttled_runs is not None:
-        yield criterion(
-            "max_throttled_runs", limits.max_throttled_runs, "runs", _throttled(one, limits.max_throttled_runs)
-        )
+                answer = _metric(one, metric, limit, side == "at_least")
+                yield criterion(f"{side} {metric}", limit, METRICS[metric].unit, answer)
+    below, spread = limits.max_below_reference_percent, limits.max_spread_percent
+    efficiency, throttled = limits.min_scaling_efficiency_percent, limits.max_throttled_runs
+    if below is not None:
+        yield criterion("max_below_reference_percent", below, "%", _below_reference(one, below))
+    if spread is not None:
+        yield criterion("max_spread_percent", spread, "%", _spread(one, spread))
+    if efficiency is not None and plan.fewest(number) != number:
+        answer = _efficiency(one, evidence[plan.fewest(number)], efficiency)
+        yield criterion("min_scaling_efficiency_percent", efficiency, "%", answer)
+    if throttled is not None:
+        yield criterion("max_throttled_runs", throttled, "runs", _throttled(one, throttled))
 
 
 @dataclass(frozen=True)
@@ -192,9 +201,12 @@ UNMEASURED = _Answer(None, None, "no run gave numbers")
 def _made(one: Evidence, repeats: int) -> _Answer:
     """Answer for a point with fewer runs than planned: none."""
     count = len(one.valid)
-    missing = f"{repeats - count} of {repeats} runs are missing"
-    ended = next((f"{run.run_id}: {run.broken}" for run in one.runs if not run.numbers), None)
-    return _Answer(count, True if count >= repeats else None, None if count >= repeats else ended or missing)
+    if count >= repeats:
+        return _Answer(count, True)
+    for run in one.runs:
+        if not run.numbers:
+            return _Answer(count, None, f"{run.run_id}: {run.broken}")
+    return _Answer(count, None, f"{repeats - count} of {repeats} runs are missing")
 
 
 def _failed(one: Evidence, most: int) -> _Answer:
@@ -214,16 +226,18 @@ def _metric(one: Evidence, name: str, limit: float, least: bool) -> _Answer:
     if len(present) < len(values):
         return _Answer(None, None, f"{len(values) - len(present)} of {len(values)} runs have no {name}")
     measured = median(present)
-    return _Answer(measured, measured >= limit if least else measured <= limit)
+    passed = measured >= limit if least else measured <= limit
+    return _Answer(measured, passed)
 
 
 def _below_reference(one: Evidence, most: float) -> _Answer:
     """Percentage by which the point is slower than its reference; negative if it is faster."""
     if one.verdict is None or not one.valid:
         return UNMEASURED
-    check = next((check for check in one.verdict.checks if check.metric not in LEARNED), None)
-    if check is None:
+    checks = [check for check in one.verdict.checks if check.metric not in LEARNED]
+    if not checks:
         return _Answer(None, None, f"no reference number: {one.verdict.reason}")
+    check = checks[0]
     below = 100 * (1 - check.ratio)
     source = f"{check.reference.id}: {check.reference.value:g} {check.reference.unit}"
     if check.verdict == "faster_than_expected":
@@ -233,7 +247,9 @@ def _below_reference(one: Evidence, most: float) -> _Answer:
 
 def _within(check: Check, below: float, most: float) -> bool | None:
     """A mean that includes the start-up may hide a faster step."""
-    return True if below <= most else None if check.high is None else False
+    if below <= most:
+        return True
+    return None if check.high is None else False
 
 
 def _spread(one: Evidence, most: float) -> _Answer:
@@ -262,4 +278,6 @@ def _throttled(one: Evidence, most: int) -> _Answer:
     if len(faults) > most:
         return _Answer(len(faults), False, faults[0])
     unseen = samples.count(None)
-    return _Answer(len(faults), None, f"{unseen} runs have no telemetry") if unseen else _Answer(len(faults), True)
+    if unseen:
+        return _Answer(len(faults), None, f"{unseen} runs have no telemetry")
+    return _Answer(len(faults), True)

@@ -104,21 +104,20 @@ def result(
     the directory lists is not of the point, or cannot be read.
     """
     study, hours = resolved.expanded.study, resolved.hours()
-    numbers = {key: [each.numbers for each in of_point if each.numbers] for key, of_point in runs.items()}
     expected = [each.steps for each in hours.values() if each.steps is not None]
-    points = tuple(
-        _point(resolved, planned, hours, attempts, runs, numbers, retries, foreign).model_copy(
-            update={"gpu_hours_used": used.get(planned.key) if planned.spec else None}
-        )
-        for planned in resolved.points
-    )
+    points = []
+    for planned in resolved.points:
+        point = _point(resolved, planned, hours, attempts, runs, retries, foreign)
+        if planned.spec and planned.key in used:
+            point = point.model_copy(update={"gpu_hours_used": used[planned.key]})
+        points.append(point)
     return StudyResult(
         study=resolved.expanded.name,
         description=study.description,
         directory=directory,
         columns=resolved.expanded.columns,
         repeats=study.repeats,
-        points=points,
+        points=tuple(points),
         gpu_hours_limit=study.repeats * sum(each.limit for each in hours.values()),
         gpu_hours_steps=study.repeats * sum(expected) if expected else None,
         runs=len(resolved.slots),
@@ -135,53 +134,76 @@ def _point(
     hours: Mapping[str, Hours],
     attempts: Mapping[Slot, Sequence[Attempt]],
     runs: Mapping[str, Sequence[RunResult]],
-    numbers: Mapping[str, Sequence[Metrics]],
     retries: int,
     foreign: Mapping[str, str],
 ) -> PointResult:
-    key, stated = planned.key if planned.spec else "", planned.point.settings
-    slots = [(key, repeat) for repeat in range(1, resolved.expanded.study.repeats + 1)] if planned.spec else []
-    own, launched = numbers.get(key, ()), runs.get(key, ())
-    lacking = len(own) < resolved.expanded.study.repeats
+    key, stated, states = "", planned.point.settings, []
+    repeats = resolved.expanded.study.repeats
+    if planned.spec:
+        key = planned.key
+        for repeat in range(1, repeats + 1):
+            states.append(state_of(attempts.get((key, repeat), ()), retries))
+    launched = runs.get(key, ())
+    own = _measured(launched)
+    reason = planned.refused or None
+    if reason is None and len(own) < repeats:
+        reason = _reason(launched) or foreign.get(key)
     place = _baseline(resolved, planned)
-    other = None if place is None else resolved.points[place]
-    compared = other is not None and other.spec is not None and other is not planned
+    compared = None
+    if place is not None:
+        other = resolved.points[place - 1]
+        if other.spec and other is not planned:
+            compared = ratio(own, _measured(runs.get(other.key, ())))
     return PointResult(
         key=key,
         settings={column: stated[column] for column in resolved.expanded.columns if column in stated},
-        baseline=None if place is None else place + 1,
-        state=_state([state_of(attempts.get(slot, ()), retries) for slot in slots]),
-        reason=planned.refused or ((_reason(launched) or foreign.get(key)) if lacking else None),
+        baseline=place,
+        state=_state(states),
+        reason=reason,
         runs=tuple(each.run_id for each in launched),
         measured=len(own),
         hours=hours.get(key),
         metrics={metric.key: _median(own, metric) for metric in TABLED} | _of_servers(own),
-        ratio=ratio(own, numbers.get(other.key, ())) if compared and other else None,
+        ratio=compared,
     )
 
 
+def _measured(runs: Sequence[RunResult]) -> list[Metrics]:
+    return [run.numbers for run in runs if run.numbers]
+
+
 def _baseline(resolved: ResolvedStudy, planned: ResolvedPoint) -> int | None:
+    """Number of the point that it is compared with, from 1; None if that one is excluded."""
     point = resolved.expanded.baseline(planned.point)
-    return next((index for index, each in enumerate(resolved.points) if each.point is point), None)
+    for number, each in enumerate(resolved.points, 1):
+        if each.point is point:
+            return number
+    return None
 
 
 def _state(states: Sequence[State]) -> State:
     """The state of a point from those of its repeats; refused if it has none."""
-    order = (State.GOING, State.WAITING, State.FAILED, State.COMPLETED)
-    return next((state for state in order if state in states), State.REFUSED)
+    for state in (State.GOING, State.WAITING, State.FAILED, State.COMPLETED):
+        if state in states:
+            return state
+    return State.REFUSED
 
 
 def _reason(runs: Sequence[RunResult]) -> str | None:
     """Reason why the newest run that has ended gives no number; None if it does."""
-    ended = [run for run in runs if run.ending is not None and not run.numbers]
-    return f"{ended[-1].run_id}: {ended[-1].broken}" if ended else None
+    for run in reversed(runs):
+        if run.ending is not None and not run.numbers:
+            return f"{run.run_id}: {run.broken}"
+    return None
 
 
 def _of_servers(runs: Sequence[Metrics]) -> dict[str, float | None]:
     """Metrics that only servers have; empty for trainings."""
-    return {metric.key: value for metric in SERVED if (value := _median(runs, metric)) is not None}
+    medians = {metric.key: _median(runs, metric) for metric in SERVED}
+    return {key: value for key, value in medians.items() if value is not None}
 
 
 def _median(runs: Sequence[Metrics], metric: Metric) -> float | None:
-    values = [value for run in runs if (value := metric.read(run, OURS)) is not None]
-    return median(values) if values else None
+    values = [metric.read(run, OURS) for run in runs]
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_study
@@ -41,40 +42,44 @@ def study_result(planned: ResolvedStudy, price: float | None = None, retries: in
     directory = StudyDir(planned.expanded.name)
     noted, unreadable = _readable(directory.runs())
     launched = {slot: [*map(_tolerant, runs)] for slot, runs in planned.own(noted).items()}
-    foreign = {
-        slot[0]: why for slot in planned.slots for run in noted.get(slot, ()) if (why := planned.foreign(slot, run))
-    }
-    observed = {each.run: each for each in observe([run for runs in launched.values() for run in runs])}
-    attempts = {slot: [_attempt(observed[run], end_of) for run in runs] for slot, runs in launched.items()}
+    foreign: dict[str, str] = {}
+    for slot in planned.slots:
+        for run in noted.get(slot, ()):
+            if why := planned.foreign(slot, run):
+                foreign[slot[0]] = why
+    observed = {each.run: each for each in observe([*chain.from_iterable(launched.values())])}
+    attempts: dict[Slot, list[Attempt]] = {}
     measured: dict[str, list[RunResult]] = {}
-    for slot, runs in launched.items():
-        numbers = [_numbers(run, attempt) for run, attempt in zip(runs, attempts[slot], strict=True)]
-        measured.setdefault(slot[0], []).extend(numbers)
     used: dict[str, float] = {}
+    notes = [*unreadable.values()]
     for slot, runs in launched.items():
-        each = [hours for run in runs if (hours := _used_hours(run)) is not None]
-        if each:
-            used[slot[0]] = used.get(slot[0], 0.0) + sum(each)
-    damaged = [
-        f"{run.run_id}: {name} is damaged and left out: {why}"
-        for runs in launched.values()
-        for run in runs
-        for name, why in run.damaged.items()
-    ]
-    notes = [*unreadable.values(), *damaged]
+        attempts[slot] = [_attempt(observed[run], end_of) for run in runs]
+        of_point, hours = measured.setdefault(slot[0], []), []
+        for run, attempt in zip(runs, attempts[slot], strict=True):
+            of_point.append(_numbers(run, attempt))
+            hours.append(_used_hours(run))
+            for name, why in run.damaged.items():
+                notes.append(f"{run.run_id}: {name} is damaged and left out: {why}")
+        known = [each for each in hours if each is not None]
+        if known:
+            used[slot[0]] = used.get(slot[0], 0.0) + sum(known)
     return result(planned, str(directory.path), price, attempts, measured, retries, used, foreign | unreadable, notes)
 
 
 def runs_of_other_points(planned: ResolvedStudy) -> int:
     """Runs of a study of this name that are of none of its points: of other options, or of an earlier file."""
-    return sum(len(runs) for slot, runs in StudyDir(planned.expanded.name).runs().items() if slot not in planned.slots)
+    noted = StudyDir(planned.expanded.name).runs()
+    return sum(len(noted[slot]) for slot in noted if slot not in planned.slots)
 
 
 def study_runs(planned: ResolvedStudy) -> list[RunDir]:
     """Every run that was launched for a study and has ended; readers leave its damaged documents out."""
     launched = planned.own(_readable(StudyDir(planned.expanded.name).runs())[0])
-    runs = [run for each in launched.values() for run in each]
-    return [_tolerant(each.run) for each in observe(runs) if has_ended(each) or _lost_its_ending(each)]
+    ended = []
+    for each in observe([*chain.from_iterable(launched.values())]):
+        if has_ended(each) or _lost_its_ending(each):
+            ended.append(_tolerant(each.run))
+    return ended
 
 
 def _readable(noted: Mapping[Slot, Sequence[RunDir]]) -> tuple[dict[Slot, list[RunDir]], dict[str, str]]:
@@ -99,8 +104,9 @@ def _tolerant(run: RunDir) -> TolerantRun:
 def _used_hours(run: RunDir) -> float | None:
     """GPU-hours of a run from its start to its end, by its own record; None if that lacks one of them."""
     done = run.done()
-    elapsed_s = done.elapsed_s if done else None
-    return None if elapsed_s is None else run.spec.num_gpus * elapsed_s / HOUR_S
+    if done is None or done.elapsed_s is None:
+        return None
+    return run.spec.num_gpus * done.elapsed_s / HOUR_S
 
 
 def run_study(
@@ -120,8 +126,9 @@ def run_study(
     with directory.locked():
         while True:
             launched = planned.own(directory.runs())
-            left = [run for runs in launched.values() for run in runs if run not in ended and run != held]
-            ended |= (just_ended := _ended(left, notes, tell))
+            left = [run for run in chain.from_iterable(launched.values()) if run not in ended and run != held]
+            just_ended = _ended(left, notes, tell)
+            ended |= just_ended
             going = Attempt(State.GOING)
             attempts = {slot: [ended.get(run, going) for run in runs] for slot, runs in launched.items()}
             new = list(due(planned.slots, attempts, concurrency, retries))
@@ -131,7 +138,8 @@ def run_study(
             running = [run for run in left if run not in ended]
             if not (new or running or waiting):
                 return
-            polls = 0 if just_ended or held is not waiting or (new and not held) else polls + 1
+            changed = just_ended or held is not waiting or (new and not held)
+            polls = 0 if changed else polls + 1
             _pause(running, backoff(polls))
 
 
@@ -144,15 +152,18 @@ def _launch(
     """
     specs = {each.key: each.spec for each in planned.points if each.spec}
     for slot in slots:
-        point = f"point {planned.number(slot[0])} of {len(planned.points)}"
-        if run := _same(specs[slot[0]], slot, directory) if reuse else None:
-            directory.record(slot, run)
-            tell(f"{run.run_id}: reused, {point}")
+        key, repeat = slot
+        point = f"point {planned.number(key)} of {len(planned.points)}"
+        same = _same(specs[key], key, directory) if reuse else None
+        if same:
+            directory.record(slot, same)
+            tell(f"{same.run_id}: reused, {point}")
             continue
-        run = prepare(specs[slot[0]])
+        run = prepare(specs[key])
         directory.record(slot, run)
-        repeat = f", repeat {slot[1]}" if slot[1] > 1 else ""
-        if not _is_submitted(run, tell, f", {point}{repeat}"):
+        if repeat > 1:
+            point += f", repeat {repeat}"
+        if not _is_submitted(run, tell, f", {point}"):
             return run
     return None
 
@@ -172,7 +183,8 @@ def _is_submitted(run: RunDir, tell: Tell, point: str = "", *, again: bool = Fal
     except SchedulerUnavailable as error:
         tell(f"{run.run_id}: {error.message}; it is looked for in the queue")
     except MachineError as error:
-        error.hint = f"{error.hint + '; ' if error.hint else ''}the same command goes on where this one ended"
+        hints = (error.hint, "the same command goes on where this one ended")
+        error.hint = "; ".join(filter(None, hints))
         raise
     else:
         tell(f"{run.run_id}: launched{point}")
@@ -196,13 +208,20 @@ def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, 
     return ended
 
 
-def _same(spec: RunSpec, slot: Slot, directory: StudyDir) -> RunDir | None:
-    """The newest completed run of this specification that the point does not have yet; None if there is none."""
-    used = {run for (key, _), runs in directory.runs().items() for run in runs if key == slot[0]}
+def _same(spec: RunSpec, point: str, directory: StudyDir) -> RunDir | None:
+    """The newest completed run of this specification that the ``point`` does not have yet; None if there is none."""
+    used: set[RunDir] = set()
+    for (key, _), runs in directory.runs().items():
+        if key == point:
+            used.update(runs)
     name = f"{spec.recipe}-{spec.identity()}-"
-    named = [run for run in find_runs(directory.root) if run.run_id.startswith(name) and run not in used]
-    completed = (run for run in reversed(named) if (end := recorded(run)) and end.ending is Ending.COMPLETED)
-    return next((run for run in completed if run.spec == spec), None)
+    for run in reversed(find_runs(directory.root)):
+        if run in used or not run.run_id.startswith(name):
+            continue
+        end = recorded(run)
+        if end and end.ending is Ending.COMPLETED and run.spec == spec:
+            return run
+    return None
 
 
 def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -> Attempt:
@@ -215,7 +234,8 @@ def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -
         return Attempt(State.WAITING)
     else:
         ending = end_with(observation).ending
-    return Attempt(State.COMPLETED if ending is Ending.COMPLETED else State.FAILED, ending)
+    state = State.COMPLETED if ending is Ending.COMPLETED else State.FAILED
+    return Attempt(state, ending)
 
 
 def _never_accepted(run: RunDir) -> bool:
@@ -239,7 +259,8 @@ def _ending_by_log(run: RunDir) -> Ending:
         measurement = measure_run(run)
     except UserError:
         return Ending.INCOMPLETE
-    return Ending.INCOMPLETE if broken_run(measurement.metrics if measurement else None, None) else Ending.COMPLETED
+    metrics = measurement.metrics if measurement else None
+    return Ending.INCOMPLETE if broken_run(metrics, None) else Ending.COMPLETED
 
 
 def _numbers(run: TolerantRun, attempt: Attempt) -> RunResult:
