@@ -15,11 +15,12 @@ MOST = 0.5
 
 def explanation_text(result: Explanation, *, page: bool = False) -> str:
     """The largest cause first, then the waterfall, then all causes with advice; Markdown for a ``page``."""
-    return "\n".join(part for part in _parts(result, page=page) if part)
+    return "\n".join(filter(None, _parts(result, page=page)))
 
 
 def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
-    yield f"{'# ' if page else ''}{result.run}: {result.step_time_s:.4g} s a step; {_headline(result)}\n"
+    table, title, item = (markdown, "# ", "- ") if page else (plain, "", "")
+    yield f"{title}{result.run}: {result.step_time_s:.4g} s a step; {_headline(result)}\n"
     if result.against:
         other = result.against
         yield f"{other.ratio:.3f} times the step of {other.name}, which would take {other.step_time_s:.4g} s\n"
@@ -30,25 +31,26 @@ def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
         rows.append((part.part, _seconds(part.seconds), _percent(part.seconds / step_s), bar))
         until += part.seconds
     rows.append(("the measured step", _seconds(step_s), _percent(1.0), ""))
-    yield (markdown if page else plain)(Table(("part", "s", "%", ""), rows))
+    yield table(Table(("part", "s", "%", ""), rows))
     for number, cause in enumerate(result.causes, 1):
         yield "\n".join(_cause(number, cause, result.step_time_s)) + "\n"
-    yield "".join(f"{'- ' if page else ''}note: {each}\n" for each in result.missing)
+    yield "".join(f"{item}note: {each}\n" for each in result.missing)
 
 
 def _headline(result: Explanation) -> str:
-    first = result.causes[0] if result.causes else None
-    if not any(part.cause for part in result.waterfall) and len(result.waterfall) > 1:
-        largest = max(result.waterfall, key=lambda part: part.seconds)
-        return f"{_percent(largest.seconds / result.step_time_s)} % of it are {largest.part}"
-    if first and first.kind == "fault" and first.seconds >= FAULT_SHARE * result.step_time_s:
-        return f"the largest fault: {_where(first)}, {_percent(first.seconds / result.step_time_s)} %"
-    unknown = sum(part.seconds for part in result.waterfall if part.part.startswith(UNSEPARATED))
-    if unknown >= MOST * result.step_time_s:
-        share = _percent(unknown / result.step_time_s)
-        return f"{share} % of it are not separated, because nothing shows its kernels"
-    largest = max((part for part in result.waterfall if part.cause), key=lambda part: part.seconds)
-    share = _percent(largest.seconds / result.step_time_s)
+    step_s, parts = result.step_time_s, result.waterfall
+    beyond_least = [part for part in parts if part.cause]
+    if not beyond_least and len(parts) > 1:
+        largest = max(parts, key=lambda part: part.seconds)
+        return f"{_percent(largest.seconds / step_s)} % of it are {largest.part}"
+    for first in result.causes[:1]:
+        if first.kind == "fault" and first.seconds >= FAULT_SHARE * step_s:
+            return f"the largest fault: {_where(first)}, {_percent(first.seconds / step_s)} %"
+    unknown = sum(part.seconds for part in parts if part.part.startswith(UNSEPARATED))
+    if unknown >= MOST * step_s:
+        return f"{_percent(unknown / step_s)} % of it are not separated, because nothing shows its kernels"
+    largest = max(beyond_least, key=lambda part: part.seconds)
+    share = _percent(largest.seconds / step_s)
     return f"no fault of {100 * FAULT_SHARE:.0f} % or more; most beyond the least: {largest.part}, {share} %"
 
 
@@ -60,9 +62,12 @@ def _cause(number: int, cause: Cause, step_s: float) -> Iterator[str]:
 
 
 def _where(cause: Cause) -> str:
-    at = [f"rank {cause.rank}"] if cause.rank is not None else []
-    at += [f"on {cause.host}"] if cause.host else []
-    return f"{cause.cause} of {' '.join(at)}" if at else cause.cause
+    where = ""
+    if cause.rank is not None:
+        where += f" rank {cause.rank}"
+    if cause.host:
+        where += f" on {cause.host}"
+    return f"{cause.cause} of{where}" if where else cause.cause
 
 
 def _bar(start: float, end: float) -> str:
@@ -76,10 +81,12 @@ def difference_text(result: Difference) -> str:
     parts = [
         f"{result.b} takes {result.ratio:.3f} times as long as {result.a}{tokens}{interval_text(result)}\n",
         "".join(f"  {line}\n" for line in _basis(result)),
-        plain(Table(("differs", "a", "b"), [(each.name, *map(_stated, (each.a, each.b))) for each in result.differs]))
-        if result.differs
-        else "they state no difference\n",
     ]
+    if result.differs:
+        rows = [(each.name, _stated(each.a), _stated(each.b)) for each in result.differs]
+        parts.append(plain(Table(("differs", "a", "b"), rows)))
+    else:
+        parts.append("they state no difference\n")
     if result.parts:
         rows = [_row(each.part, each.a, each.b) for each in result.parts]
         scaled = "b s" if result.scale == 1 else f"b s x {result.scale:.3g}"
@@ -90,7 +97,9 @@ def difference_text(result: Difference) -> str:
 def interval_text(result: Difference) -> str:
     """The interval of the ratio after a comma; empty if it has none."""
     interval = result.interval
-    return f", {100 * interval.level:.0f} % interval {interval.low:.3f} to {interval.high:.3f}" if interval else ""
+    if interval is None:
+        return ""
+    return f", {100 * interval.level:.0f} % interval {interval.low:.3f} to {interval.high:.3f}"
 
 
 def _basis(result: Difference) -> Iterator[str]:
@@ -100,27 +109,32 @@ def _basis(result: Difference) -> Iterator[str]:
     if result.scale != 1:
         times = f"{1 / result.scale:.4g} times the tokens"
         yield f"per token   in a step of b a GPU has {times}: its parts below are scaled, and its step in the ratio"
-    if models := [each for each in result.differs if each.name.startswith("model.")]:
+    models = [each for each in result.differs if each.name.startswith("model.")]
+    if models:
         values = ", ".join(f"{each.name} {each.a} and {each.b}" for each in models)
         yield f"models      differ ({values}): the ratio is not one of speed"
     yield f"interval    {result.method}"
+    yield f"answer      {_answer(result)}"
+
+
+def _answer(result: Difference) -> str:
     ratio, percent = result.ratio, f"{100 * result.noticeable:.0f} %"
     if result.other_work:
-        yield f"answer      not comparable: the runs do other work, another {' and another '.join(result.other_work)}"
-    elif result.other_tokens:
+        return f"not comparable: the runs do other work, another {' and another '.join(result.other_work)}"
+    if result.other_tokens:
         sizes = ", ".join(f"{each.name} {each.a} and {each.b}" for each in result.other_tokens)
-        yield f"answer      not comparable: steps of other sizes ({sizes}), and a log does not state its tokens per GPU"
-    elif result.stated_by_one:
-        yield f"answer      not known: one of the logs alone states its {' and its '.join(result.stated_by_one)}"
-    elif result.uneven:
+        return f"not comparable: steps of other sizes ({sizes}), and a log does not state its tokens per GPU"
+    if result.stated_by_one:
+        return f"not known: one of the logs alone states its {' and its '.join(result.stated_by_one)}"
+    if result.uneven:
         means = f"by the means it takes {result.mean_ratio:.3g} times as long"
-        yield f"answer      not clear: {means}, so some steps are far slower than others"
-    elif abs(ratio - 1) < result.noticeable:
-        yield f"answer      no noticeable difference: repeats of one run differ by up to {percent}"
-    elif result.interval is None or result.interval.low <= 1 <= result.interval.high:
-        yield f"answer      not clear: more than {percent}, but within the interval of these steps"
-    else:
-        yield f"answer      {'slower' if ratio > 1 else 'faster'}, by more than the interval and more than {percent}"
+        return f"not clear: {means}, so some steps are far slower than others"
+    if abs(ratio - 1) < result.noticeable:
+        return f"no noticeable difference: repeats of one run differ by up to {percent}"
+    if result.interval is None or result.interval.low <= 1 <= result.interval.high:
+        return f"not clear: more than {percent}, but within the interval of these steps"
+    side = "slower" if ratio > 1 else "faster"
+    return f"{side}, by more than the interval and more than {percent}"
 
 
 def _stated(value: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from benchrun import hardware
 from benchrun.hardware import Gpu
 from benchrun.model import costs
-from benchrun.model.communication import Sizes
+from benchrun.model.communication import Collective, Sizes
 from benchrun.model.flops import PASSES
 from benchrun.model.operators import MULTIPLY_ADD, Operators, Product, operators, weight_passes
 from benchrun.rundir.artifacts import Ceilings
@@ -64,25 +64,29 @@ def _bubble(spec: TrainingSpec) -> float:
 def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
     """The least that a step of this run takes."""
     ops, gpu, count = _operators(spec), hardware.gpu(spec.gpu), spec.num_microbatches
-    matmul, attention, bound_by_memory = None, None, 0.0
-    if gpu is not None and (high := gpu.peak_tflops("fp32" if spec.precision == "fp32" else "bf16")):
+    matmul, attention, bound_by_memory, plain = None, None, 0.0, 0.0
+    speed = gpu.memory_gb_per_s if gpu else None
+    if ceilings:
+        speed = ceilings.copy_gb_per_s
+    high = gpu.peak_tflops("fp32" if spec.precision == "fp32" else "bf16") if gpu else None
+    if gpu and high:
         low = gpu.peak_tflops(spec.precision) or high
-        times = [
-            (len(each.passes) * each.flops / ((low if each.low_precision else high) * 1e12), _moved_s(each, gpu))
-            for each in ops.products
-        ]
-        matmul = count * sum(computing for computing, _ in times)
-        bound_by_memory = count * sum(max(moving - computing, 0.0) for computing, moving in times)
-        peak = low if spec.precision == "fp8" and spec.training.fp8.dot_product_attention else high
+        computing_s, waiting_s = [], []
+        for each in ops.products:
+            peak = low if each.low_precision else high
+            computing_s.append(len(each.passes) * each.flops / (peak * 1e12))
+            waiting_s.append(max(_moved_s(each, gpu) - computing_s[-1], 0.0))
+        matmul, bound_by_memory = count * sum(computing_s), count * sum(waiting_s)
+        in_fp8 = spec.precision == "fp8" and spec.training.fp8.dot_product_attention
+        peak = low if in_fp8 else high
         attention = count * PASSES * ops.attention.flops / 2 / (peak * 1e12)
-    moved = _moved_bytes(spec, ops)
-    speed = ceilings.copy_gb_per_s if ceilings else gpu.memory_gb_per_s if gpu else None
+        plain = _plain_s(spec, gpu, attention)
     return Work(
         matmul_s=matmul,
         products_memory_s=bound_by_memory,
         attention_s=attention,
-        plain_attention_s=_plain_s(spec, gpu, attention) if gpu and attention else 0.0,
-        memory_s=moved / (speed * 1e9) if speed else None,
+        plain_attention_s=plain,
+        memory_s=_moved_bytes(spec, ops) / (speed * 1e9) if speed else None,
         bytes_sent=_bytes_sent(ops, count),
         message_bytes=_message_bytes(ops, count),
         recomputed=_recomputed(spec, ops),
@@ -100,13 +104,20 @@ def products_flops(spec: TrainingSpec) -> float:
 def weights_of_groups(spec: TrainingSpec, sent: Mapping[str, float]) -> dict[str, float]:
     """Shares of exposed time of the groups: by what they send, less what overlaps with computing."""
     overlapped = {"dp": spec.training.overlap_grad_reduce, "tp": spec.training.tp_comm_overlap}
-    weights = {group: amount * (SHARE_OF_OVERLAPPED if overlapped.get(group) else 1) for group, amount in sent.items()}
+    weights = {group: amount for group, amount in sent.items() if amount}
+    for group in weights:
+        if overlapped.get(group):
+            weights[group] *= SHARE_OF_OVERLAPPED
     total = sum(weights.values())
-    return {group: weight / total for group, weight in weights.items() if weight} if total else {}
+    return {group: weight / total for group, weight in weights.items()}
 
 
 def _operators(spec: TrainingSpec) -> Operators:
     training = spec.training
+    sizes = Sizes(
+        activation=4 if spec.precision == "fp32" else 2,
+        gradient=4 if training.grad_reduce_in_fp32 else 2,
+    )
     return operators(
         spec.model.model_copy(update={"vocab_size": spec.model.padded_vocab_size}),
         spec.mbs * spec.seq_length / spec.layout.cp,
@@ -114,7 +125,7 @@ def _operators(spec: TrainingSpec) -> Operators:
         spec.layout,
         task=spec.task,
         dp=spec.dp,
-        sizes=Sizes(activation=4 if spec.precision == "fp32" else 2, gradient=4 if training.grad_reduce_in_fp32 else 2),
+        sizes=sizes,
         distributed_optimizer=training.distributed_optimizer,
         cp_comm=training.cp_comm,
     )
@@ -124,17 +135,22 @@ def _bytes_sent(ops: Operators, count: int) -> dict[str, float]:
     sent: dict[str, float] = {}
     for each in ops.collectives:
         group = GROUPS.get(each.group, each.group)
-        times = count * (each.forward + each.backward) + each.step
-        sent[group] = sent.get(group, 0.0) + each.bus_bytes * times
+        sent[group] = sent.get(group, 0.0) + each.bus_bytes * _times_of(each, count)
     return sent
 
 
+def _times_of(each: Collective, count: int) -> float:
+    """How often a collective runs in a step of ``count`` micro-batches."""
+    return count * (each.forward + each.backward) + each.step
+
+
 def _message_bytes(ops: Operators, count: int) -> float:
-    amounts = [
-        (each.bytes, each.bytes * (count * (each.forward + each.backward) + each.step)) for each in ops.collectives
-    ]
-    total = sum(amount for _, amount in amounts)
-    return sum(size * amount for size, amount in amounts) / total if total else 0.0
+    total, weighted = 0.0, 0.0
+    for each in ops.collectives:
+        amount = each.bytes * _times_of(each, count)
+        total += amount
+        weighted += each.bytes * amount
+    return weighted / total if total else 0.0
 
 
 def _moved_s(product: Product, gpu: Gpu) -> float:
