@@ -126,7 +126,8 @@ class Evidence:
 def judged(plan: ResolvedPlan, evidence: Sequence[Evidence]) -> Acceptance:
     """The verdict on ``evidence``, one item for each point of ``plan``, in its order."""
     by_number = dict(enumerate(evidence, 1))
-    points, criteria = [], []
+    points: list[PointSummary] = []
+    criteria: list[Criterion] = []
     for number, each in by_number.items():
         points.append(_summary(number, each, plan.file.repeats))
         criteria += _criteria(plan, number, by_number)

@@ -83,8 +83,8 @@ def difference_text(result: Difference) -> str:
         "".join(f"  {line}\n" for line in _basis(result)),
     ]
     if result.differs:
-        rows = [(each.name, _stated(each.a), _stated(each.b)) for each in result.differs]
-        parts.append(plain(Table(("differs", "a", "b"), rows)))
+        values = [(each.name, _stated(each.a), _stated(each.b)) for each in result.differs]
+        parts.append(plain(Table(("differs", "a", "b"), values)))
     else:
         parts.append("they state no difference\n")
     if result.parts:

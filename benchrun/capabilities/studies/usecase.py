@@ -75,7 +75,7 @@ def runs_of_other_points(planned: ResolvedStudy) -> int:
 def study_runs(planned: ResolvedStudy) -> list[RunDir]:
     """Every run that was launched for a study and has ended; readers leave its damaged documents out."""
     launched = planned.own(_readable(StudyDir(planned.expanded.name).runs())[0])
-    ended = []
+    ended: list[RunDir] = []
     for each in observe([*chain.from_iterable(launched.values())]):
         if has_ended(each) or _lost_its_ending(each):
             ended.append(_tolerant(each.run))
