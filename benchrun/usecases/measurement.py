@@ -163,7 +163,7 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
 
 
 def _kept_profile(run: RunDir) -> tuple[dict[str, bytes], list[str]]:
-    """What is kept of a profile: its files, by name, and a sentence for each trace that is left out."""
+    """Kept files of a profile, by name, and a sentence for each trace that is left out."""
     if not (run.path / artifacts.PROFILE).is_dir() and run.read_json(artifacts.FINGERPRINT) is None:
         return {}, []
     files, left_out = extensions.capability("traces.kept", "keep_profile")(run)

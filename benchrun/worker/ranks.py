@@ -49,7 +49,7 @@ def synchronised() -> float:
 
 
 def at_first_rank(own: Any) -> tuple[Any, ...]:
-    """What each rank calls this with, in order, on rank 0; empty on the others."""
+    """Arguments of each rank, in order, on rank 0; empty on the others."""
     if torch.distributed.get_rank() != 0:
         torch.distributed.gather_object(own)
         return ()

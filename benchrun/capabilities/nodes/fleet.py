@@ -57,7 +57,7 @@ class Finding(Frozen):
 
 
 def _one_of_node(device_id: object) -> Literal["GPU", "rank"]:
-    """What is measured alone: a GPU, or a rank where no GPU is known."""
+    """Unit that is measured alone: a GPU, or a rank if no GPU is known."""
     return "GPU" if device_id else "rank"
 
 
