@@ -19,6 +19,7 @@ from benchrun.vocabulary import DEGREES, Precision, Task
 PARALLELISM = (*DEGREES, "etp")
 """Every kind of parallelism besides data parallelism and FSDP."""
 WORKER_OPTIONS = (
+    *("graph_scopes", "moe_dispatcher", "moe_overlap", "offload_modules", "switches"),
     *("optimizer", "cuda_graphs", "transformer_impl", "fused_kernels", "moe_grouped_gemm", "moe_permute_fusion"),
     *("cp_comm", "recompute.modules", "fp8.dot_product_attention", "fp8.store_activation_input"),
     *("fp8.tp_only_amax_reduction", "fp8.fast_gradients", "offload_activations", "swiglu", "late_loss_scale"),

@@ -10,6 +10,8 @@ CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
     "": lambda spec: True,
     "gpu": lambda spec: spec.gpu != "CPU",
     "fp8": lambda spec: spec.precision == "fp8",
+    "nvfp4": lambda spec: spec.precision == "nvfp4",
+    "flex": lambda spec: spec.training.moe_dispatcher != "alltoall",
     "pp": lambda spec: spec.layout.pp > 1,
     "tp or cp": lambda spec: spec.layout.tp > 1 or spec.layout.cp > 1,
     "fsdp": lambda spec: spec.layout.fsdp > 1,

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchrun.paths import table
@@ -88,4 +88,6 @@ def _plain(value: Any) -> Any:
     """One spelling per value: 16.0 is 16, a list is its words, sorted."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
+    if isinstance(value, Mapping):
+        value = [f"{name}={value[name]}" for name in value]
     return "+".join(sorted(value)) if isinstance(value, Iterable) and not isinstance(value, str) else value

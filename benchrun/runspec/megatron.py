@@ -61,3 +61,5 @@ class Megatron(Frozen):
     """DistributedDataParallelConfig: whether weights, gradients and states are cut over the ranks (FSDP)."""
     worker: Values | None
     """TransformerConfig: what the worker of this repository adds; null for other frameworks."""
+    bridge: Values | None = None
+    """TransformerConfig: what is stated to Megatron-Bridge alone; null for other frameworks."""

@@ -2,6 +2,7 @@
 model is fed.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
@@ -12,6 +13,8 @@ from benchrun.runspec.cluster import Line
 
 StatePrecision = Literal["fp32", "bf16", "fp16"]
 Module = Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"]
+Scope = Literal["attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba"]
+Switch = bool | int | float | Line | tuple[Line, ...] | None
 
 
 class Recompute(Frozen):
@@ -63,6 +66,8 @@ class Optimizer(Frozen):
     """transformer-engine's Adam stores all states and reads gradients in their precision, without an FP32 copy."""
     main_params: Literal["fp32", "fp16"] = "fp32"
     """The copy of the weights that is updated."""
+    main_grads: Literal["fp32", "bf16"] | None = None
+    """The gradients that a precision-aware Adam reads; by default in the precision of their reduction."""
     exp_avg: StatePrecision = "fp32"
     """Adam's first moment."""
     exp_avg_sq: StatePrecision = "fp32"
@@ -119,8 +124,11 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     """Tensor-parallel communication overlaps with its matrix products (transformer-engine's userbuffers)."""
     cp_comm: Literal["p2p", "a2a", "all_gather"] = "p2p"
     """How context-parallel ranks share keys and values: in a ring, exchanged for heads, or gathered."""
-    cuda_graphs: Literal["none", "layers"] = "none"
-    """``layers``: each transformer layer is launched as one graph (of experts, the attention alone)."""
+    cuda_graphs: Literal["none", "layers", "full_iteration"] = "none"
+    """``layers``: each layer is launched as one graph, or its parts in ``graph_scopes`` (worker: of experts, the
+    attention alone); ``full_iteration``: all of a step's forward and backward passes are."""
+    graph_scopes: tuple[Scope, ...] = ()
+    """Parts of a layer that ``layers`` captures, by megatron.core's names; the whole layer when empty."""
     transformer_impl: Literal["transformer_engine", "local"] = "transformer_engine"
     """Layers of the worker on a GPU: transformer-engine's, or megatron.core's own, as on a CPU."""
     fused_kernels: bool = True
@@ -141,6 +149,10 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     """Sort tokens by their experts, and back, in one kernel of transformer-engine (NeMo 1:
     never).
     """
+    moe_dispatcher: Literal["alltoall", "deepep", "hybridep"] = "alltoall"
+    """What sends tokens to their experts: NCCL's all-to-all, or the kernels of DeepEP or of HybridEP."""
+    moe_overlap: bool = False
+    """The exchange of tokens of one micro-batch overlaps with the computation of another."""
     manual_gc_interval: NonNegativeInt = 100
     """Steps between garbage collections of Python; 0: automatic, which may stall one rank mid-step."""
     optimizer: Optimizer = Optimizer()
@@ -149,6 +161,10 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     """Activations that are computed again."""
     offload_activations: bool = False
     """Activations wait in host memory for the backward pass; those of two layers are on the GPU."""
+    offload_modules: tuple[Line, ...] = ()
+    """Modules whose inputs wait in host memory for the backward pass, by megatron.core's names."""
+    switches: Mapping[str, Switch] = {}
+    """Other arguments of Megatron-Bridge's configuration, as its publisher set them: ``ddp.average_in_collective``."""
     fp8: Fp8 = Fp8()
     """Used only if the run's precision is fp8."""
     lora: Lora = Lora()

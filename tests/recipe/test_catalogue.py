@@ -96,8 +96,8 @@ def test_every_point_resolves_and_its_numbers_fit_together(name: str) -> None:
 def test_every_point_fits_its_gpu(name: str) -> None:
     for _, spec in resolved(name)[1]:
         memory = estimate(spec)
-        # Of what was published, one point fills its GPUs, and the estimate may be some percent too high.
-        room = hardware.gpu(spec.gpu).memory_gib * (1.05 if spec.source else 1)
+        # What was published ran; the estimate may be up to a tenth too high.
+        room = hardware.gpu(spec.gpu).memory_gib * (1.1 if spec.source else 1)
         assert memory.total < room, (spec.gpu, spec.precision, spec.num_gpus, memory)
 
 

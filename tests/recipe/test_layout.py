@@ -148,8 +148,14 @@ class TestFp8:
         assert "needs Blackwell" in self.refused("llama3.1-8b", "H100", "training.fp8.recipe=mxfp8")
 
     def test_mxfp8_weights_are_refused(self) -> None:
-        message = self.refused("llama3.1-8b", "B200", "training.fp8.param_gather=true")
-        assert "fp8.param_gather must be false" in message
+        over = ("training.fp8.recipe=mxfp8", "training.fp8.param_gather=true")
+        with pytest.raises(UserError, match=r"fp8\.param_gather must be false"):
+            resolve(Request("llama3.1-8b", "B200", "fp8", 8, "nemo2", overrides=over))
+
+    def test_megatron_bridge_gathers_weights_in_mxfp8(self) -> None:
+        spec = resolve(Request("llama3.1-8b", "B200", "fp8", 8, "megatron-bridge"))
+        assert spec.training.fp8.recipe == "mxfp8"  # type: ignore[attr-defined]
+        assert spec.training.fp8.param_gather  # type: ignore[attr-defined]
 
     def test_sizes_must_suit_the_units(self) -> None:
         assert "multiple of 16 in fp8" in self.refused("llama3.1-8b", "H100", "model.ffn_hidden_size=14340")

@@ -14,6 +14,9 @@ from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import RESIDENT_LAYERS
 
 WORKER = "megatron-core"
+BRIDGE = "megatron-bridge"
+HYBRIDEP_PROCESSORS = 32
+"""Processors of a GPU that HybridEP's kernels take, in Megatron-Bridge's own configurations."""
 DRIVERS = ("nemo2", "megatron-bridge")
 """Frameworks that a Python file drives through NeMo's or Megatron-Bridge's own configuration classes."""
 BUCKET_SIZE = 128 * 1024 * 1024
@@ -62,6 +65,7 @@ def megatron_config(spec: TrainingSpec) -> Megatron:
             data_parallel_sharding_strategy="optim_grads_params" if spec.layout.fsdp > 1 else "no_shard",
         ),
         worker=_worker(spec) if spec.framework == WORKER else None,
+        bridge=_bridge(spec) if spec.framework == BRIDGE else None,
     )
 
 
@@ -182,10 +186,12 @@ def _experts(spec: TrainingSpec) -> Values:
         moe_router_force_load_balancing=moe.force_balance,
         moe_expert_capacity_factor=moe.capacity_factor,
         moe_pad_expert_input_to_capacity=moe.capacity_factor is not None,
-        moe_token_dispatcher_type="alltoall",
+        moe_token_dispatcher_type="alltoall" if training.moe_dispatcher == "alltoall" else "flex",
         moe_grouped_gemm=kernels and training.moe_grouped_gemm,
         moe_permute_fusion=kernels and training.moe_permute_fusion,
     ) | _stated(
+        moe_flex_dispatcher_backend=training.moe_dispatcher if training.moe_dispatcher != "alltoall" else None,
+        moe_hybridep_num_sms=HYBRIDEP_PROCESSORS if training.moe_dispatcher == "hybridep" else None,
         moe_layer_freq=_with_experts(spec.model),
         moe_shared_expert_intermediate_size=moe.shared_ffn_hidden_size,
         # On streams of its own beside the exchange of tokens; those are of CUDA.
@@ -202,7 +208,8 @@ def _experts(spec: TrainingSpec) -> Values:
 
 
 def _overlaps_shared_experts(spec: TrainingSpec) -> bool:
-    return spec.gpu != "CPU" and "shared_experts" not in spec.training.recompute.modules
+    alone = spec.training.moe_dispatcher == "alltoall" and not spec.training.moe_overlap
+    return spec.gpu != "CPU" and alone and "shared_experts" not in spec.training.recompute.modules
 
 
 def _with_experts(model: ModelShape) -> list[int] | None:
@@ -271,7 +278,7 @@ def _fusion(spec: TrainingSpec) -> Values:
         # Its kernel adds no bias of grouped experts: megatron-core raises.
         bias_dropout_fusion=fused and not (spec.model.moe and spec.model.bias and spec.training.moe_grouped_gemm),
         masked_softmax_fusion=spec.framework != WORKER,
-        apply_rope_fusion=fused and spec.model.position_embedding == "rope" and not _rotates_in_parts(spec.model),
+        apply_rope_fusion=fused and spec.model.position_embedding == "rope" and not _rotates_in_parts(spec),
         persist_layer_norm=te,
         gradient_accumulation_fusion=te and (spec.layout.fsdp == 1 or spec.framework == WORKER),
         cross_entropy_loss_fusion=fused and not without_loss,
@@ -293,15 +300,19 @@ def _bias_activation_fusion(spec: TrainingSpec) -> bool:
     return model.gated or (model.activation == "gelu" and model.bias)
 
 
-def _rotates_in_parts(model: ModelShape) -> bool:
-    """Whether some of what enters attention is not rotated: there the fused kernel for whole heads does not apply."""
-    return model.no_rope_every is not None or model.mla is not None
+def _rotates_in_parts(spec: TrainingSpec) -> bool:
+    """Whether some of what enters attention is not rotated: the fused kernel for whole heads does not apply there.
+
+    Megatron-Bridge's own configurations use the other kernel, of latent attention.
+    """
+    latent = spec.model.mla is not None and spec.framework != BRIDGE
+    return spec.model.no_rope_every is not None or latent
 
 
 def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
     """Adam. What only a precision-aware one reads is stated for it alone; the worker states the FP8 recipe always."""
     training, states, fp8 = spec.training, spec.training.optimizer, spec.precision == "fp8"
-    aware = states.precision_aware
+    aware, reduced = states.precision_aware, "fp32" if training.grad_reduce_in_fp32 else "bf16"
     beta1, beta2 = training.adam_betas
     return _stated(
         optimizer="adam",
@@ -312,7 +323,7 @@ def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
         params_dtype=dtype,
         use_distributed_optimizer=training.distributed_optimizer and not shards_by_torch(spec),
         use_precision_aware_optimizer=aware,
-        main_grads_dtype=DTYPES["fp32" if training.grad_reduce_in_fp32 else "bf16"] if aware else None,
+        main_grads_dtype=DTYPES[states.main_grads or reduced] if aware else None,
         main_params_dtype=DTYPES[states.main_params] if aware else None,
         exp_avg_dtype=DTYPES[states.exp_avg] if aware else None,
         exp_avg_sq_dtype=DTYPES[states.exp_avg_sq] if aware else None,
@@ -335,12 +346,31 @@ def _data_parallel(spec: TrainingSpec) -> Values:
         overlap_param_gather=training.overlap_param_gather and not torchs,
         align_param_gather=interleaved and (training.overlap_param_gather or spec.framework in DRIVERS),
         fp8_param_gather=spec.precision == "fp8" and training.fp8.param_gather,
-    )
+    ) | _stated(reuse_grad_buf_for_mxfp8_param_ag=True if _gathers_mxfp8(spec) else None)
+
+
+def _gathers_mxfp8(spec: TrainingSpec) -> bool:
+    fp8 = spec.training.fp8
+    return spec.precision == "fp8" and fp8.recipe == "mxfp8" and fp8.param_gather
 
 
 def shards_by_torch(spec: TrainingSpec) -> bool:
     """Whether torch's FSDP2 cuts the weights over the ranks: megatron-core's own FSDP runs on GPUs alone."""
     return spec.layout.fsdp > 1 and spec.gpu == "CPU"
+
+
+def _bridge(spec: TrainingSpec) -> Values:
+    """Graphs, and inputs of modules in host memory. Random numbers inside a graph come from transformer-engine."""
+    training = spec.training
+    graphs = training.cuda_graphs != "none"
+    values = Values(cuda_graph_impl="none", use_te_rng_tracker=graphs)
+    if training.cuda_graphs == "layers":
+        values |= Values(cuda_graph_impl="transformer_engine", cuda_graph_scope=[*training.graph_scopes])
+    elif graphs:
+        values |= Values(cuda_graph_impl="local", cuda_graph_scope=["full_iteration"])
+    if training.offload_modules:
+        values |= Values(fine_grained_activation_offloading=True, offload_modules=[*training.offload_modules])
+    return values
 
 
 def _worker(spec: TrainingSpec) -> Values:

@@ -18,6 +18,8 @@ class Megatron(Framework):
     """Trains Megatron's model on GPUs, with transformer-engine."""
 
     userbuffers = True
+    mxfp8_weights: ClassVar[bool] = False
+    """Whether it gathers weights in MXFP8, through the buffer of the gradients."""
     # torch's profiler takes its first step as warm-up, and writes its trace in the step after the last.
     profilers: ClassVar[Mapping[str, Unmeasured]] = {"kineto": Unmeasured(1, 1), "nsys": Unmeasured()}
 
@@ -34,7 +36,7 @@ class Megatron(Framework):
             yield f"megatron.core repeats no_rope_every: num_layers ({model.num_layers}) must be a multiple of {every}"
         if fp8_weights and not training.distributed_optimizer and spec.task != "lora":
             yield "fp8.param_gather needs distributed_optimizer: change one of the two"
-        if fp8_weights and training.fp8.recipe == "mxfp8":
+        if fp8_weights and training.fp8.recipe == "mxfp8" and not self.mxfp8_weights:
             yield "benchrun trains with MXFP8 beside BF16 weights alone: fp8.param_gather must be false"
         if "recompute.modules" in self.options and recompute.modules and recompute.granularity != "selective":
             yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
