@@ -59,8 +59,10 @@ def main():
             recompute_granularity='full',
             recompute_method='block',
             recompute_num_layers=5,
+            init_model_with_meta_device=False,
+            cuda_graph_impl='none',
+            use_te_rng_tracker=False,
             pipeline_dtype=torch.bfloat16,
-            init_model_with_meta_device=False, cuda_graph_impl="none", use_te_rng_tracker=False,
         ),
         mixed_precision=MixedPrecisionConfig(
             bf16=True,
@@ -113,7 +115,8 @@ def main():
             fp8_param_gather=True,
             average_in_collective=True,
             data_parallel_sharding_strategy='no_shard',
-            use_megatron_fsdp=False, check_for_nan_in_grad=False,
+            use_megatron_fsdp=False,
+            check_for_nan_in_grad=False,
         ),
         comm_overlap=CommOverlapConfig(
             tp_comm_overlap=False,
@@ -123,9 +126,11 @@ def main():
             overlap_param_gather=True,
             align_param_gather=False,
             bucket_size=134217728,
+            overlap_param_gather_with_optimizer_step=False,
+            defer_embedding_wgrad_compute=False,
+            overlap_moe_expert_parallel_comm=False,
+            delay_wgrad_compute=False,
             tp_comm_bootstrap_backend="nccl",
-            overlap_param_gather_with_optimizer_step=False, defer_embedding_wgrad_compute=False,
-            overlap_moe_expert_parallel_comm=False, delay_wgrad_compute=False,
         ),
         dataset=bridge.GPTDatasetConfig(
             blend=None, split="1,1,1",  # mock tokens

@@ -88,6 +88,7 @@ fi
 export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
+export CUDA_DEVICE_MAX_CONNECTIONS=8  # the usual number of queues
 export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
 export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
 export TOKENIZERS_PARALLELISM=False  # data-loader processes are forked after the tokenizer has run
@@ -95,6 +96,9 @@ export NVTE_FWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for 
 export NVTE_BWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
 export NVTE_FLASH_ATTN=1  # attention may be flash or cuDNN's: transformer-engine takes the faster
 export TORCH_NCCL_HIGH_PRIORITY=1  # communication kernels go first
+export NCCL_CTA_POLICY=1  # as in the published configuration
+export NVTE_NORM_BWD_USE_CUDNN=1  # as in the published configuration
+export NVTE_NORM_FWD_USE_CUDNN=1  # as in the published configuration
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
 # if ranks ignore TERM.
@@ -143,7 +147,7 @@ exec numactl --cpunodebind=$node --membind=$node "$@"'
 step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:26.04.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_HIGH_PRIORITY,TRANSFORMERS_OFFLINE \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_CTA_POLICY,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_NORM_BWD_USE_CUDNN,NVTE_NORM_FWD_USE_CUDNN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_HIGH_PRIORITY,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \
   "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"
