@@ -84,7 +84,7 @@ class Table:
         return self._logarithms(seconds(self._counts, self._chosen.of(logs)))
 
     def _logarithms(self, parts: Mapping[str, Value]) -> Array:
-        whole = sum(parts.values())
+        whole: Value = sum(parts.values())
         columns = [whole]
         for row, name, _ in self._parts:
             together = 0.0 * whole
