@@ -31,8 +31,9 @@ def measure(spec: TrainingSpec, step: Callable[[], Any], host: HostClock) -> Non
     if not spec.training.breakdown:
         return
     gpu = spec.gpu != "CPU"
-    activity = torch.profiler.ProfilerActivity.CUDA if gpu else torch.profiler.ProfilerActivity.CPU
-    device = torch.autograd.DeviceType.CUDA if gpu else torch.autograd.DeviceType.CPU
+    activity, device = torch.profiler.ProfilerActivity.CPU, torch.autograd.DeviceType.CPU
+    if gpu:
+        activity, device = torch.profiler.ProfilerActivity.CUDA, torch.autograd.DeviceType.CUDA
     ranks.synchronised()
     with torch.profiler.profile(activities=[activity]) as profiler:
         waited_s, before = host.waited_for_data_s, scheduled()

@@ -58,7 +58,9 @@ def _needs_blackwell(spec: TrainingSpec) -> str | None:
     """Setting of ``spec`` that only Blackwell has; None if older GPUs have all of them."""
     if spec.precision == "nvfp4":
         return "precision nvfp4"
-    return "fp8.recipe mxfp8" if spec.precision == "fp8" and spec.training.fp8.recipe == "mxfp8" else None
+    if spec.precision == "fp8" and spec.training.fp8.recipe == "mxfp8":
+        return "fp8.recipe mxfp8"
+    return None
 
 
 def configuration(spec: TrainingSpec) -> Megatron:
@@ -106,7 +108,9 @@ def _argument(name: str, value: Any) -> Any:
         return getattr(torch, value)
     if name == TUPLE:
         return tuple(value)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(value)
+    return value
 
 
 def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:

@@ -17,7 +17,7 @@ from benchrun.model.operators import MULTIPLY_ADD, Pass, Product, operators
 from benchrun.rundir.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.vocabulary import Precision
-from benchrun.worker import log
+from benchrun.worker import device, log
 
 COPY, COLLECTIVE = {"cuda": 2**30, "cpu": 2**24}, {"cuda": 2**28, "cpu": 2**20}
 """Bytes: far larger than a cache, and large enough to saturate a link."""
@@ -44,7 +44,7 @@ def measure(spec: TrainingSpec, groups: dict[str, Any]) -> None:
     for name, group in groups.items():
         rates += _collectives(bench, name, group)
     ceilings = Ceilings(
-        device=torch.cuda.get_device_name() if bench.gpu else "cpu",
+        device=device.name(gpu=bench.gpu),
         gemms=gemms,
         copy_gb_per_s=copy,
         collectives=tuple(rates),
@@ -63,7 +63,7 @@ class _Bench:
 
     def __init__(self, spec: TrainingSpec) -> None:
         self.gpu = spec.gpu != "CPU"
-        self.device = torch.device("cuda", torch.cuda.current_device()) if self.gpu else torch.device("cpu")
+        self.device = device.current(gpu=self.gpu)
         self._random = torch.Generator(self.device).manual_seed(1)  # training has its own
         self.numbers: tuple[Precision, ...] = ("fp32", "bf16")
         if self.gpu:
@@ -132,7 +132,7 @@ def _product(bench: _Bench, number: Precision, name: Pass, m: int, n: int, k: in
         return lambda: torch._scaled_mm(
             left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
-    dtype = torch.float32 if number == "fp32" else torch.bfloat16
+    dtype = device.weight_type(number)
     left = bench.random(k, m, dtype=dtype).t() if name == "weight_gradient" else bench.random(m, k, dtype=dtype)
     right = bench.random(n, k, dtype=dtype).t() if name == "forward" else bench.random(k, n, dtype=dtype)
     return lambda: torch.mm(left, right)

@@ -149,7 +149,9 @@ class StepClock:
         """The time, or an event in the GPU's queue."""
         if not self._gpu:
             return time.perf_counter()
-        event = self._free.pop() if self._free else torch.cuda.Event(enable_timing=True)
+        if not self._free:
+            self._free.append(torch.cuda.Event(enable_timing=True))
+        event = self._free.pop()
         event.record()
         return event
 

@@ -44,7 +44,9 @@ def install() -> None:
 
 def _to_numpy(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
     """Split sizes as numbers, which gloo's all-to-all needs; megatron.core converts only CUDA tensors."""
-    return tensor.numpy() if as_numpy and torch.is_tensor(tensor) else tensor
+    if as_numpy and torch.is_tensor(tensor):
+        return tensor.numpy()
+    return tensor
 
 
 def _all_gather(parts: list[Any], tensor: Any, group: Any = None) -> None:

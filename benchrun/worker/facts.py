@@ -146,7 +146,9 @@ def _output_layer_gradient(modules: list[Any]) -> str:
     if module is None or not fused:
         return "autograd"
     add = inspect.unwrap(module.wgrad_gemm_accum_fp32)
-    return "torch.addmm" if add is te.add_weight_gradient else "APEX"
+    if add is te.add_weight_gradient:
+        return "torch.addmm"
+    return "APEX"
 
 
 def _states(optimizer: Any) -> dict[str, str]:

@@ -63,7 +63,8 @@ class HostClock:
 
     def begin_step(self) -> None:
         """A step begins: what this rank did since the end of the one before was not training."""
-        self._idled = time.perf_counter() - self._ended if self._ended is not None else 0.0
+        if self._ended is not None:
+            self._idled = time.perf_counter() - self._ended
 
     def end_step(self) -> None:
         """A step has ended: its loss is known."""

@@ -50,7 +50,9 @@ def _swiglu_of_transformer_engine() -> None:
 def swiglu_in_use() -> str:
     """Library whose kernel computes SwiGLU, if any does."""
     fused: Any = importlib.import_module("megatron.core.fusions.fused_bias_swiglu")
-    return "torch" if fused.SwiGLUFunction.__module__ == fused.__name__ else "transformer_engine"
+    if fused.SwiGLUFunction.__module__ == fused.__name__:
+        return "torch"
+    return "transformer_engine"
 
 
 class LateScale:

@@ -14,6 +14,7 @@ import torch
 from benchrun.model import Frozen
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import GIB
+from benchrun.worker import device
 
 
 def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) -> str:
@@ -31,7 +32,7 @@ def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) ->
         "seq_length": spec.seq_length,
         "dp": spec.dp,
         "fp8": spec.training.fp8.model_dump() if spec.precision == "fp8" else None,
-        "device": torch.cuda.get_device_name() if gpu else "cpu",
+        "device": device.name(gpu=gpu),
         "backend": "nccl" if gpu else "gloo",
         **facts,
         "micro_batch_size": spec.mbs,

@@ -10,6 +10,7 @@ from torch.nn.functional import dropout, linear
 from benchrun.model.adapters import MEGATRON_LINEARS
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.worker.data import seed_of
+from benchrun.worker.device import weight_type
 
 
 class Adapter(torch.nn.Module):
@@ -60,7 +61,7 @@ def _with_gradient(module: Any, inputs: tuple[Any, ...], output: Tensor) -> Tens
 
 def _adapt(spec: TrainingSpec, module: Any, name: str) -> None:
     outputs, inputs = module.weight.shape
-    dtype = torch.float32 if spec.precision == "fp32" else torch.bfloat16
+    dtype = weight_type(spec.precision)
     module.add_module("adapter", Adapter(spec, name, inputs, outputs, dtype))
     if hasattr(module, "layer_norm_weight"):
         # transformer-engine's norm is a part of this layer: the adapter needs its output, not the layer's input.

@@ -132,13 +132,16 @@ class _Check:
 
     def write(self, *, complete: bool) -> None:
         """Write what this rank has measured so far into its file."""
-        name = torch.cuda.get_device_name() if self.gpu else platform.processor() or platform.machine()
+        name, uuid = platform.processor() or platform.machine(), None
+        if self.gpu:
+            name = torch.cuda.get_device_name()
+            uuid = str(torch.cuda.get_device_properties(self.device).uuid)
         document = RankRates(
             host=self.host,
             rank=self.rank,
             local_rank=self.local_rank,
             device=name,
-            device_id=str(torch.cuda.get_device_properties(self.device).uuid) if self.gpu else None,
+            device_id=uuid,
             ranks=self.size,
             complete=complete,
             rates=tuple(self._rates),

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchrun.worker import device
+
 SMALLEST = 2**20
 """Bytes; a smaller tensor stays on the GPU."""
 _wait_event = torch.cuda.Stream.wait_event
@@ -120,7 +122,7 @@ class _Copies:
 
     def __init__(self, gpu: bool) -> None:
         self.gpu = gpu
-        self.device = torch.device("cuda", torch.cuda.current_device()) if gpu else torch.device("cpu")
+        self.device = device.current(gpu=gpu)
         self._stream: Any = torch.cuda.Stream() if gpu else None
 
     def start(self, targets: Sequence[Tensor], sources: Sequence[Tensor]) -> Any:

@@ -14,7 +14,9 @@ from benchrun.worker import ranks
 
 def steps_made(spec: TrainingSpec) -> int:
     """Steps after the measured ones: the profiled ones, and those before them that warm the profiler up."""
-    return spec.profiled_steps[1] - spec.training.steps if spec.profiled_steps else 0
+    if spec.profiled_steps is None:
+        return 0
+    return spec.profiled_steps[1] - spec.training.steps
 
 
 def profile(spec: TrainingSpec, step: Callable[[], Any]) -> None:

@@ -42,9 +42,12 @@ def _weight(spec: TrainingSpec, chunk: Any, name: str, parameter: torch.Tensor) 
     name = _global_name(spec, chunk, name)
     expert, dense = parallel_state.get_expert_tensor_parallel_group, parallel_state.get_tensor_model_parallel_group
     group = expert() if ".experts." in name else dense()
-    dim = getattr(parameter, "partition_dim", -1) if getattr(parameter, "tensor_model_parallel", False) else -1
-    parts = group.size() if dim >= 0 else 1
-    shape = [size * parts if axis == dim else size for axis, size in enumerate(parameter.shape)]
+    shape, dim, parts = list(parameter.shape), -1, 1
+    if getattr(parameter, "tensor_model_parallel", False):
+        dim = getattr(parameter, "partition_dim", -1)
+    if dim >= 0:
+        parts = group.size()
+        shape[dim] *= parts
     std = spec.model.init_method_std
     if name.endswith(("linear_proj.weight", "linear_fc2.weight")):
         std /= math.sqrt(2 * spec.model.num_layers)  # the layers that write into the residual stream
@@ -70,5 +73,6 @@ def _global_name(spec: TrainingSpec, chunk: Any, name: str) -> str:
         local = (moe.num_experts if moe else 0) // spec.layout.ep
         number = int(expert[1]) + local * parallel_state.get_expert_model_parallel_rank()
         name = f"{name[: expert.start()]}experts.{number}.{name[expert.end() :]}"
-    tied = spec.model.tied_embeddings and name == "output_layer.weight"
-    return "embedding.word_embeddings.weight" if tied else name
+    if spec.model.tied_embeddings and name == "output_layer.weight":
+        return "embedding.word_embeddings.weight"
+    return name

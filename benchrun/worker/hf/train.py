@@ -124,7 +124,9 @@ class _Trainer(Trainer):
 def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
     """Clip the gradients; their norm over all ranks."""
     norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+    if isinstance(norm, DTensor):
+        return norm.full_tensor()
+    return norm
 
 
 class _Timed(TrainerCallback):

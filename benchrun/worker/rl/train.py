@@ -14,7 +14,7 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from benchrun.runspec.post_training import PostTrainingSpec
-from benchrun.worker import log
+from benchrun.worker import device, log
 from benchrun.worker.hf.model import llama_config
 from benchrun.worker.rl import engine, task
 
@@ -60,7 +60,7 @@ def _configuration(spec: PostTrainingSpec) -> str:
         "gbs": spec.gbs,
         "mbs": spec.mbs,
         "planned_steps": spec.steps,
-        "device": torch.cuda.get_device_name() if spec.gpu != "CPU" else "cpu",
+        "device": device.name(gpu=spec.gpu != "CPU"),
         "settings": spec.settings,
         "versions": versions,
     }

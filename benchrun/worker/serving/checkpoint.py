@@ -39,14 +39,14 @@ def write_weights(folder: Path, spec: InferenceSpec) -> None:
     import torch
     from transformers import LlamaForCausalLM
 
+    from benchrun.worker.device import weight_type
     from benchrun.worker.hf.model import llama_config
 
     config = llama_config(spec.model)
     config.use_cache, config.bos_token_id, config.eos_token_id = True, None, None
     torch.manual_seed(spec.seed)
-    dtype = torch.float32 if spec.precision == "fp32" else torch.bfloat16
     before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+    torch.set_default_dtype(weight_type(spec.precision))
     try:
         with torch.device("cpu" if spec.gpu == "CPU" else "cuda"):
             model = LlamaForCausalLM(config)
@@ -65,10 +65,11 @@ def main() -> None:
     spec = InferenceSpec.read(arguments.spec)
     if spec.model.mla is None:
         write_weights(arguments.output, spec)
+        wrote = "wrote"
     else:
         deepseek_config(spec).save_pretrained(arguments.output)
+        wrote = "described"
     write_tokenizer(arguments.output, spec.model.vocab_size)
-    wrote = "wrote" if spec.model.mla is None else "described"
     sys.stdout.write(f"benchrun: {wrote} {spec.model.params_total / 1e6:,.1f} M random weights\n")
 
 
