@@ -13,7 +13,7 @@ def current(*, gpu: bool) -> torch.device:
 def name(*, gpu: bool) -> str:
     """The name of the GPU as CUDA gives it; ``cpu`` without one."""
     if gpu:
-        return torch.cuda.get_device_name()
+        return str(torch.cuda.get_device_name())
     return "cpu"
 
 

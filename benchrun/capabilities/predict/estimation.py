@@ -87,7 +87,7 @@ class Table:
         whole: Value = sum(parts.values())
         columns = [whole]
         for row, name, _ in self._parts:
-            together = 0.0 * whole
+            together: Value = 0.0 * whole
             for part in name.split("+"):
                 together = together + parts[part]
             columns.append(together[..., [row]])
