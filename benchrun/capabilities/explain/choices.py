@@ -65,22 +65,27 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Memory-bound kernels beyond those of fused ones, products that are too small, and copies that nothing hides."""
     seconds = {part.part: part.seconds for part in parts}
     small, (spent, least) = seconds.get(SMALL_PRODUCTS, 0.0), _memory(parts)
-    saved = spent - FUSED * least if least and spent > _most_fused(run) * least else 0.0
-    words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []
-    if saved:
+    saved, words = 0.0, []
+    if small:
+        words.append(f"products of small micro-batches wait {small:.3g} s for memory")
+    if least and spent > _most_fused(run) * least:
+        saved = spent - FUSED * least
         words.append(
             f"norms, activations, casts and the optimizer take {spent / least:.1f} times what the memory needs, "
             f"about {FUSED:.0f} where all are fused"
         )
     copies, offloaded = seconds.get(COPIES, 0.0), run.spec.training.offload_activations
     if copies:
-        words.insert(0, f"nothing but copies{' of offloaded activations' if offloaded else ''} runs for {copies:.3g} s")
+        of = " of offloaded activations" if offloaded else ""
+        words.insert(0, f"nothing but copies{of} runs for {copies:.3g} s")
     elif saved and offloaded:
         words.append("the copies of offloaded activations are among them, and a trace would separate them")
     if words:
         cause = choice("memory_bound", small + saved + copies, "; ".join(words))
         mostly_copies = copies > small + saved if copies else bool(saved)
-        yield cause.model_copy(update={"advice": OFFLOADED}) if offloaded and mostly_copies else cause
+        if offloaded and mostly_copies:
+            cause = cause.model_copy(update={"advice": OFFLOADED})
+        yield cause
 
 
 def _memory(parts: list[Part]) -> tuple[float, float]:
@@ -104,15 +109,17 @@ def _of_attention(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     here, unless the run means to have no fused kernels.
     """
     least = run.least.attention_s or 0.0
+    if not least:
+        return
     spent = sum(part.seconds for part in parts if part.cause == "attention" or part.part == ATTENTION_AT_PEAK)
-    words = f"attention takes {spent / least:.1f} times what it takes at the GPU's peak" if least else ""
+    words = f"attention takes {spent / least:.1f} times what it takes at the GPU's peak"
     if any(part.part == PLAIN for part in parts):
         memory, smallest = _memory(parts)
         passes = memory - FUSED * smallest if _most_fused(run) * smallest >= memory else 0.0
         if passes > 0:
             spent += passes
             words = f"no kernel of its own computes attention: whole scores cost {spent:.3g} s in products and memory"
-    if least and spent > FLASH * least:
+    if spent > FLASH * least:
         yield choice("attention", spent - FLASH * least, f"{words}, about {FLASH * least:.3g} s where fused")
 
 
@@ -141,15 +148,16 @@ def _of_turns(run: Evidence) -> Iterator[Cause]:
 
     A rank that is always slow is a fault of its own. On CPUs this is noise of other processes.
     """
-    late = late_rank(run)
-    turns = [np.max(times, axis=0) - np.mean(times, axis=0) for times in by_stage(run)]
+    turns = [float(np.mean(np.max(times, axis=0) - np.mean(times, axis=0))) for times in by_stage(run)]
     if turns and run.on_gpu:
-        saved = max(float(np.mean(each)) for each in turns) - (late.seconds if late else 0.0)
+        saved = max(turns)
+        if late := late_rank(run):
+            saved -= late.seconds
         words = f"ranks of a stage are slow by turns: the slowest computes {saved:.3g} s longer than the mean ({RANKS})"
         yield choice("imbalance", saved, words)
 
 
 def _evidence(parts: list[Part], run: Evidence) -> str:
     """The parts of a cause with their shares and sources."""
-    listed = sorted(parts, key=lambda part: -part.seconds)
-    return "; ".join(f"{part.part} {100 * part.seconds / run.step_s:.1f} % ({part.evidence})" for part in listed[:3])
+    largest = sorted(parts, key=lambda part: -part.seconds)[:3]
+    return "; ".join(f"{part.part} {100 * part.seconds / run.step_s:.1f} % ({part.evidence})" for part in largest)

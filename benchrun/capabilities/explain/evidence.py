@@ -15,7 +15,7 @@ from benchrun.measure.bound import Bound
 from benchrun.measure.statistics import Floats
 from benchrun.measure.steadiness import Steadiness
 from benchrun.measure.telemetry import Sampled
-from benchrun.rundir.artifacts import Breakdown, Ceilings, HostTime, HostTimes, RankTimes
+from benchrun.rundir.artifacts import Breakdown, Ceilings, HostTimes, RankTimes
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import TrainingSpec
 
@@ -106,15 +106,21 @@ class Evidence:
     @property
     def clock_mhz(self) -> float | None:
         """Median clock of the GPUs; None if they stood still for the most part, because they lower it themselves."""
-        state = self.samples.over_all if self.samples else None
-        return state.sm_clock_mhz if state and (state.utilisation_percent or 0.0) >= IN_USE else None
+        if self.samples is None:
+            return None
+        state = self.samples.over_all
+        return state.sm_clock_mhz if (state.utilisation_percent or 0.0) >= IN_USE else None
 
     @cached_property
     def idle_of_telemetry_s(self) -> float | None:
         """Time of a step in which no kernel ran, by the utilisation of the GPUs; None with too few samples of it."""
-        enough = self.samples is not None and self.samples.over_all.samples >= FEWEST_SAMPLES * self.spec.num_gpus
-        used = self.samples.over_all.utilisation_percent if self.samples and enough else None
-        return None if used is None else (1 - min(used, 100.0) / 100) * self.typical_s
+        if self.samples is None:
+            return None
+        state = self.samples.over_all
+        used = state.utilisation_percent
+        if used is None or state.samples < FEWEST_SAMPLES * self.spec.num_gpus:
+            return None
+        return (1 - min(used, 100.0) / 100) * self.typical_s
 
     @cached_property
     def collective_s(self) -> float | None:
@@ -122,10 +128,10 @@ class Evidence:
 
         One rank sends nothing: what its record has is other time, such as copies of offloaded activations.
         """
-        if self.spec.num_gpus == 1:
+        if self.spec.num_gpus == 1 or self.ranks is None:
             return None
-        each = [rank.collective_time_s for rank in self.ranks.ranks] if self.ranks else []
-        return max((median(times) for times in each if times), default=None)
+        times = [rank.collective_time_s for rank in self.ranks.ranks]
+        return max(map(median, filter(None, times)), default=None)
 
     @property
     def cores_counted(self) -> bool:
@@ -134,26 +140,25 @@ class Evidence:
 
     def host_s(self, name: str) -> dict[int, float]:
         """A time of host.json by rank: the median over the measured steps; empty if it was not recorded."""
-        if self.hosts is None:
-            return {}
-        return {rank.rank: value for rank in self.hosts.ranks if (value := self._median(rank, name)) is not None}
+        return {rank: median(values) for rank, values in self._by_rank(name).items()}
 
     def mean_host_s(self, name: str) -> dict[int, float]:
         """Mean over the measured steps of a time of host.json by rank, for what happens in few steps."""
+        return {rank: float(np.mean(values)) for rank, values in self._by_rank(name).items()}
+
+    def _by_rank(self, name: str) -> dict[int, list[float]]:
+        """A time of host.json in the measured steps, else in all but the first, by the ranks that recorded it."""
+        by_rank: dict[int, list[float]] = {}
         if self.hosts is None:
-            return {}
-        each = ((rank.rank, self._measured(rank, name)) for rank in self.hosts.ranks)
-        return {rank: float(np.mean(values)) for rank, values in each if len(values)}
-
-    def _median(self, rank: HostTime, name: str) -> float | None:
-        values = self._measured(rank, name)
-        return median(values) if values else None
-
-    def _measured(self, rank: HostTime, name: str) -> list[float]:
-        assert self.hosts
-        wanted, first = {int(step) for step in self.steps}, self.hosts.first_step
-        values: tuple[float, ...] = getattr(rank, name)
-        return [value for number, value in enumerate(values, first) if number in wanted] or list(values[1:])
+            return by_rank
+        wanted = {int(step) for step in self.steps}
+        for rank in self.hosts.ranks:
+            values: tuple[float, ...] = getattr(rank, name)
+            numbered = enumerate(values, self.hosts.first_step)
+            own = [value for number, value in numbered if number in wanted] or list(values[1:])
+            if own:
+                by_rank[rank.rank] = own
+        return by_rank
 
 
 def alike(a: Evidence, b: Evidence) -> tuple[Evidence, Evidence]:

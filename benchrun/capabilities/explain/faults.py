@@ -81,11 +81,10 @@ def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
         return None
     names: tuple[Name, ...] = ("data", "host")
     for name in names:
-        by_rank = {
-            rank.rank: getattr(rank.idle_by_cause, name) + (rank.idle_by_cause.launch_gap if name == "host" else 0)
-            for rank in run.fingerprint.ranks
-            if rank.idle_by_cause
-        }
+        by_rank: dict[int, float] = {}
+        for rank in run.fingerprint.ranks:
+            if causes := rank.idle_by_cause:
+                by_rank[rank.rank] = causes.data if name == "data" else causes.host + causes.launch_gap
         if waits.beyond_others(by_rank, late.rank) * run.typical_s > HALF * late.seconds:
             return name
     return None
@@ -108,11 +107,11 @@ def _slower_clock(run: Evidence, late: waits.Late) -> str | None:
 
 def _slow_node(run: Evidence, late: waits.Late) -> str | None:
     """Words on a node whose ranks are all slower than those of the other nodes."""
-    ranks = run.ranks.ranks if run.ranks else ()
-    own, others = (
-        [float(np.median(rank.compute_time_s)) for rank in ranks if (rank.host == late.host) is its]
-        for its in (True, False)
-    )
+    own: list[float] = []
+    others: list[float] = []
+    for rank in run.ranks.ranks if run.ranks else ():
+        seconds = float(np.median(rank.compute_time_s))
+        (own if rank.host == late.host else others).append(seconds)
     if len(own) < 2 or not others or min(own) - max(others) < HALF * late.seconds:
         return None
     return f"every rank of {late.host} is slower than all of the other nodes"

@@ -84,12 +84,15 @@ def late_rank(run: Evidence) -> Late | None:
     """
     if run.ranks is None:
         return _late_in_trace(run) or _late_in_profile(run)
-    rows = [row for row, step in enumerate(run.ranks.steps) if step in set(run.steps.tolist())]
+    measured = set(run.steps.tolist())
+    rows = [row for row, step in enumerate(run.ranks.steps) if step in measured]
+    if not rows:
+        return None
     stages: dict[int, list[RankTime]] = {}
     for rank in run.ranks.ranks:
         stages.setdefault(rank.stage, []).append(rank)
-    late_ranks = [late for ranks in stages.values() if rows and (late := _late_of(run, ranks, rows))]
-    return max(late_ranks, key=lambda late: late.seconds, default=None)
+    late_ranks = [_late_of(run, ranks, rows) for ranks in stages.values()]
+    return max(filter(None, late_ranks), key=lambda late: late.seconds, default=None)
 
 
 def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late | None:
@@ -99,24 +102,28 @@ def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late 
     assert run.ranks
     steps = [run.ranks.steps[row] for row in rows]
     times = np.array([[rank.compute_time_s[row] for row in rows] for rank in ranks])
-    taken = np.array([_taken(run, rank.rank, steps) for rank in ranks])
-    least = 0.0 if run.on_gpu else CORES_DIFFER
-    late = _behind(times, MUCH * run.typical_s, NEARLY_ALL) if run.on_gpu else None
-    late = late or _behind(times - taken, least * run.typical_s, STEADY)
+    own = times - np.array([_taken(run, rank.rank, steps) for rank in ranks])
+    late = None
+    if run.on_gpu:
+        late = _behind(times, MUCH * run.typical_s, NEARLY_ALL) or _behind(own, 0.0, STEADY)
+        onset = late_since(times, FAULT_SHARE * run.typical_s)
+    else:
+        late = _behind(own, CORES_DIFFER * run.typical_s, STEADY)
+        onset = late_since(own, max(CORES_DIFFER, FAULT_SHARE) * run.typical_s)
     if late is not None and run.spec.layout.ep > 1 and late.seconds <= SURE * late.deviation:
-        late = None  # the router gives a rank more tokens in some steps and fewer in others
-    onset = late_since(times if run.on_gpu else times - taken, max(least, FAULT_SHARE) * run.typical_s)
-    mean_s = onset.seconds * (len(steps) - onset.place) / len(steps) if onset else 0.0
-    if onset is not None and (late is None or late.row == onset.row or late.seconds < mean_s):
-        place = onset.place
-        evidence = f"rank {ranks[onset.row].rank} computes {onset.seconds:.3g} s longer than the others in a step"
-        evidence += f", from step {steps[place]} on ({RANKS})"
-        return Late(ranks[onset.row].rank, ranks[onset.row].host, mean_s, evidence, steps[place])
+        # The router gives a rank more tokens in some steps and fewer in others.
+        late = None
+    longer = "s longer than the others in a step"
+    if onset is not None:
+        slow, first = ranks[onset.row], steps[onset.place]
+        mean_s = onset.seconds * (len(steps) - onset.place) / len(steps)
+        if late is None or late.row == onset.row or late.seconds < mean_s:
+            evidence = f"rank {slow.rank} computes {onset.seconds:.3g} {longer}, from step {first} on ({RANKS})"
+            return Late(slow.rank, slow.host, mean_s, evidence, first)
     if late is None:
         return None
-    slow = ranks[late.row]
-    evidence = f"rank {slow.rank} computes {late.seconds:.3g} s longer than the others in a step"
-    evidence += f", in {100 * late.share:.0f} % of the steps ({RANKS})"
+    slow, percent = ranks[late.row], 100 * late.share
+    evidence = f"rank {slow.rank} computes {late.seconds:.3g} {longer}, in {percent:.0f} % of the steps ({RANKS})"
     return Late(slow.rank, slow.host, late.seconds, evidence)
 
 
@@ -149,9 +156,13 @@ def _behind(times: Floats, least_s: float, share: float) -> _Behind | None:
 
 def _taken(run: Evidence, rank: int, steps: Sequence[int]) -> Floats:
     """Seconds that other processes of the node took of a rank in each step: its wait for any core."""
-    own = next((each for each in run.hosts.ranks if each.rank == rank), None) if run.hosts else None
-    if own is None or own.bound or run.hosts is None:
-        return np.zeros(len(steps))
+    taken = np.zeros(len(steps))
+    if run.hosts is None:
+        return taken
+    by_rank = {each.rank: each for each in reversed(run.hosts.ranks)}
+    own = by_rank.get(rank)
+    if own is None or own.bound:
+        return taken
     by_step = dict(enumerate(own.queued_s, run.hosts.first_step))
     return np.array([by_step.get(step, 0.0) for step in steps])
 
@@ -165,7 +176,9 @@ def bound(run: Evidence, rank: int | None = None) -> bool:
 def beyond_others(by_rank: dict[int, float], rank: int) -> float:
     """Seconds by which a rank's value is above the median of the others'; 0 if that is unknown."""
     others = [value for other, value in by_rank.items() if other != rank]
-    return by_rank[rank] - median(others) if rank in by_rank and others else 0.0
+    if rank not in by_rank or not others:
+        return 0.0
+    return by_rank[rank] - median(others)
 
 
 def _late_in_trace(run: Evidence) -> Late | None:
@@ -173,9 +186,8 @@ def _late_in_trace(run: Evidence) -> Late | None:
     if fingerprint is None or not fingerprint.stragglers:
         return None
     slow = max(fingerprint.stragglers, key=lambda each: each.behind_s)
-    return Late(
-        slow.rank, slow.host, slow.behind_s / steps_of_trace(run), "the others wait for it in collectives (trace)"
-    )
+    evidence = "the others wait for it in collectives (trace)"
+    return Late(slow.rank, slow.host, slow.behind_s / steps_of_trace(run), evidence)
 
 
 def _late_in_profile(run: Evidence) -> Late | None:
@@ -188,12 +200,14 @@ def _late_in_profile(run: Evidence) -> Late | None:
     waited, taken = run.breakdown.communication_of_ranks_s, run.breakdown.queued_of_ranks_s
     if len(waited) < 2 or (not run.on_gpu and len(taken) != len(waited)):
         return None
-    rank = min(range(len(waited)), key=lambda each: waited[each])
-    seconds = beyond_others(dict(enumerate(-each for each in waited)), rank)
+    rank = min(range(len(waited)), key=waited.__getitem__)
+    seconds = beyond_others({each: -wait for each, wait in enumerate(waited)}, rank)
+    least = ONE_STEP
     if not run.on_gpu:
         seconds -= max(beyond_others(dict(enumerate(taken)), rank), 0.0)
+        least = MUCH
     seconds *= run.typical_s / run.breakdown.step_s
-    if seconds < (ONE_STEP if run.on_gpu else MUCH) * run.typical_s:
+    if seconds < least * run.typical_s:
         return None
     evidence = f"rank {rank} waits {seconds:.3g} s less for the others than they do ({BREAKDOWN}, one step)"
     return Late(rank, None, seconds, evidence)
@@ -208,7 +222,7 @@ def steps_of_trace(run: Evidence) -> float:
 def data_wait(run: Evidence) -> Wait | None:
     """Waiting for the data loader: on the rank that waits longest, because the others wait for it."""
     if by_rank := run.host_s("data_s"):
-        rank = max(by_rank, key=lambda each: by_rank[each])
+        rank = max(by_rank, key=by_rank.__getitem__)
         return Wait(by_rank[rank], f"rank {rank} waits {by_rank[rank]:.3g} s in a step for its loader ({HOST})")
     words = "the launching thread sits in the loader"
     return _idle_of_trace(run, lambda causes: causes.data, words, most=True) or _data_in_profile(run)
@@ -216,11 +230,14 @@ def data_wait(run: Evidence) -> Wait | None:
 
 def _data_in_profile(run: Evidence) -> Wait | None:
     """Wait for data in the one profiled step, if it is more than a single delay."""
-    waited = run.breakdown.data_of_ranks_s if run.breakdown else ()
-    if not run.breakdown or max(waited, default=0.0) < ONE_STEP * run.breakdown.step_s:
+    if not run.breakdown:
         return None
-    rank = max(range(len(waited)), key=lambda each: waited[each])
-    seconds = waited[rank] * run.typical_s / run.breakdown.step_s
+    waited = run.breakdown.data_of_ranks_s
+    longest = max(waited, default=0.0)
+    if longest < ONE_STEP * run.breakdown.step_s:
+        return None
+    rank = waited.index(longest)
+    seconds = longest * run.typical_s / run.breakdown.step_s
     return Wait(seconds, f"rank {rank} waits {seconds:.3g} s for its loader ({BREAKDOWN}, one step)")
 
 
@@ -236,7 +253,7 @@ def others_without_core(run: Evidence) -> Wait | None:
     waited, taken = profiled.communication_of_ranks_s, profiled.queued_of_ranks_s
     if len(waited) < 2 or len(taken) != len(waited):
         return None
-    rank = max(range(len(taken)), key=lambda each: taken[each])
+    rank = max(range(len(taken)), key=taken.__getitem__)
     longer = max(beyond_others(dict(enumerate(taken)), rank), 0.0)
     lost = mean(min(max(each - waited[rank], 0.0), longer) for each in waited)
     words = f"rank {rank} waited {longer:.3g} s longer than the others for a core ({BREAKDOWN}, one step)"
@@ -258,7 +275,7 @@ def between_steps(run: Evidence) -> Wait | None:
     by_rank = run.host_s("between_s")
     if not run.between_s:
         return None
-    rank = max(by_rank, key=lambda each: by_rank[each])
+    rank = max(by_rank, key=by_rank.__getitem__)
     return Wait(run.between_s, f"rank {rank} is between two steps for {run.between_s:.3g} s, logs and saves ({HOST})")
 
 
@@ -266,7 +283,8 @@ def queue(run: Evidence) -> Wait | None:
     """Waiting for a core, on the median rank."""
     if by_rank := run.host_s("queued_s"):
         usual = median(by_rank.values())
-        cores = " and ".join(sorted({rank.cores for rank in run.hosts.ranks})) if run.hosts else ""
+        listed = {rank.cores for rank in run.hosts.ranks} if run.hosts else ()
+        cores = " and ".join(sorted(listed))
         where = f"cores {cores}" if len(cores) < MOST_CORES else "their cores"
         return Wait(usual, f"threads that were ready to run waited {usual:.3g} s in a step for {where} ({HOST})")
     return None
@@ -308,5 +326,6 @@ def _idle_of_trace(
     shares = [share(rank.idle_by_cause) for rank in run.fingerprint.ranks if rank.idle_by_cause]
     if not shares:
         return None
-    seconds = (max(shares) if most else mean(shares)) * run.typical_s
+    chosen = max(shares) if most else mean(shares)
+    seconds = chosen * run.typical_s
     return Wait(seconds, f"{words} in {100 * seconds / run.typical_s:.1f} % of the trace")
