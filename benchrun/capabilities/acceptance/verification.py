@@ -168,8 +168,8 @@ def _version(content: Content) -> Iterator[Reason]:
     """A warning if another benchrun wrote the pack."""
     wrote, reads = (content.manifest.benchrun, content.manifest.commit), (__version__, commit())
     if wrote != reads:
-        names = [" at ".join(filter(None, each)) for each in (wrote, reads)]
-        detail = f"written by benchrun {names[0]}, verified by {names[1]}: their rules and references may differ"
+        writer, reader = " at ".join(filter(None, wrote)), " at ".join(filter(None, reads))
+        detail = f"written by benchrun {writer}, verified by {reader}: their rules and references may differ"
         yield Reason(kind="version", file=pack.MANIFEST, detail=detail)
 
 
@@ -186,7 +186,8 @@ def _other_recipes(of_pack: ResolvedPlan, agreed: ResolvedPlan) -> Iterator[Reas
     """Points that differ although both plans name them alike: two recipes may have one name."""
     pairs = zip(of_pack.study.points, agreed.study.points, strict=True)
     for number, pair in enumerate(pairs, 1):
-        if len({each.spec and _work(each.spec) for each in pair}) > 1:
+        works = {each.spec and _work(each.spec) for each in pair}
+        if len(works) > 1:
             yield Reason(kind="plan", file=pack.PLAN, detail=f"the recipe of point {number} is not that of your plan")
 
 
@@ -249,13 +250,11 @@ def _work(spec: RunSpec) -> tuple[str, ...]:
 def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
     """A reason if the report is not the one that the runs give."""
     try:
-        same = report_page(content.root, acceptance) == (content.root / pack.PAGE).read_text(
-            errors="replace", encoding="utf-8"
-        )
+        stated = (content.root / pack.PAGE).read_text(errors="replace", encoding="utf-8")
+        same = stated == report_page(content.root, acceptance)
     except BenchrunError as error:
-        return Reason(
-            kind="unreadable", file=(error.where or "").removeprefix(f"{content.root}/"), detail=error.message
-        )
+        place = (error.where or "").removeprefix(f"{content.root}/")
+        return Reason(kind="unreadable", file=place, detail=error.message)
     return None if same else Reason(kind="report", file=pack.PAGE, detail="not the page that the runs give")
 
 

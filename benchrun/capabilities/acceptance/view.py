@@ -16,10 +16,13 @@ ANSWERS = {True: "passed", False: "FAILED", None: "no answer"}
 def headline(acceptance: Acceptance) -> str:
     """The verdict in one line."""
     answers = [each.passed for each in acceptance.criteria]
-    counts = [(answers.count(False), "failed"), (answers.count(None), "without an answer")]
-    open_ones = ", ".join(f"{count} {what}" for count, what in counts if count)
-    detail = open_ones or "all passed"
-    return f"{acceptance.verdict.replace('_', ' ').upper()}: {len(answers)} criteria, {detail}"
+    details = []
+    if False in answers:
+        details.append(f"{answers.count(False)} failed")
+    if None in answers:
+        details.append(f"{answers.count(None)} without an answer")
+    verdict = acceptance.verdict.replace("_", " ").upper()
+    return f"{verdict}: {len(answers)} criteria, {', '.join(details) or 'all passed'}"
 
 
 def criteria_table(acceptance: Acceptance) -> Table:
@@ -31,8 +34,8 @@ def criteria_table(acceptance: Acceptance) -> Table:
 
 
 def _row(each: Criterion, name: str) -> list[Any]:
-    measured = None if each.measured is None else float(each.measured)
-    values = (_number(each.threshold), None if measured is None else _number(measured))
+    measured = None if each.measured is None else _number(float(each.measured))
+    values = (_number(each.threshold), measured)
     return [f"{each.point}: {name}", each.criterion, *values, each.unit, ANSWERS[each.passed], each.reason]
 
 
@@ -42,20 +45,19 @@ def _number(value: float) -> float | int:
 
 def points_table(acceptance: Acceptance) -> Table:
     """One row for each point: how often it was measured, and its verdict."""
-    rows = [
-        [each.point, each.name, each.num_nodes, f"{len(each.runs)} of {each.repeats}", each.verdict]
-        for each in acceptance.points
-    ]
+    rows = []
+    for each in acceptance.points:
+        measured = f"{len(each.runs)} of {each.repeats}"
+        rows.append([each.point, each.name, each.num_nodes, measured, each.verdict])
     return Table(("point", "workload", "nodes", "measured", "verdict"), rows, missing="-")
 
 
 def runs_table(acceptance: Acceptance) -> Table:
     """The id of each run with its point."""
-    rows = [
-        [each.point, run, "measured" if run in each.runs else "no numbers"]
-        for each in acceptance.points
-        for run in (*each.runs, *each.other_runs)
-    ]
+    rows = []
+    for each in acceptance.points:
+        rows += [[each.point, run, "measured"] for run in each.runs]
+        rows += [[each.point, run, "no numbers"] for run in each.other_runs]
     return Table(("point", "run", ""), rows)
 
 
@@ -65,8 +67,10 @@ def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
     rows = []
     for point in acceptance.points:
         one = hours[point.point]
-        steps = one.steps * study.repeats if one and one.steps is not None else None
-        limit = one.limit * study.repeats if one else None
+        limit, steps = None, None
+        if one:
+            limit = one.limit * study.repeats
+            steps = None if one.steps is None else one.steps * study.repeats
         rows.append([point.point, point.name, point.num_nodes, study.repeats, limit, steps])
     titles = ("point", "workload", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
     tables = (Table(titles, rows, missing="-"), _limits(acceptance))
@@ -79,10 +83,10 @@ def _limits(acceptance: Acceptance) -> Table:
     for each in acceptance.criteria:
         points.setdefault((each.criterion, each.threshold, each.unit), []).append(each.point)
     every = len(acceptance.points)
-    rows = [
-        (name, _number(limit), unit, "all" if len(numbers) == every else " ".join(map(str, numbers)))
-        for (name, limit, unit), numbers in points.items()
-    ]
+    rows = []
+    for (name, limit, unit), numbers in points.items():
+        which = "all" if len(numbers) == every else " ".join(map(str, numbers))
+        rows.append((name, _number(limit), unit, which))
     return Table(("criterion", "limit", "unit", "points"), rows)
 
 
@@ -96,7 +100,8 @@ def acceptance_page(acceptance: Acceptance) -> str:
 def reason_lines(kind: str, reasons: Sequence[Reason]) -> Iterator[str]:
     """One line for each reason."""
     for reason in reasons:
-        yield printable(": ".join(filter(None, (kind, reason.kind.replace("_", " "), reason.file, reason.detail))))
+        parts = (kind, reason.kind.replace("_", " "), reason.file, reason.detail)
+        yield printable(": ".join(filter(None, parts)))
 
 
 def printable(text: str) -> str:

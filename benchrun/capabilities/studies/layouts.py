@@ -44,9 +44,12 @@ class Candidate:
     @property
     def name(self) -> str:
         """The sizes above 1, as in ``tp2 pp2 mbs4``."""
-        layout = self.spec.layout
-        sizes = {name: getattr(layout, name) for name in (*SIZES[:-1], "fsdp")}
-        return " ".join([*(f"{name}{size}" for name, size in sizes.items() if size > 1), f"mbs{self.spec.mbs}"])
+        words = []
+        for name in (*SIZES[:-1], "fsdp"):
+            size = getattr(self.spec.layout, name)
+            if size > 1:
+                words.append(f"{name}{size}")
+        return " ".join([*words, f"mbs{self.spec.mbs}"])
 
 
 def ranked(
@@ -57,8 +60,10 @@ def ranked(
     ``varied``: the values of some `SIZES`; of the others every possible one. A GPU or CPU whose speed is not known is
     taken for `STAND_IN`. UserError if no layout is legal.
     """
-    loads = ((each, runs.workload(each, stand_in=STAND_IN)) for each in legal(spec, varied or {}))
-    candidates = [Candidate(each, predict(load, calibration)) for each, load in loads]
+    candidates = []
+    for each in legal(spec, varied or {}):
+        load = runs.workload(each, stand_in=STAND_IN)
+        candidates.append(Candidate(each, predict(load, calibration)))
     if not candidates:
         raise UserError(f"no layout of {spec.recipe} on {spec.num_gpus} GPUs is legal and fits into memory")
     return sorted(candidates, key=lambda each: each.prediction.median)
@@ -66,8 +71,9 @@ def ranked(
 
 def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[TrainingSpec]:
     """Every run like ``spec`` that no rule refuses; the memory's rule refuses only what is beyond its error."""
-    if unknown := [name for name in varied if name not in SIZES]:
-        raise UserError(f"a search cannot vary {unknown[0]}", hint=f"it varies {', '.join(SIZES)}")
+    for name in varied:
+        if name not in SIZES:
+            raise UserError(f"a search cannot vary {name}", hint=f"it varies {', '.join(SIZES)}")
     launched = framework(spec.framework)
     possible = sizes(spec) | dict(varied)
     for chosen in product(*(possible[name] for name in SIZES)):
@@ -96,10 +102,10 @@ def _spread(spec: TrainingSpec, chosen: Mapping[str, int]) -> TrainingSpec | Non
     dp = data_parallel(spec.num_gpus, tp * pp * cp)
     if spec.num_gpus % (tp * pp * cp) or spec.gbs % (mbs * dp) or (vp > 1 and pp == 1):
         return None
-    moe, before = spec.model.moe is not None, spec.layout
+    before = spec.layout
     update = {
         **{name: chosen[name] for name in SIZES[:-1]},
-        "etp": (tp if chosen["ep"] == 1 else 1) if moe else 1,
+        "etp": tp if spec.model.moe and chosen["ep"] == 1 else 1,
         "sequence_parallel": tp > 1,
         "fsdp": dp * cp if before.fsdp > 1 else 1,
         "account_for_embedding_and_loss": before.account_for_embedding_and_loss and pp > 1,

@@ -90,12 +90,15 @@ class Search:
     def best(self, trials: Sequence[Trial]) -> int | None:
         """The fastest measured layout; None if none was measured."""
         measured = self.measured(trials)
-        return min(measured, key=lambda layout: measured[layout], default=None)
+        return min(measured, key=measured.__getitem__, default=None)
 
     def measured(self, trials: Sequence[Trial]) -> dict[int, float]:
         """Seconds of a step of each measured layout, from its longest job."""
-        ordered = sorted((trial for trial in trials if trial.step_s), key=lambda trial: trial.steps)
-        return {trial.layout: trial.step_s for trial in ordered if trial.step_s}
+        measured: dict[int, float] = {}
+        for trial in sorted(trials, key=lambda trial: trial.steps):
+            if trial.step_s:
+                measured[trial.layout] = trial.step_s
+        return measured
 
     def expected(self, trials: Sequence[Trial]) -> tuple[Array, Array]:
         """Medians of the step of each layout, in s, and standard deviations of their logarithms."""
@@ -121,24 +124,30 @@ class Search:
         untried = [layout for layout in range(len(medians)) if layout not in seen]
         if best is None:
             return [Job(layout, self.steps) for layout in untried[:most]]
-        goal = math.log(self.measured(trials)[best] * (1 - self.gain))
-        below = {layout: (goal - math.log(medians[layout])) / deviations[layout] for layout in untried}
-        gains = {layout: deviations[layout] * _improvement(below[layout]) for layout in untried}
-        sure = len(self.measured(trials)) >= FEWEST
-        promising = [layout for layout in untried if not sure or _probability(below[layout]) > CHANCE]
-        promising.sort(key=lambda layout: -gains[layout])
-        return [Job(layout, self.steps) for layout in promising[: max(1, most // 2 ** _rounds(len(seen), most))]]
+        measured = self.measured(trials)
+        goal = math.log(measured[best] * (1 - self.gain))
+        sure = len(measured) >= FEWEST
+        gains: dict[int, float] = {}
+        for layout in untried:
+            below = (goal - math.log(medians[layout])) / deviations[layout]
+            if not sure or _probability(below) > CHANCE:
+                gains[layout] = deviations[layout] * _improvement(below)
+        promising = sorted(gains, key=lambda layout: -gains[layout])
+        count = max(1, most // 2 ** _rounds(len(seen), most))
+        return [Job(layout, self.steps) for layout in promising[:count]]
 
     def _again(self, trials: Sequence[Trial]) -> list[Job]:
         """The better half of those that the noise of short jobs does not tell apart, over twice the steps."""
         measured, best = self.measured(trials), self.best(trials)
         if best is None:
             return []
-        close = [layout for layout in measured if measured[layout] <= measured[best] * (1 + 3 * NOISE)]
-        close.sort(key=lambda layout: measured[layout])
-        longest = {layout: max(trial.steps for trial in trials if trial.layout == layout) for layout in close}
-        chosen = [layout for layout in close[: max(2, len(close) // 2)] if longest[layout] == self.steps]
-        return [Job(layout, 2 * self.steps) for layout in chosen] if len(close) > 1 else []
+        most = measured[best] * (1 + 3 * NOISE)
+        close = sorted((layout for layout in measured if measured[layout] <= most), key=measured.__getitem__)
+        if len(close) < 2:
+            return []
+        again = {trial.layout for trial in trials if trial.steps > self.steps}
+        better = close[: max(2, len(close) // 2)]
+        return [Job(layout, 2 * self.steps) for layout in better if layout not in again]
 
 
 def _rounds(tried: int, first: int) -> int:
