@@ -24,18 +24,24 @@ def explain(run: Evidence, against: Against | None = None, other: Evidence | Non
     parts = waterfall(run)
     faulty = list(faults(run, parts, buckets(run)))
     causes = [*faulty, *_without(faulty, choices(run, parts))]
-    equal = _not_slower(run, other) if other is not None else None
-    if other is not None and equal is None:
-        causes += slower_parts(*alike(run, other))
+    lacking = list(missing(run))
+    if other is not None:
+        equal = _not_slower(run, other)
+        if equal is None:
+            causes += slower_parts(*alike(run, other))
+        else:
+            lacking.append(equal)
     if not any(cause.seconds >= FAULT_SHARE * run.step_s for cause in causes):
-        causes += at_limit(parts)  # no setting cures it, so that it comes after all that one does
+        # No setting cures it, so that it comes after all that one does.
+        causes += at_limit(parts)
+    spec = None if run.log_alone else run.spec
     return Explanation(
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),
         waterfall=[part.model_copy(update={"seconds": round(part.seconds, DIGITS)}) for part in parts],
-        causes=[advised(cause, None if run.log_alone else run.spec) for cause in _ranked(causes, run.step_s)],
+        causes=[advised(cause, spec) for cause in _ranked(causes, run.step_s)],
         against=against,
-        missing=[*missing(run), *([equal] if equal else [])],
+        missing=lacking,
     )
 
 
@@ -54,8 +60,9 @@ def _not_slower(run: Evidence, other: Evidence) -> str | None:
     """Evidence that ``run`` is not clearly slower than ``other``, for as many tokens on a GPU; None
     if it is slower.
     """
-    tokens = [each.spec.tokens_per_step / each.spec.num_gpus for each in (run, other)]
-    times = run.times * tokens[1] / tokens[0]
+    own_tokens = run.spec.tokens_per_step / run.spec.num_gpus
+    other_tokens = other.spec.tokens_per_step / other.spec.num_gpus
+    times = run.times * other_tokens / own_tokens
     interval, _ = ratio_interval(other.times, times)
     ratio = float(np.median(times) / np.median(other.times))
     if interval is not None and interval.low > 1 and ratio >= 1 + NOTICEABLE:
@@ -67,12 +74,15 @@ def _not_slower(run: Evidence, other: Evidence) -> str | None:
 def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
     """A fault for each cause that costs this run more than the other one."""
     others = _by_cause(waterfall(other))
+    offloads = run.spec.training.offload_activations and not other.spec.training.offload_activations
     for name, seconds in _by_cause(waterfall(run)).items():
-        if (more := seconds - others.get(name, 0.0)) > 0:
-            evidence = f"{seconds:.3g} s of a step, {others.get(name, 0.0):.3g} s in {other.name}"
-            cause = fault(name, more, evidence)
-            offloads = run.spec.training.offload_activations and not other.spec.training.offload_activations
-            yield cause.model_copy(update={"advice": OFFLOADED}) if offloads and name == "memory_bound" else cause
+        less = others.get(name, 0.0)
+        if seconds <= less:
+            continue
+        cause = fault(name, seconds - less, f"{seconds:.3g} s of a step, {less:.3g} s in {other.name}")
+        if offloads and name == "memory_bound":
+            cause = cause.model_copy(update={"advice": OFFLOADED})
+        yield cause
 
 
 def _by_cause(parts: list[Part]) -> dict[Name, float]:

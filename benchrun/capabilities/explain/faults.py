@@ -46,7 +46,8 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
     if late is not None and of_one is not None:
         of_one = of_one.model_copy(update={"since_step": late.since_step})
         yield of_one
-    if of_one is None or of_one.cause != "data":  # else one rank alone waits for data, and the others for it
+    # If one rank alone waits for data, the others wait for it.
+    if of_one is None or of_one.cause != "data":
         yield from _of_data(run, divided)
     yield from _of_host(run, parts, divided)
     yield from slow_links(run, divided)
@@ -99,10 +100,13 @@ def _slower_clock(run: Evidence, late: waits.Late) -> str | None:
     if not own or not others or not own[0].sm_clock_mhz:
         return None
     lost = 1 - own[0].sm_clock_mhz / float(np.median(others))
-    if lost * run.typical_s < MOST * late.seconds:  # more work takes more power, and lowers the clock a little too
+    if lost * run.typical_s < MOST * late.seconds:
+        # More work takes more power, and lowers the clock a little too.
         return None
     words = f"its clock is {own[0].sm_clock_mhz:.0f} MHz, the others' {np.median(others):.0f} ({TELEMETRY_SUMMARY})"
-    return f"{words}, {own[0].temperature_c:.0f} C" if own[0].temperature_c else words
+    if own[0].temperature_c:
+        words += f", {own[0].temperature_c:.0f} C"
+    return words
 
 
 def _slow_node(run: Evidence, late: waits.Late) -> str | None:
@@ -173,9 +177,12 @@ def _of_small_kernels(run: Evidence) -> bool:
     if spec.task == "lora":  # adapters: kept runs of healthy nodes have no kernel in 7 to 34 % of the step
         return True
     least = run.least.matmul_s
-    layers = max(spec.model.num_layers // spec.layout.pp, 1)
-    own = max(experts.num_experts // spec.layout.ep, 1) if experts else 1
-    return least is not None and least < LAYER_S * layers * own * spec.num_microbatches
+    if least is None:
+        return False
+    products = max(spec.model.num_layers // spec.layout.pp, 1)
+    if experts:
+        products *= max(experts.num_experts // spec.layout.ep, 1)
+    return least < LAYER_S * products * spec.num_microbatches
 
 
 def _of_products(run: Evidence, parts: list[Part], slower_s: float) -> Iterator[Cause]:

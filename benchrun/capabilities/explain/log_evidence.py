@@ -147,14 +147,19 @@ def resolution_s(numbers: Measurement, steps: Floats) -> float:
         return 1.0
     if not numbers.whole_seconds:
         return 0.0
-    return 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 1.0
+    if len(steps) < 2:
+        return 1.0
+    return 1 / float(np.median(np.diff(steps)))
 
 
 def saves(file: Path, before_line: int | None = None) -> bool:
     """Whether this log mentions that a checkpoint was written; ``before_line``: that of its last step."""
     text = unpacked(file)
-    lines = (text.count(b"\n", 0, each.start()) + 1 for each in SAVING.finditer(text))
-    return any(before_line is None or line < before_line for line in lines)
+    for each in SAVING.finditer(text):
+        line = text.count(b"\n", 0, each.start()) + 1
+        if before_line is None or line < before_line:
+            return True
+    return False
 
 
 def saves_async(file: Path) -> bool:
@@ -169,7 +174,8 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
     """
     facts, gpu = log.facts, hardware.gpu(context.gpu or "")
     num_gpus = context.num_gpus or ranks
-    sizes = {name: size for name in DEGREES if (size := getattr(facts, name))}
+    stated = {name: getattr(facts, name) for name in DEGREES}
+    sizes = {name: size for name, size in stated.items() if size}
     layout = Layout(**sizes, sequence_parallel=sizes.get("tp", 1) > 1)
     mbs = facts.mbs or 1
     fields: dict[str, Any] = {
@@ -232,7 +238,10 @@ def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> Bench
     if lacking and (rates > 0).any():
         options = ", ".join(OPTIONS[name] for name in lacking)
         return UserError(f"its steps have no time; from their rates it follows with {options}", where=where)
-    reasons = "; ".join(
-        f"{each.kind}: {each.detail}" for each in summary.problems if each.kind.startswith("impossible")
-    )
-    return NoNumberError(f"its measured steps have no time{f' ({reasons})' if reasons else ''}", where=where)
+    message, reasons = "its measured steps have no time", []
+    for each in summary.problems:
+        if each.kind.startswith("impossible"):
+            reasons.append(f"{each.kind}: {each.detail}")
+    if reasons:
+        message += f" ({'; '.join(reasons)})"
+    return NoNumberError(message, where=where)

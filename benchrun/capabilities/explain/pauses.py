@@ -43,8 +43,9 @@ def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
     one rank's own time shows it and all steps lose enough by it.
     """
     typical = float(np.median(run.times))
-    explained = run.steps >= since if since is not None else np.zeros(len(run.times), bool)
-    excess, again = np.where(explained, 0.0, run.times - typical), _comes_back(run)
+    excess, again = run.times - typical, _comes_back(run)
+    if since is not None:
+        excess = np.where(run.steps >= since, 0.0, excess)
     limit = max(OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical, run.resolution_s)
     if not run.on_gpu:
         limit = max(limit, WHOLE_STEP * typical)
@@ -67,20 +68,23 @@ def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
         scattered = float(np.mean(excess))
         if scattered > SCATTERED * run.step_s:
             longer = np.quantile(run.times, UPPER) / typical
-            yield _of_pauses(
-                run, scattered, f"a tenth of the {_rows(run)} takes {longer:.2g} times the median or longer"
-            )
+            evidence = f"a tenth of the {_rows(run)} takes {longer:.2g} times the median or longer"
+            yield _of_pauses(run, scattered, evidence)
 
 
 def _rows(run: Evidence) -> str:
     """Name of what one time covers: a log may print one row for several steps."""
-    apart = int(np.median(np.diff(run.steps))) if len(run.steps) > 1 else 1
+    if len(run.steps) < 2:
+        return "steps"
+    apart = int(np.median(np.diff(run.steps)))
     return f"rows, {apart} steps apart," if apart > 1 else "steps"
 
 
 def _comes_back(run: Evidence) -> float:
     """Seconds by which steps at a fixed distance are slower; 0 if none are."""
-    return (run.steadiness.periodic_excess_s if run.steadiness and run.steadiness.period else None) or 0.0
+    if run.steadiness is None or not run.steadiness.period:
+        return 0.0
+    return run.steadiness.periodic_excess_s or 0.0
 
 
 def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
@@ -90,7 +94,9 @@ def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
     if not run.saves:
         return fault("jitter", seconds, evidence)
     cause = fault("checkpoint", seconds, f"{evidence}; the log says that a checkpoint was written")
-    return cause.model_copy(update={"advice": ASYNC}) if run.saves_async else cause
+    if run.saves_async:
+        cause = cause.model_copy(update={"advice": ASYNC})
+    return cause
 
 
 class _Own(NamedTuple):
@@ -104,9 +110,14 @@ class _Own(NamedTuple):
 
 def _rank_of(run: Evidence, excess: Floats, slow: NDArray[np.bool_]) -> _Own | None:
     """The rank that is longer than usual, beyond the others, by most of ``excess`` in most of the ``slow`` steps."""
+    if not slow.any():
+        return None
     for longer, shown in ((_computed_s(run), "is longer in its own code"), (_queued_s(run), "waits for a core")):
-        for rank, own in longer.items() if slow.any() and len(longer) > 1 else ():
-            beyond = own - np.median([other for each, other in longer.items() if each != rank], axis=0)
+        if len(longer) < 2:
+            continue
+        for rank, own in longer.items():
+            others = [other for each, other in longer.items() if each != rank]
+            beyond = own - np.median(others, axis=0)
             if float(np.mean(beyond[slow] > HALF * excess[slow])) > HALF:
                 hosts = {each.rank: each.host for each in _recorded(run)}
                 return _Own(rank, hosts[rank], shown)
@@ -115,7 +126,12 @@ def _rank_of(run: Evidence, excess: Floats, slow: NDArray[np.bool_]) -> _Own | N
 
 def _recorded(run: Evidence) -> list[RankTime | HostTime]:
     """Records of every rank: computing, and waiting on the host."""
-    return [*(run.ranks.ranks if run.ranks else ()), *(run.hosts.ranks if run.hosts else ())]
+    records: list[RankTime | HostTime] = []
+    if run.ranks:
+        records += run.ranks.ranks
+    if run.hosts:
+        records += run.hosts.ranks
+    return records
 
 
 def _named(cause: Cause, own: _Own | None) -> Cause:
