@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from benchrun.capabilities.acceptance.criteria import Acceptance, Evidence, judged
 from benchrun.capabilities.acceptance.plan import ResolvedPlan, planned, read_plan
@@ -69,14 +70,20 @@ def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Apprai
 
     UserError for a damaged file.
     """
-    measurements = {run: measured for each in runs.values() for run in each if (measured := measure_run(run))}
+    measurements: dict[RunDir, RunMeasurement] = {}
+    for run in chain.from_iterable(runs.values()):
+        if measured := measure_run(run):
+            measurements[run] = measured
     results: dict[RunDir, RunResult] = {}
     evidence = []
     for number, point in enumerate(plan.study.points, 1):
         assert point.spec is not None
         own = list(runs.get(number, ()))
         endings = {run: recorded_name(run) for run in own}
-        valid = [run for run in own if run in measurements and not broken_run(measurements[run].metrics, endings[run])]
+        valid = []
+        for run in own:
+            if run in measurements and not broken_run(measurements[run].metrics, endings[run]):
+                valid.append(run)
         verdict = _verdict(valid, own, measurements) if valid else None
         for run in own:
             metrics = measurements[run].metrics if run in measurements else None

@@ -44,9 +44,8 @@ def redaction(content: Content) -> Iterator[Reason]:
     for name in content.manifest.runs:
         events = f"{pack.RUNS}/{name}/{artifacts.EVENTS}"
         if redacted == (events in content.manifest.files):
-            detail = (
-                f"redacted is {str(redacted).lower()}, and {name} has {'' if redacted else 'no '}{artifacts.EVENTS}"
-            )
+            has = "has" if redacted else "has no"
+            detail = f"redacted is {str(redacted).lower()}, and {name} {has} {artifacts.EVENTS}"
             yield Reason(kind="manifest", file=pack.MANIFEST, detail=detail)
         spec = RunDir(content.root / pack.RUNS / name).spec
         if redacted and public_spec(spec) != spec:
@@ -84,7 +83,8 @@ def other_ending(content: Content, name: str) -> Iterator[Reason]:
     stated = run.read(artifacts.ENDING, EndingRecord)
     if stated is None or (stated.ending is Ending.LAUNCH_FAILED and not run.logs):
         return
-    log, planned = (parse_log(*run.logs) if run.logs else None), run.spec.planned_steps
+    log = parse_log(*run.logs) if run.logs else None
+    planned = run.spec.planned_steps
     end = classified_again(
         stated.evidence,
         symptoms=log.symptoms if log else {},

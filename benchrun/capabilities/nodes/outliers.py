@@ -72,9 +72,10 @@ def beside_each_other(
 
 def _others(index: int, middles: Floats, sources: Sequence[Hashable]) -> Floats:
     """One value of each source among the other units."""
-    values = {
-        source: value for other, (source, value) in enumerate(zip(sources, middles, strict=True)) if other != index
-    }
+    values: dict[Hashable, float] = {}
+    for other, source in enumerate(sources):
+        if other != index:
+            values[source] = middles[other]
     return np.array([*values.values()])
 
 

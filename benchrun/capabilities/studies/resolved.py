@@ -63,8 +63,12 @@ class ResolvedStudy:
         """Choose, from the runs that a study's directory lists, those of its points, by their
         specification.
         """
-        of_slots = {slot: runs for slot, runs in launched.items() if slot in {*self.slots}}
-        return {slot: [run for run in runs if not self.foreign(slot, run)] for slot, runs in of_slots.items()}
+        slots = set(self.slots)
+        own: dict[Slot, list[RunDir]] = {}
+        for slot, runs in launched.items():
+            if slot in slots:
+                own[slot] = [run for run in runs if not self.foreign(slot, run)]
+        return own
 
     def foreign(self, slot: Slot, run: RunDir) -> str:
         """Reason why ``run`` is not of the point of ``slot``, whatever the directory says; empty if it is.
@@ -73,8 +77,10 @@ class ResolvedStudy:
         """
         spec = self.points[self.number(slot[0]) - 1].spec
         assert spec is not None
-        own, wanted = (f"{each.recipe} ({each.identity()})" for each in (run.spec, spec))
-        return f"{run.run_id}: the run is of recipe {own}, the point of {wanted}" if own != wanted else ""
+        own, wanted = f"{run.spec.recipe} ({run.spec.identity()})", f"{spec.recipe} ({spec.identity()})"
+        if own == wanted:
+            return ""
+        return f"{run.run_id}: the run is of recipe {own}, the point of {wanted}"
 
     def hours(self) -> dict[str, Hours]:
         """GPU-hours of one run of each legal point, by its key."""

@@ -58,10 +58,11 @@ def with_public_names(document: dict[str, Any], public: PublicNames) -> dict[str
 
     torch's handler for TensorBoard names a trace by its host.
     """
-    ranks = [
-        each if RANK_ALONE.fullmatch(str(each.get("file"))) else {**each, "file": f"rank{each.get('rank')}.json"}
-        for each in document.get("ranks") or []
-    ]
+    ranks = []
+    for each in document.get("ranks") or []:
+        if not RANK_ALONE.fullmatch(str(each.get("file"))):
+            each = {**each, "file": f"rank{each.get('rank')}.json"}
+        ranks.append(each)
     ranges = [{**each, "name": public.of_range(each["name"])} for each in document.get("ranges") or []]
     unknown = [{**each, "name": public.of_kernel(each["name"])} for each in document.get("unknown_kernels") or []]
     return {**document, "ranks": ranks, "ranges": ranges, "unknown_kernels": unknown}

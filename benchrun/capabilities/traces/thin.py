@@ -3,6 +3,7 @@
 import json
 import lzma
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ def thinned(path: Path, clean: Callable[[str], str], public: PublicNames) -> byt
     trace.
     """
     source, texts = JsonTrace(path, SKIP), _Cleaned(clean)
-    needed = (event for batch in source.batches() for event in batch if _is_needed(event, path))
-    events = [_event(event, texts, public) for event in needed]
+    events = []
+    for event in chain.from_iterable(source.batches()):
+        if _is_needed(event, path):
+            events.append(_event(event, texts, public))
     document = {**_properties(source.properties, texts), "traceEvents": events}
     return lzma.compress(json.dumps(document, separators=(",", ":")).encode())
 
@@ -60,10 +63,15 @@ class _Cleaned(dict[str, str]):
 
 
 def _event(event: Event, texts: _Cleaned, public: PublicNames) -> Event:
+    thin = dict(_only(event, EVENT, texts))
     args, name = event.get("args"), event.get("name")
-    needed = dict(_only(args, ARGUMENTS, texts)) if isinstance(args, dict) else {}
-    named = {"name": _name(event.get("cat") or "", texts[name], public)} if isinstance(name, str) else {}
-    return {**dict(_only(event, EVENT, texts)), **named, **({"args": needed} if needed else {})}
+    if isinstance(name, str):
+        thin["name"] = _name(event.get("cat") or "", texts[name], public)
+    if isinstance(args, dict):
+        needed = dict(_only(args, ARGUMENTS, texts))
+        if needed:
+            thin["args"] = needed
+    return thin
 
 
 def _name(category: str, name: str, public: PublicNames) -> str:

@@ -117,13 +117,15 @@ class NemoAligner(Rollouts):
             event = _DECODER.raw_decode(text)[0]
         except (ValueError, RecursionError):
             return
-        data, step = (event.get(name) for name in ("data", "step")) if isinstance(event, dict) else (None, None)
+        if not isinstance(event, dict):
+            return
+        data, step = event.get("data"), event.get("step")
         if isinstance(data, dict) and type(step) is int and step >= 0:
-            logged = self._logged.setdefault(step + 1, (line, {}))[1]  # DLLogger's numbers begin at 0
-            named = {
-                name.removeprefix(TIMERS).replace("train_rollouts/", "train_"): value for name, value in data.items()
-            }
-            logged |= {name: str(value) for name, value in named.items() if type(value) in (int, float)}
+            # DLLogger's numbers begin at 0.
+            logged = self._logged.setdefault(step + 1, (line, {}))[1]
+            for name, value in data.items():
+                if type(value) in (int, float):
+                    logged[name.removeprefix(TIMERS).replace("train_rollouts/", "train_")] = str(value)
 
     @property
     def seen(self) -> bool:
@@ -151,8 +153,11 @@ class NemoAligner(Rollouts):
         return self.rows
 
     def _add(self, step: int, line: int, values: Mapping[str, str]) -> None:
-        rollout, train = (first(values, name) for name in ("rollout_time", "train_time"))
-        time_s = rollout + train if rollout and train else self._by_clock(step, first(values, "validation_time"))
+        rollout, train = first(values, "rollout_time"), first(values, "train_time")
+        if rollout and train:
+            time_s: float | None = rollout + train
+        else:
+            time_s = self._by_clock(step, first(values, "validation_time"))
         quantities = {name: first(values, timer) for name, timer in _STAGES.items()}
         if quantities["training_s"] is None and time_s and rollout and time_s > rollout:
             quantities["training_s"] = time_s - rollout
@@ -175,5 +180,7 @@ class NemoAligner(Rollouts):
 
 def _rollout_size(step: int, values: Mapping[str, str]) -> float | None:
     """Samples of a step: printed since 0.5, before it follows from those of all steps."""
-    size, samples = (positive(values.get(f"train_{name}")) for name in ("rollout_size", "consumed_samples"))
-    return size or (samples / step if samples and samples % step == 0 else None)
+    size, samples = positive(values.get("train_rollout_size")), positive(values.get("train_consumed_samples"))
+    if size:
+        return size
+    return samples / step if samples and samples % step == 0 else None
