@@ -18,8 +18,9 @@ VERBS = {
 def group() -> None:
     """Make synthetic training data, without a download.
 
-    The same parameters give the same bytes, with any number of workers. The manifest PREFIX.json lists parameters,
-    content and checksums. An interrupted command resumes when it is repeated.
+    The same parameters give the same bytes, with any number of workers. The manifest
+    PREFIX.json lists parameters, content and checksums. An interrupted command resumes
+    when it is repeated.
     """
 
 

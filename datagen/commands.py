@@ -30,7 +30,8 @@ Model = TypeVar("Model", bound=Frozen)
 
 
 def count(text: Any) -> int:
-    """A whole number, also written as 1e9; the models of the parameters have the limits."""
+    """A whole number, also written as 1e9; the models of the parameters have the
+    limits."""
     if str(text).isdecimal():
         return int(text)
     with suppress(ValueError):
@@ -40,7 +41,8 @@ def count(text: Any) -> int:
 
 
 def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command], Command]:
-    """An option for each field of ``model`` except ``skipped``, with its description, choices and default."""
+    """An option for each field of ``model`` except ``skipped``, with its description,
+    choices and default."""
 
     def add(command: Command) -> Command:
         for name, field in reversed(model.model_fields.items()):
@@ -74,7 +76,8 @@ def _flag(name: str) -> str:
 
 
 def _prefix(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
-    """``path``, if its last part is a name to which suffixes can be appended, in UTF-8 as a manifest must be."""
+    """``path``, if its last part is a name to which suffixes can be appended, in UTF-8
+    as a manifest must be."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -85,7 +88,8 @@ def _prefix(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
 
 
 def _cores() -> int:
-    """The number of cores that this process may use, at most eight: more would wait for the disk."""
+    """The number of cores that this process may use, at most eight: more would wait for
+    the disk."""
     if hasattr(os, "sched_getaffinity"):
         return min(len(os.sched_getaffinity(0)), 8)
     return min(os.cpu_count() or 1, 8)
@@ -121,7 +125,8 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
     samples, seq_length = parameters.pop("samples"), parameters.pop("seq_length")
     if parameters["tokens"] is None and samples and seq_length:
         shards = max(parameters["shards"], 1)
-        # The last sample of a shard needs one more token as its label, and no sample lies in two shards.
+        # The last sample of a shard needs one more token as its label, and no sample
+        # lies in two shards.
         parameters["tokens"] = shards * (-(-samples // shards) * seq_length + 1)
     elif parameters["tokens"] is None or (samples, seq_length) != (None, None):
         raise UserError("the size is missing or ambiguous", hint="give --tokens, or --samples and --seq-length")
@@ -171,7 +176,8 @@ def tokenizer(output: Path, as_json: bool, **parameters: Any) -> None:
 
 
 def _parse(model: type[Model], **values: Any) -> Model:
-    """The parameters from the values of the options. UserError names the option of an invalid value."""
+    """The parameters from the values of the options. UserError names the option of an
+    invalid value."""
     try:
         return model(**values)
     except ValidationError as error:
@@ -183,7 +189,8 @@ def _parse(model: type[Model], **values: Any) -> Model:
 
 
 def _make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, bool]], *, as_json: bool) -> None:
-    """Call ``make`` with a progress bar on a terminal, then print the manifest, or a summary of two lines."""
+    """Call ``make`` with a progress bar on a terminal, then print the manifest, or a
+    summary of two lines."""
     start = time.perf_counter()
     terminal = sys.stderr if sys.stderr.isatty() else io.StringIO()
     with click.progressbar(length=1, label=prefix.name, file=terminal) as bar:
@@ -212,8 +219,9 @@ def _make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, boo
 def inspect(path: Path, document: int, as_json: bool) -> int:
     """Show the content of a data set and check it against its manifest.
 
-    PREFIX is a Megatron data set or JSON lines (from any source), packed data or a tokenizer directory. Reads every
-    byte. The exit code is 4 if the data changed since they were made.
+    PREFIX is a Megatron data set or JSON lines (from any source), packed data or a
+    tokenizer directory. Reads every byte. The exit code is 4 if the data changed since
+    they were made.
     """
     report = inspection.inspect(path, document)
     if as_json:
@@ -224,7 +232,8 @@ def inspect(path: Path, document: int, as_json: bool) -> int:
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:
-    """A line for each number and name of the report, or of the manifest if that is all; then the tables."""
+    """A line for each number and name of the report, or of the manifest if that is all;
+    then the tables."""
     facts = report
     if not report["unit"]:
         manifest = report["manifest"]

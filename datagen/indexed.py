@@ -1,9 +1,11 @@
-"""Megatron's indexed data set: ``.bin`` holds the tokens, ``.idx`` the lengths and places of the documents.
+"""Megatron's indexed data set: ``.bin`` holds the tokens, ``.idx`` the lengths and
+places of the documents.
 
-The format is that of megatron-core's ``megatron/core/datasets/indexed_dataset.py`` (0.16), little-endian: a magic
-number, a version, the code of the dtype, the number of sequences, the number of documents plus one; then the length of
-each sequence (int32), its offset in bytes (int64), and the first sequence of each document (int64). Data sets written
-here have one sequence per document.
+The format is that of megatron-core's ``megatron/core/datasets/indexed_dataset.py``
+(0.16), little-endian: a magic number, a version, the code of the dtype, the number of
+sequences, the number of documents plus one; then the length of each sequence (int32),
+its offset in bytes (int64), and the first sequence of each document (int64). Data sets
+written here have one sequence per document.
 """
 
 import struct
@@ -29,7 +31,8 @@ DOCUMENT_BYTES = 4 + 8 + 8
 def write_index(
     path: Path, dtype: numpy.dtype[Any], documents: int, blocks: Callable[[], Iterable[tuple[Ints, Ints]]]
 ) -> None:
-    """Write the index of ``documents`` documents; ``blocks`` yields their first tokens and lengths, once per table."""
+    """Write the index of ``documents`` documents; ``blocks`` yields their first tokens
+    and lengths, once per table."""
     code = next(code for code, name in CODES.items() if name == dtype.name)
     with path.open("wb") as file:
         file.write(HEAD.pack(MAGIC, 1, code, documents, documents + 1))
@@ -58,7 +61,8 @@ class Index(NamedTuple):
 
 
 def read_index(prefix: Path) -> Index:
-    """The index of ``prefix``. UserError if it is not an index, not complete, or does not agree with its ``.bin``."""
+    """The index of ``prefix``. UserError if it is not an index, not complete, or does
+    not agree with its ``.bin``."""
     path, data = (prefix.with_name(prefix.name + suffix) for suffix in (".idx", ".bin"))
     try:
         size, data_bytes = path.stat().st_size, data.stat().st_size
@@ -75,7 +79,8 @@ def read_index(prefix: Path) -> Index:
     if size != expected:
         message = f"{size} bytes, but {sequences} sequences and {bounds - 1} documents need {expected}"
         raise UserError(message, where=str(path), hint="the file is truncated, or belongs to a multimodal data set")
-    # The bounds of the documents, at least one number, follow, so that the map is never empty.
+    # The bounds of the documents, at least one number, follow, so that the map is never
+    # empty.
     tables = numpy.memmap(path, numpy.uint8, "r", HEAD.size)
     dtype, (lengths, offsets, _) = numpy.dtype(CODES[code]), numpy.split(tables, (4 * sequences, 12 * sequences))
     index = Index(dtype, lengths.view("<i4"), offsets.view("<i8"), bounds - 1)

@@ -1,4 +1,5 @@
-"""Inspect Megatron data sets and JSON lines from any source, and files that only their manifest describes."""
+"""Inspect Megatron data sets and JSON lines from any source, and files that only their
+manifest describes."""
 
 import hashlib
 import json
@@ -24,10 +25,12 @@ HEAD = 16
 
 
 def inspect(path: Path, document: int = 0) -> dict[str, Any]:
-    """The report of the data at ``path``: a prefix, one of its files, the prefix of shards, or a tokenizer directory.
+    """The report of the data at ``path``: a prefix, one of its files, the prefix of
+    shards, or a tokenizer directory.
 
-    ``document`` is the number of the document to show; it counts over all shards. UserError if the data cannot be read.
-    If that is because they changed since they were made, the error is printed, and the report is that of the manifest.
+    ``document`` is the number of the document to show; it counts over all shards.
+    UserError if the data cannot be read. If that is because they changed since they
+    were made, the error is printed, and the report is that of the manifest.
     """
     prefix = path
     if path.is_dir():
@@ -53,7 +56,8 @@ def _is_prefix(path: Path) -> bool:
 
 
 def _check_manifest(prefix: Path) -> dict[str, Any]:
-    """The manifest of ``prefix`` if there is one, whether its files are intact, and the first fault."""
+    """The manifest of ``prefix`` if there is one, whether its files are intact, and the
+    first fault."""
     path = beside(prefix, ".json")
     if not path.exists():
         return {"manifest": None, "intact": None, "fault": None}
@@ -105,7 +109,8 @@ def _shards(prefix: Path) -> list[Path]:
 
 
 def _inspect_lines(prefix: Path, document: int) -> dict[str, Any]:
-    """The report of the records and the words in their texts. UserError names a line that is no record."""
+    """The report of the records and the words in their texts. UserError names a line
+    that is no record."""
     path, digest, counts = beside(prefix, ".jsonl"), hashlib.sha256(), Counter[str]()
     sizes, head = [], []
     with path.open("rb") as file:
@@ -122,7 +127,8 @@ def _inspect_lines(prefix: Path, document: int) -> dict[str, Any]:
 
 
 def _words(line: bytes, where: str) -> list[str]:
-    """The words of a record: of its ``messages`` if it has them, else of its fields. UserError if it is malformed."""
+    """The words of a record: of its ``messages`` if it has them, else of its fields.
+    UserError if it is malformed."""
     try:
         record = json.loads(line)
     except ValueError as error:
@@ -144,10 +150,11 @@ def _words(line: bytes, where: str) -> list[str]:
 def _report(
     prefix: Path, unit: str, digests: dict[Path, str], counts: Ints, lengths: Ints, number: int, head: list[Any]
 ) -> dict[str, Any]:
-    """Entries that all reports have, from the count of each distinct unit and the length of each
-    document.
+    """Entries that all reports have, from the count of each distinct unit and the
+    length of each document.
 
-    ``head`` is the beginning of document ``number``. UserError if there is no such document.
+    ``head`` is the beginning of document ``number``. UserError if there is no such
+    document.
     """
     if number >= max(len(lengths), 1):
         hint = f"the last document is {len(lengths) - 1}" if len(lengths) else "the data set is empty"

@@ -1,9 +1,11 @@
-"""Atomic output: a data set is complete or absent, interrupted commands resume, and nothing is overwritten.
+"""Atomic output: a data set is complete or absent, interrupted commands resume, and
+nothing is overwritten.
 
-A data set at PREFIX is complete when its manifest ``PREFIX.json`` exists: the manifest is renamed last. It contains the
-parameters, facts about the content, and the checksums of the files. Until then all files are called ``*.partial``, and
-``PREFIX.journal`` lists the finished parts. One process at a time works on a prefix; the others wait for the lock and
-then find the finished data set.
+A data set at PREFIX is complete when its manifest ``PREFIX.json`` exists: the manifest
+is renamed last. It contains the parameters, facts about the content, and the checksums
+of the files. Until then all files are called ``*.partial``, and ``PREFIX.journal``
+lists the finished parts. One process at a time works on a prefix; the others wait for
+the lock and then find the finished data set.
 """
 
 import errno
@@ -26,7 +28,8 @@ from datagen import __version__
 
 _WRONG_PLACE = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 PART_BYTES = 1 << 26
-"""Bytes per checksum: 10 GB have 150 parts, which several processes can make side by side."""
+"""Bytes per checksum: 10 GB have 150 parts, which several processes can make side by
+side."""
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done so far and the bytes in total."""
@@ -85,7 +88,8 @@ def checksums(path: Path, part_bytes: int) -> tuple[str, ...]:
 
 
 def damage(manifest: Manifest, folder: Path, *, read: bool = True) -> str | None:
-    """The first difference between ``manifest`` and its files, None if there is none; without ``read``, of sizes."""
+    """The first difference between ``manifest`` and its files, None if there is none;
+    without ``read``, of sizes."""
     for file in manifest.files:
         path = folder / file.name
         if not path.is_file():
@@ -101,7 +105,8 @@ def damage(manifest: Manifest, folder: Path, *, read: bool = True) -> str | None
 
 
 def beside(prefix: Path, suffix: str) -> Path:
-    """``prefix`` with ``suffix`` appended; dots in the name of ``prefix`` do not matter."""
+    """``prefix`` with ``suffix`` appended; dots in the name of ``prefix`` do not
+    matter."""
     return prefix.with_name(prefix.name + suffix)
 
 
@@ -122,9 +127,10 @@ def make_once(
 ) -> tuple[Manifest, bool]:
     """The manifest of the data set at ``prefix``, and whether ``make`` had to make it.
 
-    ``make`` writes the partial name of each of ``outputs``, about ``size`` bytes in total, and returns the facts of the
-    manifest. ``fixed`` holds facts that are known in advance and must agree like parameters. UserError if ``prefix``
-    holds other data; MachineError if the data do not fit or cannot be written.
+    ``make`` writes the partial name of each of ``outputs``, about ``size`` bytes in
+    total, and returns the facts of the manifest. ``fixed`` holds facts that are known
+    in advance and must agree like parameters. UserError if ``prefix`` holds other data;
+    MachineError if the data do not fit or cannot be written.
     """
     path, values, new = beside(prefix, ".json"), parameters.model_dump(mode="json"), False
     identity = {"kind": kind, "version": __version__, **values, **(fixed or {})}
@@ -159,7 +165,8 @@ def _expected(error: OSError, prefix: Path) -> BenchrunError:
 
 @contextmanager
 def _locked(prefix: Path) -> Iterator[None]:
-    """Hold the lock of ``prefix``, which also excludes processes on other nodes of a shared file system."""
+    """Hold the lock of ``prefix``, which also excludes processes on other nodes of a
+    shared file system."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
     with beside(prefix, ".lock").open("a", encoding="utf-8") as file:
         try:
@@ -168,13 +175,15 @@ def _locked(prefix: Path) -> Iterator[None]:
             sys.stderr.write(f"{prefix}: another process is making it; waiting\n")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:
-            # Two processes would write equal bytes, but the first to finish would rename the other's files.
+            # Two processes would write equal bytes, but the first to finish would
+            # rename the other's files.
             sys.stderr.write(f"{file.name}: this file system has no locks; run only one process per data set\n")
         yield
 
 
 def _complete(path: Path, identity: dict[str, Any]) -> Manifest:
-    """The manifest in ``path``. UserError if it is that of another data set, or if its files are damaged."""
+    """The manifest in ``path``. UserError if it is that of another data set, or if its
+    files are damaged."""
     manifest = load(path)
     present = {**manifest.facts, **manifest.parameters, "kind": manifest.kind, "version": manifest.version}
     if manifest.kind != identity["kind"]:  # other kinds have other parameters
@@ -194,15 +203,18 @@ def _complete(path: Path, identity: dict[str, Any]) -> Manifest:
 
 
 class Journal:
-    """The finished parts of a data set, each a name and a checksum, so that an interrupted command resumes.
+    """The finished parts of a data set, each a name and a checksum, so that an
+    interrupted command resumes.
 
-    The caller compares the data on the disk with the checksum, and makes a part again if the machine lost some of it.
+    The caller compares the data on the disk with the checksum, and makes a part again
+    if the machine lost some of it.
     """
 
     def __init__(self, prefix: Path, identity: dict[str, Any], outputs: list[Path], size: int) -> None:
         self.done: dict[str, int] = {}
         self.sums: dict[Path, list[int]] = {}
-        """CRC-32 of each part of ``PART_BYTES`` of an output; other outputs are read when they are complete."""
+        """CRC-32 of each part of ``PART_BYTES`` of an output; other outputs are read
+        when they are complete."""
         self._path = beside(prefix, ".journal")
         head = json.dumps(identity, sort_keys=True)
         lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.exists() else []
@@ -210,7 +222,8 @@ class Journal:
             hint = "choose another --output, repeat the parameters in this file, or remove it to start again"
             raise UserError("an unfinished data set with other parameters", where=str(self._path), hint=hint)
         manifest = beside(prefix, ".json")
-        # The last process may have ended between its renames: then a file with its final name has no partial one.
+        # The last process may have ended between its renames: then a file with its
+        # final name has no partial one.
         renamed = bool(lines) and partial(manifest).exists()
         for path in (*outputs, manifest):
             # lexists: a link to a place that is not mounted counts, too.
@@ -240,14 +253,16 @@ class Journal:
 
 
 def _entry(path: Path, sums: list[int] | None) -> File:
-    """The manifest's entry for ``path``, which still has its partial name; without ``sums`` it is read."""
+    """The manifest's entry for ``path``, which still has its partial name; without
+    ``sums`` it is read."""
     data = partial(path)
     parts = checksums(data, PART_BYTES) if sums is None else tuple(f"{crc:08x}" for crc in sums)
     return File(name=path.name, bytes=data.stat().st_size, crc32=parts)
 
 
 def _rename(paths: list[Path]) -> None:
-    """Sync the partial files to the disk, then give them their final names in this order."""
+    """Sync the partial files to the disk, then give them their final names in this
+    order."""
     for path in paths:
         _sync(partial(path))
     for path in paths:

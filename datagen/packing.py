@@ -1,7 +1,8 @@
-"""Packed sequences for NeMo: a spool of samples, which of them share a sequence, and the file format.
+"""Packed sequences for NeMo: a spool of samples, which of them share a sequence, and
+the file format.
 
-Packing needs the length of every sample before it can write the first sequence. So the samples go to a spool file
-first, and memory holds only their lengths.
+Packing needs the length of every sample before it can write the first sequence. So the
+samples go to a spool file first, and memory holds only their lengths.
 """
 
 import json
@@ -18,7 +19,8 @@ from datagen.sampling import Ints, stream
 ORDER = 104
 """Purpose of a stream of bits."""
 PROTOCOL = 3
-"""Protocol of pickle: the newest without frames, so that pickled parts can be concatenated."""
+"""Protocol of pickle: the newest without frames, so that pickled parts can be
+concatenated."""
 
 
 class Sample(NamedTuple):
@@ -33,13 +35,15 @@ class Sample(NamedTuple):
 
 
 def spool(samples: list[Sample]) -> bytes:
-    """A block of the spool, int32: the size, prompt size, cut flag and tokens of each sample."""
+    """A block of the spool, int32: the size, prompt size, cut flag and tokens of each
+    sample."""
     rows = [numpy.append((len(tokens), prompt, cut), tokens) for tokens, prompt, cut in samples]
     return numpy.concatenate(rows).astype(numpy.int32).tobytes()
 
 
 def _samples(data: NDArray[numpy.int32]) -> Iterator[tuple[int, int, int, int]]:
-    """Size, prompt size and cut flag of each sample in the spool, and the place of its first token."""
+    """Size, prompt size and cut flag of each sample in the spool, and the place of its
+    first token."""
     place = 0
     while place < len(data):
         size, prompt, cut = data[place : place + 3].tolist()
@@ -48,7 +52,8 @@ def _samples(data: NDArray[numpy.int32]) -> Iterator[tuple[int, int, int, int]]:
 
 
 def pack(spool: Path, data_path: Path, metadata_path: Path, capacity: int, seed: int, eod: int) -> dict[str, Any]:
-    """Write sequences of ``capacity`` inputs and NeMo's metadata; returns the facts of the manifest."""
+    """Write sequences of ``capacity`` inputs and NeMo's metadata; returns the facts of
+    the manifest."""
     data = numpy.memmap(spool, dtype=numpy.int32, mode="r")
     columns = numpy.fromiter(_samples(data), dtype=numpy.dtype((numpy.int64, 4))).T
     sizes, prompts, cut, _ = columns
@@ -61,7 +66,8 @@ def pack(spool: Path, data_path: Path, metadata_path: Path, capacity: int, seed:
     packs = first_fit_decreasing(sizes - 1, capacity)
     counts, filled = numpy.bincount(packs), numpy.bincount(packs, weights=sizes - 1)
     members = numpy.split(numpy.argsort(packs, kind="stable"), numpy.cumsum(counts)[:-1])
-    # First fit puts long samples into the first packs: shuffle, for readers that do not.
+    # First fit puts long samples into the first packs: shuffle, for readers that do
+    # not.
     order = numpy.argsort(stream(seed, ORDER)(len(members)), kind="stable")
     with data_path.open("wb") as file:
         save(file, len(members), (sequence(members[pack]) for pack in order))
@@ -85,10 +91,12 @@ def pack(spool: Path, data_path: Path, metadata_path: Path, capacity: int, seed:
 
 
 def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> NDArray[numpy.int64]:
-    """[samples]: the pack of each sample, such that the sizes in a pack sum to at most ``capacity``.
+    """[samples]: the pack of each sample, such that the sizes in a pack sum to at most
+    ``capacity``.
 
-    Takes the longest sample first and puts each into the first pack with room for it. Samples of one size are placed
-    together: first fit fills the first pack as far as it can, then the next. No size may exceed ``capacity``.
+    Takes the longest sample first and puts each into the first pack with room for it.
+    Samples of one size are placed together: first fit fills the first pack as far as it
+    can, then the next. No size may exceed ``capacity``.
     """
     packs = numpy.empty(len(sizes), dtype=numpy.int64)
     order = numpy.argsort(-sizes.astype(numpy.int64), kind="stable")
@@ -110,11 +118,13 @@ def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> NDArray[numpy.in
 
 
 def packed(samples: Iterable[tuple[list[int], int]]) -> dict[str, list[int]]:
-    """One packed sequence; each sample has its tokens and the number of tokens in its prompt.
+    """One packed sequence; each sample has its tokens and the number of tokens in its
+    prompt.
 
-    ``loss_mask`` refers to the labels, as NeMo 2.2 and later and Megatron-Bridge read it: entry i is 1 if the token
-    after token i belongs to the answer; they ignore the entry of a sample's last token. NeMo 2.1 and older apply it to
-    the tokens, so there the last token of a prompt counts as part of the answer.
+    ``loss_mask`` refers to the labels, as NeMo 2.2 and later and Megatron-Bridge read
+    it: entry i is 1 if the token after token i belongs to the answer; they ignore the
+    entry of a sample's last token. NeMo 2.1 and older apply it to the tokens, so there
+    the last token of a prompt counts as part of the answer.
     """
     sequence: dict[str, list[int]] = {"input_ids": [], "loss_mask": [], "seq_start_id": []}
     for tokens, prompt in samples:
@@ -125,10 +135,12 @@ def packed(samples: Iterable[tuple[list[int], int]]) -> dict[str, list[int]]:
 
 
 def save(file: IO[bytes], count: int, sequences: Iterable[dict[str, list[int]]]) -> None:
-    """Write the bytes of ``numpy.save`` for an array of ``count`` such dicts, with only one of them in memory.
+    """Write the bytes of ``numpy.save`` for an array of ``count`` such dicts, with only
+    one of them in memory.
 
-    The pickle of the array is written by hand, so that it is the same with every numpy: numpy 1 and 2 both accept these
-    names, and Megatron-Bridge 0.4 and later refuses a file with any other.
+    The pickle of the array is written by hand, so that it is the same with every numpy:
+    numpy 1 and 2 both accept these names, and Megatron-Bridge 0.4 and later refuses a
+    file with any other.
     """
     header = {"descr": "|O", "fortran_order": False, "shape": (count,)}
     numpy.lib.format.write_array_header_1_0(file, header)
@@ -147,5 +159,6 @@ def _global(module: str, name: str) -> bytes:
 
 
 def _plain(value: object) -> bytes:
-    """The pickle of a value of a built-in type, without the leading protocol and the final stop."""
+    """The pickle of a value of a built-in type, without the leading protocol and the
+    final stop."""
     return pickle.dumps(value, PROTOCOL)[2:-1]

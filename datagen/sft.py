@@ -1,7 +1,9 @@
-"""Instruction data: independent blocks of samples, appended in order, then packed if the format requires it.
+"""Instruction data: independent blocks of samples, appended in order, then packed if
+the format requires it.
 
-A sample is a prompt and its answer, two parts of one text. Lengths are in words, or in tokens if tokens are drawn
-without a tokenizer; a ``chat`` sample has this length over all turns.
+A sample is a prompt and its answer, two parts of one text. Lengths are in words, or in
+tokens if tokens are drawn without a tokenizer; a ``chat`` sample has this length over
+all turns.
 """
 
 import json
@@ -69,7 +71,8 @@ class Parameters(Frozen):
             return self
         if self.seq_length is None or (self.vocab_size is None) == (self.tokenizer is None):
             raise ValueError("packed needs a seq_length, and either a vocab_size or a tokenizer")
-        # At most half of a sequence, so that the longer lengths of the distribution fit.
+        # At most half of a sequence, so that the longer lengths of the distribution
+        # fit.
         most = self.seq_length if self.lengths == "fixed" else self.seq_length // 2
         if self.vocab_size and self.mean_length > most:
             raise ValueError(f"mean_length {self.mean_length}: with seq_length {self.seq_length} at most {most}")
@@ -79,7 +82,8 @@ class Parameters(Frozen):
 def make_sft(
     prefix: Path, parameters: Parameters, tokenizer: Path | None, workers: int, progress: Progress
 ) -> tuple[Manifest, bool]:
-    """The manifest of the data set at ``prefix``, and whether it had to be made; raises as :func:`make_once`.
+    """The manifest of the data set at ``prefix``, and whether it had to be made; raises
+    as :func:`make_once`.
 
     ``tokenizer`` is the folder of the tokenizer in ``parameters``.
     """
@@ -92,8 +96,8 @@ def make_sft(
     eod = (parameters.vocab_size or 0) - 1
     fixed = {}
     if tokenizer:
-        # The parameters name tokenizer.json only: a model and its chat model may share it
-        # and differ in the eos_token.
+        # The parameters name tokenizer.json only: a model and its chat model may share
+        # it and differ in the eos_token.
         eod = fixed["eod"] = load_tokenizer(tokenizer).eos
     blocks = -(-parameters.samples // BLOCK)
 
@@ -115,7 +119,8 @@ def make_sft(
 
 
 def _keep_intact(file: IO[bytes], journal: Journal) -> int:
-    """Truncate the file after the leading blocks that agree with the journal, and return their number."""
+    """Truncate the file after the leading blocks that agree with the journal, and
+    return their number."""
     number = end = 0
     with suppress(ValueError):  # a failing disk altered this line: the rest is not used
         for name, checksum in journal.done.items():
@@ -138,15 +143,18 @@ def _block(parameters: Parameters, tokenizer: Path | None, number: int) -> bytes
 
 
 def tokens(parameters: Parameters, number: int, tokenizer: Tokenizer | None) -> list[Sample]:
-    """Block ``number`` for packing: drawn tokens, or the text of ``dolly`` encoded by ``tokenizer``."""
+    """Block ``number`` for packing: drawn tokens, or the text of ``dolly`` encoded by
+    ``tokenizer``."""
     samples = _encoded(parameters, number, tokenizer) if tokenizer else _ids(parameters, number)
     return samples[: parameters.samples - number * BLOCK]
 
 
 def _draw(parameters: Parameters, number: int) -> tuple[Callable[[int], Ints], Ints, Ints]:
-    """The stream of a block, the size of each sample, and 64 random bits for the other properties of each.
+    """The stream of a block, the size of each sample, and 64 random bits for the other
+    properties of each.
 
-    The block is always whole, so that a smaller data set is the beginning of a larger one.
+    The block is always whole, so that a smaller data set is the beginning of a larger
+    one.
     """
     raw = stream(parameters.seed, SAMPLES, number)
     most = None
@@ -157,7 +165,8 @@ def _draw(parameters: Parameters, number: int) -> tuple[Callable[[int], Ints], I
 
 
 def _answers(sizes: Ints, bits: Ints, least: int, most: Ints) -> Ints:
-    """The length of each answer: a quarter to three quarters of the sample, uniformly distributed."""
+    """The length of each answer: a quarter to three quarters of the sample, uniformly
+    distributed."""
     share = 16 + (bits >> numpy.uint64(8)).astype(numpy.int64) % 33
     return cast("Ints", numpy.clip(sizes * share // 64, least, most))
 
@@ -193,7 +202,8 @@ def _chat(parameters: Parameters, number: int) -> list[dict[str, Any]]:
 
 
 def _conversation(texts: list[str]) -> dict[str, Any]:
-    """``messages`` for Hugging Face, and for NeMo with the tokenizer's template; the rest for NeMo's own template."""
+    """``messages`` for Hugging Face, and for NeMo with the tokenizer's template; the
+    rest for NeMo's own template."""
     messages, conversations = [], []
     for role, text in zip(cycle(("user", "assistant")), texts, strict=False):
         messages.append({"role": role, "content": text})

@@ -1,8 +1,10 @@
-"""An invented language: pronounceable words, frequent ones short, each with a preferred successor.
+"""An invented language: pronounceable words, frequent ones short, each with a preferred
+successor.
 
-The probability of a word is proportional to 1 / rank (Zipf). Half of the words of a text are drawn from this
-distribution, the others are the preferred successor of the word before. So a model that learns the frequencies lowers
-its loss, and a model that learns the successors lowers it further.
+The probability of a word is proportional to 1 / rank (Zipf). Half of the words of a
+text are drawn from this distribution, the others are the preferred successor of the
+word before. So a model that learns the frequencies lowers its loss, and a model that
+learns the successors lowers it further.
 """
 
 from collections.abc import Callable
@@ -27,7 +29,8 @@ WORDS, FOLLOWERS = 101, 102
 
 
 def words(language: int, count: int) -> list[str]:
-    """The ``count`` most frequent words: those of one syllable, then two, then three; ``language`` is the seed."""
+    """The ``count`` most frequent words: those of one syllable, then two, then three;
+    ``language`` is the seed."""
     raw = stream(language, WORDS)
     spelled: list[str] = []
     for syllables in (1, 2, 3):
@@ -35,7 +38,8 @@ def words(language: int, count: int) -> list[str]:
         start, step = (int(word) % size for word in raw(2))
         while gcd(step, size) > 1:
             step += 1
-        # step and size have no common factor, so this visits every word once without a list of all words.
+        # step and size have no common factor, so this visits every word once without a
+        # list of all words.
         ranks = range(min(size, count - len(spelled)))
         spelled.extend(_spell((start + rank * step) % size, syllables) for rank in ranks)
     return spelled
@@ -50,7 +54,8 @@ def _spell(number: int, syllables: int) -> str:
 
 @lru_cache(maxsize=4)
 def followers(language: int, count: int) -> NDArray[numpy.int64]:
-    """[count]: the preferred successor of each rank, a permutation within ranks of about the same frequency."""
+    """[count]: the preferred successor of each rank, a permutation within ranks of
+    about the same frequency."""
     follow = numpy.zeros(count, dtype=numpy.int64)
     raw = stream(language, FOLLOWERS)
     low, high = 0, min(count, 16)
@@ -63,7 +68,8 @@ def followers(language: int, count: int) -> NDArray[numpy.int64]:
 
 
 def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) -> Ints:
-    """[sum of sizes]: the ranks of the words of consecutive texts, from the ``count`` most frequent words."""
+    """[sum of sizes]: the ranks of the words of consecutive texts, from the ``count``
+    most frequent words."""
     total = int(sizes.sum())
     drawn = numpy.empty(total, dtype=numpy.int64)
     bits = raw(total // 2 + total % 2).view(numpy.uint32)[:total]
@@ -81,12 +87,14 @@ def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) ->
 
 @lru_cache(maxsize=2)
 def _lexicon(language: int) -> NDArray[numpy.uint64]:
-    """[LEXICON]: each word in eight bytes: a space, up to six letters, and room for a full stop."""
+    """[LEXICON]: each word in eight bytes: a space, up to six letters, and room for a
+    full stop."""
     return numpy.array([f" {word}".encode() for word in words(language, LEXICON)], dtype="S8").view(numpy.uint64)
 
 
 def write(ranks: Ints, sizes: Ints, language: int) -> list[str]:
-    """Texts of ``sizes`` words from ranks below ``LEXICON``. A text ends with a full stop, unless it has no words."""
+    """Texts of ``sizes`` words from ranks below ``LEXICON``. A text ends with a full
+    stop, unless it has no words."""
     ends = numpy.cumsum(sizes)
     place = numpy.arange(len(ranks)) - numpy.repeat(ends - sizes, sizes)
     stop = (place % SENTENCE == SENTENCE - 1) | (place == numpy.repeat(sizes, sizes) - 1)

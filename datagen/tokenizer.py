@@ -1,8 +1,10 @@
-"""Tokenizers in Hugging Face directories: made of any given size without training, and opened for packing.
+"""Tokenizers in Hugging Face directories: made of any given size without training, and
+opened for packing.
 
-A made tokenizer is byte-level BPE for the language of ``datagen sft``. Its merges build a word as the language does:
-letters to syllables, a space and a syllable to the beginning of a word, then longer words syllable by syllable. So
-frequent words are one token, rarer words a few, and other text is bytes.
+A made tokenizer is byte-level BPE for the language of ``datagen sft``. Its merges build
+a word as the language does: letters to syllables, a space and a syllable to the
+beginning of a word, then longer words syllable by syllable. So frequent words are one
+token, rarer words a few, and other text is bytes.
 """
 
 import json
@@ -22,7 +24,8 @@ from datagen.output import Frozen, Journal, Manifest, Seed, make_once, partial
 from datagen.text import CODAS, ONSETS, VOWELS, words
 
 SPECIAL = ("<unk>", "<pad>", "<|system|>", "<|user|>", "<|assistant|>", "<s>", "</s>")
-"""The last tokens of the vocabulary; the end of text is the very last, as in ``datagen tokens``."""
+"""The last tokens of the vocabulary; the end of text is the very last, as in ``datagen
+tokens``."""
 LEAST = 256 + len(SPECIAL)
 """The smallest vocabulary: every byte is a token, so that any text can be encoded."""
 FILES: dict[str, dict[str, Any]] = json.loads(
@@ -30,7 +33,8 @@ FILES: dict[str, dict[str, Any]] = json.loads(
 )
 """The files that Hugging Face's AutoTokenizer and NeMo read, without the vocabulary.
 
-In the chat template, the generation marks enclose the tokens of the assistant: those that the loss is computed on.
+In the chat template, the generation marks enclose the tokens of the assistant: those
+that the loss is computed on.
 """
 
 
@@ -42,7 +46,8 @@ class TokenizerParameters(Frozen):
 
 
 def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manifest, bool]:
-    """The manifest of the tokenizer in ``folder``, and whether it had to be made; raises as :func:`make_once`."""
+    """The manifest of the tokenizer in ``folder``, and whether it had to be made;
+    raises as :func:`make_once`."""
 
     def make(journal: Journal) -> dict[str, Any]:
         for name, content in files(parameters).items():
@@ -75,10 +80,11 @@ def files(parameters: TokenizerParameters) -> dict[str, dict[str, Any]]:
 
 
 def _merges(language: int, count: int) -> Iterator[tuple[str, str]]:
-    """Yield at least ``count`` pairs, in the order in which they are applied; each makes a
-    different token.
+    """Yield at least ``count`` pairs, in the order in which they are applied; each
+    makes a different token.
 
-    Open syllables come before closed ones: ``lana`` is la and na, although ``lan`` is a syllable too.
+    Open syllables come before closed ones: ``lana`` is la and na, although ``lan`` is a
+    syllable too.
     """
     yield from product(ONSETS, VOWELS)
     for coda in filter(None, CODAS):
@@ -92,7 +98,8 @@ def _merges(language: int, count: int) -> Iterator[tuple[str, str]]:
 
 
 def _byte_names() -> list[str]:
-    """[256]: the letter of each byte in byte-level BPE: itself if printable, else a letter from U+0100 on."""
+    """[256]: the letter of each byte in byte-level BPE: itself if printable, else a
+    letter from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     names, hidden = [], 0
     for byte in range(256):
@@ -121,9 +128,11 @@ class Tokenizer(NamedTuple):
 
 @lru_cache(maxsize=1)
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer in ``folder``, from tokenizer.json and the eos_token in tokenizer_config.json.
+    """The tokenizer in ``folder``, from tokenizer.json and the eos_token in
+    tokenizer_config.json.
 
-    UserError if a file is missing or damaged, or if the ``tokenizers`` library is missing.
+    UserError if a file is missing or damaged, or if the ``tokenizers`` library is
+    missing.
     """
     config, path = folder / "tokenizer_config.json", folder / "tokenizer.json"
     try:
@@ -135,7 +144,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         import tokenizers
     except ImportError as error:
         raise UserError("packing text needs the tokenizers library", hint="pip install '.[data]'") from error
-    # --workers sets the number of cores; the library would use all cores in each worker.
+    # --workers sets the number of cores; the library would use all cores in each
+    # worker.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         opened = tokenizers.Tokenizer.from_buffer(data)

@@ -1,12 +1,15 @@
-"""Megatron data sets of random or learnable tokens: any process can make any part of a file, in any order.
+"""Megatron data sets of random or learnable tokens: any process can make any part of a
+file, in any order.
 
-The tokens of a shard are one long sequence, made in independent chunks. The lengths of its documents are made in
-blocks; the last token of each document is the end-of-document token. So any process can make any part of a file at any
-time, and memory does not grow with the data.
+The tokens of a shard are one long sequence, made in independent chunks. The lengths of
+its documents are made in blocks; the last token of each document is the end-of-document
+token. So any process can make any part of a file at any time, and memory does not grow
+with the data.
 
-Learnable tokens follow a rule: a falling loss proves that training works, and the lowest possible loss is known. With
-probability 3/4 a token is its predecessor plus one (modulo the vocabulary); else it is drawn from the distribution. A
-model that has learnt the rule still cannot predict the draws: their entropy is the floor of the loss.
+Learnable tokens follow a rule: a falling loss proves that training works, and the
+lowest possible loss is known. With probability 3/4 a token is its predecessor plus one
+(modulo the vocabulary); else it is drawn from the distribution. A model that has learnt
+the rule still cannot predict the draws: their entropy is the floor of the loss.
 """
 
 from bisect import bisect_right
@@ -28,9 +31,11 @@ from datagen.sampling import Ints, TokenTable, draw_lengths, draw_tokens, length
 from datagen.workers import in_order
 
 CHUNK = 1 << 16
-"""Tokens made at a time: few enough for the processor's cache, many enough to keep numpy's calls few."""
+"""Tokens made at a time: few enough for the processor's cache, many enough to keep
+numpy's calls few."""
 ROWS = 16
-"""Rows of ``CHUNK`` tokens in each of the two tables of a stream of bits; a block has one chunk per pair of rows."""
+"""Rows of ``CHUNK`` tokens in each of the two tables of a stream of bits; a block has
+one chunk per pair of rows."""
 JUMP = 0.25
 """Probability that a learnable token is drawn."""
 LENGTHS = 1 << 16
@@ -40,7 +45,8 @@ TOKENS, JUMPS, DOCUMENTS = range(3)
 
 
 class Parameters(Frozen):
-    """Parameters that define the bytes of a data set; the command line has an option for each."""
+    """Parameters that define the bytes of a data set; the command line has an option
+    for each."""
 
     tokens: int = Field(gt=0, le=10**15, description="Number of tokens, e.g. 1e9.")
     vocab_size: int = Field(ge=3, le=1 << 24, description="Size with the end-of-document token, which is the last one.")
@@ -65,7 +71,8 @@ class Parameters(Frozen):
 
     @property
     def index_bytes(self) -> int:
-        """Approximate bytes of the indices of all shards, from the mean length of a document."""
+        """Approximate bytes of the indices of all shards, from the mean length of a
+        document."""
         return DOCUMENT_BYTES * (self.tokens // self.mean_length + self.shards)
 
     def token_table(self) -> TokenTable:
@@ -73,7 +80,8 @@ class Parameters(Frozen):
         return token_table(self.distribution, self.exponent, self.vocab_size - 1)
 
     def floor_loss(self) -> float:
-        """The mean loss, in nats per token, of a model that has learnt the distribution and the rule."""
+        """The mean loss, in nats per token, of a model that has learnt the distribution
+        and the rule."""
         mean = float(length_table(self.documents, self.mean_length).mean())
         return floor_loss(self.token_table().probabilities, mean, learnable=self.learnable)
 
@@ -103,13 +111,15 @@ def plan(parameters: Parameters) -> Iterator[Shard]:
 
 @lru_cache(maxsize=4)
 def _ends(parameters: Parameters, shard: int, block: int) -> Ints:
-    """[LENGTHS]: where each document of a block ends, in tokens from the beginning of the block."""
+    """[LENGTHS]: where each document of a block ends, in tokens from the beginning of
+    the block."""
     table = length_table(parameters.documents, parameters.mean_length)
     return draw_lengths(table, stream(parameters.seed, shard, DOCUMENTS, block), LENGTHS).cumsum()
 
 
 def documents(parameters: Parameters, shard: Shard) -> Iterator[tuple[Ints, Ints]]:
-    """First token and length of each document of a shard, in blocks; the last document takes the remaining tokens."""
+    """First token and length of each document of a shard, in blocks; the last document
+    takes the remaining tokens."""
     for block, start in enumerate(shard.starts):
         ends = start + _ends(parameters, shard.number, block)[: shard.documents - block * LENGTHS]
         starts = numpy.append(start, ends[:-1])
@@ -152,27 +162,31 @@ def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
 
 
 def jumps(bits: NDArray[numpy.uint8]) -> Ints:
-    """The places of the drawn tokens, from a random byte per token in ``bits`` [n]; the first token is always drawn."""
+    """The places of the drawn tokens, from a random byte per token in ``bits`` [n]; the
+    first token is always drawn."""
     jump = bits < int(JUMP * 256)
     jump[0] = True
     return numpy.flatnonzero(jump)
 
 
 def follow(drawn: Ints, places: Ints, count: int, out: Ints) -> None:
-    """Put ``drawn`` at its ``places`` in ``out`` [n] and count upwards between them, modulo ``count``."""
+    """Put ``drawn`` at its ``places`` in ``out`` [n] and count upwards between them,
+    modulo ``count``."""
     n = len(out)
     line = numpy.repeat(drawn.astype(numpy.int32) - places.astype(numpy.int32), numpy.diff(places, append=n))
     line += numpy.arange(n, dtype=numpy.int32)
-    # line % count: numpy's // by a scalar is a multiplication, its % is a slow division.
+    # line % count: numpy's // by a scalar is a multiplication, its % is a slow
+    # division.
     numpy.subtract(line, line // numpy.int32(count) * numpy.int32(count), out=out, casting="unsafe")
 
 
 def floor_loss(probabilities: NDArray[numpy.float64], mean_length: float, *, learnable: bool) -> float:
     """The mean loss, in nats per token, of a model that knows how the tokens are drawn.
 
-    It assumes that a document may end at any token with equal probability; predictable (fixed) lengths allow a slightly
-    lower loss. So does attention across the end of a document, because the rule continues there: the first token of a
-    document then costs two or three nats less, 0.15 % of the loss for documents of 1024 tokens, 7 % for 16.
+    It assumes that a document may end at any token with equal probability; predictable
+    (fixed) lengths allow a slightly lower loss. So does attention across the end of a
+    document, because the rule continues there: the first token of a document then costs
+    two or three nats less, 0.15 % of the loss for documents of 1024 tokens, 7 % for 16.
     """
     draw = float(_information(probabilities).sum())
     inside = _rule_entropy(probabilities) if learnable else draw
@@ -186,7 +200,8 @@ def floor_loss(probabilities: NDArray[numpy.float64], mean_length: float, *, lea
 def _rule_entropy(p: NDArray[numpy.float64]) -> float:
     """Entropy of the next token given its predecessor, in nats."""
     drawn, stay = JUMP * p, 1 - JUMP
-    # Frequency of each token as a predecessor: pi[t] = drawn[t] + stay pi[t - 1], modulo the vocabulary.
+    # Frequency of each token as a predecessor: pi[t] = drawn[t] + stay pi[t - 1],
+    # modulo the vocabulary.
     turn = numpy.exp(-2j * numpy.pi * numpy.arange(len(p) // 2 + 1) / len(p))
     before = numpy.fft.irfft(numpy.fft.rfft(drawn) / (1 - stay * turn), n=len(p))
     lucky = numpy.roll(drawn, -1)  # probability of drawing the predecessor plus one
@@ -212,7 +227,8 @@ class Part(NamedTuple):
 
 
 def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> tuple[Manifest, bool]:
-    """The manifest of the data set at ``prefix``, and whether it had to be made; raises as :func:`make_once`."""
+    """The manifest of the data set at ``prefix``, and whether it had to be made; raises
+    as :func:`make_once`."""
     outputs = []
     for number in range(parameters.shards):
         shard_prefix = prefix if parameters.shards == 1 else beside(prefix, f"_{number:05d}")

@@ -1,4 +1,5 @@
-"""Parallel map over processes: results in the order of the tasks, with a bounded number of them in memory."""
+"""Parallel map over processes: results in the order of the tasks, with a bounded number
+of them in memory."""
 
 import os
 import signal
@@ -40,9 +41,11 @@ def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers:
 
 
 def _follow_parent() -> None:
-    """Make a worker end with its parent: if the parent alone is killed, its workers would wait forever with its lock.
+    """Make a worker end with its parent: if the parent alone is killed, its workers
+    would wait forever with its lock.
 
-    Workers ignore Ctrl-C, which the parent handles: a worker that ended first would look as if it had been killed.
+    Workers ignore Ctrl-C, which the parent handles: a worker that ended first would
+    look as if it had been killed.
     """
 
     def watch() -> None:

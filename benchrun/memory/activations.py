@@ -151,8 +151,8 @@ def _operand(spec: TrainingSpec) -> int:
 
 
 def _attention(spec: TrainingSpec, named: dict[str, Product]) -> float:
-    """Bytes of queries, keys and values, and of the output; in FP8 the output once more,
-    for the projection."""
+    """Bytes of queries, keys and values, and of the output; in FP8 the output once
+    more, for the projection."""
     output = 2 * named["proj"].k
     if spec.precision in LOW:
         output += named["proj"].k

@@ -119,7 +119,8 @@ class Window(Frozen):
 
 
 class RopeScaling(Frozen):
-    """Method by which rotary positions reach beyond the length that the model began with."""
+    """Method by which rotary positions reach beyond the length that the model began
+    with."""
 
     kind: Literal["llama3", "yarn"]
     factor: PositiveFloat

@@ -1,4 +1,6 @@
-"""The training worker: real training on megatron.core, on GPUs (NCCL) and CPUs (gloo) by the same code.
+"""The training worker: real training on megatron.core, on GPUs (NCCL) and CPUs (gloo)
+by the same code.
 
-Runs inside the job, one process per rank: ``python -m benchrun.worker --spec spec.json``. Reads only the TrainingSpec.
+Runs inside the job, one process per rank: ``python -m benchrun.worker --spec
+spec.json``. Reads only the TrainingSpec.
 """

@@ -1,4 +1,5 @@
-"""The time of a step by kind of kernel: profiles one more step and writes breakdown.json and a line of the log."""
+"""The time of a step by kind of kernel: profiles one more step and writes
+breakdown.json and a line of the log."""
 
 import re
 import time
@@ -14,7 +15,8 @@ from benchrun.worker import log, ranks
 from benchrun.worker.host import HostClock, queued, scheduled
 
 KINDS = {
-    # The first match counts. Kernels of NCCL, transformer-engine, cuDNN, cuBLAS and CUTLASS, and torch's on CPUs.
+    # The first match counts. Kernels of NCCL, transformer-engine, cuDNN, cuBLAS and
+    # CUTLASS, and torch's on CPUs.
     "communication": re.compile(r"nccl|userbuffers|gloo:|deep_ep::|nvshmem|multimem_|cross_device_reduce"),
     "attention": re.compile(r"attention|fused_attn|flash|fmha|sdpa|compute_dot_do_o|convert_dq_to_16bits"),
     "matmul": re.compile(r"gemm|gemv|nvjet|cutlass|cublas|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"),
@@ -27,7 +29,8 @@ NOT_COUNTED = -1.0
 
 
 def measure(spec: TrainingSpec, step: Callable[[], Any], host: HostClock) -> None:
-    """Profile ``step`` if ``training.breakdown`` is set. Every rank calls this; ``host`` times its loader."""
+    """Profile ``step`` if ``training.breakdown`` is set. Every rank calls this;
+    ``host`` times its loader."""
     if not spec.training.breakdown:
         return
     gpu = spec.gpu != "CPU"
@@ -71,7 +74,8 @@ def measure(spec: TrainingSpec, step: Callable[[], Any], host: HostClock) -> Non
 
 
 def _gathered(values: list[float], *, gpu: bool) -> list[list[float]]:
-    """``values`` of every rank, in order. NCCL gathers what is on GPUs, gloo what is not."""
+    """``values`` of every rank, in order. NCCL gathers what is on GPUs, gloo what is
+    not."""
     own = torch.tensor(values, dtype=torch.float64, device="cuda" if gpu else "cpu")
     gathered = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather(gathered, own)
@@ -83,10 +87,12 @@ def _rounded(seconds: Iterable[float]) -> tuple[float, ...]:
 
 
 def is_kernel(name: str, *, annotation: bool, gpu: bool) -> bool:
-    """Whether an event is work, and no range around other events in which Python may run or wait.
+    """Whether an event is work, and no range around other events in which Python may
+    run or wait.
 
-    Torch marks the waiting for a loader and the optimizer's whole step by annotations; on CPUs, autograd's calls, of
-    which hooks are a part, are events too. The kernels in them have events of their own.
+    Torch marks the waiting for a loader and the optimizer's whole step by annotations;
+    on CPUs, autograd's calls, of which hooks are a part, are events too. The kernels in
+    them have events of their own.
     """
     return kind(name) != "other" or (not annotation and (gpu or name.startswith("aten::")))
 
@@ -97,7 +103,8 @@ def kind(name: str) -> str:
 
 
 def split(kernels: Iterable[tuple[str, float, float]]) -> dict[str, float]:
-    """Time of each kind and of hidden communication, in the unit of ``kernels``: (kind, start, end)."""
+    """Time of each kind and of hidden communication, in the unit of ``kernels``: (kind,
+    start, end)."""
     marks = []
     for name, start, end in kernels:
         marks += [(start, name, 1), (end, name, -1)]

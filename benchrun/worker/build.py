@@ -1,4 +1,5 @@
-"""TrainingSpec -> this rank's part of the model, its optimizer and learning rate, on megatron.core."""
+"""TrainingSpec -> this rank's part of the model, its optimizer and learning rate, on
+megatron.core."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -39,7 +40,8 @@ BLACKWELL = (10, 0)
 
 
 def refuse_impossible(spec: TrainingSpec) -> None:
-    """UserError for what this process lacks: megatron.core would train FP8 without transformer-engine in BF16."""
+    """UserError for what this process lacks: megatron.core would train FP8 without
+    transformer-engine in BF16."""
     if not spec.transformer_engine:
         if spec.of_transformer_engine:
             hint = "use an image with it and transformer_impl=transformer_engine, or leave it out"
@@ -64,7 +66,8 @@ def _needs_blackwell(spec: TrainingSpec) -> str | None:
 
 
 def configuration(spec: TrainingSpec) -> Megatron:
-    """The Megatron configuration of ``spec``. UserError if an older version wrote spec.json without one."""
+    """The Megatron configuration of ``spec``. UserError if an older version wrote
+    spec.json without one."""
     if spec.megatron is None:
         raise UserError("spec.json holds no Megatron configuration", hint="an older version wrote it: render it again")
     return spec.megatron
@@ -100,7 +103,8 @@ def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _argument(name: str, value: Any) -> Any:
-    """torch's type or function if ``value`` is its name; a list for a tuple, because megatron.core changes some."""
+    """torch's type or function if ``value`` is its name; a list for a tuple, because
+    megatron.core changes some."""
     if name == "activation_func":
         own = {"squared_relu": squared_relu, "quick_gelu": quick_gelu}
         return own.get(value) or getattr(torch.nn.functional, value)
@@ -114,7 +118,8 @@ def _argument(name: str, value: Any) -> Any:
 
 
 def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
-    """The model chunks of this rank, one per virtual pipeline stage, each wrapped for data parallelism."""
+    """The model chunks of this rank, one per virtual pipeline stage, each wrapped for
+    data parallelism."""
     chunks: list[Any] = [_chunk(spec, config, stage if spec.layout.vp > 1 else None) for stage in range(spec.layout.vp)]
     if weights.layout_independent(spec):
         weights.initialise(spec, chunks)
@@ -126,12 +131,14 @@ def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     if spec.layout.fsdp > 1:
         return [fully_sharded(spec, config, configuration(spec), chunk) for chunk in chunks]
     ddp = DistributedDataParallelConfig(**configuration(spec).ddp)
-    # Only the first chunk's backward ends the step: bucketing the others would delay their communication.
+    # Only the first chunk's backward ends the step: bucketing the others would delay
+    # their communication.
     return [DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0]) for chunk in chunks]
 
 
 def _change(spec: TrainingSpec, chunks: list[Any]) -> None:
-    """Change the modules of ``chunks`` as ``spec`` asks: adapters, a late scale of the loss, offloading."""
+    """Change the modules of ``chunks`` as ``spec`` asks: adapters, a late scale of the
+    loss, offloading."""
     if spec.task == "lora":
         for chunk in chunks:
             lora.install(spec, chunk)
@@ -161,7 +168,8 @@ def _chunk(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) 
 
 
 def _layer_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
-    """transformer-engine's layers, or megatron.core's own with the norm and attention of this package."""
+    """transformer-engine's layers, or megatron.core's own with the norm and attention
+    of this package."""
     block = get_gpt_decoder_block_spec(
         config,
         use_transformer_engine=spec.transformer_engine,
@@ -176,7 +184,8 @@ def _layer_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | N
 
 
 def _own_layers(layer: Any) -> None:
-    """Put this package's norm and attention in place of megatron.core's own, which know no sequence parallelism."""
+    """Put this package's norm and attention in place of megatron.core's own, which know
+    no sequence parallelism."""
     parts, attention = layer.submodules, layer.submodules.self_attention.submodules
     parts.input_layernorm = parts.pre_mlp_layernorm = Norm
     attention.core_attention = Attention
@@ -212,7 +221,8 @@ def build_optimizer(spec: TrainingSpec, model: list[Any]) -> Any:
     if spec.layout.fsdp > 1 and spec.gpu != "CPU":  # on a CPU torch's own Adam knows the parts
         for part in parts(optimizer):
             cut_moments(part)
-    # FP8 weights keep their first value in BF16 in host memory; the optimizer has copied it.
+    # FP8 weights keep their first value in BF16 in host memory; the optimizer has
+    # copied it.
     for parameter in chain.from_iterable(chunk.parameters() for chunk in model):
         if hasattr(parameter, "clear_high_precision_init_val"):
             parameter.clear_high_precision_init_val()
@@ -220,14 +230,15 @@ def build_optimizer(spec: TrainingSpec, model: list[Any]) -> Any:
 
 
 def parts(optimizer: Any) -> list[Any]:
-    """The optimizers of torch or transformer-engine inside: one, or one for dense weights and one for experts."""
+    """The optimizers of torch or transformer-engine inside: one, or one for dense
+    weights and one for experts."""
     chained = getattr(optimizer, "chained_optimizers", [optimizer])
     return [part.optimizer for part in chained if getattr(part, "optimizer", None) is not None]
 
 
 def split(group: dict[str, Any]) -> list[dict[str, Any]]:
-    """Split a group into pieces of about FP32_AT_A_TIME parameters, so that FP32 copies of one
-    piece exist at a time.
+    """Split a group into pieces of about FP32_AT_A_TIME parameters, so that FP32 copies
+    of one piece exist at a time.
     """
     pieces: list[list[Any]] = [[]]
     size = 0

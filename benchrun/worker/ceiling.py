@@ -1,7 +1,8 @@
-"""Measures the ceilings of this machine before the first step: matrix products of the model, copies, collectives.
+"""Measures the ceilings of this machine before the first step: matrix products of the
+model, copies, collectives.
 
-All ranks measure at once, as they train: the median of repeats on the slowest rank, with random data. Writes
-ceilings.json and a line of the log.
+All ranks measure at once, as they train: the median of repeats on the slowest rank,
+with random data. Writes ceilings.json and a line of the log.
 """
 
 import statistics
@@ -27,14 +28,16 @@ MIN_REPEATS, MAX_REPEATS = 5, 500
 
 
 def products(spec: TrainingSpec) -> tuple[Product, ...]:
-    """The matrix products of one rank and micro-batch, with the worker's own vocabulary."""
+    """The matrix products of one rank and micro-batch, with the worker's own
+    vocabulary."""
     model = spec.model.model_copy(update={"vocab_size": spec.model.padded_vocab_size})
     tokens = spec.mbs * spec.seq_length / spec.layout.cp
     return operators(model, tokens, spec.seq_length, spec.layout).products
 
 
 def measure(spec: TrainingSpec, groups: dict[str, Any]) -> None:
-    """Measure if ``training.ceilings`` is set; rank 0 writes ceilings.json. ``groups``: process groups by name."""
+    """Measure if ``training.ceilings`` is set; rank 0 writes ceilings.json. ``groups``:
+    process groups by name."""
     if not spec.training.ceilings:
         return
     started, bench = time.perf_counter(), _Bench(spec)
@@ -126,7 +129,8 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
 def _product(bench: _Bench, number: Precision, name: Pass, m: int, n: int, k: int) -> Callable[[], Any]:
     """(m x k) times (k x n), with the memory layout of the pass ``name``."""
     if number == "fp8":
-        # Like transformer-engine: both matrices contiguous along k, and fast accumulation in the forward pass.
+        # Like transformer-engine: both matrices contiguous along k, and fast
+        # accumulation in the forward pass.
         left, right = (bench.random(rows, k).to(torch.float8_e4m3fn) for rows in (m, n))
         one, fast = torch.ones((), device=bench.device), name == "forward"
         return lambda: torch._scaled_mm(
@@ -146,7 +150,8 @@ def _copy(bench: _Bench) -> float:
 
 
 def _collectives(bench: _Bench, group_name: str, group: Any) -> Iterator[CollectiveRate]:
-    """Bus bandwidth as nccl-tests defines it: that of the links, independent of the number of ranks."""
+    """Bus bandwidth as nccl-tests defines it: that of the links, independent of the
+    number of ranks."""
     count = group.size()
     if count == 1:
         return

@@ -1,9 +1,10 @@
-"""Compute time of this rank in each step: the step's time without that in collectives, where it
-waits for others.
+"""Compute time of this rank in each step: the step's time without that in collectives,
+where it waits for others.
 
-The time of a step is the same on all ranks, because collectives make the fast ones wait. What is left without them is
-this rank's own: a slow GPU, a busy core, late data. On a GPU events in its queue mark the time; nothing waits for them,
-they are read while the next step runs.
+The time of a step is the same on all ranks, because collectives make the fast ones
+wait. What is left without them is this rank's own: a slow GPU, a busy core, late data.
+On a GPU events in its queue mark the time; nothing waits for them, they are read while
+the next step runs.
 """
 
 import platform
@@ -25,25 +26,28 @@ from benchrun.worker.ranks import at_first_rank
 COLLECTIVES = re.compile(r"_?(all|reduce|broadcast|gather|scatter|barrier|send|recv|end_coalescing)")
 """Methods of a process group that communicate, in every version of torch."""
 MANY, SAMPLED = 500, 10
-"""Calls in a step above which only every n-th step is measured, and n: marks take the host a few
-microseconds.
+"""Calls in a step above which only every n-th step is measured, and n: marks take the
+host a few microseconds.
 """
 
 
 def separable(spec: TrainingSpec) -> bool:
     """Whether the time in collectives can be separated from the rest.
 
-    Not on GPUs where kernels communicate themselves (userbuffers), where a ring runs on streams beside the first
-    (context parallelism), and where CUDA graphs may hold collectives.
+    Not on GPUs where kernels communicate themselves (userbuffers), where a ring runs on
+    streams beside the first (context parallelism), and where CUDA graphs may hold
+    collectives.
     """
     training = spec.training
     return spec.gpu == "CPU" or not (training.tp_comm_overlap or spec.layout.cp > 1 or training.cuda_graphs != "none")
 
 
 class StepClock:
-    """Times the steps of this rank. As a context manager, because it replaces methods of torch.distributed meanwhile.
+    """Times the steps of this rank. As a context manager, because it replaces methods
+    of torch.distributed meanwhile.
 
-    ``streams``: the loop's stream waits for others only for communication, as FSDP of torch makes it.
+    ``streams``: the loop's stream waits for others only for communication, as FSDP of
+    torch makes it.
     """
 
     def __init__(self, spec: TrainingSpec, *, streams: bool = False) -> None:
@@ -72,7 +76,8 @@ class StepClock:
             if self._streams:
                 places += [(torch.cuda.Stream, "wait_event"), (torch.cuda.Stream, "wait_stream")]
             for owner, name in places:
-                # Not getattr, which returns a method of C++ without its binding to objects.
+                # Not getattr, which returns a method of C++ without its binding to
+                # objects.
                 self._replaced.append((owner, name, vars(owner)[name]))
                 setattr(owner, name, self._measured(getattr(owner, name)))
         self._inside = True
@@ -87,7 +92,8 @@ class StepClock:
         self._started, self._inside = self._mark(), False
 
     def read(self) -> None:
-        """Read the steps that the GPU has done. Called when its queue is full, so that it costs no time."""
+        """Read the steps that the GPU has done. Called when its queue is full, so that
+        it costs no time."""
         while self._unread and (not self._gpu or self._unread[0][2].query()):
             number, started, ended, calls = self._unread.popleft()
             in_calls = sum(map(self._seconds, calls[::2], calls[1::2]))
@@ -104,7 +110,8 @@ class StepClock:
         self._inside = (number + 1) % self._every != 0
 
     def keep(self, stage: int = 0) -> None:
-        """Write ranks.json. Every rank calls this at the end; ``stage``: its pipeline stage."""
+        """Write ranks.json. Every rank calls this at the end; ``stage``: its pipeline
+        stage."""
         if self._gpu:
             torch.cuda.synchronize()
         self.read()
@@ -127,7 +134,8 @@ class StepClock:
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            # Communication on another stream delays the step only when the first stream waits for it.
+            # Communication on another stream delays the step only when the first stream
+            # waits for it.
             if self._inside or (self._gpu and torch.cuda.current_stream() != self._stream) or self._elsewhere(args):
                 return function(*args, **kwargs)
             self._inside = True

@@ -1,6 +1,7 @@
 """megatron.core without a GPU: replaces the CUDA device by the CPU in all calls.
 
-This changes ``torch.cuda`` for the whole process, so only the worker installs it, for runs on CPUs alone.
+This changes ``torch.cuda`` for the whole process, so only the worker installs it, for
+runs on CPUs alone.
 """
 
 from contextlib import nullcontext
@@ -43,14 +44,16 @@ def install() -> None:
 
 
 def _to_numpy(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
-    """Split sizes as numbers, which gloo's all-to-all needs; megatron.core converts only CUDA tensors."""
+    """Split sizes as numbers, which gloo's all-to-all needs; megatron.core converts
+    only CUDA tensors."""
     if as_numpy and torch.is_tensor(tensor):
         return tensor.numpy()
     return tensor
 
 
 def _all_gather(parts: list[Any], tensor: Any, group: Any = None) -> None:
-    """All-gather of different sizes, which gloo lacks: ranks of one expert have different numbers of tokens."""
+    """All-gather of different sizes, which gloo lacks: ranks of one expert have
+    different numbers of tokens."""
     group = group or torch.distributed.group.WORLD
     for rank, part in enumerate(parts):
         if rank == group.rank():

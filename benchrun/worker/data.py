@@ -1,7 +1,9 @@
-"""The training data, and all that is random in a run: mock tokens, an indexed data set that megatron-core reads, seeds.
+"""The training data, and all that is random in a run: mock tokens, an indexed data set
+that megatron-core reads, seeds.
 
-A mock sequence counts upwards (mod the vocabulary) and jumps at one position in four, more often to a small token than
-to a large one: the loss falls if training works. Sample i depends only on the seed.
+A mock sequence counts upwards (mod the vocabulary) and jumps at one position in four,
+more often to a small token than to a large one: the loss falls if training works.
+Sample i depends only on the seed.
 """
 
 import hashlib
@@ -51,7 +53,8 @@ class Mock(Dataset):
 
 
 def dataset(spec: TrainingSpec) -> Dataset:
-    """The samples of a run. Every rank calls this: megatron-core builds its index on rank 0 while the others wait."""
+    """The samples of a run. Every rank calls this: megatron-core builds its index on
+    rank 0 while the others wait."""
     if spec.data.kind == "mock":
         return Mock(spec)
     from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
@@ -78,7 +81,8 @@ def dataset(spec: TrainingSpec) -> Dataset:
 
 
 def loader(spec: TrainingSpec, samples: Dataset, dp_rank: int, steps: int, collate: Any = None) -> DataLoader:
-    """The micro-batches of one data-parallel rank in the first ``steps`` steps; for a GPU in pinned memory."""
+    """The micro-batches of one data-parallel rank in the first ``steps`` steps; for a
+    GPU in pinned memory."""
     return DataLoader(
         samples,
         batch_sampler=order(spec, dp_rank, steps),
@@ -90,16 +94,17 @@ def loader(spec: TrainingSpec, samples: Dataset, dp_rank: int, steps: int, colla
 
 
 def at_positions(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """A micro-batch, [mbs, positions] each: the tokens and labels of one context-parallel rank."""
+    """A micro-batch, [mbs, positions] each: the tokens and labels of one
+    context-parallel rank."""
     return {name: torch.stack([sample[name][positions] for sample in samples]) for name in ("tokens", "labels")}
 
 
 def order(spec: TrainingSpec, dp_rank: int, steps: int) -> list[range]:
     """The samples of each micro-batch of this rank.
 
-    Micro-batch j of a step goes to data-parallel rank j mod dp, so a step holds the same micro-batches in every layout.
-    A step beyond the planned ones reads the first samples again: a data set for one more step would be shuffled in
-    another order.
+    Micro-batch j of a step goes to data-parallel rank j mod dp, so a step holds the
+    same micro-batches in every layout. A step beyond the planned ones reads the first
+    samples again: a data set for one more step would be shuffled in another order.
     """
     planned = spec.training.steps * spec.gbs
     starts = range(dp_rank * spec.mbs, steps * spec.gbs, spec.dp * spec.mbs)
@@ -112,7 +117,8 @@ def data_folder(spec: TrainingSpec) -> Path:
 
 
 def _prefix(spec: TrainingSpec) -> Path:
-    """The path of the data set without suffix. UserError if its vocabulary is not the model's."""
+    """The path of the data set without suffix. UserError if its vocabulary is not the
+    model's."""
     prefix = data_folder(spec) / "tokens"
     manifest = prefix.with_suffix(".json")
     try:

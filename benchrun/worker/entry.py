@@ -17,7 +17,8 @@ from benchrun.runspec.spec import RunSpec, TrainingSpec
 def run(loop: str, install: str, lora: str | None = None) -> NoReturn:
     """Train as one rank, by ``train`` of the module ``loop``, and end the process.
 
-    ``lora``: a package that LoRA needs besides; ``install``: the hint if a package is missing.
+    ``lora``: a package that LoRA needs besides; ``install``: the hint if a package is
+    missing.
     """
     parser = argparse.ArgumentParser(description="Train as one rank.")
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
@@ -60,7 +61,8 @@ def _train(path: Path, loop: str, install: str, lora: str | None) -> None:
 
 
 def place(ranks_per_node: int) -> tuple[int, int, int]:
-    """Rank, number of ranks and local rank by torchrun's variables, else by srun's; without either a single rank.
+    """Rank, number of ranks and local rank by torchrun's variables, else by srun's;
+    without either a single rank.
 
     A launcher that sets no local rank fills the nodes in order.
     """
@@ -76,18 +78,21 @@ def place(ranks_per_node: int) -> tuple[int, int, int]:
 
 
 def prepare_process(spec: RunSpec) -> None:
-    """Set the variables that torch and megatron.core read when they are imported. UserError for wrong ranks."""
+    """Set the variables that torch and megatron.core read when they are imported.
+    UserError for wrong ranks."""
     rank, size, local = place(spec.cluster.gpus_per_node)
     if size != spec.num_gpus:
         hint = "start it through its job.sh, or with as many ranks by srun or torchrun"
         raise UserError(f"{size} ranks were started, the run needs {spec.num_gpus}", hint=hint)
     if spec.num_nodes > 1 and "MASTER_ADDR" not in os.environ:
-        # Otherwise the ranks of each node wait for rank 0 on their own node, until the timeout.
+        # Otherwise the ranks of each node wait for rank 0 on their own node, until the
+        # timeout.
         hint = "start it through its job.sh, or export the first node's name as MASTER_ADDR"
         raise UserError(f"the run has {spec.num_nodes} nodes, and MASTER_ADDR is not set", hint=hint)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(local))
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    # A single rank takes any free port, so that two such runs on one machine do not collide.
+    # A single rank takes any free port, so that two such runs on one machine do not
+    # collide.
     os.environ.setdefault("MASTER_PORT", "0" if size == 1 else "29500")
     if spec.gpu == "CPU":
         prepare_cpu()
@@ -98,7 +103,8 @@ def prepare_cpu() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # megatron.core would use the GPUs of the machine
     for package in ("transformer_engine", "transformer_engine_torch", "apex", "amp_C"):
         sys.modules[package] = None  # type: ignore[assignment]  # their Adam and norms run on GPUs alone
-    # megatron.core compiles small functions by torch.compile, which on a CPU needs a C++ compiler.
+    # megatron.core compiles small functions by torch.compile, which on a CPU needs a
+    # C++ compiler.
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Missing packages, which the log's versions show; a default of megatron.core 0.16.

@@ -1,4 +1,5 @@
-"""Settings that are really in use, read from the model and the optimizer after the first step."""
+"""Settings that are really in use, read from the model and the optimizer after the
+first step."""
 
 import inspect
 import sys
@@ -24,7 +25,8 @@ RECOMPUTED = {
 
 
 def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
-    """Facts about this rank: kinds of weights and layers, FP8 recipes, the optimizer and its states."""
+    """Facts about this rank: kinds of weights and layers, FP8 recipes, the optimizer
+    and its states."""
     modules: list[Any] = []
     parameters: list[Any] = []
     for chunk in model:
@@ -102,7 +104,8 @@ def _scales_late(module: Any) -> bool:
 
 
 def _kind(parameter: torch.Tensor) -> str:
-    """bfloat16, float32, or the class of a quantised tensor: Float8Tensor, Float8BlockwiseQTensor."""
+    """bfloat16, float32, or the class of a quantised tensor: Float8Tensor,
+    Float8BlockwiseQTensor."""
     if hasattr(parameter, "to_local"):  # this rank's part of a weight under FSDP
         parameter = parameter.to_local()
     for tensor in (parameter, parameter.data):
@@ -112,7 +115,8 @@ def _kind(parameter: torch.Tensor) -> str:
 
 
 def _recipe(recipe: Any) -> str:
-    """transformer-engine's name of an FP8 recipe; megatron.core may derive its own class."""
+    """transformer-engine's name of an FP8 recipe; megatron.core may derive its own
+    class."""
     for kind in type(recipe).__mro__:
         if kind.__module__.startswith("transformer_engine"):
             return kind.__name__
@@ -134,7 +138,8 @@ def _recomputed(modules: list[Any]) -> Counter[str]:
 
 
 def _overlaps(module: Any) -> bool:
-    """Whether a linear layer of transformer-engine overlaps communication with its products."""
+    """Whether a linear layer of transformer-engine overlaps communication with its
+    products."""
     flags = [name for name, value in vars(module).items() if value is True]
     return any(name.startswith(("ub_overlap", "ub_bulk")) for name in flags)
 
@@ -152,6 +157,7 @@ def _output_layer_gradient(modules: list[Any]) -> str:
 
 
 def _states(optimizer: Any) -> dict[str, str]:
-    """Precision of the optimizer's states of one weight (int16: the low bits of FP32 that a BF16 weight lacks)."""
+    """Precision of the optimizer's states of one weight (int16: the low bits of FP32
+    that a BF16 weight lacks)."""
     first: dict[str, Any] = next(filter(None, optimizer.state.values()), {})
     return {name: _kind(value) for name, value in first.items() if torch.is_tensor(value)}

@@ -1,7 +1,8 @@
 """Weights, gradients and optimizer states cut over all data-parallel ranks.
 
-On GPUs by megatron.core's own FSDP, on CPUs by its wrapper of torch's FSDP2. Each layer is one unit: gathered before it
-computes, and its gradients are reduced in every micro-batch.
+On GPUs by megatron.core's own FSDP, on CPUs by its wrapper of torch's FSDP2. Each layer
+is one unit: gathered before it computes, and its gradients are reduced in every
+micro-batch.
 """
 
 from typing import Any
@@ -18,14 +19,16 @@ FUSES_GRADIENTS = (
     "megatron_fsdp_main_params_dtype" in DistributedDataParallelConfig.__dataclass_fields__
     and is_te_min_version("2.10")
 )
-"""Whether products can add their gradients to FSDP's buffer themselves: megatron.core 0.17, transformer-engine 2.10."""
+"""Whether products can add their gradients to FSDP's buffer themselves: megatron.core
+0.17, transformer-engine 2.10."""
 
 
 class TorchFullySharded(TorchFullyShardedDataParallel):  # type: ignore[misc]  # megatron.core has no types
     """A chunk of the model on its ranks, for CPUs."""
 
     def finish_grad_sync(self, *_: Any, **__: Any) -> None:
-        """FSDP2 has reduced the gradients. megatron.core 0.16 passes this an argument that its own wrapper lacks."""
+        """FSDP2 has reduced the gradients. megatron.core 0.16 passes this an argument
+        that its own wrapper lacks."""
 
 
 def fully_sharded(spec: TrainingSpec, config: Any, core: Megatron, chunk: Any) -> Any:
@@ -39,10 +42,11 @@ def fully_sharded(spec: TrainingSpec, config: Any, core: Megatron, chunk: Any) -
 
 
 def cut_moments(adam: Any) -> None:
-    """Give each parameter of transformer-engine's FusedAdam FP32 moments of the size of this rank's part.
+    """Give each parameter of transformer-engine's FusedAdam FP32 moments of the size of
+    this rank's part.
 
-    By itself it makes them as large as the whole parameter (2.11: ``torch.empty(param.shape)``) and updates the first
-    part of them.
+    By itself it makes them as large as the whole parameter (2.11:
+    ``torch.empty(param.shape)``) and updates the first part of them.
     """
     for group in adam.param_groups:
         for parameter in group["params"]:

@@ -1,7 +1,8 @@
-"""Time of a rank's host in each step beside launching kernels: waiting for data, garbage
-collection, waiting for a core, and the time between two steps.
+"""Time of a rank's host in each step beside launching kernels: waiting for data,
+garbage collection, waiting for a core, and the time between two steps.
 
-The GPU stands still only if its queue runs dry meanwhile, so these times are the most that a step may lose by them.
+The GPU stands still only if its queue runs dry meanwhile, so these times are the most
+that a step may lose by them.
 """
 
 import gc
@@ -26,7 +27,8 @@ SHARE = 0.25
 
 
 class HostClock:
-    """Times this rank's host; one step is as many micro-batches as the specification states."""
+    """Times this rank's host; one step is as many micro-batches as the specification
+    states."""
 
     def __init__(self, spec: TrainingSpec) -> None:
         self._steps, self._per_step = spec.training.steps, spec.num_microbatches
@@ -46,7 +48,8 @@ class HostClock:
         gc.callbacks.append(self._collected)
 
     def timed(self, micro_batches: Iterable[Any]) -> Iterator[Any]:
-        """The micro-batches of a chunk of the model, one after the other, with the time that each is waited for."""
+        """The micro-batches of a chunk of the model, one after the other, with the time
+        that each is waited for."""
         batches = iter(micro_batches)
         for number in range(self._steps * self._per_step):
             if number // self._per_step == len(self._data):
@@ -62,7 +65,8 @@ class HostClock:
             batch = self._waited(partial(next, batches, ended))[0]
 
     def begin_step(self) -> None:
-        """A step begins: what this rank did since the end of the one before was not training."""
+        """A step begins: what this rank did since the end of the one before was not
+        training."""
         if self._ended is not None:
             self._idled = time.perf_counter() - self._ended
 
@@ -71,8 +75,8 @@ class HostClock:
         self._ended = time.perf_counter()
 
     def fetch(self, micro_batches: Callable[[], Any]) -> Any:
-        """Return the micro-batches of one step from ``micro_batches``, all at once, and begin the
-        step with them.
+        """Return the micro-batches of one step from ``micro_batches``, all at once, and
+        begin the step with them.
         """
         self.begin_step()
         measured = len(self._data) < self._steps
@@ -145,8 +149,8 @@ class Scheduled(NamedTuple):
 
 
 def scheduled() -> dict[str, Scheduled]:
-    """Read the counts of each thread of this process; empty if the system has none (Linux:
-    Documentation/scheduler/sched-stats).
+    """Read the counts of each thread of this process; empty if the system has none
+    (Linux: Documentation/scheduler/sched-stats).
     """
     threads = {}
     for file in THREADS.glob("*/schedstat"):
@@ -157,8 +161,9 @@ def scheduled() -> dict[str, Scheduled]:
 
 
 def queued(before: dict[str, Scheduled], now: dict[str, Scheduled]) -> float:
-    """Seconds for which the threads that do the work waited for a core: those that ran at least a quarter as long as
-    the busiest. Forward and backward pass may have a thread each; the many that only wait for messages do not count.
+    """Seconds for which the threads that do the work waited for a core: those that ran
+    at least a quarter as long as the busiest. Forward and backward pass may have a
+    thread each; the many that only wait for messages do not count.
     """
     none, spent = Scheduled(0.0, 0.0), []
     for name, thread in now.items():

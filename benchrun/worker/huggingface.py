@@ -1,7 +1,8 @@
-"""Hugging Face fine-tuning, full or LoRA: transformers' Trainer and peft with FSDP, on GPUs (NCCL) and CPUs (gloo).
+"""Hugging Face fine-tuning, full or LoRA: transformers' Trainer and peft with FSDP, on
+GPUs (NCCL) and CPUs (gloo).
 
-One process per rank: ``python -m benchrun.worker.huggingface --spec spec.json``. The weights are random, so nothing
-is downloaded.
+One process per rank: ``python -m benchrun.worker.huggingface --spec spec.json``. The
+weights are random, so nothing is downloaded.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Kernels that replace some of megatron.core's, each by a field of the specification; on GPUs with transformer-engine.
+"""Kernels that replace some of megatron.core's, each by a field of the specification;
+on GPUs with transformer-engine.
 
 ``install`` runs once, after megatron.core is imported and before the model is built.
 """
@@ -22,17 +23,20 @@ def install(spec: TrainingSpec) -> None:
     if spec.precision == "fp8" and spec.training.fp8.fast_gradients:
         recipe = importlib.import_module("transformer_engine.common.recipe")
         fast = recipe.MMParams(use_split_accumulator=False)
-        # Layers ask the recipe for these two; delayed scaling has none, and then they take the slower sum.
+        # Layers ask the recipe for these two; delayed scaling has none, and then they
+        # take the slower sum.
         recipe.DelayedScaling.fp8_gemm_dgrad = recipe.DelayedScaling.fp8_gemm_wgrad = fast
 
 
 def _swiglu_of_transformer_engine() -> None:
-    """Compute SwiGLU without a bias by transformer-engine's kernels; megatron.core has torch compile it."""
+    """Compute SwiGLU without a bias by transformer-engine's kernels; megatron.core has
+    torch compile it."""
     extension: Any = importlib.import_module("transformer_engine_torch")
     fused: Any = importlib.import_module("megatron.core.fusions.fused_bias_swiglu")
 
     class Swiglu(torch.autograd.Function):
-        """[tokens, 2 * width] -> [tokens, width]. The arguments after the first are megatron.core's, and false here."""
+        """[tokens, 2 * width] -> [tokens, width]. The arguments after the first are
+        megatron.core's, and false here."""
 
         @staticmethod
         def forward(ctx: Any, x: Tensor, *_: bool) -> Tensor:
@@ -56,11 +60,14 @@ def swiglu_in_use() -> str:
 
 
 class LateScale:
-    """The loss's scale (1 / tokens of a step), applied behind the logits' gradient instead of to it.
+    """The loss's scale (1 / tokens of a step), applied behind the logits' gradient
+    instead of to it.
 
-    transformer-engine's loss multiplies the gradient of all logits by one number, a pass over the largest tensor of a
-    model with a large vocabulary. The output layer's two products are linear in that gradient, so the number is applied
-    to tensors of the hidden size: to the gradient of the layer's input, and to the input before the weight gradient.
+    transformer-engine's loss multiplies the gradient of all logits by one number, a
+    pass over the largest tensor of a model with a large vocabulary. The output layer's
+    two products are linear in that gradient, so the number is applied to tensors of the
+    hidden size: to the gradient of the layer's input, and to the input before the
+    weight gradient.
     """
 
     def __init__(self) -> None:
@@ -80,12 +87,14 @@ class LateScale:
         return _Scaled.apply(inputs[0], self), *inputs[1:]
 
     def logits_gradient(self, gradient: Tensor, of_losses: Tensor, *_: Any) -> Tensor:
-        """The gradient of the logits for losses that each count 1. ``of_losses``: what each counts, all the same."""
+        """The gradient of the logits for losses that each count 1. ``of_losses``: what
+        each counts, all the same."""
         self.scale = of_losses.reshape(-1)[0]
         return gradient
 
     def weight_gradient(self, add: Any) -> Any:
-        """``add``, which adds the product of input and gradient to the weight's gradient, with the input scaled."""
+        """``add``, which adds the product of input and gradient to the weight's
+        gradient, with the input scaled."""
 
         @functools.wraps(add)
         def scaled(inputs: Tensor, grad_output: Tensor, main_grad: Tensor) -> None:

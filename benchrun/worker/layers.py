@@ -24,7 +24,8 @@ class Norm(torch.nn.Module):
         if config.normalization == "LayerNorm":
             self.bias = torch.nn.Parameter(torch.zeros(hidden_size, dtype=config.params_dtype))
         for parameter in self.parameters():
-            # megatron.core sums the gradients of marked weights over the tensor-parallel ranks.
+            # megatron.core sums the gradients of marked weights over the
+            # tensor-parallel ranks.
             parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -38,7 +39,8 @@ class Norm(torch.nn.Module):
 class Attention(torch.nn.Module):
     """Causal attention by torch's kernel, with grouped queries and sliding windows.
 
-    Context-parallel rank r of c has chunks r and 2c-1-r of the sequence, for equal work; keys and values are gathered.
+    Context-parallel rank r of c has chunks r and 2c-1-r of the sequence, for equal
+    work; keys and values are gathered.
     """
 
     def __init__(
@@ -62,8 +64,8 @@ class Attention(torch.nn.Module):
             set_tensor_model_parallel_attributes(self.softmax_offset, is_parallel=True, dim=0, stride=1)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
-        """Attend: from [sequence, batch, heads, width] (fewer heads in key and value) to [sequence,
-        batch, heads * width].
+        """Attend: from [sequence, batch, heads, width] (fewer heads in key and value)
+        to [sequence, batch, heads * width].
         """
         mask = None
         if self.cp > 1 or self.window is not None or self.softmax_offset is not None:
@@ -84,8 +86,8 @@ class Attention(torch.nn.Module):
         return out.permute(2, 0, 1, 3).reshape(query.shape[0], query.shape[1], -1)
 
     def _with_sink(self, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Add one more key, whose score is the head's sink and whose value is zero: it only takes
-        attention away.
+        """Add one more key, whose score is the head's sink and whose value is zero: it
+        only takes attention away.
         """
         assert self.softmax_offset is not None
         shape, open_ = (1, len(self.softmax_offset), mask.shape[0], 1), torch.zeros_like(mask, dtype=key.dtype)
@@ -102,9 +104,11 @@ class Attention(torch.nn.Module):
 
 
 def own_expert_outputs(chunk: Any) -> None:
-    """Let the experts of ``chunk`` add their biases: megatron.core adds them in place, to a view that forbids it.
+    """Let the experts of ``chunk`` add their biases: megatron.core adds them in place,
+    to a view that forbids it.
 
-    The view is that of a reduction over a single rank, so several ranks an expert have none.
+    The view is that of a reduction over a single rank, so several ranks an expert have
+    none.
     """
     for name, module in chunk.named_modules():
         if ".local_experts." in name and name.endswith("linear_fc2"):

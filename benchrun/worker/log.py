@@ -1,4 +1,5 @@
-"""The worker's log: the configuration, Megatron-LM's line for each step, the peak memory."""
+"""The worker's log: the configuration, Megatron-LM's line for each step, the peak
+memory."""
 
 import json
 import math
@@ -18,10 +19,12 @@ from benchrun.worker import device
 
 
 def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) -> str:
-    """The resolved configuration: a block for people, then lines of JSON. ``packages``: name -> module.
+    """The resolved configuration: a block for people, then lines of JSON. ``packages``:
+    name -> module.
 
-    srun joins the output of the nodes in pieces of 1,024 bytes (SLURM_IO_MAX_MSG_LEN), so a longer line may be torn by
-    a line of another node. Each part of the configuration has a line of its own.
+    srun joins the output of the nodes in pieces of 1,024 bytes (SLURM_IO_MAX_MSG_LEN),
+    so a longer line may be torn by a line of another node. Each part of the
+    configuration has a line of its own.
     """
     gpu = spec.gpu != "CPU"
     config: dict[str, Any] = {
@@ -65,7 +68,8 @@ def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) ->
 def step_line(
     spec: TrainingSpec, step: int, step_time_s: float, *, lr: float, loss: float, grad_norm: float | None, skipped: bool
 ) -> str:
-    """Megatron-LM's step line, as core 0.17 and later print it: a NaN loss is counted, not printed."""
+    """Megatron-LM's step line, as core 0.17 and later print it: a NaN loss is counted,
+    not printed."""
     finite = math.isfinite(loss)
     fields = [
         f" [{datetime.now():%Y-%m-%d %H:%M:%S.%f}] iteration {step:8d}/{spec.training.steps:8d}",
@@ -90,7 +94,8 @@ def say(text: str) -> None:
 
 
 def keep(name: str, file: str, result: Frozen) -> None:
-    """Write a result into its file, and into a line of the log without values of each rank, of which there are many."""
+    """Write a result into its file, and into a line of the log without values of each
+    rank, of which there are many."""
     Path(file).write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
     left_out = {field for field in type(result).model_fields if "_of_ranks_" in field}
     left_out.add("schema_version")
@@ -98,7 +103,8 @@ def keep(name: str, file: str, result: Frozen) -> None:
 
 
 def usage(spec: RunSpec) -> str:
-    """Peak memory of this rank, and the UTC time of the last step, by which telemetry finds the measured steps."""
+    """Peak memory of this rank, and the UTC time of the last step, by which telemetry
+    finds the measured steps."""
     ended = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if spec.gpu != "CPU":
         used = {"peak_memory_gib": round(torch.cuda.max_memory_allocated() / GIB, 2)}

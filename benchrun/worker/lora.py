@@ -1,4 +1,5 @@
-"""LoRA on megatron.core: every weight is frozen, and two thin matrices beside each chosen linear layer are trained."""
+"""LoRA on megatron.core: every weight is frozen, and two thin matrices beside each
+chosen linear layer are trained."""
 
 import math
 from typing import Any
@@ -14,7 +15,8 @@ from benchrun.worker.device import weight_type
 
 
 class Adapter(torch.nn.Module):
-    """``alpha / rank * outer @ inner``: adds nothing until the first update, because ``outer`` begins with zeros."""
+    """``alpha / rank * outer @ inner``: adds nothing until the first update, because
+    ``outer`` begins with zeros."""
 
     def __init__(self, spec: TrainingSpec, name: str, inputs: int, outputs: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -32,7 +34,8 @@ class Adapter(torch.nn.Module):
 
 
 def install(spec: TrainingSpec, chunk: Any) -> None:
-    """Freeze the weights of ``chunk`` (a GPTModel) and give its chosen linear layers adapters."""
+    """Freeze the weights of ``chunk`` (a GPTModel) and give its chosen linear layers
+    adapters."""
     for parameter in chunk.parameters():
         parameter.requires_grad_(False)
     if needs_gradient(spec):
@@ -46,10 +49,12 @@ def install(spec: TrainingSpec, chunk: Any) -> None:
 
 
 def needs_gradient(spec: TrainingSpec) -> bool:
-    """Whether the input of the first layer must have a gradient, although nothing before it is trained.
+    """Whether the input of the first layer must have a gradient, although nothing
+    before it is trained.
 
-    megatron.core captures the backward pass of a layer from the gradients of its inputs, and a layer that is computed
-    again has a backward pass only if one of its inputs has a gradient.
+    megatron.core captures the backward pass of a layer from the gradients of its
+    inputs, and a layer that is computed again has a backward pass only if one of its
+    inputs has a gradient.
     """
     return spec.training.cuda_graphs != "none" or spec.training.recompute.granularity == "full"
 
@@ -64,7 +69,8 @@ def _adapt(spec: TrainingSpec, module: Any, name: str) -> None:
     dtype = weight_type(spec.precision)
     module.add_module("adapter", Adapter(spec, name, inputs, outputs, dtype))
     if hasattr(module, "layer_norm_weight"):
-        # transformer-engine's norm is a part of this layer: the adapter needs its output, not the layer's input.
+        # transformer-engine's norm is a part of this layer: the adapter needs its
+        # output, not the layer's input.
         module.return_layernorm_output = True
     module.register_forward_hook(_with_adapter)
 

@@ -1,7 +1,9 @@
-"""The job of a check of nodes, as one rank: products and memory of its GPU, then links within the node and beyond.
+"""The job of a check of nodes, as one rank: products and memory of its GPU, then links
+within the node and beyond.
 
-Every rank writes its own file, first after what it measures alone: a node whose links fail has shown the rest by then.
-All nodes measure at once, and the repeats are apart in time, so that they show how much a node differs from itself.
+Every rank writes its own file, first after what it measures alone: a node whose links
+fail has shown the rest by then. All nodes measure at once, and the repeats are apart in
+time, so that they show how much a node differs from itself.
 """
 
 import argparse
@@ -54,8 +56,8 @@ def main(path: Path) -> None:
 
 
 class _Work:
-    """Work that a rank repeats: a function, its size in the unit of the rate times seconds, and its
-    description.
+    """Work that a rank repeats: a function, its size in the unit of the rate times
+    seconds, and its description.
     """
 
     def __init__(self, run: Callable[[], Any], size: float, text: str, peer: str | None = None) -> None:
@@ -72,7 +74,8 @@ class _Check:
         if self.gpu:
             self.device = torch.device("cuda", self.local_rank % torch.cuda.device_count())
             torch.cuda.set_device(self.device)
-        # gloo joins the ranks; NCCL follows with the first collective of GPUs, after what needs no link.
+        # gloo joins the ranks; NCCL follows with the first collective of GPUs, after
+        # what needs no link.
         backend = "cpu:gloo,cuda:nccl" if self.gpu else "gloo"
         torch.distributed.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT_S))
         self.rank, self.size = torch.distributed.get_rank(), torch.distributed.get_world_size()
@@ -93,15 +96,18 @@ class _Check:
             log.say(f"benchrun nodes: {text}")
 
     def random(self, *size: int) -> Any:
-        """Normal random numbers, because zeros need less power: BF16 on GPUs, FP32 on CPUs."""
+        """Normal random numbers, because zeros need less power: BF16 on GPUs, FP32 on
+        CPUs."""
         dtype = torch.bfloat16 if self.gpu else torch.float32
         return torch.randn(*size, generator=self._random, device=self.device, dtype=dtype)
 
     def measure(self, test: Test, *works: _Work | None, together: bool = True) -> None:
-        """Repeat each of ``works`` and add its rates. All ranks call this; one without a work (None) only waits.
+        """Repeat each of ``works`` and add its rates. All ranks call this; one without
+        a work (None) only waits.
 
-        The works take turns, so that what changes with time does not look like a difference between them.
-        ``together``: the ranks wait for each other in a work, so all do it equally often, by the slowest.
+        The works take turns, so that what changes with time does not look like a
+        difference between them. ``together``: the ranks wait for each other in a work,
+        so all do it equally often, by the slowest.
         """
         self.say(test)
         seconds = [[self._first(work)] for work in works]
@@ -127,7 +133,8 @@ class _Check:
         length = SECONDS[self.device.type]
         if together:
             return self._seconds(work, max(1, round(length / expected_s)))
-        # At least that long: an occasional disturbance must not fall between two repeats.
+        # At least that long: an occasional disturbance must not fall between two
+        # repeats.
         return self._seconds(work, max(1, round(length / expected_s / PARTS)), length)
 
     def write(self, *, complete: bool) -> None:
@@ -153,7 +160,8 @@ class _Check:
         file.with_suffix(".tmp").replace(file)
 
     def _seconds(self, work: _Work, times: int, at_least_s: float = 0.0) -> float:
-        """Mean time of one run of ``work`` in a row of runs, repeated until ``at_least_s`` seconds have passed."""
+        """Mean time of one run of ``work`` in a row of runs, repeated until
+        ``at_least_s`` seconds have passed."""
         self._wait()
         started, count = time.perf_counter(), 0
         while count == 0 or time.perf_counter() - started < at_least_s:
@@ -208,7 +216,8 @@ def _node_collective(check: _Check) -> _Work | None:
 def _exchanges(check: _Check) -> list[_Work | None]:
     """The exchange of each round; none for a single node."""
     if check.gpu:
-        # NCCL connects all ranks in the first collective; an exchange among some of them must not be that.
+        # NCCL connects all ranks in the first collective; an exchange among some of
+        # them must not be that.
         torch.distributed.all_reduce(torch.ones(1, device=check.device))
     sent = torch.ones(SENT[check.device.type], dtype=torch.uint8, device=check.device)
     received = torch.empty_like(sent)
@@ -216,7 +225,8 @@ def _exchanges(check: _Check) -> list[_Work | None]:
 
 
 def _exchange(check: _Check, pairs: Iterable[Pair], sent: Any, received: Any) -> _Work | None:
-    """Sending to the same rank of the partner in ``pairs`` and receiving from it; None for a node that rests."""
+    """Sending to the same rank of the partner in ``pairs`` and receiving from it; None
+    for a node that rests."""
     own = check.hosts.index(check.host)
     pair = next((pair for pair in pairs if own in pair), None)
     if pair is None:

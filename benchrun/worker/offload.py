@@ -1,8 +1,10 @@
-"""Activations wait in host memory for the backward pass: each layer's are copied there, and back one layer ahead.
+"""Activations wait in host memory for the backward pass: each layer's are copied there,
+and back one layer ahead.
 
-Used if transformer-engine's own offloading is not: by the fine-tune on transformers, and by the worker without
-transformer-engine. The copies run on their own stream. In the forward pass a layer's device memory is released when
-the next layer has ended; in the backward pass a layer is copied back while the layer after it computes.
+Used if transformer-engine's own offloading is not: by the fine-tune on transformers,
+and by the worker without transformer-engine. The copies run on their own stream. In the
+forward pass a layer's device memory is released when the next layer has ended; in the
+backward pass a layer is copied back while the layer after it computes.
 """
 
 import functools
@@ -17,13 +19,16 @@ from benchrun.worker import device
 SMALLEST = 2**20
 """Bytes; a smaller tensor stays on the GPU."""
 _wait_event = torch.cuda.Stream.wait_event
-"""The method itself: `worker.clock` measures the one of the class as a wait for other ranks, and a copy is none."""
+"""The method itself: `worker.clock` measures the one of the class as a wait for other
+ranks, and a copy is none."""
 
 
 def install(layers: Sequence[Any], *, gpu: bool) -> None:
-    """Offload what ``layers`` save for the backward pass, in their order, except the last one's, which is used first.
+    """Offload what ``layers`` save for the backward pass, in their order, except the
+    last one's, which is used first.
 
-    Without a GPU every tensor is copied, in the same memory: that only tests the order of the copies.
+    Without a GPU every tensor is copied, in the same memory: that only tests the order
+    of the copies.
     """
     copies, newest, smallest = _Copies(gpu), _Newest(), SMALLEST if gpu else 0
     for index, layer in enumerate(layers):
@@ -71,7 +76,8 @@ class _Group:
         self.on_device = True
 
     def pack(self, tensor: Tensor) -> Tensor | int:
-        """The place of ``tensor`` in this group, or itself. Detached: an operation's output would refer to itself."""
+        """The place of ``tensor`` in this group, or itself. Detached: an operation's
+        output would refer to itself."""
         bytes_ = tensor.numel() * tensor.element_size()
         storage = tensor.untyped_storage().data_ptr()
         if self.smallest is None or bytes_ < self.smallest or storage in self.weights:
@@ -101,7 +107,8 @@ class _Group:
         self.device, self.host, self.on_device = [*back], [], True
 
     def unpack(self, packed: Tensor | int) -> Tensor:
-        """The tensor of ``pack``, on the device. The layer before this one is copied back meanwhile."""
+        """The tensor of ``pack``, on the device. The layer before this one is copied
+        back meanwhile."""
         self.reload()
         if self.before is not None:
             self.before.reload()

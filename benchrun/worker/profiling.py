@@ -1,4 +1,5 @@
-"""The profiled steps, which follow the measured ones: under torch's profiler, or in the range that nsys records."""
+"""The profiled steps, which follow the measured ones: under torch's profiler, or in the
+range that nsys records."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,14 +14,16 @@ from benchrun.worker import ranks
 
 
 def steps_made(spec: TrainingSpec) -> int:
-    """Steps after the measured ones: the profiled ones, and those before them that warm the profiler up."""
+    """Steps after the measured ones: the profiled ones, and those before them that warm
+    the profiler up."""
     if spec.profiled_steps is None:
         return 0
     return spec.profiled_steps[1] - spec.training.steps
 
 
 def profile(spec: TrainingSpec, step: Callable[[], Any]) -> None:
-    """Make the profiled steps of the run, if it has some. Every rank calls this; those of ``profile.ranks`` record."""
+    """Make the profiled steps of the run, if it has some. Every rank calls this; those
+    of ``profile.ranks`` record."""
     if spec.profiled_steps is None:
         return
     recorded = torch.distributed.get_rank() in spec.profile.ranks

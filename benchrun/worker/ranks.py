@@ -16,7 +16,8 @@ TIMEOUT_S = 600
 
 
 def refuse_without_gpu(spec: RunSpec) -> None:
-    """UserError if the run is for GPUs and this rank has none: NCCL's own error comes late and is long."""
+    """UserError if the run is for GPUs and this rank has none: NCCL's own error comes
+    late and is long."""
     if spec.gpu == "CPU":
         return
     if not torch.cuda.is_available():
@@ -61,7 +62,8 @@ def at_first_rank(own: Any) -> tuple[Any, ...]:
 def leave(graphs: bool = False) -> None:
     """Leave the process group together, so that no rank sees a closed connection.
 
-    ``graphs``: CUDA graphs hold NCCL's communicators, which would wait for them without end; the process ends both.
+    ``graphs``: CUDA graphs hold NCCL's communicators, which would wait for them without
+    end; the process ends both.
     """
     torch.distributed.barrier()
     if not graphs:
@@ -69,9 +71,11 @@ def leave(graphs: bool = False) -> None:
 
 
 def collect_garbage(spec: TrainingSpec, step: int) -> None:
-    """Collect Python's garbage on all ranks after every ``manual_gc_interval`` steps; automatically if that is 0.
+    """Collect Python's garbage on all ranks after every ``manual_gc_interval`` steps;
+    automatically if that is 0.
 
-    Called with step 0 first, which switches the automatic collection off: one rank that collects delays all.
+    Called with step 0 first, which switches the automatic collection off: one rank that
+    collects delays all.
     """
     interval = spec.training.manual_gc_interval
     if interval and step % interval == 0:

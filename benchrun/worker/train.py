@@ -24,7 +24,8 @@ def train(spec: TrainingSpec) -> None:
     """Train ``spec`` as this process's rank."""
     _start(spec)
     if torch.distributed.get_rank() == 0:
-        # megatron.core uses transformer-engine's Adam and gradient norm even with its own layers.
+        # megatron.core uses transformer-engine's Adam and gradient norm even with its
+        # own layers.
         packages = {"megatron-core": "megatron.core", "transformer-engine": "transformer_engine"}
         layers = "transformer-engine" if spec.transformer_engine else "megatron-core and torch"
         initial_weights = "layout-independent" if weights.layout_independent(spec) else "megatron-core"
@@ -66,10 +67,12 @@ def _start(spec: TrainingSpec) -> None:
 
 
 def _connect(spec: TrainingSpec, config: Any, model: list[Any], optimizer: Any) -> None:
-    """Tell megatron.core's schedules how to scale the loss, and when to communicate gradients and weights.
+    """Tell megatron.core's schedules how to scale the loss, and when to communicate
+    gradients and weights.
 
-    Megatron-LM's defaults (megatron/training/training.py), with --align-param-gather for interleaved stages: reduce
-    gradients only in the last micro-batch, and gather weights as the stages reach them.
+    Megatron-LM's defaults (megatron/training/training.py), with --align-param-gather
+    for interleaved stages: reduce gradients only in the last micro-batch, and gather
+    weights as the stages reach them.
     """
     config.grad_scale_func = optimizer.scale_loss
     config.finalize_model_grads_func = finalize_model_grads
@@ -84,13 +87,15 @@ def _connect(spec: TrainingSpec, config: Any, model: list[Any], optimizer: Any) 
 def _gradients(
     spec: TrainingSpec, model: list[Any], positions: torch.Tensor, batches: list[Iterator[Any]]
 ) -> Callable[[], Any]:
-    """A function that passes the next global batch forward and backward and returns the losses of its micro-batches.
+    """A function that passes the next global batch forward and backward and returns the
+    losses of its micro-batches.
 
     ``batches``: the micro-batches of each chunk of the model.
     """
     return partial(
         get_forward_backward_func(),
-        # On the device before the first step: a copy from other memory would wait for the GPU's queue.
+        # On the device before the first step: a copy from other memory would wait for
+        # the GPU's queue.
         forward_step_func=partial(_forward_step, positions.expand(spec.mbs, -1).cuda()),
         data_iterator=_one_or_all(batches),
         model=_one_or_all(model),
@@ -110,7 +115,8 @@ def _one_or_all(items: list[Any]) -> Any:
 def _loop(
     spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, gradients: Callable[[], Any], host: HostClock
 ) -> None:
-    """Make the steps of the run: first the measured ones, then those that a profiler records."""
+    """Make the steps of the run: first the measured ones, then those that a profiler
+    records."""
     printer = torch.distributed.get_rank() == torch.distributed.get_world_size() - 1
     for chunk in model:
         chunk.train()
@@ -148,7 +154,8 @@ def _loop(
 def _step(
     spec: TrainingSpec, model: list[Any], optimizer: Any, gradients: Callable[[], Any]
 ) -> tuple[list[dict[str, Any]], bool, float | None]:
-    """Make a step: its losses, whether the weights were updated, and the norm of the gradients."""
+    """Make a step: its losses, whether the weights were updated, and the norm of the
+    gradients."""
     for chunk in model:
         chunk.zero_grad_buffer()
     optimizer.zero_grad()
@@ -164,7 +171,8 @@ def _forward_step(position_ids: Any, iterator: Iterator[dict[str, Any]], model: 
 
 
 def _loss(output: Any) -> tuple[Any, Any, dict[str, Any]]:
-    """Sum of the losses and number of tokens on the last stage; the schedules divide them."""
+    """Sum of the losses and number of tokens on the last stage; the schedules divide
+    them."""
     total = output.float().sum()
     # Filled on the device: copying a number there would wait for the GPU's queue.
     tokens = torch.full((), output.numel(), dtype=torch.int, device=output.device)
@@ -174,7 +182,8 @@ def _loss(output: Any) -> tuple[Any, Any, dict[str, Any]]:
 def _mean_loss(losses: list[dict[str, Any]]) -> float:
     """Mean over every token of the global batch; NaN on ranks without a last stage.
 
-    Called after the optimizer's step, on its stream: reading the number waits for the step.
+    Called after the optimizer's step, on its stream: reading the number waits for the
+    step.
     """
     if not losses:
         return float("nan")

@@ -1,4 +1,5 @@
-"""Initial weights that do not depend on the layout: all layouts of a model start from the same point."""
+"""Initial weights that do not depend on the layout: all layouts of a model start from
+the same point."""
 
 import math
 import re
@@ -11,7 +12,8 @@ from benchrun.runspec.spec import TrainingSpec
 from benchrun.worker.data import seed_of
 
 LARGEST = 100_000_000
-"""Parameters: every rank draws each whole weight and keeps its part, which only small models can afford."""
+"""Parameters: every rank draws each whole weight and keeps its part, which only small
+models can afford."""
 
 
 def layout_independent(spec: TrainingSpec) -> bool:
@@ -21,7 +23,8 @@ def layout_independent(spec: TrainingSpec) -> bool:
 
 @torch.no_grad()
 def initialise(spec: TrainingSpec, chunks: list[Any]) -> None:
-    """Overwrite every matrix in this rank's model chunks; norms and biases keep their ones and zeros.
+    """Overwrite every matrix in this rank's model chunks; norms and biases keep their
+    ones and zeros.
 
     Sinks and the router's biases, which megatron.core draws at random, get zeros.
     """
@@ -33,7 +36,8 @@ def initialise(spec: TrainingSpec, chunks: list[Any]) -> None:
                 value = _weight(spec, chunk, name, parameter).to(parameter.dtype)
                 parameter.copy_(value.to(parameter.device))
                 if hasattr(parameter, "_high_precision_init_val"):
-                    # The optimizer starts from this copy, which transformer-engine keeps for FP8 weights.
+                    # The optimizer starts from this copy, which transformer-engine
+                    # keeps for FP8 weights.
                     parameter._high_precision_init_val.copy_(value)
 
 
@@ -61,7 +65,8 @@ def _weight(spec: TrainingSpec, chunk: Any, name: str, parameter: torch.Tensor) 
 
 
 def _global_name(spec: TrainingSpec, chunk: Any, name: str) -> str:
-    """The parameter's name in the whole model: global layer and expert numbers, one name for tied embeddings."""
+    """The parameter's name in the whole model: global layer and expert numbers, one
+    name for tied embeddings."""
     name = name.removeprefix("module.")
     if layer := re.match(r"decoder\.layers\.(\d+)\.", name):
         number = chunk.decoder.layers[int(layer[1])].layer_number - 1

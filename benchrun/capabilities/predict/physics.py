@@ -99,7 +99,8 @@ def _block_parts(counts: Counts, of: Callable[[str], Value]) -> dict[str, Value]
 
 
 def _sent(of: Callable[[str], Value], near: str, nvlink: Value, far: str, nic: Value) -> Value:
-    """Exposed seconds on NVLink and on the adapters; ``near`` and ``far`` name the shares."""
+    """Exposed seconds on NVLink and on the adapters; ``near`` and ``far`` name the
+    shares."""
     return of(near) * nvlink / of("link.nvlink") + of(far) * nic / of("link.nic")
 
 

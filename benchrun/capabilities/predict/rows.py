@@ -173,8 +173,8 @@ def _words(name: str) -> list[str]:
 
 
 def _known_name(name: str) -> str | None:
-    """The one model that is called ``name`` apart from capitals and punctuation, or except
-    for the last words of either."""
+    """The one model that is called ``name`` apart from capitals and punctuation, or
+    except for the last words of either."""
     if name in architectures():
         return name
     words = _words(name)

@@ -1,4 +1,5 @@
-"""Prediction of a step: of a point, over numbers of GPUs, of a table of rows; on a site's own runs."""
+"""Prediction of a step: of a point, over numbers of GPUs, of a table of rows; on a
+site's own runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ from benchrun.show.runs import proxy
 from benchrun.usecases.scaling import curve_title
 
 SITE = "site"
-"""The source of runs that ``calibrated`` reads, and of predictions that rest on them."""
+"""The source of runs that ``calibrated`` reads, and of predictions that rest on them.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class Predicted:
 
     @property
     def title(self) -> str:
-        """Title of the prediction: the workload, with what a proxy has less of, the framework and
-        the layout.
+        """Title of the prediction: the workload, with what a proxy has less of, the
+        framework and the layout.
         """
         spec = self.spec
         what = f"{proxy(spec)}, {spec.task}, {spec.precision}, {spec.gpu}, {spec.framework}"
@@ -81,14 +83,16 @@ class Predicted:
 
 
 def predicted(spec: RunSpec, calibration: Calibration | None = None) -> Predicted:
-    """The step of one run. UserError for a workload without steps, and for a GPU whose speed is not known."""
+    """The step of one run. UserError for a workload without steps, and for a GPU whose
+    speed is not known."""
     return Predicted(_training(spec), model.predict(_load(spec, calibration), calibration), _warnings(spec))
 
 
 def predicted_curve(
     spec: RunSpec, num_gpus: Sequence[int], scaling: Scaling, calibration: Calibration | None = None
 ) -> list[Predicted]:
-    """The step of a run on several numbers of GPUs. UserError for one that its layout or batch does not allow."""
+    """The step of a run on several numbers of GPUs. UserError for one that its layout
+    or batch does not allow."""
     training, warnings = _training(spec), _warnings(spec)
     curve = []
     for load in model.scaled(_load(spec, calibration), num_gpus, scaling):
@@ -116,7 +120,8 @@ def expected_step(spec: RunSpec) -> Prediction | None:
 
 
 def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
-    """A calibration from runs, by name or path, and what it changed. UserError for a run without a step time."""
+    """A calibration from runs, by name or path, and what it changed. UserError for a
+    run without a step time."""
     measured = []
     for name in names:
         run = open_run(name)
@@ -128,7 +133,8 @@ def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
 
 
 def predicted_table(path: Path, out: TextIO, say: Callable[[str], Any]) -> int:
-    """Copy a table of rows with their predictions to ``out``; returns how many rows were predicted."""
+    """Copy a table of rows with their predictions to ``out``; returns how many rows
+    were predicted."""
     return model.predicted_file(path, out, say)
 
 
@@ -145,7 +151,8 @@ def _load(spec: RunSpec, calibration: Calibration | None) -> Workload:
 
 
 def _warnings(spec: RunSpec) -> tuple[str, ...]:
-    """Reason why the run may not fit into memory, or its prediction be less certain than the interval shows."""
+    """Reason why the run may not fit into memory, or its prediction be less certain
+    than the interval shows."""
     training = _training(spec)
     texts = []
     too_full = warning(training)

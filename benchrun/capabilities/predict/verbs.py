@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def _numbers(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """``8,64`` as numbers, the smallest first: its layout holds for more GPUs. click calls this for --num-gpus."""
+    """``8,64`` as numbers, the smallest first: its layout holds for more GPUs. click
+    calls this for --num-gpus."""
     if not value:
         return ()
     try:
@@ -56,11 +57,13 @@ def predict(
     num_gpus: Any,
     **point: Any,
 ) -> int:
-    """Predict how long a step of RECIPE should take, in parts, with an interval for 90 of 100 measurements.
+    """Predict how long a step of RECIPE should take, in parts, with an interval for 90
+    of 100 measurements.
 
-    --num-gpus 8,64,512 predicts a curve, and says where it breaks and which part of the step grew. --csv FILE reads
-    rows like those of published_scaling.csv instead of a recipe, and prints them with predicted_s, low_s and high_s.
-    Exit code 4 if it can predict none of them.
+    --num-gpus 8,64,512 predicts a curve, and says where it breaks and which part of the
+    step grew. --csv FILE reads rows like those of published_scaling.csv instead of a
+    recipe, and prints them with predicted_s, low_s and high_s. Exit code 4 if it can
+    predict none of them.
     """
     if table is not None:
         return _predict_table(table, scaling, plot, runs, {**point, "num_gpus": num_gpus})
@@ -90,7 +93,8 @@ def predict(
 def _predict_table(
     table: Path, scaling: str | None, plot: Path | None, runs: tuple[str, ...], point: dict[str, Any]
 ) -> Exit:
-    """Print the rows of ``table`` with their predictions. UserError for an option that a table ignores."""
+    """Print the rows of ``table`` with their predictions. UserError for an option that
+    a table ignores."""
     given = {"a recipe": point["recipe"], "--num-gpus": point["num_gpus"], "--scaling": scaling, "--plot": plot}
     given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
     ignored = [name for name, value in given.items() if value]
@@ -107,7 +111,8 @@ def _predict_curve(
     plot: Path | None,
     as_json: bool,
 ) -> Exit:
-    """Print, and draw into ``plot``, the step on each number of GPUs and where the curve breaks."""
+    """Print, and draw into ``plot``, the step on each number of GPUs and where the
+    curve breaks."""
     curve = api.predicted_curve(spec, num_gpus, scaling, calibration)
     view = api.predicted_scaling(curve, scaling)
     if as_json:
@@ -128,7 +133,8 @@ def _predict_curve(
 
 
 def _print(curve: "list[Predicted]") -> None:
-    """Print a table with a column per number of GPUs, without parts that take no time, and warnings on stderr."""
+    """Print a table with a column per number of GPUs, without parts that take no time,
+    and warnings on stderr."""
     from benchrun.show.table import aligned
 
     first = curve[0].document()

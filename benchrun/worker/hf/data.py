@@ -1,4 +1,5 @@
-"""The data of fine-tuning: mock tokens, or conversations in JSON lines, tokenised and packed into sequences.
+"""The data of fine-tuning: mock tokens, or conversations in JSON lines, tokenised and
+packed into sequences.
 
 Labels are not shifted, because transformers does that.
 """
@@ -26,7 +27,8 @@ CHATML = (
     "{% generation %}{{ message['content'] + '<|im_end|>\n' }}{% endgeneration %}"
     "{% else %}{{ message['content'] + '<|im_end|>\n' }}{% endif %}{% endfor %}"
 )
-"""Used if the tokenizer has no template, or one that does not mark the assistant's tokens."""
+"""Used if the tokenizer has no template, or one that does not mark the assistant's
+tokens."""
 Messages = list[dict[str, str]]
 
 
@@ -49,8 +51,9 @@ class Mock(data.Mock):
 class Packed(Dataset):
     """Concatenated conversations, cut into sequences; they repeat when all are used.
 
-    Like trl and the published runs: no padding, no mask between conversations, and a loss only on the assistant's
-    tokens; sequences without any are left out. Every rank tokenises as much as the run reads.
+    Like trl and the published runs: no padding, no mask between conversations, and a
+    loss only on the assistant's tokens; sequences without any are left out. Every rank
+    tokenises as much as the run reads.
     """
 
     def __init__(self, file: Path, tokenizer: Path, spec: TrainingSpec) -> None:
@@ -69,7 +72,8 @@ class Packed(Dataset):
 
 
 def _sample(tokens: numpy.ndarray, labels: numpy.ndarray) -> dict[str, torch.Tensor]:
-    """One sample. The first label is ignored, because versions of transformers disagree whether to count it."""
+    """One sample. The first label is ignored, because versions of transformers disagree
+    whether to count it."""
     labels = labels.copy()
     labels[0] = IGNORED
     return {"input_ids": torch.from_numpy(tokens), "labels": torch.from_numpy(labels)}
@@ -91,7 +95,8 @@ def _tokenizer(folder: Path, vocab_size: int) -> Any:
 
 
 def _packed(file: Path, tokenizer: Any, wanted: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Tokens and labels (int64) of the conversations in ``file``, at least ``wanted`` if it has as many."""
+    """Tokens and labels (int64) of the conversations in ``file``, at least ``wanted``
+    if it has as many."""
     own = tokenizer.chat_template
     template = own if own and "generation" in own else CHATML
     tokens: list[int] = []
@@ -118,7 +123,8 @@ def _conversations(file: Path) -> Iterator[Messages]:
 
 
 def _messages(line: str, where: str) -> Messages:
-    """One conversation from ``messages``, or from dolly's instruction, context and response."""
+    """One conversation from ``messages``, or from dolly's instruction, context and
+    response."""
     try:
         record = json.loads(line)
         if "messages" in record:

@@ -1,8 +1,9 @@
 """TrainingSpec -> transformers' Llama with random weights, sharded over all ranks.
 
-The model is built on the meta device, sharded, then filled in place: no rank ever has the whole weights. Frozen weights
-are BF16; trained weights, gradients and Adam's states are FP32. All are gathered in BF16 for the computation, as
-accelerate's FSDP does for Trainer with ``bf16``.
+The model is built on the meta device, sharded, then filled in place: no rank ever has
+the whole weights. Frozen weights are BF16; trained weights, gradients and Adam's states
+are FP32. All are gathered in BF16 for the computation, as accelerate's FSDP does for
+Trainer with ``bf16``.
 """
 
 import math
@@ -69,7 +70,8 @@ def build_model(spec: TrainingSpec, device: torch.device) -> Any:
 
 
 def _with_adapters(spec: TrainingSpec, model: Any) -> Any:
-    """``model`` with peft's LoRA, whose weights stay FP32; every other weight is frozen."""
+    """``model`` with peft's LoRA, whose weights stay FP32; every other weight is
+    frozen."""
     from peft import LoraConfig, get_peft_model
 
     lora = spec.training.lora
@@ -92,12 +94,14 @@ def _checkpoint_layers(spec: TrainingSpec, llama: Any) -> None:
         return
     count = recompute.num_layers if recompute.method == "block" else len(llama.layers)
     for index in range(count or 0):
-        # Inside the layer's shard, so that its weights are gathered once for recomputation and backward pass.
+        # Inside the layer's shard, so that its weights are gathered once for
+        # recomputation and backward pass.
         llama.layers[index] = checkpoint_wrapper(llama.layers[index])
 
 
 def _shard(spec: TrainingSpec, model: Any, llama: Any, device: torch.device) -> None:
-    """FSDP over all ranks, one unit per layer, and one per embedding unless they share their matrix."""
+    """FSDP over all ranks, one unit per layer, and one per embedding unless they share
+    their matrix."""
     # One input is the number of trained tokens, which BF16 would round.
     precision = MixedPrecisionPolicy(cast_forward_inputs=False)
     if spec.precision != "fp32":
@@ -114,7 +118,8 @@ def _shard(spec: TrainingSpec, model: Any, llama: Any, device: torch.device) -> 
 
 @torch.no_grad()
 def initialise(seed: int, model: Any) -> None:
-    """Fill the shards with weights that depend neither on the number of ranks nor on adapters."""
+    """Fill the shards with weights that depend neither on the number of ranks nor on
+    adapters."""
     for name, parameter in model.named_parameters():
         for part in ("base_model.model.", ".base_layer", "_checkpoint_wrapped_module."):
             name = name.replace(part, "")
@@ -129,7 +134,8 @@ def initialise(seed: int, model: Any) -> None:
 
 
 def _draw(parameter: DTensor, std: float, seed: int) -> None:
-    """Fill this rank's rows with normal numbers; each block of rows of the whole matrix has its own seed."""
+    """Fill this rank's rows with normal numbers; each block of rows of the whole matrix
+    has its own seed."""
     local, mesh = parameter.to_local(), parameter.device_mesh
     first = mesh.get_local_rank() * -(-parameter.shape[0] // mesh.size())  # FSDP: ceil(rows / ranks) for each rank
     end = first + local.shape[0]

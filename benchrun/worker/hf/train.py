@@ -25,7 +25,8 @@ from benchrun.worker.host import HostClock
 def train(spec: TrainingSpec) -> None:
     """Train ``spec`` as this process's rank."""
     if spec.gpu == "CPU" and spec.num_gpus > 1 and torch.__version__ < (2, 11):
-        # torch 2.8 over gloo sums the gradients instead of averaging them; 2.11 and 2.13 are right.
+        # torch 2.8 over gloo sums the gradients instead of averaging them; 2.11 and
+        # 2.13 are right.
         raise UserError(f"several CPU ranks need torch 2.11 or newer, this is {torch.__version__}")
     device = ranks.start_process_group(spec)
     first = torch.distributed.get_rank() == 0
@@ -100,7 +101,8 @@ class _Trainer(Trainer):
         self.accelerator.clip_grad_norm_ = _clip
 
     def get_train_dataloader(self) -> DataLoader:
-        """This rank's micro-batches; the samples of a step do not depend on the number of ranks."""
+        """This rank's micro-batches; the samples of a step do not depend on the number
+        of ranks."""
         return self._loader(self.spec.training.steps)
 
     def after_training(self, steps: int) -> Callable[[], None]:
@@ -130,7 +132,8 @@ def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
 
 
 class _Timed(TrainerCallback):
-    """Prints a dictionary per step, as the Trainer does, with the step's number and time."""
+    """Prints a dictionary per step, as the Trainer does, with the step's number and
+    time."""
 
     def __init__(self, spec: TrainingSpec, clock: StepClock, host: HostClock) -> None:
         self._spec, self._clock, self._host = spec, clock, host
@@ -150,7 +153,8 @@ class _Timed(TrainerCallback):
         """Print a step's numbers, and at the end the Trainer's summary."""
         row = {name: value for name, value in (logs or {}).items() if name != "total_flos"}
         if "loss" in row:
-            # The Trainer has read the loss, which waits for the GPU: a step ends here, and the next begins.
+            # The Trainer has read the loss, which waits for the GPU: a step ends here,
+            # and the next begins.
             ended = time.perf_counter()
             self._clock.end_step(state.global_step)
             self._host.end_step()

@@ -1,4 +1,5 @@
-"""vLLM in the policy's process and on its GPU; it gets the policy's weights before each generation."""
+"""vLLM in the policy's process and on its GPU; it gets the policy's weights before each
+generation."""
 
 import tempfile
 from collections.abc import Iterator
@@ -35,9 +36,11 @@ def load(spec: PostTrainingSpec) -> None:
 
 @contextmanager
 def described(spec: PostTrainingSpec, model: Any, tokenizer: Any) -> Iterator[None]:
-    """While the trainer starts vLLM: a folder with the configuration and the tokenizer of ``model``, which it reads.
+    """While the trainer starts vLLM: a folder with the configuration and the tokenizer
+    of ``model``, which it reads.
 
-    vLLM makes weights of its own (``dummy``). trl replaces them with the policy's before the first response.
+    vLLM makes weights of its own (``dummy``). trl replaces them with the policy's
+    before the first response.
     """
     if spec.generation.engine != "vllm":
         yield

@@ -1,6 +1,8 @@
-"""The task: repeat the last word of the prompt. A program checks each word, so no reward model is needed.
+"""The task: repeat the last word of the prompt. A program checks each word, so no
+reward model is needed.
 
-A model with random weights is right once in vocab_size words; one that has learned the task nearly always.
+A model with random weights is right once in vocab_size words; one that has learned the
+task nearly always.
 """
 
 import random
@@ -25,8 +27,8 @@ def tokenizer(vocab_size: int) -> Any:
 
 
 def prompts(spec: PostTrainingSpec) -> Dataset:
-    """Draw as many prompts as all steps need, with the seed; each fills what a response leaves of
-    the sequence.
+    """Draw as many prompts as all steps need, with the seed; each fills what a response
+    leaves of the sequence.
     """
     draw, words = random.Random(spec.seed), spec.model.vocab_size - 2
     length = max(1, spec.max_sequence_length - spec.max_response_length)
@@ -38,7 +40,8 @@ def prompts(spec: PostTrainingSpec) -> Dataset:
 
 
 def repeated(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
-    """The reward of each response: the share of its words that are the prompt's last one; 0 for an empty one."""
+    """The reward of each response: the share of its words that are the prompt's last
+    one; 0 for an empty one."""
     rewards = []
     for prompt, completion in zip(prompts, completions, strict=True):
         last, words = prompt.split()[-1], completion.split()

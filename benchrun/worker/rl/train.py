@@ -27,7 +27,8 @@ def train(spec: PostTrainingSpec) -> None:
     config = llama_config(spec.model)
     config.use_cache = True
     with torch.device("cpu" if spec.gpu == "CPU" else "cuda"):
-        # trl generates in this precision, and for that converts the weights that it trains.
+        # trl generates in this precision, and for that converts the weights that it
+        # trains.
         model = LlamaForCausalLM(config).to(torch.bfloat16 if spec.precision == "bf16" else torch.float32)
     words = task.tokenizer(spec.model.vocab_size)
     with engine.described(spec, model, words):

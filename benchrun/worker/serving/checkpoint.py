@@ -1,9 +1,10 @@
-"""Writes a Llama with random weights and a tokenizer of one word per token: what a server loads, without a network.
+"""Writes a Llama with random weights and a tokenizer of one word per token: what a
+server loads, without a network.
 
 Of a DeepSeek-V3 it writes the configuration alone: the server makes the weights.
 
-``python -m benchrun.worker.serving.checkpoint --spec spec.json --output FOLDER``. There is no end of a sequence, so
-that an answer always has as many tokens as were asked for.
+``python -m benchrun.worker.serving.checkpoint --spec spec.json --output FOLDER``. There
+is no end of a sequence, so that an answer always has as many tokens as were asked for.
 """
 
 import argparse
@@ -14,8 +15,9 @@ from benchrun.runspec.inference import InferenceSpec
 from benchrun.worker.serving.deepseek import deepseek_config
 
 UNKNOWN = "t" + 11 * "0"
-"""Word that is longer than any other word with a blank: vLLM refuses a prompt with more characters
-than its tokens may have, each as many as the longest, and it does not count blanks among those.
+"""Word that is longer than any other word with a blank: vLLM refuses a prompt with more
+characters than its tokens may have, each as many as the longest, and it does not count
+blanks among those.
 """
 
 
@@ -35,7 +37,8 @@ def write_tokenizer(folder: Path, vocab_size: int) -> None:
 
 
 def write_weights(folder: Path, spec: InferenceSpec) -> None:
-    """The model in the precision of the run, on the device of the run: weights of a large one take long on a CPU."""
+    """The model in the precision of the run, on the device of the run: weights of a
+    large one take long on a CPU."""
     import torch
     from transformers import LlamaForCausalLM
 

@@ -1,9 +1,12 @@
-"""Measures a server with an OpenAI interface and prints the result in the form of vLLM's ``vllm bench serve``.
+"""Measures a server with an OpenAI interface and prints the result in the form of
+vLLM's ``vllm bench serve``.
 
-``python -m benchrun.worker.serving.client --spec SPEC --port PORT --model NAME --output FILE``. Prompts are random
-words of the tokenizer in `benchrun.worker.serving.checkpoint`. Definitions are those of vLLM's client: the time per
-output token of a request is (latency - time to first token) / (tokens - 1), the inter-token latency pools the gaps
-between all chunks, rates are tokens of the answered requests over the time from the first request to the last answer.
+``python -m benchrun.worker.serving.client --spec SPEC --port PORT --model NAME --output
+FILE``. Prompts are random words of the tokenizer in
+`benchrun.worker.serving.checkpoint`. Definitions are those of vLLM's client: the time
+per output token of a request is (latency - time to first token) / (tokens - 1), the
+inter-token latency pools the gaps between all chunks, rates are tokens of the answered
+requests over the time from the first request to the last answer.
 """
 
 import argparse
@@ -57,7 +60,8 @@ class Answer:
 
 
 def requests(spec: InferenceSpec, count: int, seed: int) -> list[Request]:
-    """``count`` random prompts whose lengths are uniform from ``shortest`` times the stated ones to these."""
+    """``count`` random prompts whose lengths are uniform from ``shortest`` times the
+    stated ones to these."""
     random, lengths = np.random.default_rng(seed), []
     for most in (spec.input_tokens, spec.output_tokens):
         lengths.append(random.integers(max(1, int(spec.shortest * most)), most + 1, count))

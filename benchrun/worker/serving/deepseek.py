@@ -1,4 +1,5 @@
-"""The configuration of a DeepSeek-V3: enough for a server that makes random weights itself."""
+"""The configuration of a DeepSeek-V3: enough for a server that makes random weights
+itself."""
 
 from typing import Any
 
@@ -7,7 +8,8 @@ from benchrun.runspec.inference import InferenceSpec
 
 
 def deepseek_config(spec: InferenceSpec) -> Any:
-    """transformers' configuration of the model, in FP8 with DeepSeek's scales of 128 x 128 weights."""
+    """transformers' configuration of the model, in FP8 with DeepSeek's scales of 128 x
+    128 weights."""
     from transformers import DeepseekV3Config
 
     model = spec.model
