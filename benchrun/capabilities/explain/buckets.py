@@ -66,7 +66,9 @@ def _filled(own: Buckets, traced: Buckets) -> Buckets:
 
 def _steps(fingerprint: Fingerprint, run: Evidence) -> int | None:
     """Steps in the window: those that the trace marks, else as many as the run was to profile."""
-    return fingerprint.steps or (run.spec.profile.steps if run.spec.profile.tool != "none" else None)
+    if fingerprint.steps or run.spec.profile.tool == "none":
+        return fingerprint.steps
+    return run.spec.profile.steps
 
 
 def _of_breakdown(profiled: Breakdown, share_of_copies: float) -> Buckets:

@@ -69,8 +69,9 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
     against = against or _slower_than(run)
     if against is None:
         return explain(own)
-    if reference := next((entry for entry in load_references() if entry.id == against), None):
-        return explain(own, _published(run, own, reference))
+    for reference in load_references():
+        if reference.id == against:
+            return explain(own, _published(run, own, reference))
     other = evidence(baseline_run(against, run))
     notes = [f"{other.name}: {note}" for note in other.notes]
     if own.spec.step_identity() != other.spec.step_identity():
@@ -169,7 +170,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
     )
     if traces and fingerprint and (why := foreign_trace(fingerprint, whole)):
         raise UserError(f"the trace is not of {run.run_id}: {why}", where=", ".join(map(str, traces)))
-    damaged = (f"{name} is damaged and left out: {why}" for name, why in run.damaged.items())
+    damaged = [f"{name} is damaged and left out: {why}" for name, why in run.damaged.items()]
     return without_foreign(replace(whole, notes=(*notes, *damaged)))
 
 
@@ -199,7 +200,9 @@ def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | Non
 def _slower_than(run: RunDir) -> str | None:
     """Return the reference of a run's stored verdict, if that is SLOW and the reference can be read."""
     verdict = run.document(artifacts.VERDICT, Verdict)
-    slow = [check for check in verdict.checks if check.verdict == "slow"] if verdict else []
+    if verdict is None:
+        return None
+    slow = [check for check in verdict.checks if check.verdict == "slow"]
     if not slow:
         return None
     name = slow[0].reference.id
@@ -219,9 +222,14 @@ def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:
 def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
     """A published number as a step of this run."""
     key, stated = reference.key, conditions(own.spec)
-    if other := [name for name in WORK if getattr(key, name) != getattr(stated, name)]:
-        what = "; ".join(f"{name} {getattr(key, name)} there, {getattr(stated, name)} here" for name in other)
-        raise UserError(f"{reference.id} is of other work: {what}", hint="benchrun compare says what a proxy reached")
+    other = []
+    for name in WORK:
+        there, here = getattr(key, name), getattr(stated, name)
+        if there != here:
+            other.append(f"{name} {there} there, {here} here")
+    if other:
+        hint = "benchrun compare says what a proxy reached"
+        raise UserError(f"{reference.id} is of other work: {'; '.join(other)}", hint=hint)
     if reference.tokens_per_s_per_gpu:
         step = own.spec.tokens_per_step / own.spec.num_gpus / reference.tokens_per_s_per_gpu
         return Against(name=reference.id, step_time_s=step, ratio=own.step_s / step)
@@ -229,5 +237,7 @@ def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
     value = metric.read(measurement.metrics, OURS) if measurement else None
     if not metric.comparable or value is None or reference.metric == "final_loss":
         raise UserError(f"{reference.id} has no speed that this run has too", hint="benchrun show lists references")
-    ratio = value / reference.value if reference.better == "lower" else reference.value / value
+    ratio = reference.value / value
+    if reference.better == "lower":
+        ratio = value / reference.value
     return Against(name=reference.id, step_time_s=own.step_s / ratio, ratio=ratio)
