@@ -99,7 +99,7 @@ def test_what_a_framework_cannot_do_is_refused(name: str, overrides: tuple[str, 
 
 def test_a_refusal_has_the_line_of_the_recipe_that_states_the_value(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
-    shipped = (Path(api.__file__).parents[2] / "recipes/tiny-llama.yaml").read_text()
+    shipped = (Path(api.__file__).parents[1] / "recipes/tiny-llama.yaml").read_text()
     mine.write_text("profile: {steps: 2,\n  tool: xplane}\n" + shipped)
     with pytest.raises(UserError) as refused:
         resolve(Request(str(mine), "CPU", "fp32", 2))
@@ -139,7 +139,7 @@ def test_a_value_may_contain_a_space() -> None:
 
 
 def test_a_recipe_states_a_profile_and_a_wrong_key_in_it_has_its_line(tmp_path: Path) -> None:
-    shipped = (Path(api.__file__).parents[2] / "recipes/tiny-llama.yaml").read_text()
+    shipped = (Path(api.__file__).parents[1] / "recipes/tiny-llama.yaml").read_text()
     mine = tmp_path / "mine.yaml"
     mine.write_text("profile: {tool: kineto, steps: 2, ranks: [1]}\n" + shipped)
     spec = resolve(Request(str(mine), "CPU", "fp32", 2))
@@ -153,7 +153,7 @@ def test_a_recipe_states_a_profile_and_a_wrong_key_in_it_has_its_line(tmp_path: 
 def test_the_verb_takes_the_named_tool_or_the_recipes_or_kineto(tmp_path: Path) -> None:
     stated = tmp_path / "stated.yaml"
     stated.write_text(
-        "profile: {tool: nsys}\n" + (Path(api.__file__).parents[2] / "recipes/llama2-7b-lora.yaml").read_text()
+        "profile: {tool: nsys}\n" + (Path(api.__file__).parents[1] / "recipes/llama2-7b-lora.yaml").read_text()
     )
     request = Request("llama2-7b-lora", "H100", "bf16", 1)
     mine = Request(str(stated), "H100", "bf16", 1)
