@@ -141,6 +141,7 @@ def cancel(run: RunDir) -> bool:
         raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
     if not scheduler.cancel(job.id):  # accounting, which may lag behind, lists it still
         return False
+    _note_job(run, job)  # the queue will soon forget it
     if job.state != COMPLETING:  # a completing job has ended already, by another cause
         _append(run, "cancel_asked", job=job.id)
     return True
@@ -222,11 +223,16 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
 
 def _note_change(run: RunDir, job: Job) -> None:
     """Record the job, and each new state of it. A full or read-only disk is no error."""
-    if run.job_id != job.id:
-        _append(run, "submitted", job=job.id, found_by="work directory")
+    _note_job(run, job)
     last = run.last_event("state")
     if last is None or last["state"] != job.state:
         _append(run, "state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
+
+
+def _note_job(run: RunDir, job: Job) -> None:
+    """Record the job of a run whose submission had no answer."""
+    if run.job_id != job.id:
+        _append(run, "submitted", job=job.id, found_by="work directory")
 
 
 def _written(*files: Path) -> float:

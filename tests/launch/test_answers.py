@@ -105,6 +105,13 @@ def test_a_pending_job_that_cancel_stopped_is_cancelled_where_nobody_remembers_i
     assert [event["event"] for event in run.events()].count("ended") == 1
 
 
+def test_cancel_records_the_job_of_a_submission_without_an_answer(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
+    run = make(job=None)
+    slurm.queue(run, job="77")
+    assert cancel(run)
+    assert run.job_id == "77"
+
+
 def test_a_job_that_only_late_accounting_lists_was_not_cancelled(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
     run = make()
     (run.path / "stdout.log").touch()
