@@ -23,7 +23,9 @@ class PackedRuns(BuildHookInterface[Any]):
         folder = Path(tempfile.mkdtemp())
         for name, content in packed(Path(self.root, "results", "measured")).items():
             (folder / name).write_bytes(content)
-            build_data["force_include"][str(folder / name)] = f"benchrun/_data/results/measured/{name}"
+            build_data["force_include"][str(folder / name)] = (
+                f"benchrun/_data/results/measured/{name}"
+            )
 
 
 def packed(folder: Path) -> dict[str, bytes]:

@@ -1,4 +1,5 @@
-"""benchrun: does my cluster train large language models as fast as it should, and if not, why?
+"""benchrun: does my cluster train large language models as fast as it should, and if
+not, why?
 
 From Python (docs/how-to/python.md):
 
@@ -21,7 +22,9 @@ __all__ = ["Run", "compare", "diff", "frame", "load"]  # benchrun/__init__.pyi h
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'benchrun' has no attribute '{name}'")
-    return getattr(import_module("benchrun.python"), name)  # pandas and pydantic, which `--help` does without
+    return getattr(
+        import_module("benchrun.python"), name
+    )  # pandas and pydantic, which `--help` does without
 
 
 def __dir__() -> list[str]:

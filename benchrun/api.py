@@ -1,4 +1,5 @@
-"""The Python API: every use case of the command line as a typed function. Names are imported on first use.
+"""The Python API: every use case of the command line as a typed function. Names are
+imported on first use.
 
     from benchrun import api
 
@@ -9,8 +10,9 @@
     api.store_judgement(judgement)  # writes into the run
     print(judgement.verdict.headline)
 
-Every function raises UserError for wrong input and MachineError if Slurm or the machine fails (`benchrun.errors`).
-Functions named ``store_*``, ``record_*``, ``start``, ``cancel``, ``keep`` and ``write_*`` write; all others read only.
+Every function raises UserError for wrong input and MachineError if Slurm or the machine
+fails (`benchrun.errors`). Functions named ``store_*``, ``record_*``, ``start``,
+``cancel``, ``keep`` and ``write_*`` write; all others read only.
 """
 
 import re
@@ -20,8 +22,12 @@ from typing import Any
 from benchrun import extensions
 
 _STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-"""The names of the API and their modules, listed once: type checkers read the stub too."""
-_MODULES = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as ", _STUB, re.MULTILINE)}
+"""The names of the API and their modules, listed once: type checkers read the stub too.
+"""
+_MODULES = {
+    name: module
+    for module, name in re.findall(r"^from (\S+) import (\w+) as ", _STUB, re.MULTILINE)
+}
 __all__ = sorted(_MODULES)
 
 

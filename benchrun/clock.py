@@ -1,4 +1,6 @@
-"""The time for everything that waits for jobs or measures ages: the one place to put a virtual clock in."""
+"""The time for everything that waits for jobs or measures ages: the one place to put a
+virtual clock in.
+"""
 
 import os
 import time
@@ -20,6 +22,8 @@ def sleep(seconds: float) -> None:
 
 
 def touched(file: int) -> float:
-    """Touch an open file; its new time in seconds since the epoch, by the clock of its file system."""
+    """Touch an open file; its new time in seconds since the epoch, by the clock of its
+    file system.
+    """
     os.utime(file)
     return os.fstat(file).st_mtime

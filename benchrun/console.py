@@ -1,4 +1,6 @@
-"""Run a command line: an expected error becomes a message and an exit code, without a traceback."""
+"""Run a command line: an expected error becomes a message and an exit code, without a
+traceback.
+"""
 
 import io
 import os
@@ -15,10 +17,16 @@ from benchrun.vocabulary import Exit
 
 
 class Verbs(click.Group):
-    """A group that lists its verbs without importing them, so that ``--help`` answers at once."""
+    """A group that lists its verbs without importing them, so that ``--help`` answers
+    at once.
+    """
 
     def __init__(
-        self, *args: Any, verbs: dict[str, tuple[str, str]], group: str | None = None, **settings: Any
+        self,
+        *args: Any,
+        verbs: dict[str, tuple[str, str]],
+        group: str | None = None,
+        **settings: Any,
     ) -> None:
         """``verbs``: name -> module, which has a function of this name, and help.
 
@@ -31,7 +39,9 @@ class Verbs(click.Group):
         return [*self._verbs, *self._added()]
 
     def _added(self) -> list[str]:
-        """The names of the verbs that packages add; one of benchrun's own names stays benchrun's."""
+        """The names of the verbs that packages add; one of benchrun's own names stays
+        benchrun's.
+        """
         if self._group is None:
             return []
         return [name for name in extensions.installed(self._group) if name not in self._verbs]
@@ -63,7 +73,9 @@ class Verbs(click.Group):
 
 
 def _where(error: OSError) -> str:
-    """The file of an error, as the begin of its message; a removed current directory is a file without a name."""
+    """The file of an error, as the begin of its message; a removed current directory is
+    a file without a name.
+    """
     if error.filename:
         return f"{error.filename}: "
     try:
@@ -83,7 +95,9 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     except SystemExit:
         if completing:
             raise
-        sys.exit(Exit.CLOSED_PIPE)  # click and rich exit with 1 on a closed pipe, which would mean "slow"
+        sys.exit(
+            Exit.CLOSED_PIPE
+        )  # click and rich exit with 1 on a closed pipe, which would mean "slow"
     except click.exceptions.Abort:
         sys.exit(Exit.INTERRUPTED)
     except click.ClickException as error:

@@ -13,8 +13,9 @@ FEW = 20
 class BenchrunError(Exception):
     """Base of all expected errors, which the command line prints without a traceback.
 
-    ``where`` is a place such as ``recipes/x.yaml:12``; ``hint`` describes the correction; ``others`` are further errors
-    of the same input, so that a file is corrected once.
+    ``where`` is a place such as ``recipes/x.yaml:12``; ``hint`` describes the
+    correction; ``others`` are further errors of the same input, so that a file is
+    corrected once.
     """
 
     exit_code = Exit.USER
@@ -60,30 +61,42 @@ class SchedulerUnavailable(MachineError):
 
 
 class SubmitLimit(MachineError):
-    """The scheduler takes no more jobs of this account for now. The job does not exist: submit it again later."""
+    """The scheduler takes no more jobs of this account for now. The job does not exist:
+    submit it again later.
+    """
 
 
 def closest(word: str, legal: Iterable[object]) -> str:
-    """A hint with what would be legal: what is similar to ``word``, and all that is, unless these are many."""
+    """A hint with what would be legal: what is similar to ``word``, and all that is,
+    unless these are many.
+    """
     import difflib
 
     names = sorted(str(name) for name in legal)
     near, listing = difflib.get_close_matches(word, names, n=1, cutoff=0.6), ", ".join(names)
     if len(names) > FEW:
         begun = sorted((name for name in names if name.startswith(word)), key=len)
-        if similar := begun[:FEW] or difflib.get_close_matches(word, names, n=3, cutoff=0.8) or near:
+        if (
+            similar := begun[:FEW]
+            or difflib.get_close_matches(word, names, n=3, cutoff=0.8)
+            or near
+        ):
             return f"did you mean {' or '.join(map(repr, similar))}?"
     return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
 
 
 def exit_code_of(error: OSError) -> Exit:
-    """USER for a path that may not be read or is too long; MACHINE for a full disk and whatever else fails."""
+    """USER for a path that may not be read or is too long; MACHINE for a full disk and
+    whatever else fails.
+    """
     return Exit.USER if error.errno in (errno.EACCES, errno.ENAMETOOLONG) else Exit.MACHINE
 
 
 @contextlib.contextmanager
 def reading(place: object) -> Iterator[None]:
-    """Makes a path that the user named and that cannot be looked at (permissions, a name too long) a UserError."""
+    """Makes a path that the user named and that cannot be looked at (permissions, a
+    name too long) a UserError.
+    """
     try:
         yield
     except OSError as error:

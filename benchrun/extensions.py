@@ -1,11 +1,13 @@
 """Extensions of the core: benchrun's own capabilities, and packages of a site's own.
 
-A package that is installed with pip states what it adds as entry points of the groups below:
+A package that is installed with pip states what it adds as entry points of the groups
+below:
 
     [project.entry-points."benchrun.frameworks"]
     mine = "my_package.framework:Mine"
 
-The core imports no capability. It asks here for what a group holds, or for one object by name.
+The core imports no capability. It asks here for what a group holds, or for one object
+by name.
 """
 
 import functools
@@ -37,7 +39,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "nemo-aligner": f"{_RL}.frameworks.nemo_aligner:NemoAligner",
         "trl": f"{_RL}.frameworks.trl:Trl",
     },
-    # Programs of this package that a job runs in the place of a framework. No recipe can name them.
+    # Programs of this package that a job runs in the place of a framework. No recipe
+    # can name them.
     "checks": {"node-check": f"{_CAPABILITIES}.nodes.framework:NodeCheck"},
     # The first dialect that recognises a log's lines reads it.
     "dialects": {
@@ -87,7 +90,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "expectations": {"predict": f"{_CAPABILITIES}.predict.usecase:expected_step"},
     "formats": {"html": f"{_CAPABILITIES}.html.page:page"},
 }
-"""Group -> name -> ``module:object``. A package's entry points of ``benchrun.GROUP`` come after these.
+"""Group -> name -> ``module:object``. A package's entry points of ``benchrun.GROUP``
+come after these.
 
 - frameworks: subclasses of `benchrun.frameworks.base.Framework`
 - dialects: subclasses of `benchrun.logs.dialect.Dialect`
@@ -116,14 +120,18 @@ def names(group: str) -> list[str]:
 
 
 def load(group: str, name: str) -> Any:
-    """The object called ``name`` in ``group``. KeyError if there is none; UserError if it cannot be loaded."""
+    """The object called ``name`` in ``group``. KeyError if there is none; UserError if
+    it cannot be loaded.
+    """
     if name in BUILT_IN[group]:
         return imported(BUILT_IN[group][name])
     return _loaded(group, installed(group)[name])
 
 
 def everything(group: str) -> Iterator[Any]:
-    """Every object in ``group``, in the order of `names`. UserError if one of a package cannot be loaded."""
+    """Every object in ``group``, in the order of `names`. UserError if one of a package
+    cannot be loaded.
+    """
     for name in names(group):
         yield load(group, name)
 
@@ -135,7 +143,9 @@ def added(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def capability(module: str, name: str) -> Any:
-    """The object ``name`` of a module of ``benchrun.capabilities``. UserError if a folder that it needs is missing."""
+    """The object ``name`` of a module of ``benchrun.capabilities``. UserError if a
+    folder that it needs is missing.
+    """
     return imported(f"{_CAPABILITIES}.{module}:{name}")
 
 
@@ -146,10 +156,15 @@ def has(folder: str) -> bool:
 
 @functools.cache
 def installed(group: str) -> dict[str, _Entry]:
-    """The entry points that packages have for ``group``, by name. UserError if one takes a name of benchrun's."""
+    """The entry points that packages have for ``group``, by name. UserError if one
+    takes a name of benchrun's.
+    """
     entries = {entry.name: entry for entry in _all_entries() if entry.group == f"benchrun.{group}"}
     for name in entries.keys() & BUILT_IN[group].keys():
-        raise UserError(f"{_place(group, entries[name])} takes a name of benchrun's own", hint="give it another name")
+        raise UserError(
+            f"{_place(group, entries[name])} takes a name of benchrun's own",
+            hint="give it another name",
+        )
     return entries
 
 
@@ -160,7 +175,10 @@ def _all_entries() -> tuple[Any, ...]:
 
     found = entry_points()
     return tuple(
-        entry for group in found.groups if group.startswith("benchrun.") for entry in found.select(group=group)
+        entry
+        for group in found.groups
+        if group.startswith("benchrun.")
+        for entry in found.select(group=group)
     )
 
 
@@ -171,7 +189,8 @@ def _loaded(group: str, entry: _Entry) -> Any:
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise UserError(
-            f"{_place(group, entry)} cannot be loaded: {why}", hint="mend the package, or uninstall it"
+            f"{_place(group, entry)} cannot be loaded: {why}",
+            hint="mend the package, or uninstall it",
         ) from error
 
 
@@ -180,7 +199,9 @@ def _place(group: str, entry: _Entry) -> str:
 
 
 def imported(path: str) -> Any:
-    """The object at ``module:object``. UserError if a capability that it needs is missing."""
+    """The object at ``module:object``. UserError if a capability that it needs is
+    missing.
+    """
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)

@@ -1,4 +1,6 @@
-"""Files that a user asks for: written whole or not at all, and never over one that exists."""
+"""Files that a user asks for: written whole or not at all, and never over one that
+exists.
+"""
 
 import contextlib
 import os
@@ -17,7 +19,9 @@ def check_new(path: Path) -> None:
 
 
 def write_new(path: Path, content: str | bytes) -> None:
-    """Write a new file. On a full disk nothing is left of it. UserError if it exists or cannot be written."""
+    """Write a new file. On a full disk nothing is left of it. UserError if it exists or
+    cannot be written.
+    """
     check_new(path)
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")

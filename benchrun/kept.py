@@ -1,8 +1,10 @@
-"""Runs that were packed: a folder holds `index.jsonl`, a line a run, and archives of the runs' files.
+"""Runs that were packed: a folder holds `index.jsonl`, a line a run, and archives of
+the runs' files.
 
-`results/measured` is such a folder. A run in it is named by a path as if it had a directory there, `FOLDER/RUN_ID`.
-`place` unpacks it where files are needed; `read` takes one document out of its archive without that.
-The traces of a run, which no archive would make smaller, lie beside the archives in `traces/RUN_ID`.
+`results/measured` is such a folder. A run in it is named by a path as if it had a
+directory there, `FOLDER/RUN_ID`. `place` unpacks it where files are needed; `read`
+takes one document out of its archive without that. The traces of a run, which no
+archive would make smaller, lie beside the archives in `traces/RUN_ID`.
 """
 
 import functools
@@ -39,7 +41,9 @@ Entry = Mapping[str, Any]
 
 
 def entries(folder: Path) -> Mapping[str, Entry]:
-    """The packed runs of ``folder`` by id; none if it has no index. UserError for a damaged index."""
+    """The packed runs of ``folder`` by id; none if it has no index. UserError for a
+    damaged index.
+    """
     file = folder / INDEX
     with reading(file):
         try:
@@ -50,9 +54,11 @@ def entries(folder: Path) -> Mapping[str, Entry]:
 
 
 def place(path: Path) -> Path:
-    """Path of the file or directory that ``path`` names; a packed run is unpacked for it.
+    """Path of the file or directory that ``path`` names; a packed run is unpacked for
+    it.
 
-    ``path`` may be the id of one of benchrun's own kept runs. A path of which nothing is known is returned as it is.
+    ``path`` may be the id of one of benchrun's own kept runs. A path of which nothing
+    is known is returned as it is.
     """
     if os.path.lexists(path):
         return path
@@ -78,13 +84,17 @@ def files_of(run: Path) -> dict[str, bytes]:
 
 
 def runs(folder: Path) -> list[Path]:
-    """Paths that name the runs in ``folder``, those in directories and the packed ones, in the order of their names."""
+    """Paths that name the runs in ``folder``, those in directories and the packed ones,
+    in the order of their names.
+    """
     present = {spec.parent.name for spec in folder.glob(f"[!.]*/{SPEC}")} | set(entries(folder))
     return [folder / run_id for run_id in sorted(present)]
 
 
 def read(path: Path) -> bytes | None:
-    """The content of a document of a run, packed or not; None if the run has no such document."""
+    """The content of a document of a run, packed or not; None if the run has no such
+    document.
+    """
     run = path.parent
     entry = entries(run.parent).get(run.name)
     if entry is None or run.is_dir():
@@ -93,16 +103,20 @@ def read(path: Path) -> bytes | None:
 
 
 def shown(text: str) -> str:
-    """``text`` with the names of packed runs in place of the temporary directories that hold them."""
+    """``text`` with the names of packed runs in place of the temporary directories that
+    hold them.
+    """
     for directory, name in _unpacked.items():
         text = text.replace(directory, name)
     return text
 
 
 def add(folder: Path, entry: Entry, files: Mapping[str, bytes]) -> None:
-    """Add a run to the packed ones of ``folder``; ``entry`` is its line of the index without archive and files.
+    """Add a run to the packed ones of ``folder``; ``entry`` is its line of the index
+    without archive and files.
 
-    UserError if a run of this id is there. Whoever reads meanwhile finds the folder as it was.
+    UserError if a run of this id is there. Whoever reads meanwhile finds the folder as
+    it was.
     """
     run_id, archive = entry["id"], f"{entry['recipe']}{ENDING}"
     with writing(folder), _locked(folder / INDEX):
@@ -113,7 +127,9 @@ def add(folder: Path, entry: Entry, files: Mapping[str, bytes]) -> None:
         before: Mapping[str, bytes] = {}
         if (folder / archive).exists():
             before = _Archive.of(folder / archive).all()
-        others = {name: content for name, content in before.items() if not name.startswith(f"{run_id}/")}
+        others = {
+            name: content for name, content in before.items() if not name.startswith(f"{run_id}/")
+        }
         for name in files.keys() - packed.keys():
             trace = folder / TRACES / run_id / name.removeprefix(PROFILE)
             trace.parent.mkdir(parents=True, exist_ok=True)
@@ -134,8 +150,8 @@ def index_text(known: Mapping[str, Entry]) -> str:
 def archived(files: Mapping[str, bytes]) -> bytes:
     """An archive of ``files``, the same for the same files on every day.
 
-    Documents stand before compressed logs, so that they are read without these. Files of one name stand together,
-    because they have most in common.
+    Documents stand before compressed logs, so that they are read without these. Files
+    of one name stand together, because they have most in common.
     """
     import lzma
     import tarfile
@@ -156,7 +172,9 @@ def _order(name: str) -> tuple[bool, str, str]:
 
 @functools.lru_cache
 def _index(folder: Path, *state: int) -> dict[str, Entry]:
-    """The lines of an index; ``state`` is the file's, so that one that was written anew is read anew."""
+    """The lines of an index; ``state`` is the file's, so that one that was written anew
+    is read anew.
+    """
     import json
 
     known: dict[str, Entry] = {}
@@ -170,13 +188,17 @@ def _index(folder: Path, *state: int) -> dict[str, Entry]:
         except (ValueError, RecursionError) as error:
             entry, why = None, f"no JSON: {error}"
         if not _is_entry(entry) or entry["id"] in known:
-            raise UserError(f"not an index of kept runs: {why}", where=f"{file}:{number}", hint=HINT)
+            raise UserError(
+                f"not an index of kept runs: {why}", where=f"{file}:{number}", hint=HINT
+            )
         known[entry["id"]] = entry
     return known
 
 
 def _is_entry(entry: object) -> bool:
-    """Whether a line of an index names a run, its archive and its files, all inside the folder."""
+    """Whether a line of an index names a run, its archive and its files, all inside the
+    folder.
+    """
     if not isinstance(entry, dict):
         return False
     run_id, archive, files = (entry.get(key) for key in ("id", "archive", "files"))
@@ -205,7 +227,9 @@ class _Archive:
         """The content of one file. UserError if the archive lacks it."""
         while name not in self._found:
             if not self._next():
-                raise UserError(f"holds no {name}, which {INDEX} names", where=str(self._file), hint=HINT)
+                raise UserError(
+                    f"holds no {name}, which {INDEX} names", where=str(self._file), hint=HINT
+                )
         return self._found[name]
 
     def all(self) -> Mapping[str, bytes]:
@@ -222,9 +246,13 @@ class _Archive:
         try:
             name, content = next(self._rest, (None, b""))
         except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}", where=str(self._file), hint=HINT) from error
+            raise UserError(
+                f"cannot be read: {error.strerror}", where=str(self._file), hint=HINT
+            ) from error
         except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as error:
-            raise UserError(f"not an archive of kept runs: {error}", where=str(self._file), hint=HINT) from error
+            raise UserError(
+                f"not an archive of kept runs: {error}", where=str(self._file), hint=HINT
+            ) from error
         if name is not None:
             self._found[name] = content
         return name is not None
@@ -255,7 +283,9 @@ def _content(folder: Path, entry: Entry, name: str) -> bytes:
 
 
 def _directory(folder: Path, run_id: str, name: Path) -> Path:
-    """The temporary directory that holds the packed run ``run_id``, whose ``name`` messages show."""
+    """The temporary directory that holds the packed run ``run_id``, whose ``name``
+    messages show.
+    """
     directory = _unpack(folder.absolute(), run_id)
     _unpacked[str(directory)] = str(name)
     return directory

@@ -1,4 +1,6 @@
-"""Paths of the data files: at the top of a checkout, under ``benchrun/_data`` in a wheel."""
+"""Paths of the data files: at the top of a checkout, under ``benchrun/_data`` in a
+wheel.
+"""
 
 import contextlib
 import functools
@@ -22,11 +24,15 @@ MEASURED = DATA / "results" / "measured"
 
 @functools.cache
 def table(module: str, name: str | None = None) -> tuple[dict[str, str], ...]:
-    """The rows of the CSV file beside a module, whose ``__file__`` is ``module``, with its name or with ``name``."""
+    """The rows of the CSV file beside a module, whose ``__file__`` is ``module``, with
+    its name or with ``name``.
+    """
     import csv  # every command imports this module
 
     path = Path(module)
-    with (path.with_name(name) if name else path.with_suffix(".csv")).open(newline="", encoding="utf-8") as file:
+    with (path.with_name(name) if name else path.with_suffix(".csv")).open(
+        newline="", encoding="utf-8"
+    ) as file:
         return tuple(csv.DictReader(file))
 
 
@@ -41,7 +47,8 @@ def here(pattern: str) -> list[Path]:
 
 
 def given(path: Path) -> Path:
-    """The absolute form of ``path``, its links kept: a node may reach the same folder, and not what a link names here.
+    """The absolute form of ``path``, its links kept: a node may reach the same folder,
+    and not what a link names here.
 
     A relative one begins at the shell's own name of the current directory.
     """
@@ -53,11 +60,15 @@ def given(path: Path) -> Path:
 
 
 BASELINE = "BENCHRUN_BASELINE"
-"""Variable with the baseline of the commands that judge: a folder of runs, a run, or the id of a published number."""
+"""Variable with the baseline of the commands that judge: a folder of runs, a run, or
+the id of a published number.
+"""
 
 
 def runs_dir() -> Path:
-    """The folder of the runs: ``$BENCHRUN_RESULTS/runs``, or ``results/runs`` in the current directory."""
+    """The folder of the runs: ``$BENCHRUN_RESULTS/runs``, or ``results/runs`` in the
+    current directory.
+    """
     return Path(os.environ.get("BENCHRUN_RESULTS", "results")) / "runs"
 
 

@@ -1,4 +1,6 @@
-"""Runs and logs as objects and pandas frames: ``benchrun.load``, ``frame``, ``compare``, ``diff``."""
+"""Runs and logs as objects and pandas frames: ``benchrun.load``, ``frame``,
+``compare``, ``diff``.
+"""
 
 import functools
 import warnings
@@ -27,8 +29,20 @@ from benchrun.vocabulary import DEGREES
 if TYPE_CHECKING:
     import pandas as pd
 
-CONDITIONS = ("recipe", "task", "framework", "gpu", "num_gpus", "precision", "seq_length", "gbs", "mbs")
-"""Columns of a frame before the metrics: fields of the specification, or what a log states."""
+CONDITIONS = (
+    "recipe",
+    "task",
+    "framework",
+    "gpu",
+    "num_gpus",
+    "precision",
+    "seq_length",
+    "gbs",
+    "mbs",
+)
+"""Columns of a frame before the metrics: fields of the specification, or what a log
+states.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,11 +73,15 @@ class Run:
 
     @functools.cached_property
     def steps(self) -> "pd.DataFrame":
-        """One row per step, with times and rates completed from each other; ``warmup``: the step does not count."""
+        """One row per step, with times and rates completed from each other; ``warmup``:
+        the step does not count.
+        """
         import pandas as pd
 
         if self.log is None or self.measurement is None:
-            return pd.DataFrame(columns=["step", "step_time_s", "tokens_per_s_per_gpu", "loss", "warmup"])
+            return pd.DataFrame(
+                columns=["step", "step_time_s", "tokens_per_s_per_gpu", "loss", "warmup"]
+            )
         rows = rows_of(self.log, self.setting)
         frame = pd.DataFrame(rows._asdict()).drop(columns=["line"])
         frame["loss"] = self.log.distinct.column("loss")
@@ -71,9 +89,11 @@ class Run:
         return frame
 
     def row(self) -> dict[str, Any]:
-        """The run's row of a `frame`: name, conditions, proxy, layout, metrics, verdict, ending.
+        """The run's row of a `frame`: name, conditions, proxy, layout, metrics,
+        verdict, ending.
 
-        ``proxy`` is what the model has less of than its recipe; empty for a whole model, None for a log.
+        ``proxy`` is what the model has less of than its recipe; empty for a whole
+        model, None for a log.
         """
         stated = {"recipe": self.recipe, "framework": self.log.framework if self.log else None}
         named = {name: getattr(self.spec or self.setting, name, None) for name in CONDITIONS}
@@ -81,18 +101,23 @@ class Run:
         facts = self.log.facts if self.log else None
         degrees = {name: getattr(layout or facts, name, None) for name in (*DEGREES, "fsdp")}
         end = {"verdict": self.verdict.verdict if self.verdict else None, "ending": self.ending}
-        conditions = {name: stated.get(name) if value is None else value for name, value in named.items()}
+        conditions = {
+            name: stated.get(name) if value is None else value for name, value in named.items()
+        }
         reduced = getattr(self.spec, "reduced", None)
         proxy = None if reduced is None else ", ".join(map(str, reduced))
         degrees["dp"] = getattr(self.spec, "dp", None)
         return {"name": self.name, **conditions, "proxy": proxy, **degrees, **self.metrics, **end}
 
 
-def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = None, **stated: Any) -> Run:
+def load(
+    path: str | Path, *, recipe: str | None = None, warmup: int | None = None, **stated: Any
+) -> Run:
     """A run directory, the id of a run in the runs folder, or the log of one job.
 
-    ``recipe`` and ``stated`` (gpu, precision, num_gpus, seq_length, gbs) add what a log does not state itself.
-    UserError for what is no run, and for a folder with the logs of several.
+    ``recipe`` and ``stated`` (gpu, precision, num_gpus, seq_length, gbs) add what a log
+    does not state itself. UserError for what is no run, and for a folder with the logs
+    of several.
     """
     place = Path(path)
     with reading(path):
@@ -107,10 +132,11 @@ def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = No
 
 
 def frame(*paths: "str | Path | Run | Iterable[str | Path | Run]", **stated: Any) -> "pd.DataFrame":
-    """One row per run: every run of the runs folder, or the given runs, logs, and folders of either.
+    """One row per run: every run of the runs folder, or the given runs, logs, and
+    folders of either.
 
-    ``stated`` are the options of `load` for logs. A metric that was not measured is NaN. A damaged run in a folder is
-    left out with a warning that names it.
+    ``stated`` are the options of `load` for logs. A metric that was not measured is
+    NaN. A damaged run in a folder is left out with a warning that names it.
     """
     import pandas as pd
 
@@ -124,16 +150,21 @@ def frame(*paths: "str | Path | Run | Iterable[str | Path | Run]", **stated: Any
 
 
 def compare(
-    *runs: "Run | str | Path | Iterable[Run | str | Path]", reference: str | None = None, **stated: Any
+    *runs: "Run | str | Path | Iterable[Run | str | Path]",
+    reference: str | None = None,
+    **stated: Any,
 ) -> Verdict:
     """The verdict on a run, on the repeats of one point together, or on a log.
 
-    Repeats are several arguments, or a list. They are measured against the number that fits best, or against
-    ``reference`` alone: the id of a published number, a run, or a folder of runs. ``stated`` are the options of `load`
-    for a log. Nothing is written. UserError for runs of several points, for a run that has not ended, and for a log
+    Repeats are several arguments, or a list. They are measured against the number that
+    fits best, or against ``reference`` alone: the id of a published number, a run, or a
+    folder of runs. ``stated`` are the options of `load` for a log. Nothing is written.
+    UserError for runs of several points, for a run that has not ended, and for a log
     without a recipe.
     """
-    given = [run for each in runs for run in ([each] if isinstance(each, (Run, str, Path)) else each)]
+    given = [
+        run for each in runs for run in ([each] if isinstance(each, (Run, str, Path)) else each)
+    ]
     chosen = [run if isinstance(run, Run) else load(run, **stated) for run in given]
     if not chosen:
         raise UserError("no run was given")
@@ -141,7 +172,9 @@ def compare(
     if len(directories) == len(chosen):
         return judge_runs(directories, reference=reference).verdict
     if len(chosen) > 1:
-        raise UserError("logs are compared one by one", hint="benchrun.diff has one against another")
+        raise UserError(
+            "logs are compared one by one", hint="benchrun.diff has one against another"
+        )
     (log,) = chosen
     if log.recipe is None or log.log is None:
         raise UserError("a log does not name its recipe", hint="benchrun.load(path, recipe=NAME)")
@@ -151,7 +184,8 @@ def compare(
 
 
 def diff(a: "Run | str | Path", b: "Run | str | Path") -> Difference:
-    """``b`` against ``a``: the ratio of their times with its interval, what differs, if the seconds went.
+    """``b`` against ``a``: the ratio of their times with its interval, what differs, if
+    the seconds went.
 
     UserError without a measured step.
     """
@@ -181,7 +215,9 @@ def _runs(
         if inside:
             yield from (_readable(run, stated.get("warmup")) for run in inside)
         else:
-            given = {name: value for name, value in stated.items() if name not in ("recipe", "warmup")}
+            given = {
+                name: value for name, value in stated.items() if name not in ("recipe", "warmup")
+            }
             for log in read_logs([Path(item)])[0]:
                 yield _of_log(log, stated.get("recipe"), given, stated.get("warmup"), [Path(item)])
     else:
@@ -200,16 +236,24 @@ def _is_run(path: Path) -> bool:
 
 
 def _of_run(run: RunDir, warmup: int | None) -> Run:
-    """A run directory, measured anew; ``warmup`` rows are dropped, or as many as its verdict dropped."""
+    """A run directory, measured anew; ``warmup`` rows are dropped, or as many as its
+    verdict dropped.
+    """
     verdict = run.document(VERDICT, Verdict)
-    measured = measure_run(run, warmup if warmup is not None else verdict.warmup if verdict else None)
+    measured = measure_run(
+        run, warmup if warmup is not None else verdict.warmup if verdict else None
+    )
     numbers, log = (measured.metrics, measured.log) if measured else (None, None)
     given, ending = setting_of(run.spec), recorded_name(run)
     return Run(run.run_id, run.spec, run.spec.recipe, log, given, numbers, verdict, ending, run)
 
 
-def _of_log(log: Log, recipe: str | None, stated: dict[str, Any], warmup: int | None, files: list[Path]) -> Run:
-    """A log, completed by what is ``stated``; a warning for each value that replaces a guess."""
+def _of_log(
+    log: Log, recipe: str | None, stated: dict[str, Any], warmup: int | None, files: list[Path]
+) -> Run:
+    """A log, completed by what is ``stated``; a warning for each value that replaces a
+    guess.
+    """
     given = setting_beside(log, completed_setting(recipe, Setting(**stated)))
     for sentence in check_options(log, stated):
         warnings.warn(f"{log.file}: {sentence}", stacklevel=3)

@@ -12,12 +12,23 @@ Task = Literal["pretrain", "sft", "lora"]
 Better = Literal["lower", "higher", "equal"]
 """Direction of a metric."""
 
-HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs", "settings")
+HARD = (
+    "recipe",
+    "task",
+    "gpu",
+    "num_gpus",
+    "precision",
+    "num_layers",
+    "dimensions",
+    "seq_length",
+    "gbs",
+    "settings",
+)
 """Conditions that must agree before two numbers may be compared."""
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
-"""Degrees of a training's layout, in the order in which they are printed; data parallelism follows
-from these.
+"""Degrees of a training's layout, in the order in which they are printed; data
+parallelism follows from these.
 """
 
 STAMP = r"\d{8}T\d{6}Z"
@@ -25,7 +36,9 @@ STAMP = r"\d{8}T\d{6}Z"
 
 
 def data_parallel(num_gpus: int, gpus_per_replica: int) -> int:
-    """Data-parallel ranks; 1 if a replica, of tp * pp * cp GPUs, does not fit on ``num_gpus``, which is refused."""
+    """Data-parallel ranks; 1 if a replica, of tp * pp * cp GPUs, does not fit on
+    ``num_gpus``, which is refused.
+    """
     return max(1, num_gpus // gpus_per_replica)
 
 
@@ -43,16 +56,44 @@ MOST_LAYERS = 10_000
 
 NO_WORK = frozenset(
     {
-        *("max_position_embeddings", "rope_scaling.kind", "rope_scaling.factor", "rope_scaling.original_positions"),
+        *(
+            "max_position_embeddings",
+            "rope_scaling.kind",
+            "rope_scaling.factor",
+            "rope_scaling.original_positions",
+        ),
         *("moe.aux_loss_coeff", "moe.force_balance", "moe.balance"),
     }
 )
-"""Dimensions that do not change the work per token: room for longer sequences, and how experts are fed."""
+"""Dimensions that do not change the work per token: room for longer sequences, and how
+experts are fed.
+"""
 ABSENT = frozenset(
     {
-        *("qkv_bias", "qk_norm", "mla", "attention_sinks", "window", "rope_scaling", "no_rope_every", "mtp_layers"),
-        *("mamba", "moe.shared_ffn_hidden_size", "moe.latent_size", "moe.leading_dense_layers", "moe.every"),
-        *("moe.sigmoid", "moe.expert_bias", "moe.num_groups", "moe.topk_groups", "moe.scaling_factor"),
+        *(
+            "qkv_bias",
+            "qk_norm",
+            "mla",
+            "attention_sinks",
+            "window",
+            "rope_scaling",
+            "no_rope_every",
+            "mtp_layers",
+        ),
+        *(
+            "mamba",
+            "moe.shared_ffn_hidden_size",
+            "moe.latent_size",
+            "moe.leading_dense_layers",
+            "moe.every",
+        ),
+        *(
+            "moe.sigmoid",
+            "moe.expert_bias",
+            "moe.num_groups",
+            "moe.topk_groups",
+            "moe.scaling_factor",
+        ),
         *("moe.probs_on_input", "window.full_every"),
     }
 )
@@ -61,7 +102,9 @@ Size = int | str | None
 
 
 class Reduced(NamedTuple):
-    """A dimension that makes a run a proxy: its size there and in the whole model; as text ``num_layers 4 of 96``."""
+    """A dimension that makes a run a proxy: its size there and in the whole model; as
+    text ``num_layers 4 of 96``.
+    """
 
     name: str
     """Name as in `ModelShape`; ``moe.num_experts`` for one of the experts."""
@@ -89,7 +132,9 @@ def _size(text: str) -> Size:
 
 
 def by_path(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value of nested mappings by its path: ``{"fp8": {"format": "e4m3"}}`` as ``("fp8.format", "e4m3")``."""
+    """Each value of nested mappings by its path: ``{"fp8": {"format": "e4m3"}}`` as
+    ``("fp8.format", "e4m3")``.
+    """
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from by_path(value, f"{before}{name}.")
@@ -98,13 +143,21 @@ def by_path(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
 
 
 def flat(model: Any) -> dict[str, Any]:
-    """Every dimension of a model, a mapping or a `ModelShape`, by its name in a `Reduced`."""
+    """Every dimension of a model, a mapping or a `ModelShape`, by its name in a
+    `Reduced`.
+    """
     return dict(_flat(dict(model)))
 
 
 def _flat(sizes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, size in sizes.items():
-        nested = size if isinstance(size, Mapping) else dict(size) if hasattr(type(size), "model_fields") else None
+        nested = (
+            size
+            if isinstance(size, Mapping)
+            else dict(size)
+            if hasattr(type(size), "model_fields")
+            else None
+        )
         if nested is not None:
             yield from _flat(nested, f"{prefix}{name}.")
         elif (size or prefix + name not in ABSENT) and (prefix + name, size) != ("moe", None):
@@ -112,10 +165,20 @@ def _flat(sizes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def reductions(model: Any, whole: Any) -> tuple[Reduced, ...]:
-    """A reduction for each dimension in which ``model`` differs from ``whole``; none for the whole model."""
+    """A reduction for each dimension in which ``model`` differs from ``whole``; none
+    for the whole model.
+    """
     sizes, whole_sizes = flat(model), flat(whole)
-    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in whole_sizes | sizes if name not in NO_WORK)
-    return tuple(reduced(f"{name} {size} of {whole_size}") for name, size, whole_size in pairs if size != whole_size)
+    pairs = (
+        (name, sizes.get(name), whole_sizes.get(name))
+        for name in whole_sizes | sizes
+        if name not in NO_WORK
+    )
+    return tuple(
+        reduced(f"{name} {size} of {whole_size}")
+        for name, size, whole_size in pairs
+        if size != whole_size
+    )
 
 
 def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
@@ -123,23 +186,36 @@ def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
     return tuple(reduction for reduction in reduced if reduction.name != "num_layers")
 
 
-ROLLOUTS = ("prompts_per_step", "generations_per_prompt", "max_sequence_length", "max_response_length")
+ROLLOUTS = (
+    "prompts_per_step",
+    "generations_per_prompt",
+    "max_sequence_length",
+    "max_response_length",
+)
 """Inputs of a post-training that decide how much a step generates."""
 
 
 def rollout_settings(inputs: Mapping[str, Any]) -> str:
-    """The work of a step of post-training, without how it is spread; ``inputs`` may lack what has a usual value."""
+    """The work of a step of post-training, without how it is spread; ``inputs`` may
+    lack what has a usual value.
+    """
     made = inputs["generation"]
     stated = [f"{name} {inputs.get(name, 1)}" for name in ROLLOUTS]
-    return ", ".join([*stated, f"engine {made['engine']}", f"max_age_steps {made.get('max_age_steps', 0)}"])
+    return ", ".join(
+        [*stated, f"engine {made['engine']}", f"max_age_steps {made.get('max_age_steps', 0)}"]
+    )
 
 
 def request_load(stated: Mapping[str, Any]) -> str:
-    """The load of a server as one condition, e.g. ``input_tokens 1024, output_tokens 1024, concurrency 64``."""
+    """The load of a server as one condition, e.g. ``input_tokens 1024, output_tokens
+    1024, concurrency 64``.
+    """
     names = ("input_tokens", "output_tokens", "shortest", "concurrency", "request_rate")
     usual = {"shortest": 1.0, "concurrency": None, "request_rate": None}
     values = {name: stated.get(name, usual.get(name)) for name in names}
-    return ", ".join(f"{name} {value:g}" for name, value in values.items() if value != usual.get(name, ""))
+    return ", ".join(
+        f"{name} {value:g}" for name, value in values.items() if value != usual.get(name, "")
+    )
 
 
 class Exit(IntEnum):

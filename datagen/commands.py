@@ -83,7 +83,9 @@ def _prefix(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
     except UnicodeEncodeError as error:
         raise click.BadParameter(f"{str(path)!r} is not UTF-8; choose another name") from error
     if path.name in ("", ".."):
-        raise click.BadParameter(f"{str(path)!r} has no name; give a folder and a name, such as data/llama")
+        raise click.BadParameter(
+            f"{str(path)!r} has no name; give a folder and a name, such as data/llama"
+        )
     return path
 
 
@@ -97,7 +99,12 @@ def _cores() -> int:
 
 PATH = click.Path(path_type=Path)
 output_option = click.option(
-    "--output", type=PATH, callback=_prefix, required=True, metavar="PREFIX", help="Path of the files without ending."
+    "--output",
+    type=PATH,
+    callback=_prefix,
+    required=True,
+    metavar="PREFIX",
+    help="Path of the files without ending.",
 )
 workers_option = click.option(
     "--workers",
@@ -117,10 +124,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the ma
 @workers_option
 @json_option
 def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None:
-    """Make a data set for Megatron: PREFIX.bin, PREFIX.idx and the manifest PREFIX.json.
+    """Make a data set for Megatron: PREFIX.bin, PREFIX.idx and the manifest
+    PREFIX.json.
 
-    \b
-    datagen tokens --output data/llama --tokens 1e9 --vocab-size 128256
+    \b datagen tokens --output data/llama --tokens 1e9 --vocab-size 128256
     """
     samples, seq_length = parameters.pop("samples"), parameters.pop("seq_length")
     if parameters["tokens"] is None and samples and seq_length:
@@ -129,7 +136,9 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
         # lies in two shards.
         parameters["tokens"] = shards * (-(-samples // shards) * seq_length + 1)
     elif parameters["tokens"] is None or (samples, seq_length) != (None, None):
-        raise UserError("the size is missing or ambiguous", hint="give --tokens, or --samples and --seq-length")
+        raise UserError(
+            "the size is missing or ambiguous", hint="give --tokens, or --samples and --seq-length"
+        )
     chosen = _parse(megatron.Parameters, **parameters)
     _make_and_print(output, partial(megatron.make_tokens, output, chosen, workers), as_json=as_json)
 
@@ -138,16 +147,21 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
 @output_option
 @parameter_options(instructions.Parameters, "tokenizer")
 @click.option(
-    "--tokenizer", type=PATH, metavar="DIR", help="packed: encode the text of dolly by it, in place of --vocab-size."
+    "--tokenizer",
+    type=PATH,
+    metavar="DIR",
+    help="packed: encode the text of dolly by it, in place of --vocab-size.",
 )
 @workers_option
 @json_option
-def sft(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **parameters: Any) -> None:
-    """Make instruction data: PREFIX.jsonl, or PREFIX.npy and PREFIX.metadata.json, and the manifest PREFIX.json.
+def sft(
+    output: Path, tokenizer: Path | None, workers: int, as_json: bool, **parameters: Any
+) -> None:
+    """Make instruction data: PREFIX.jsonl, or PREFIX.npy and PREFIX.metadata.json, and
+    the manifest PREFIX.json.
 
-    \b
-    datagen sft --output data/training --samples 10000 --format chat
-    datagen sft --output data/packed --format packed --seq-length 4096 --vocab-size 128256
+    \b datagen sft --output data/training --samples 10000 --format chat datagen sft
+    --output data/packed --format packed --seq-length 4096 --vocab-size 128256
     """
     if parameters["format"] == "packed":
         if parameters["seq_length"] is None:
@@ -156,7 +170,9 @@ def sft(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **par
             parameters["vocab_size"] = 32000
     checksum = load_tokenizer(tokenizer).checksum if tokenizer else None
     chosen = _parse(instructions.Parameters, tokenizer=checksum, **parameters)
-    _make_and_print(output, partial(instructions.make_sft, output, chosen, tokenizer, workers), as_json=as_json)
+    _make_and_print(
+        output, partial(instructions.make_sft, output, chosen, tokenizer, workers), as_json=as_json
+    )
 
 
 @click.command("tokenizer")
@@ -164,12 +180,13 @@ def sft(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **par
 @parameter_options(TokenizerParameters)
 @json_option
 def tokenizer(output: Path, as_json: bool, **parameters: Any) -> None:
-    """Make a tokenizer of exactly this size in DIR, for AutoTokenizer.from_pretrained(DIR), and its manifest.
+    """Make a tokenizer of exactly this size in DIR, for
+    AutoTokenizer.from_pretrained(DIR), and its manifest.
 
-    It has tokens for the words of `datagen sft --language SEED`, and encodes any other text byte by byte.
+    It has tokens for the words of `datagen sft --language SEED`, and encodes any other
+    text byte by byte.
 
-    \b
-    datagen tokenizer --output data/tokenizer --vocab-size 128256
+    \b datagen tokenizer --output data/tokenizer --vocab-size 128256
     """
     chosen = _parse(TokenizerParameters, **parameters)
     _make_and_print(output, lambda progress: make_tokenizer(output, chosen), as_json=as_json)
@@ -188,7 +205,9 @@ def _parse(model: type[Model], **values: Any) -> Model:
         raise UserError(message) from error
 
 
-def _make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, bool]], *, as_json: bool) -> None:
+def _make_and_print(
+    prefix: Path, make: Callable[[Progress], tuple[Manifest, bool]], *, as_json: bool
+) -> None:
     """Call ``make`` with a progress bar on a terminal, then print the manifest, or a
     summary of two lines."""
     start = time.perf_counter()
@@ -214,7 +233,9 @@ def _make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, boo
 
 @click.command("inspect")
 @click.argument("path", type=click.Path(path_type=Path), metavar="PREFIX")
-@click.option("--document", type=click.IntRange(min=0), default=0, help="Number of the document to show.")
+@click.option(
+    "--document", type=click.IntRange(min=0), default=0, help="Number of the document to show."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def inspect(path: Path, document: int, as_json: bool) -> int:
     """Show the content of a data set and check it against its manifest.

@@ -65,7 +65,9 @@ def write_direct(path: Path, place: int, data: memoryview) -> None:
         aligned = len(data) // ALIGNED * ALIGNED
         direct = direct if aligned else 0
         try:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | direct, 0o644), "wb", 0) as file:
+            with os.fdopen(
+                os.open(path, os.O_WRONLY | os.O_CREAT | direct, 0o644), "wb", 0
+            ) as file:
                 written = os.pwrite(file.fileno(), data[: aligned or None], place)
         except OSError as error:
             if not direct or error.errno != errno.EINVAL:

@@ -20,7 +20,16 @@ from datagen.sampling import Ints
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEAD = struct.Struct("<9sQBQQ")
-CODES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float64", 7: "float32", 8: "uint16"}
+CODES = {
+    1: "uint8",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "float64",
+    7: "float32",
+    8: "uint16",
+}
 LONGEST = 2**31 - 1
 """The largest length, an int32."""
 
@@ -29,7 +38,10 @@ DOCUMENT_BYTES = 4 + 8 + 8
 
 
 def write_index(
-    path: Path, dtype: numpy.dtype[Any], documents: int, blocks: Callable[[], Iterable[tuple[Ints, Ints]]]
+    path: Path,
+    dtype: numpy.dtype[Any],
+    documents: int,
+    blocks: Callable[[], Iterable[tuple[Ints, Ints]]],
 ) -> None:
     """Write the index of ``documents`` documents; ``blocks`` yields their first tokens
     and lengths, once per table."""
@@ -41,7 +53,9 @@ def write_index(
         for starts, _ in blocks():
             file.write((starts * dtype.itemsize).astype("<i8").tobytes())
         for start in range(0, documents + 1, 1 << 16):
-            file.write(numpy.arange(start, min(start + (1 << 16), documents + 1), dtype="<i8").tobytes())
+            file.write(
+                numpy.arange(start, min(start + (1 << 16), documents + 1), dtype="<i8").tobytes()
+            )
 
 
 class Index(NamedTuple):
@@ -77,15 +91,27 @@ def read_index(prefix: Path) -> Index:
         raise UserError(f"unknown index: version {version}, dtype {code}", where=str(path))
     expected = HEAD.size + 12 * sequences + 8 * bounds
     if size != expected:
-        message = f"{size} bytes, but {sequences} sequences and {bounds - 1} documents need {expected}"
-        raise UserError(message, where=str(path), hint="the file is truncated, or belongs to a multimodal data set")
+        message = (
+            f"{size} bytes, but {sequences} sequences and {bounds - 1} documents need {expected}"
+        )
+        raise UserError(
+            message,
+            where=str(path),
+            hint="the file is truncated, or belongs to a multimodal data set",
+        )
     # The bounds of the documents, at least one number, follow, so that the map is never
     # empty.
     tables = numpy.memmap(path, numpy.uint8, "r", HEAD.size)
-    dtype, (lengths, offsets, _) = numpy.dtype(CODES[code]), numpy.split(tables, (4 * sequences, 12 * sequences))
+    dtype, (lengths, offsets, _) = (
+        numpy.dtype(CODES[code]),
+        numpy.split(tables, (4 * sequences, 12 * sequences)),
+    )
     index = Index(dtype, lengths.view("<i4"), offsets.view("<i8"), bounds - 1)
     if data_bytes != index.tokens * dtype.itemsize:
-        raise UserError(f"{data_bytes} bytes, but its index lists {index.tokens} tokens of {dtype}", where=str(data))
+        raise UserError(
+            f"{data_bytes} bytes, but its index lists {index.tokens} tokens of {dtype}",
+            where=str(data),
+        )
     ends = index.offsets + index.lengths.astype(numpy.int64) * dtype.itemsize
     wrong = numpy.flatnonzero((index.lengths < 0) | (index.offsets < 0) | (ends > data_bytes))
     if len(wrong):

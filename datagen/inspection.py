@@ -63,7 +63,11 @@ def _check_manifest(prefix: Path) -> dict[str, Any]:
         return {"manifest": None, "intact": None, "fault": None}
     manifest = load(path)
     fault = damage(manifest, path.parent)
-    return {"manifest": manifest.model_dump(mode="json", exclude={"files"}), "intact": fault is None, "fault": fault}
+    return {
+        "manifest": manifest.model_dump(mode="json", exclude={"files"}),
+        "intact": fault is None,
+        "fault": fault,
+    }
 
 
 def _inspect_tokens(prefix: Path, document: int) -> dict[str, Any]:
@@ -104,7 +108,11 @@ def _shards(prefix: Path) -> list[Path]:
     if shards:
         return [shard.with_suffix("") for shard in shards]
     unfinished = beside(prefix, ".journal").exists()
-    hint = "unfinished: repeat the command that makes it" if unfinished else "give PREFIX of PREFIX.bin and PREFIX.idx"
+    hint = (
+        "unfinished: repeat the command that makes it"
+        if unfinished
+        else "give PREFIX of PREFIX.bin and PREFIX.idx"
+    )
     raise UserError("no data set", where=str(prefix), hint=hint)
 
 
@@ -148,7 +156,13 @@ def _words(line: bytes, where: str) -> list[str]:
 
 
 def _report(
-    prefix: Path, unit: str, digests: dict[Path, str], counts: Ints, lengths: Ints, number: int, head: list[Any]
+    prefix: Path,
+    unit: str,
+    digests: dict[Path, str],
+    counts: Ints,
+    lengths: Ints,
+    number: int,
+    head: list[Any],
 ) -> dict[str, Any]:
     """Entries that all reports have, from the count of each distinct unit and the
     length of each document.
@@ -157,7 +171,9 @@ def _report(
     document.
     """
     if number >= max(len(lengths), 1):
-        hint = f"the last document is {len(lengths) - 1}" if len(lengths) else "the data set is empty"
+        hint = (
+            f"the last document is {len(lengths) - 1}" if len(lengths) else "the data set is empty"
+        )
         raise UserError(f"no document {number}", where=str(prefix), hint=hint)
     share = counts[counts > 0] / max(counts.sum(), 1)
     report: dict[str, Any] = {
@@ -175,7 +191,14 @@ def _report(
     if len(lengths):
         p5, median, p95 = numpy.percentile(lengths, [5, 50, 95]).tolist()
         mean, least, most = round(float(lengths.mean()), 2), int(lengths.min()), int(lengths.max())
-        report["length"] = {"mean": mean, "min": least, "p5": p5, "median": median, "p95": p95, "max": most}
+        report["length"] = {
+            "mean": mean,
+            "min": least,
+            "p5": p5,
+            "median": median,
+            "p95": p95,
+            "max": most,
+        }
         powers = numpy.frexp(numpy.maximum(lengths, 1).astype(float))[1] - 1
         for power in range(powers.min(), powers.max() + 1):
             documents = int((powers == power).sum())

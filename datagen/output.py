@@ -26,7 +26,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from benchrun.errors import BenchrunError, MachineError, UserError
 from datagen import __version__
 
-_WRONG_PLACE = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+_WRONG_PLACE = (
+    PermissionError,
+    FileNotFoundError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+)
 PART_BYTES = 1 << 26
 """Bytes per checksum: 10 GB have 150 parts, which several processes can make side by
 side."""
@@ -78,7 +84,9 @@ def load(path: Path) -> Manifest:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
         hint = "datagen writes its manifest under this name: give another PREFIX, or move this file away"
-        raise UserError(f"not a manifest of datagen: {place}: {first['msg']}", where=str(path), hint=hint) from error
+        raise UserError(
+            f"not a manifest of datagen: {place}: {first['msg']}", where=str(path), hint=hint
+        ) from error
 
 
 def checksums(path: Path, part_bytes: int) -> tuple[str, ...]:
@@ -142,13 +150,19 @@ def make_once(
                     journal = Journal(prefix, identity, outputs, size)
                     facts = make(journal)
                     files = tuple(_entry(output, journal.sums.get(output)) for output in outputs)
-                    made = Manifest(kind=kind, version=__version__, parameters=values, facts=facts, files=files)
-                    partial(path).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
+                    made = Manifest(
+                        kind=kind, version=__version__, parameters=values, facts=facts, files=files
+                    )
+                    partial(path).write_text(
+                        made.model_dump_json(indent=1) + "\n", encoding="utf-8"
+                    )
                     _rename([*outputs, path])
         manifest = _complete(path, identity)
     except OSError as error:
         raise _expected(error, prefix) from error
-    with suppress(OSError):  # a process that was killed after its last rename left it; the folder may be read-only
+    with suppress(
+        OSError
+    ):  # a process that was killed after its last rename left it; the folder may be read-only
         beside(prefix, ".journal").unlink()
     return manifest, new
 
@@ -157,7 +171,9 @@ def _expected(error: OSError, prefix: Path) -> BenchrunError:
     """A MachineError for a full or failing disk, a UserError for a wrong folder."""
     message, where = f"cannot write: {error.strerror}", str(error.filename or prefix)
     if isinstance(error, _WRONG_PLACE) or error.errno in (errno.EROFS, errno.ENAMETOOLONG):
-        return UserError(message, where=where, hint="--output is a name in a folder that you may write to")
+        return UserError(
+            message, where=where, hint="--output is a name in a folder that you may write to"
+        )
     left = f"{beside(prefix, '.journal')} and *.partial"
     hint = f"repeat the command when the disk works and has room: it resumes. Or remove {left}"
     return MachineError(message, where=where, hint=hint)
@@ -177,7 +193,9 @@ def _locked(prefix: Path) -> Iterator[None]:
         except OSError:
             # Two processes would write equal bytes, but the first to finish would
             # rename the other's files.
-            sys.stderr.write(f"{file.name}: this file system has no locks; run only one process per data set\n")
+            sys.stderr.write(
+                f"{file.name}: this file system has no locks; run only one process per data set\n"
+            )
         yield
 
 
@@ -185,7 +203,12 @@ def _complete(path: Path, identity: dict[str, Any]) -> Manifest:
     """The manifest in ``path``. UserError if it is that of another data set, or if its
     files are damaged."""
     manifest = load(path)
-    present = {**manifest.facts, **manifest.parameters, "kind": manifest.kind, "version": manifest.version}
+    present = {
+        **manifest.facts,
+        **manifest.parameters,
+        "kind": manifest.kind,
+        "version": manifest.version,
+    }
     if manifest.kind != identity["kind"]:  # other kinds have other parameters
         identity = {"kind": identity["kind"]}
     differences = []
@@ -210,7 +233,9 @@ class Journal:
     if the machine lost some of it.
     """
 
-    def __init__(self, prefix: Path, identity: dict[str, Any], outputs: list[Path], size: int) -> None:
+    def __init__(
+        self, prefix: Path, identity: dict[str, Any], outputs: list[Path], size: int
+    ) -> None:
         self.done: dict[str, int] = {}
         self.sums: dict[Path, list[int]] = {}
         """CRC-32 of each part of ``PART_BYTES`` of an output; other outputs are read
@@ -220,7 +245,9 @@ class Journal:
         lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.exists() else []
         if lines and lines[0] != head.encode():
             hint = "choose another --output, repeat the parameters in this file, or remove it to start again"
-            raise UserError("an unfinished data set with other parameters", where=str(self._path), hint=hint)
+            raise UserError(
+                "an unfinished data set with other parameters", where=str(self._path), hint=hint
+            )
         manifest = beside(prefix, ".json")
         # The last process may have ended between its renames: then a file with its
         # final name has no partial one.
@@ -236,14 +263,20 @@ class Journal:
             elif path.exists():
                 path.rename(partial(path))
         for line in lines[1:]:
-            with suppress(ValueError):  # a full disk may have cut a line, to which the next one is then appended
+            with suppress(
+                ValueError
+            ):  # a full disk may have cut a line, to which the next one is then appended
                 name, crc = line.decode().rsplit(" ", 1)
                 self.done[name] = int(crc, 16)
         if not lines:  # the files of an interrupted process have room
             free = shutil.disk_usage(prefix.parent).free
             if size > free:
                 message = f"{size / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
-                raise MachineError(message, where=str(prefix.parent), hint="make less data, or choose another --output")
+                raise MachineError(
+                    message,
+                    where=str(prefix.parent),
+                    hint="make less data, or choose another --output",
+                )
             self._path.write_text(f"{head}\n", encoding="utf-8")
 
     def add(self, name: str, crc: int) -> None:

@@ -51,7 +51,9 @@ def _samples(data: NDArray[numpy.int32]) -> Iterator[tuple[int, int, int, int]]:
         place += 3 + size
 
 
-def pack(spool: Path, data_path: Path, metadata_path: Path, capacity: int, seed: int, eod: int) -> dict[str, Any]:
+def pack(
+    spool: Path, data_path: Path, metadata_path: Path, capacity: int, seed: int, eod: int
+) -> dict[str, Any]:
     """Write sequences of ``capacity`` inputs and NeMo's metadata; returns the facts of
     the manifest."""
     data = numpy.memmap(spool, dtype=numpy.int32, mode="r")
@@ -60,7 +62,9 @@ def pack(spool: Path, data_path: Path, metadata_path: Path, capacity: int, seed:
 
     def sequence(samples: Ints) -> dict[str, list[int]]:
         rows = columns[:, samples].T.tolist()
-        return packed((data[place : place + size].tolist(), prompt) for size, prompt, _, place in rows)
+        return packed(
+            (data[place : place + size].tolist(), prompt) for size, prompt, _, place in rows
+        )
 
     # A sample of n tokens has n - 1 inputs, each with the next token as its label.
     packs = first_fit_decreasing(sizes - 1, capacity)
@@ -110,7 +114,9 @@ def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> NDArray[numpy.in
         new = [per_pack] * (unplaced // per_pack)
         if unplaced % per_pack:
             new.append(unplaced % per_pack)
-        taken = numpy.concatenate([numpy.diff(placed, prepend=0), numpy.array(new, dtype=numpy.int64)])
+        taken = numpy.concatenate(
+            [numpy.diff(placed, prepend=0), numpy.array(new, dtype=numpy.int64)]
+        )
         room = numpy.concatenate([room, numpy.full(len(new), capacity)]) - taken * size
         packs[order[done : done + count]] = numpy.repeat(numpy.arange(len(room)), taken)
         done += count
@@ -144,11 +150,23 @@ def save(file: IO[bytes], count: int, sequences: Iterable[dict[str, list[int]]])
     """
     header = {"descr": "|O", "fortran_order": False, "shape": (count,)}
     numpy.lib.format.write_array_header_1_0(file, header)
-    array = (_global("numpy.core.multiarray", "_reconstruct"), _global("numpy", "ndarray"), _plain((0,)), _plain(b"b"))
+    array = (
+        _global("numpy.core.multiarray", "_reconstruct"),
+        _global("numpy", "ndarray"),
+        _plain((0,)),
+        _plain(b"b"),
+    )
     dtype = (_global("numpy", "dtype"), _plain(("O",)), pickle.REDUCE)
     file.write(pickle.PROTO + bytes([PROTOCOL]) + b"".join(array) + pickle.TUPLE3 + pickle.REDUCE)
     # The state of the array: version, shape, dtype, Fortran order, list of elements.
-    file.write(pickle.MARK + _plain(1) + _plain((count,)) + b"".join(dtype) + pickle.NEWFALSE + pickle.EMPTY_LIST)
+    file.write(
+        pickle.MARK
+        + _plain(1)
+        + _plain((count,))
+        + b"".join(dtype)
+        + pickle.NEWFALSE
+        + pickle.EMPTY_LIST
+    )
     for sequence in sequences:
         file.write(_plain(sequence) + pickle.APPEND)
     file.write(pickle.TUPLE + pickle.BUILD + pickle.STOP)

@@ -111,7 +111,10 @@ def token_table(kind: str, exponent: float, count: int) -> TokenTable:
     # difference from the next donor. The cumulative sums of lacks and excesses match
     # takers with donors.
     own, other = numpy.full(buckets, capacity), numpy.arange(buckets)
-    small, large = numpy.flatnonzero(share < capacity)[::-1], numpy.flatnonzero(share > capacity)[::-1]
+    small, large = (
+        numpy.flatnonzero(share < capacity)[::-1],
+        numpy.flatnonzero(share > capacity)[::-1],
+    )
     lack, excess = (capacity - share[small]).cumsum(), (share[large] - capacity).cumsum()
     own[small] = share[small]
     other[small] = large[numpy.searchsorted(excess, lack - (capacity - share[small]), side="right")]

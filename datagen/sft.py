@@ -18,7 +18,17 @@ from zlib import crc32
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.output import Frozen, Journal, Lengths, Manifest, Progress, Seed, beside, make_once, partial
+from datagen.output import (
+    Frozen,
+    Journal,
+    Lengths,
+    Manifest,
+    Progress,
+    Seed,
+    beside,
+    make_once,
+    partial,
+)
 from datagen.packing import Sample, pack, spool
 from datagen.sampling import Ints, draw_lengths, length_table, stream
 from datagen.text import LEXICON, speak, write
@@ -40,12 +50,17 @@ class Parameters(Frozen):
     """Parameters that define the bytes of a data set."""
 
     format: Literal["dolly", "chat", "packed"] = Field(
-        default="dolly", description="JSON lines with dolly-15k's fields or messages, or tokens packed for NeMo."
+        default="dolly",
+        description="JSON lines with dolly-15k's fields or messages, or tokens packed for NeMo.",
     )
     samples: int = Field(default=10_000, gt=0, le=10**10, description="Number of samples.")
     seed: Seed = Field(default=1, description="Seed of the samples.")
-    language: Seed = Field(default=1, description="Seed of the tokenizer; the same for training and validation.")
-    lengths: Lengths = Field(default="lognormal", description="Distribution of the lengths of samples.")
+    language: Seed = Field(
+        default=1, description="Seed of the tokenizer; the same for training and validation."
+    )
+    lengths: Lengths = Field(
+        default="lognormal", description="Distribution of the lengths of samples."
+    )
     mean_length: int = Field(
         default=256,
         ge=LEAST,
@@ -53,7 +68,10 @@ class Parameters(Frozen):
         description="Mean length of a sample in words, or in tokens with --vocab-size.",
     )
     seq_length: int | None = Field(
-        default=None, ge=LEAST, le=1 << 24, description="packed: inputs per sequence.  [default: 4096]"
+        default=None,
+        ge=LEAST,
+        le=1 << 24,
+        description="packed: inputs per sequence.  [default: 4096]",
     )
     vocab_size: int | None = Field(
         default=None,
@@ -67,7 +85,9 @@ class Parameters(Frozen):
     def _fits(self) -> "Parameters":
         if self.format != "packed":
             if (self.seq_length, self.vocab_size, self.tokenizer) != (None, None, None):
-                raise ValueError(f"{self.format} is text: seq_length, vocab_size and tokenizer are for packed")
+                raise ValueError(
+                    f"{self.format} is text: seq_length, vocab_size and tokenizer are for packed"
+                )
             return self
         if self.seq_length is None or (self.vocab_size is None) == (self.tokenizer is None):
             raise ValueError("packed needs a seq_length, and either a vocab_size or a tokenizer")
@@ -75,7 +95,9 @@ class Parameters(Frozen):
         # fit.
         most = self.seq_length if self.lengths == "fixed" else self.seq_length // 2
         if self.vocab_size and self.mean_length > most:
-            raise ValueError(f"mean_length {self.mean_length}: with seq_length {self.seq_length} at most {most}")
+            raise ValueError(
+                f"mean_length {self.mean_length}: with seq_length {self.seq_length} at most {most}"
+            )
         return self
 
 
@@ -104,14 +126,18 @@ def make_sft(
     def make(journal: Journal) -> dict[str, Any]:
         with rows.open("r+b" if rows.exists() else "w+b") as file:
             tasks = range(_keep_intact(file, journal), blocks)
-            for number, data in zip(tasks, in_order(bind(_block, parameters, tokenizer), tasks, workers), strict=True):
+            for number, data in zip(
+                tasks, in_order(bind(_block, parameters, tokenizer), tasks, workers), strict=True
+            ):
                 file.write(data)
                 file.flush()
                 journal.add(f"{number}:{len(data)}", crc32(data))
                 progress(file.tell(), file.tell() * blocks // (number + 1))
         facts = {"samples": parameters.samples}
         if capacity:
-            facts |= pack(rows, partial(outputs[0]), partial(outputs[1]), capacity, parameters.seed, eod)
+            facts |= pack(
+                rows, partial(outputs[0]), partial(outputs[1]), capacity, parameters.seed, eod
+            )
             rows.unlink()
         return facts
 
@@ -139,7 +165,9 @@ def _block(parameters: Parameters, tokenizer: Path | None, number: int) -> bytes
         return spool(tokens(parameters, number, load_tokenizer(tokenizer) if tokenizer else None))
     make = _dolly if parameters.format == "dolly" else _chat
     count = parameters.samples - number * BLOCK
-    return "".join(json.dumps(record) + "\n" for record in make(parameters, number)[:count]).encode()
+    return "".join(
+        json.dumps(record) + "\n" for record in make(parameters, number)[:count]
+    ).encode()
 
 
 def tokens(parameters: Parameters, number: int, tokenizer: Tokenizer | None) -> list[Sample]:
@@ -215,7 +243,9 @@ def _ids(parameters: Parameters, number: int) -> list[Sample]:
     raw, sizes, bits = _draw(parameters, number)
     eos = (parameters.vocab_size or 0) - 1
     prompts = sizes - _answers(sizes, bits, 2, sizes - 1)
-    ids = numpy.insert(speak(raw, sizes - 1, parameters.language, eos), numpy.cumsum(sizes - 1), eos)
+    ids = numpy.insert(
+        speak(raw, sizes - 1, parameters.language, eos), numpy.cumsum(sizes - 1), eos
+    )
     samples = numpy.split(ids, numpy.cumsum(sizes)[:-1])
     return [*map(Sample, samples, prompts.tolist(), repeat(False))]
 

@@ -89,7 +89,9 @@ def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) ->
 def _lexicon(language: int) -> NDArray[numpy.uint64]:
     """[LEXICON]: each word in eight bytes: a space, up to six letters, and room for a
     full stop."""
-    return numpy.array([f" {word}".encode() for word in words(language, LEXICON)], dtype="S8").view(numpy.uint64)
+    return numpy.array([f" {word}".encode() for word in words(language, LEXICON)], dtype="S8").view(
+        numpy.uint64
+    )
 
 
 def write(ranks: Ints, sizes: Ints, language: int) -> list[str]:

@@ -41,8 +41,12 @@ that the loss is computed on.
 class TokenizerParameters(Frozen):
     """Parameters that define the bytes of a tokenizer."""
 
-    vocab_size: int = Field(ge=LEAST, le=1 << 20, description=f"Size with the special tokens; at least {LEAST}.")
-    seed: Seed = Field(default=1, description="Seed of the language, which is --language of the data.")
+    vocab_size: int = Field(
+        ge=LEAST, le=1 << 20, description=f"Size with the special tokens; at least {LEAST}."
+    )
+    seed: Seed = Field(
+        default=1, description="Seed of the language, which is --language of the data."
+    )
 
 
 def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manifest, bool]:
@@ -57,7 +61,9 @@ def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manif
         roles = FILES["special_tokens_map.json"]
         return {role.removesuffix("_token"): ids[token] for role, token in roles.items()}
 
-    return make_once(folder / "manifest", "tokenizer", parameters, [folder / name for name in FILES], make)
+    return make_once(
+        folder / "manifest", "tokenizer", parameters, [folder / name for name in FILES], make
+    )
 
 
 def files(parameters: TokenizerParameters) -> dict[str, dict[str, Any]]:
@@ -143,7 +149,9 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     try:
         import tokenizers
     except ImportError as error:
-        raise UserError("packing text needs the tokenizers library", hint="pip install '.[data]'") from error
+        raise UserError(
+            "packing text needs the tokenizers library", hint="pip install '.[data]'"
+        ) from error
     # --workers sets the number of cores; the library would use all cores in each
     # worker.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -161,7 +169,9 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError("has no eos_token", where=str(config)) from error
     if eos is None:
-        raise UserError(f"has no token {token}, the eos_token of tokenizer_config.json", where=str(path))
+        raise UserError(
+            f"has no token {token}, the eos_token of tokenizer_config.json", where=str(path)
+        )
 
     def encode(texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in opened.encode_batch(texts, add_special_tokens=False)]

@@ -26,8 +26,28 @@ from pydantic import Field, model_validator
 
 from datagen.direct import write
 from datagen.indexed import DOCUMENT_BYTES, LONGEST, write_index
-from datagen.output import PART_BYTES, Frozen, Journal, Lengths, Manifest, Progress, Seed, beside, make_once, partial
-from datagen.sampling import Ints, TokenTable, draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
+from datagen.output import (
+    PART_BYTES,
+    Frozen,
+    Journal,
+    Lengths,
+    Manifest,
+    Progress,
+    Seed,
+    beside,
+    make_once,
+    partial,
+)
+from datagen.sampling import (
+    Ints,
+    TokenTable,
+    draw_lengths,
+    draw_tokens,
+    length_table,
+    row_pairs,
+    stream,
+    token_table,
+)
 from datagen.workers import in_order
 
 CHUNK = 1 << 16
@@ -49,19 +69,35 @@ class Parameters(Frozen):
     for each."""
 
     tokens: int = Field(gt=0, le=10**15, description="Number of tokens, e.g. 1e9.")
-    vocab_size: int = Field(ge=3, le=1 << 24, description="Size with the end-of-document token, which is the last one.")
+    vocab_size: int = Field(
+        ge=3, le=1 << 24, description="Size with the end-of-document token, which is the last one."
+    )
     seed: Seed = Field(default=1, description="Seed of the tokens and lengths.")
-    documents: Lengths = Field(default="lognormal", description="Distribution of the lengths of documents.")
-    mean_length: int = Field(default=1024, gt=0, le=LONGEST // 1000, description="Mean tokens per document.")
-    distribution: Literal["uniform", "zipf"] = Field(default="zipf", description="Distribution of the tokens.")
-    exponent: float = Field(default=1.1, ge=0, le=8, description="zipf: P(token t) ~ (t + 1)^-exponent.")
-    learnable: bool = Field(default=False, description="Tokens follow a rule: the loss must fall to a known floor.")
-    shards: int = Field(default=1, gt=0, le=100_000, description="Number of files: PREFIX_00000.bin and so on.")
+    documents: Lengths = Field(
+        default="lognormal", description="Distribution of the lengths of documents."
+    )
+    mean_length: int = Field(
+        default=1024, gt=0, le=LONGEST // 1000, description="Mean tokens per document."
+    )
+    distribution: Literal["uniform", "zipf"] = Field(
+        default="zipf", description="Distribution of the tokens."
+    )
+    exponent: float = Field(
+        default=1.1, ge=0, le=8, description="zipf: P(token t) ~ (t + 1)^-exponent."
+    )
+    learnable: bool = Field(
+        default=False, description="Tokens follow a rule: the loss must fall to a known floor."
+    )
+    shards: int = Field(
+        default=1, gt=0, le=100_000, description="Number of files: PREFIX_00000.bin and so on."
+    )
 
     @model_validator(mode="after")
     def _enough(self) -> "Parameters":
         if self.shards > self.tokens:
-            raise ValueError(f"{self.shards} shards of {self.tokens} tokens: at most one shard per token")
+            raise ValueError(
+                f"{self.shards} shards of {self.tokens} tokens: at most one shard per token"
+            )
         return self
 
     @property
@@ -129,7 +165,9 @@ def documents(parameters: Parameters, shard: Shard) -> Iterator[tuple[Ints, Ints
 def _last_tokens(parameters: Parameters, shard: Shard, first: int, after: int) -> Ints:
     """The tokens that end a document, among those from ``first`` to ``after``."""
     places = [numpy.arange(shard.tokens, after + 1)]
-    for block in range(bisect_right(shard.starts, first) - 1, bisect_right(shard.starts, after - 1)):
+    for block in range(
+        bisect_right(shard.starts, first) - 1, bisect_right(shard.starts, after - 1)
+    ):
         ends, start = _ends(parameters, shard.number, block), shard.starts[block]
         low, high = numpy.searchsorted(ends, (first - start, after - start), side="right")
         places.append(start + ends[low:high])
@@ -173,14 +211,18 @@ def follow(drawn: Ints, places: Ints, count: int, out: Ints) -> None:
     """Put ``drawn`` at its ``places`` in ``out`` [n] and count upwards between them,
     modulo ``count``."""
     n = len(out)
-    line = numpy.repeat(drawn.astype(numpy.int32) - places.astype(numpy.int32), numpy.diff(places, append=n))
+    line = numpy.repeat(
+        drawn.astype(numpy.int32) - places.astype(numpy.int32), numpy.diff(places, append=n)
+    )
     line += numpy.arange(n, dtype=numpy.int32)
     # line % count: numpy's // by a scalar is a multiplication, its % is a slow
     # division.
     numpy.subtract(line, line // numpy.int32(count) * numpy.int32(count), out=out, casting="unsafe")
 
 
-def floor_loss(probabilities: NDArray[numpy.float64], mean_length: float, *, learnable: bool) -> float:
+def floor_loss(
+    probabilities: NDArray[numpy.float64], mean_length: float, *, learnable: bool
+) -> float:
     """The mean loss, in nats per token, of a model that knows how the tokens are drawn.
 
     It assumes that a document may end at any token with equal probability; predictable
@@ -205,12 +247,16 @@ def _rule_entropy(p: NDArray[numpy.float64]) -> float:
     turn = numpy.exp(-2j * numpy.pi * numpy.arange(len(p) // 2 + 1) / len(p))
     before = numpy.fft.irfft(numpy.fft.rfft(drawn) / (1 - stay * turn), n=len(p))
     lucky = numpy.roll(drawn, -1)  # probability of drawing the predecessor plus one
-    return float(numpy.sum(before * (_information(stay + lucky) + _information(drawn).sum() - _information(lucky))))
+    return float(
+        numpy.sum(
+            before * (_information(stay + lucky) + _information(drawn).sum() - _information(lucky))
+        )
+    )
 
 
 def _information(p: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
-    """Contribution of each outcome to the entropy, in nats; a table of tokens has no probability of
-    0.
+    """Contribution of each outcome to the entropy, in nats; a table of tokens has no
+    probability of 0.
     """
     return -p * numpy.log(p)
 
@@ -226,7 +272,9 @@ class Part(NamedTuple):
     """CRC-32 of the bytes that an interrupted command made, None if it did not."""
 
 
-def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> tuple[Manifest, bool]:
+def make_tokens(
+    prefix: Path, parameters: Parameters, workers: int, progress: Progress
+) -> tuple[Manifest, bool]:
     """The manifest of the data set at ``prefix``, and whether it had to be made; raises
     as :func:`make_once`."""
     outputs = []
@@ -254,7 +302,9 @@ def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Pr
             done += part.size
             progress(done, size)
         for shard, path in zip(shards, outputs[1::2], strict=True):
-            write_index(partial(path), parameters.dtype, shard.documents, bind(documents, parameters, shard))
+            write_index(
+                partial(path), parameters.dtype, shard.documents, bind(documents, parameters, shard)
+            )
         return {
             "dtype": parameters.dtype.name,
             "eod": parameters.vocab_size - 1,
@@ -263,14 +313,21 @@ def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Pr
             "floor_loss": round(parameters.floor_loss(), 6),
         }
 
-    return make_once(prefix, "tokens", parameters, outputs, make, size=size + parameters.index_bytes)
+    return make_once(
+        prefix, "tokens", parameters, outputs, make, size=size + parameters.index_bytes
+    )
 
 
 def _write(parameters: Parameters, part: Part) -> int:
     """Write the part, unless it is intact on the disk; returns its CRC-32."""
 
     def fill_bytes(place: int, memory: memoryview) -> None:
-        fill(parameters, part.shard, place // parameters.dtype.itemsize, numpy.frombuffer(memory, parameters.dtype))
+        fill(
+            parameters,
+            part.shard,
+            place // parameters.dtype.itemsize,
+            numpy.frombuffer(memory, parameters.dtype),
+        )
 
     path = partial(part.path)
     if part.crc is not None and path.exists():

@@ -18,7 +18,9 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers: int) -> Iterator[Result]:
+def in_order(
+    function: Callable[[Task], Result], tasks: Iterable[Task], workers: int
+) -> Iterator[Result]:
     """``map(function, tasks)``, on ``workers`` processes if there is more than one.
 
     MachineError if a process is killed. Exceptions of ``function`` are raised here.

@@ -39,7 +39,16 @@ from benchrun.runspec.inference import InferenceSpec
 from benchrun.runspec.post_training import Critic, Generation, PostTrainingSpec
 from benchrun.runspec.profile import Profile
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.runspec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
+from benchrun.runspec.training import (
+    Data,
+    Fp8,
+    Instructions,
+    Lora,
+    Optimizer,
+    Recompute,
+    Synthetic,
+    Training,
+)
 from benchrun.show.model import ReportModel
 from benchrun.show.table import as_csv
 from datagen.cli import group as datagen
@@ -56,7 +65,10 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table; ``|`` and line breaks in cells are escaped."""
     names = list(columns)
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    lines += ["| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines += [
+        "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |"
+        for row in rows
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -71,7 +83,10 @@ def default(field: FieldInfo) -> str:
 def model_section(model: type[BaseModel]) -> str:
     """A heading, the model's docstring and a table of its fields."""
     docs = field_docs(model)
-    rows = [(f"`{name}`", default(field), docs.get(name, "")) for name, field in model.model_fields.items()]
+    rows = [
+        (f"`{name}`", default(field), docs.get(name, ""))
+        for name, field in model.model_fields.items()
+    ]
     return f"## {model.__name__}\n\n{inspect.cleandoc(model.__doc__ or '')}\n\n" + table(
         ("field", "default", "meaning"), rows
     )
@@ -86,8 +101,13 @@ def command_page() -> str:
         for command_name in group.list_commands(context):
             command = group.get_command(context, command_name)
             assert command is not None
-            inner = command.commands.items() if isinstance(command, click.Group) else [("", command)]
-            parts += [command_section(f"{name} {command_name} {verb}".rstrip(), each) for verb, each in inner]
+            inner = (
+                command.commands.items() if isinstance(command, click.Group) else [("", command)]
+            )
+            parts += [
+                command_section(f"{name} {command_name} {verb}".rstrip(), each)
+                for verb, each in inner
+            ]
     return "\n".join(parts)
 
 
@@ -108,9 +128,26 @@ def recipe_page() -> str:
         "suite one in `recipes/suites/`, a study one in `recipes/studies/`, an acceptance plan one in "
         "`recipes/plans/`. `recipes/README.md` explains how values are merged and overridden.\n"
     )
-    models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Study, SuiteRun)
+    models: tuple[type[BaseModel], ...] = (
+        TrainingRecipe,
+        TrainingEntry,
+        TrainingGroup,
+        Study,
+        SuiteRun,
+    )
     models += (AcceptancePlan, PlanRun, Criteria)
-    models += (ModelShape, Moe, Mla, Mamba, Window, RopeScaling, Cluster, OwnGpu, Container, Binding)
+    models += (
+        ModelShape,
+        Moe,
+        Mla,
+        Mamba,
+        Window,
+        RopeScaling,
+        Cluster,
+        OwnGpu,
+        Container,
+        Binding,
+    )
     return "\n".join([head, *map(model_section, models)])
 
 
@@ -121,7 +158,19 @@ def spec_page() -> str:
         "file.\n"
     )
     models: tuple[type[BaseModel], ...] = (
-        *(TrainingSpec, Layout, Training, Recompute, Optimizer, Fp8, Lora, Data, Synthetic, Instructions, Profile),
+        *(
+            TrainingSpec,
+            Layout,
+            Training,
+            Recompute,
+            Optimizer,
+            Fp8,
+            Lora,
+            Data,
+            Synthetic,
+            Instructions,
+            Profile,
+        ),
         *(PostTrainingSpec, Generation, Critic, InferenceSpec),
     )
     return "\n".join([head, *map(model_section, models)])
@@ -129,7 +178,9 @@ def spec_page() -> str:
 
 def gpu_page() -> str:
     """The hardware table."""
-    with (Path(paths.__file__).parent / "hardware/hardware.csv").open(newline="", encoding="utf-8") as file:
+    with (Path(paths.__file__).parent / "hardware/hardware.csv").open(
+        newline="", encoding="utf-8"
+    ) as file:
         rows = list(csv.reader(file))
     head = "# GPUs\n\nDense peaks in TFLOPS, memory in GiB, from `benchrun/hardware/hardware.csv`. "
     head += "A GPU without a row gets no MFU.\n\n"
@@ -144,7 +195,9 @@ def run_directory_page() -> str:
         "`telemetry` and `ceilings.json` on GPUs, `data.json` with synthetic data. A framework adds files of its own, "
         "for example `train_nemo2.py`. A kept run has the same files, some of them compressed (`.xz`).\n"
     )
-    files = table(("file", "what is in it"), ((f"`{name}`", text) for name, text in artifacts.FILES.items()))
+    files = table(
+        ("file", "what is in it"), ((f"`{name}`", text) for name, text in artifacts.FILES.items())
+    )
     models = (artifacts.Done, artifacts.Progress, artifacts.EndingRecord, artifacts.Environment)
     models += (artifacts.Ceilings, artifacts.Gemm, artifacts.CollectiveRate, artifacts.Breakdown)
     models += (artifacts.RankTimes, artifacts.RankTime, RankRates, Rate, Fleet, TestRow, Finding)
@@ -172,7 +225,13 @@ def metric_page() -> str:
     head += "A metric with a column stands under that name in metrics.json, CSV, JSON and the frames of Python. The "
     head += "reference files and `--metric` use the name in references.\n\n"
     rows = (
-        (f"`{entry.key}`" if entry.tabled else "", f"`{entry.name}`", entry.unit, entry.better, entry.how)
+        (
+            f"`{entry.key}`" if entry.tabled else "",
+            f"`{entry.name}`",
+            entry.unit,
+            entry.better,
+            entry.how,
+        )
         for entry in METRICS.values()
     )
     return head + table(("column", "in references", "unit", "better", "how it is computed"), rows)

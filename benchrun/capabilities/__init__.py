@@ -1,1 +1,3 @@
-"""Capabilities: folders of what a user can do beyond the core. The core imports none of them."""
+"""Capabilities: folders of what a user can do beyond the core. The core imports none of
+them.
+"""

@@ -1,4 +1,6 @@
-"""Completion of names and values in a shell. An error completes nothing: the command itself will show it."""
+"""Completion of names and values in a shell. An error completes nothing: the command
+itself will show it.
+"""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -49,7 +51,11 @@ def plan_names(context: click.Context, parameter: click.Parameter) -> Iterable[o
 @completing
 def study_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Shipped studies, suites and recipes, and YAML files here."""
-    return [*_shipped_or_here(paths.STUDIES), *paths.shipped(paths.SUITES), *paths.shipped(paths.RECIPES)]
+    return [
+        *_shipped_or_here(paths.STUDIES),
+        *paths.shipped(paths.SUITES),
+        *paths.shipped(paths.RECIPES),
+    ]
 
 
 @completing
@@ -62,11 +68,20 @@ def cluster_names(context: click.Context, parameter: click.Parameter) -> Iterabl
 def point_values(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Values of an option among the points of the recipe that the other options leave."""
     given = {name: value for name, value in context.params.items() if value is not None}
-    # An option that waits for its value leaves the recipe among the words that click has not yet assigned.
+    # An option that waits for its value leaves the recipe among the words that click
+    # has not yet assigned.
     recipe, key = given.get("recipe") or next(iter(context.args), None), parameter.name or ""
     rows = api.list_points((recipe,) if recipe else ())
-    others = {name: str(given[name]).lower() for name in ("gpu", "precision", "framework") if name in given}
-    fitting = [row for row in rows if all(str(row[name]).lower() == value for name, value in others.items())]
+    others = {
+        name: str(given[name]).lower()
+        for name in ("gpu", "precision", "framework")
+        if name in given
+    }
+    fitting = [
+        row
+        for row in rows
+        if all(str(row[name]).lower() == value for name, value in others.items())
+    ]
     return sorted({row[key] for row in fitting})
 
 
@@ -76,7 +91,9 @@ def run_names(context: click.Context, parameter: click.Parameter) -> Iterable[ob
     return [run.run_id for run in reversed(api.find_runs())]
 
 
-def runs_or_files(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+def runs_or_files(
+    context: click.Context, parameter: click.Parameter, typed: str
+) -> list[CompletionItem]:
     """Runs in the runs folder; if none begins so, the files here."""
     runs = [CompletionItem(name) for name in run_names(context, parameter, typed)]
     return runs or [CompletionItem(typed, type="file")]

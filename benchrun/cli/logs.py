@@ -47,7 +47,9 @@ REST_READS = 3
     metavar="csv|jsonl|FILE",
     help="Print the step rows as csv or jsonl, or write them to FILE.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps."
+)
 @click.option("--metric", metavar="NAME", help="What --plot draws; the step time if not given.")
 @click.option("--follow", is_flag=True, help="Print the steps of a growing log until its job ends.")
 def parse(
@@ -62,12 +64,15 @@ def parse(
     recipe: str | None,
     **given: Any,
 ) -> int:
-    """Measure a LOG: step time, tokens/s/GPU, TFLOPS, problems; or read what a client measured of a server.
+    """Measure a LOG: step time, tokens/s/GPU, TFLOPS, problems; or read what a client
+    measured of a server.
 
-    A LOG is a file (plain, gzip, zstd or xz), a directory (also that of a run), or - for stdin. Files that agree in
-    everything they state are read as one run: those of ranks and nodes, stdout and stderr, before and after a requeue.
-    Any other file is a run of its own, and --json gives an array. A value that the log does not hold is null. Exit code
-    4: no step, an early end, a fatal problem, or a rate above the GPU's peak.
+    A LOG is a file (plain, gzip, zstd or xz), a directory (also that of a run), or -
+    for stdin. Files that agree in everything they state are read as one run: those of
+    ranks and nodes, stdout and stderr, before and after a requeue. Any other file is a
+    run of its own, and --json gives an array. A value that the log does not hold is
+    null. Exit code 4: no step, an early end, a fatal problem, or a rate above the GPU's
+    peak.
     """
     for file in (plot, Path(steps) if steps and Path(steps).suffix else None):
         if file is not None:
@@ -81,10 +86,14 @@ def parse(
     parsed = [_follow(logs, framework)] if follow else read_logs(logs, framework)
     _check_options(parsed, given)
     settings = [api.setting_beside(log, setting) for log in parsed]
-    summaries = [api.summarise_log(*each, logs, warmup) for each in zip(parsed, settings, strict=True)]
+    summaries = [
+        api.summarise_log(*each, logs, warmup) for each in zip(parsed, settings, strict=True)
+    ]
     if len(parsed) > 1 and (steps or plot):
         names = "; ".join(log.file for log in parsed)
-        raise UserError(f"{'--steps' if steps else '--plot'} takes one run, these are {len(parsed)}: {names}")
+        raise UserError(
+            f"{'--steps' if steps else '--plot'} takes one run, these are {len(parsed)}: {names}"
+        )
     if steps and form:
         _write_steps(parsed[0].steps, form, steps)
     if plot and summaries[0].num_steps:
@@ -107,11 +116,19 @@ def _print_summaries(summaries: "Sequence[Summary]", as_json: bool) -> None:
 
 
 def _exit_code(summary: "Summary") -> Exit:
-    """INCONCLUSIVE if a log gives no number to rely on; a log without steps is named on stderr."""
+    """INCONCLUSIVE if a log gives no number to rely on; a log without steps is named on
+    stderr.
+    """
     empty = not summary.num_steps and not summary.results
     if empty:
-        nothing = f"no step and no result of any known framework ({', '.join(sorted(api.DIALECTS))})"
-        causes = [each.detail for each in summary.problems if each.kind in ("truncated_file", "no_document")]
+        nothing = (
+            f"no step and no result of any known framework ({', '.join(sorted(api.DIALECTS))})"
+        )
+        causes = [
+            each.detail
+            for each in summary.problems
+            if each.kind in ("truncated_file", "no_document")
+        ]
         say(f"{summary.file}: {causes[0] if causes else nothing}")
         if extensions.has("traces") and (hint := api.trace_hint(Path(summary.file))):
             say(f"hint: {hint}")
@@ -124,7 +141,9 @@ def _steps_format(steps: str) -> str:
 
     form = steps if steps in STEP_FORMATS else Path(steps).suffix.lstrip(".")
     if form not in STEP_FORMATS:
-        raise UserError(f"--steps {steps}: expected csv, jsonl or a file name that ends in .csv or .jsonl")
+        raise UserError(
+            f"--steps {steps}: expected csv, jsonl or a file name that ends in .csv or .jsonl"
+        )
     return form
 
 
@@ -140,9 +159,19 @@ def _write_steps(rows: "Rows", form: str, target: str) -> None:
 
 
 def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
-    """Print the steps of one growing log until it is complete, its job has ended, or the user interrupts; the log."""
-    if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-" or logs[0].suffix in (".gz", ".xz", ".zst"):
-        raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
+    """Print the steps of one growing log until it is complete, its job has ended, or
+    the user interrupts; the log.
+    """
+    if (
+        len(logs) != 1
+        or logs[0].is_dir()
+        or str(logs[0]) == "-"
+        or logs[0].suffix in (".gz", ".xz", ".zst")
+    ):
+        raise UserError(
+            "--follow takes one file that is not compressed",
+            hint=f"benchrun parse --follow run/{STDOUT}",
+        )
     if not logs[0].exists():
         say(f"{logs[0]} does not exist yet; waiting for it")
     tail, reads_since_end = api.Tail(logs[0], framework), 0
@@ -150,7 +179,11 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
         while True:
             for row in tail.read():
                 timing = f"{row.step_time_s:.4g} s" if row.step_time_s else ""
-                rate = f"{row.tokens_per_s_per_gpu:,.0f} tokens/s/GPU" if row.tokens_per_s_per_gpu else ""
+                rate = (
+                    f"{row.tokens_per_s_per_gpu:,.0f} tokens/s/GPU"
+                    if row.tokens_per_s_per_gpu
+                    else ""
+                )
                 loss = f"loss {row.loss:.4f}" if row.loss is not None else ""
                 say("  ".join(filter(None, (f"step {row.step}", timing, rate, loss))))
             log = tail.log()
@@ -165,7 +198,9 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
 @click.argument("runs_or_logs", nargs=-1, required=True, shell_complete=runs_or_files)
 @log_options
 @click.option(
-    "--num-layers", type=click.IntRange(1, MOST_LAYERS), help="Number of layers of the proxy that the log trained."
+    "--num-layers",
+    type=click.IntRange(1, MOST_LAYERS),
+    help="Number of layers of the proxy that the log trained.",
 )
 @baseline_option
 def compare(
@@ -176,26 +211,39 @@ def compare(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Judge RUNS or LOGS against reference numbers. Repeats of one point are judged together.
+    """Judge RUNS or LOGS against reference numbers. Repeats of one point are judged
+    together.
 
-    A log is compared under the conditions that it states; the options add those that it does not state. Logs of
-    different runs are judged one by one. The reference is the published number that fits best, or what --baseline
-    names.
+    A log is compared under the conditions that it states; the options add those that it
+    does not state. Logs of different runs are judged one by one. The reference is the
+    published number that fits best, or what --baseline names.
 
-    The verdict of your own runs is stored, and `report` shows it. A verdict with --warmup or --baseline is printed and
-    not stored.
+    The verdict of your own runs is stored, and `report` shows it. A verdict with
+    --warmup or --baseline is printed and not stored.
     """
     files = [Path(name) for name in runs_or_logs]
     if recipe is None:
         if any(kept.place(file).is_file() or str(file) == "-" for file in files):
-            raise UserError("a log does not name its recipe", hint="add --recipe NAME; benchrun list shows them")
+            raise UserError(
+                "a log does not name its recipe", hint="add --recipe NAME; benchrun list shows them"
+            )
         if named := [name for name, value in given.items() if value is not None]:
-            raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
+            raise UserError(
+                f"{flags(named)}: a run states its own conditions",
+                hint="with a log, add --recipe NAME",
+            )
         chosen, code = opened(runs_or_logs)
         return worst((code, print_verdicts(chosen, as_json, warmup, baseline)))
     root = paths.runs_dir()
-    if runs := [file for file in files if (kept.place(file) / SPEC).is_file() or (root / file / SPEC).is_file()]:
-        raise UserError(f"{runs[0]} is a run and states its own recipe", hint="compare it alone, without --recipe")
+    if runs := [
+        file
+        for file in files
+        if (kept.place(file) / SPEC).is_file() or (root / file / SPEC).is_file()
+    ]:
+        raise UserError(
+            f"{runs[0]} is a run and states its own recipe",
+            hint="compare it alone, without --recipe",
+        )
     logs = read_logs(files, given.pop("framework"))
     options = dict(given)
     num_layers = given.pop("num_layers")
@@ -211,14 +259,19 @@ def compare(
 
 
 def _check_options(logs: "Sequence[Log]", options: dict[str, Any]) -> None:
-    """Say on stderr which options replace a guess. UserError for an option that a log contradicts."""
+    """Say on stderr which options replace a guess. UserError for an option that a log
+    contradicts.
+    """
     for log in logs:
         for sentence in api.check_options(log, options):
             say(sentence if len(logs) == 1 else f"{log.file}: {sentence}")
 
 
 def print_verdicts(
-    runs: "Sequence[RunDir]", as_json: bool = False, warmup: int | None = None, reference: str | None = None
+    runs: "Sequence[RunDir]",
+    as_json: bool = False,
+    warmup: int | None = None,
+    reference: str | None = None,
 ) -> Exit:
     """Judge runs, store and print the verdicts, and return the exit code."""
     for run in runs:
@@ -237,13 +290,17 @@ def print_verdicts(
 
 
 def print_results(results: "Sequence[Result]", as_json: bool, *, several: bool = False) -> Exit:
-    """Print verdicts, with the name of each log if ``several``, and return the worst exit code.
+    """Print verdicts, with the name of each log if ``several``, and return the worst
+    exit code.
 
     One verdict is one JSON object, ``several`` are an array.
     """
     if as_json and results:
         names = [{"file": file} if file and several else {} for _, _, file in results]
-        documents = [name | result[0].model_dump(mode="json") for name, result in zip(names, results, strict=True)]
+        documents = [
+            name | result[0].model_dump(mode="json")
+            for name, result in zip(names, results, strict=True)
+        ]
         print_json(documents if several else documents[0])
     elif results:
         from rich.text import Text

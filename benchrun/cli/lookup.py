@@ -17,7 +17,10 @@ INVENTORIES = ("suites", "studies", "plans", "clusters", "gpus", "frameworks")
 SHELLS = ("bash", "zsh", "fish")
 
 inventory_options = all_of(
-    *(click.option(f"--{name}", is_flag=True, help=f"List the {name} of this version.") for name in INVENTORIES)
+    *(
+        click.option(f"--{name}", is_flag=True, help=f"List the {name} of this version.")
+        for name in INVENTORIES
+    )
 )
 
 
@@ -29,19 +32,30 @@ inventory_options = all_of(
 @inventory_options
 @json_option
 def list(
-    recipes: tuple[str, ...], gpu: str | None, cluster: str | None, every: bool, as_json: bool, **inventories: bool
+    recipes: tuple[str, ...],
+    gpu: str | None,
+    cluster: str | None,
+    every: bool,
+    as_json: bool,
+    **inventories: bool,
 ) -> None:
-    """List recipes, one a line; if RECIPES are named, their layouts. --json lists every point.
+    """List recipes, one a line; if RECIPES are named, their layouts. --json lists every
+    point.
 
-    GPUS is the range of the number of GPUs, PUBLISHED the number of published results for these points. DERIVED names
-    the GPU from which a layout was borrowed, because this GPU has none of its own.
+    GPUS is the range of the number of GPUs, PUBLISHED the number of published results
+    for these points. DERIVED names the GPU from which a layout was borrowed, because
+    this GPU has none of its own.
     """
     from benchrun.show import listing
     from benchrun.show.table import plain
 
     if chosen := [name for name, wanted in inventories.items() if wanted]:
         rows = [row for name in chosen for row in api.INVENTORIES[name]()]
-        table = listing.inventory_table(rows, listing.WIDE.get(chosen[0], ())) if len(chosen) == 1 else None
+        table = (
+            listing.inventory_table(rows, listing.WIDE.get(chosen[0], ()))
+            if len(chosen) == 1
+            else None
+        )
         if not as_json and table is None:
             raise UserError("one inventory at a time", hint=f"benchrun list --{chosen[0]}")
     else:
@@ -49,8 +63,18 @@ def list(
         if every or as_json:
             rows = api.list_points(recipes, gpu, cluster)
         else:
-            rows = api.list_layouts(recipes, gpu, cluster) if recipes else api.list_recipes((), gpu, cluster)
-        make = listing.points_table if every else listing.layouts_table if recipes else listing.recipes_table
+            rows = (
+                api.list_layouts(recipes, gpu, cluster)
+                if recipes
+                else api.list_recipes((), gpu, cluster)
+            )
+        make = (
+            listing.points_table
+            if every
+            else listing.layouts_table
+            if recipes
+            else listing.recipes_table
+        )
         table = None if as_json else make(rows)
     if as_json:
         print_json(rows)
@@ -63,10 +87,11 @@ def list(
 @click.option("--all", "every", is_flag=True, help="Everything, as YAML.")
 @json_option
 def show(as_json: bool, every: bool, **point: Any) -> int:
-    """Show a point: model, layout, memory per GPU, published numbers; or the runs of a suite or study.
+    """Show a point: model, layout, memory per GPU, published numbers; or the runs of a
+    suite or study.
 
-    --all and --json have the whole specification, FLOPs, the arithmetic of the layout, all references. Runs of a study
-    that break a rule are shown with the reason.
+    --all and --json have the whole specification, FLOPs, the arithmetic of the layout,
+    all references. Runs of a study that break a rule are shown with the reason.
     """
     request = api.Request(**point)
     if api.is_suite(request.recipe):
@@ -78,7 +103,9 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
     elif every:
         import yaml
 
-        click.echo(yaml.safe_dump(document, sort_keys=False, width=110, default_flow_style=False).rstrip())
+        click.echo(
+            yaml.safe_dump(document, sort_keys=False, width=110, default_flow_style=False).rstrip()
+        )
     else:
         from benchrun.show.point import point_view
 
@@ -109,10 +136,12 @@ def _show_suite(request: "Request", as_json: bool) -> Exit:
 @click.argument("shell", type=click.Choice(SHELLS), default="bash")
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that completes benchrun's verbs, options, recipes, GPUs and runs in your shell.
+    """Print the script that completes benchrun's verbs, options, recipes, GPUs and runs
+    in your shell.
 
-    For bash: eval "$(benchrun completion bash)" in ~/.bashrc; for zsh the same in ~/.zshrc.
-    For fish: benchrun completion fish > ~/.config/fish/completions/benchrun.fish
+    For bash: eval "$(benchrun completion bash)" in ~/.bashrc; for zsh the same in
+    ~/.zshrc. For fish: benchrun completion fish >
+    ~/.config/fish/completions/benchrun.fish
     """
     from click.shell_completion import get_completion_class
 

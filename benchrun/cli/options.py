@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import api, kept, paths
-from benchrun.cli.complete import cluster_names, dialect_names, gpu_names, point_values, recipe_names, runs_or_files
+from benchrun.cli.complete import (
+    cluster_names,
+    dialect_names,
+    gpu_names,
+    point_values,
+    recipe_names,
+    runs_or_files,
+)
 from benchrun.errors import BenchrunError, exit_code_of
 from benchrun.files import write_new
 from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, Exit, worst
@@ -50,16 +57,24 @@ retries_option = click.option(
     show_default=True,
     help="Launch a failed run again, up to this many times.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else."
+)
 
 
 def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     """One decorator for several options."""
-    return lambda function: functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
+    return lambda function: functools.reduce(
+        lambda decorated, option: option(decorated), reversed(options), function
+    )
 
 
 choice_options = all_of(
-    click.option("--gpu", shell_complete=point_values, help="GPU of the point, e.g. H100; CPU for the tiny ones."),
+    click.option(
+        "--gpu",
+        shell_complete=point_values,
+        help="GPU of the point, e.g. H100; CPU for the tiny ones.",
+    ),
     click.option("--precision", shell_complete=point_values, help="fp8, bf16 or fp32."),
     click.option(
         "--num-gpus",
@@ -102,11 +117,16 @@ _of_work = (
         help="Recipe that the job trained, if the log does not state the model.",
     ),
     click.option("--gpu", shell_complete=gpu_names, help="GPU, if the log does not state it."),
-    *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING),
+    *(
+        click.option(name, type=kind, help=f"{what}, if the log does not state it.")
+        for name, kind, what in _SETTING
+    ),
 )
 _of_rows = (
     click.option(
-        "--framework", shell_complete=dialect_names, help="Framework that wrote the log; by default recognised."
+        "--framework",
+        shell_complete=dialect_names,
+        help="Framework that wrote the log; by default recognised.",
     ),
     click.option(
         "--warmup",
@@ -130,7 +150,9 @@ log_options = all_of(*_of_work, _peak, *_of_rows, json_option)
 """The options of verbs on logs."""
 
 
-def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = str) -> tuple[list[R], Exit]:
+def each(
+    items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = str
+) -> tuple[list[R], Exit]:
     """Results of ``read`` for each of ``items``, and the exit code.
 
     An error goes to stderr and hides no other item.
@@ -149,15 +171,20 @@ def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = 
 
 
 def opened(
-    names: Sequence[str], last: int | None = None, open_name: "Callable[[str], list[RunDir]] | None" = None
+    names: Sequence[str],
+    last: int | None = None,
+    open_name: "Callable[[str], list[RunDir]] | None" = None,
 ) -> "tuple[list[RunDir], Exit]":
-    """Each of the runs called ``names`` once, or the ``last`` runs of the runs folder (or all), and the exit code.
+    """Each of the runs called ``names`` once, or the ``last`` runs of the runs folder
+    (or all), and the exit code.
 
-    ``open_name`` returns the runs that a name stands for, if not one. Runs that cannot be read are named on stderr and
-    count for the exit code if ``names`` has them.
+    ``open_name`` returns the runs that a name stands for, if not one. Runs that cannot
+    be read are named on stderr and count for the exit code if ``names`` has them.
     """
     newest = [] if names else api.find_runs()[-last if last else 0 :]
-    runs, code = each(names or [str(run.path) for run in newest], open_name or (lambda name: [api.open_run(name)]))
+    runs, code = each(
+        names or [str(run.path) for run in newest], open_name or (lambda name: [api.open_run(name)])
+    )
     return list(dict.fromkeys(chain(*runs))), code if names else Exit.OK
 
 
@@ -166,7 +193,9 @@ def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
     logs, left_out = api.read_logs(files, framework)
     if left_out:
         more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
-        say(f"left out, neither a step nor part of a run: {', '.join(map(str, left_out[:SHOWN]))}{more}")
+        say(
+            f"left out, neither a step nor part of a run: {', '.join(map(str, left_out[:SHOWN]))}{more}"
+        )
     return logs
 
 
@@ -201,7 +230,9 @@ def say(text: str) -> None:
 
 def interrupted(what: str) -> Exit:
     """The exit code after Ctrl-C, with a remark that the jobs of ``what`` run on."""
-    say(f"\nThe jobs run on. The same command goes on with the {what}; benchrun status shows the jobs")
+    say(
+        f"\nThe jobs run on. The same command goes on with the {what}; benchrun status shows the jobs"
+    )
     return Exit.INTERRUPTED
 
 

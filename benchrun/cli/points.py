@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 
 @click.command("render")
 @point_options
-@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write all files into DIR.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write all files into DIR."
+)
 def render(output: Path | None, **point: Any) -> None:
-    """The script that would be submitted, on stdout; with --output every file of the job."""
+    """The script that would be submitted, on stdout; with --output every file of the
+    job.
+    """
     spec = api.resolve_point(api.Request(**point))
     if output is None:
         _print_script(spec)
@@ -61,17 +65,29 @@ def launch_options(command: Callable[..., int]) -> Callable[..., int]:
 
 _options = all_of(
     click.option(
-        "--repeats", type=click.IntRange(1, MOST_REPEATS), default=1, show_default=True, help="Runs of each point."
+        "--repeats",
+        type=click.IntRange(1, MOST_REPEATS),
+        default=1,
+        show_default=True,
+        help="Runs of each point.",
     ),
-    click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running."),
+    click.option(
+        "--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running."
+    ),
     click.option(
         "--retries",
         type=click.IntRange(min=1),
         metavar="N",
         help="Wait; if a node fails, launch its run again without that node, up to N times.",
     ),
-    click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names."),
-    click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing."),
+    click.option(
+        "--exclude",
+        metavar="FILE|LIST",
+        help="Nodes to leave out: a list as for Slurm, or a file of names.",
+    ),
+    click.option(
+        "--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing."
+    ),
 )
 
 
@@ -87,13 +103,20 @@ def launch(profile: str | None, how: Launching, **point: Any) -> int:
 
 @click.command("profile")
 @point_options
-@click.option("--tool", "--profile", type=PROFILERS, help="The profiler; by default the recipe's, else kineto.")
+@click.option(
+    "--tool",
+    "--profile",
+    type=PROFILERS,
+    help="The profiler; by default the recipe's, else kineto.",
+)
 @launch_options
 def profile(tool: str | None, how: Launching, **point: Any) -> int:
-    """Run RECIPE with a few profiled steps after the measured ones: the same as launch --profile.
+    """Run RECIPE with a few profiled steps after the measured ones: the same as launch
+    --profile.
 
-    Each profiled rank writes a trace into the run's folder `profile`. --set profile.steps=5 and --set
-    'profile.ranks=[0,8]' choose how many steps and which ranks.
+    Each profiled rank writes a trace into the run's folder `profile`. --set
+    profile.steps=5 and --set 'profile.ranks=[0,8]' choose how many steps and which
+    ranks.
     """
     return _launch(api.resolve_profiled(api.Request(**point), tool), how)
 
@@ -109,7 +132,9 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
             if how.exclude:
                 api.check_excluded(spec)
             if secrets := api.missing_secrets(spec):
-                say(f"warning: the launch needs {', '.join(secrets)}, which this shell does not set (cluster.secrets)")
+                say(
+                    f"warning: the launch needs {', '.join(secrets)}, which this shell does not set (cluster.secrets)"
+                )
             _print_script(spec)
         return Exit.OK
     wanted = [spec for spec in specs for _ in range(how.repeats)]
@@ -122,7 +147,9 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
 
 
 def _launch_and_wait(specs: "Sequence[RunSpec]", retries: int) -> int:
-    """Launch all, in turn if the account may not have as many jobs, and wait for them; returns the exit code."""
+    """Launch all, in turn if the account may not have as many jobs, and wait for them;
+    returns the exit code.
+    """
     runs: list[RunDir] = []
 
     def started(run: "RunDir") -> None:
@@ -136,7 +163,9 @@ def _launch_and_wait(specs: "Sequence[RunSpec]", retries: int) -> int:
     for error in errors:
         say(f"error: {error}")
     code = _wait(runs, retries)
-    return code if code is Exit.INTERRUPTED else worst((*(error.exit_code for error in errors), code))
+    return (
+        code if code is Exit.INTERRUPTED else worst((*(error.exit_code for error in errors), code))
+    )
 
 
 def _left(names: "Sequence[str]") -> Exit:
@@ -147,7 +176,9 @@ def _left(names: "Sequence[str]") -> Exit:
 
 
 def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
-    """Follow ``runs`` until they have ended, launch failed ones again, judge them; returns the exit code."""
+    """Follow ``runs`` until they have ended, launch failed ones again, judge them;
+    returns the exit code.
+    """
     from benchrun.cli.logs import print_verdicts
     from benchrun.cli.runs import follow
 
@@ -161,7 +192,9 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
         for index, attempts in enumerate(tries):
             try:
                 again = next(attempts, None)
-            except MachineError as error:  # one launch failed: the others are still followed and judged
+            except (
+                MachineError
+            ) as error:  # one launch failed: the others are still followed and judged
                 say(f"error: {error}")
                 again = None
             if again:

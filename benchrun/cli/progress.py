@@ -1,4 +1,6 @@
-"""The live display of ``launch --wait`` and ``status --watch``: state, steps, step time and tokens/s of each run."""
+"""The live display of ``launch --wait`` and ``status --watch``: state, steps, step time
+and tokens/s of each run.
+"""
 
 import statistics
 from collections import deque
@@ -14,7 +16,9 @@ MOST_LINES = 20
 
 
 class RunsProgress(Progress):
-    """Bars on a terminal; elsewhere one line per change of state, so that a log stays readable."""
+    """Bars on a terminal; elsewhere one line per change of state, so that a log stays
+    readable.
+    """
 
     def __init__(self, runs: Sequence[RunDir]) -> None:
         console = Console(stderr=True)
@@ -31,7 +35,9 @@ class RunsProgress(Progress):
 
     def _line(self, run: RunDir, runs: int) -> TaskID:
         name, shown = run.run_id if runs > 1 else "", len(self.tasks) < MOST_LINES
-        return self.add_task(name, total=run.spec.planned_steps, state="submitted", rate="", visible=shown)
+        return self.add_task(
+            name, total=run.spec.planned_steps, state="submitted", rate="", visible=shown
+        )
 
     def show(self, observation: Observation, steps: list[Step]) -> None:
         """Show the state and the new steps of a run."""
@@ -40,15 +46,21 @@ class RunsProgress(Progress):
         if observation.note and not observation.over:
             state = f"{state} ({observation.note})"
         if state != line.state and not self.console.is_terminal:
-            self.console.print(f"{observation.run.run_id}  {state}", highlight=False, soft_wrap=True)
+            self.console.print(
+                f"{observation.run.run_id}  {state}", highlight=False, soft_wrap=True
+            )
         line.state = state
         line.times += [step.step_time_s for step in steps if step.step_time_s is not None]
-        self.update(line.task, state=state, rate=line.rate(), completed=steps[-1].step if steps else None)
+        self.update(
+            line.task, state=state, rate=line.rate(), completed=steps[-1].step if steps else None
+        )
         if observation.over:
             self._make_room(line)
 
     def _make_room(self, line: "_Line") -> None:
-        """Give the line of an ended run to one without, if there are more runs than lines."""
+        """Give the line of an ended run to one without, if there are more runs than
+        lines.
+        """
         hidden = [task for task in self.tasks if not task.visible and not task.fields.get("over")]
         self.update(line.task, over=True)
         if hidden:
@@ -69,5 +81,7 @@ class _Line:
         if not self.times:
             return ""
         step_s = statistics.median(self.times)
-        tokens = f"  {self._tokens_per_gpu / step_s:,.0f} tokens/s/GPU" if self._tokens_per_gpu else ""
+        tokens = (
+            f"  {self._tokens_per_gpu / step_s:,.0f} tokens/s/GPU" if self._tokens_per_gpu else ""
+        )
         return f"{step_s:.3g} s{tokens}"

@@ -10,7 +10,16 @@ import click
 
 from benchrun import api, extensions
 from benchrun.cli.complete import runs_or_files
-from benchrun.cli.options import baseline_option, each, json_option, json_text, opened, run_id, say, write_text
+from benchrun.cli.options import (
+    baseline_option,
+    each,
+    json_option,
+    json_text,
+    opened,
+    run_id,
+    say,
+    write_text,
+)
 from benchrun.cli.runs import no_runs
 from benchrun.errors import NoNumberError, UserError
 from benchrun.files import check_new
@@ -22,7 +31,14 @@ if TYPE_CHECKING:
 FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
 TEXTS = ("terminal", "markdown", "csv", "json", "junit")
 """Formats of the core: tables and documents, in which no run is drawn."""
-ENDINGS = {".html": "html", ".xml": "junit", ".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "terminal"}
+ENDINGS = {
+    ".html": "html",
+    ".xml": "junit",
+    ".csv": "csv",
+    ".json": "json",
+    ".md": "markdown",
+    ".txt": "terminal",
+}
 """Format that the ending of a file names."""
 SPLITS = ("node", "driver", "image", "version")
 """Values of --by that separate the histories of a point."""
@@ -31,9 +47,15 @@ SPLITS = ("node", "driver", "image", "version")
 class Form(click.Choice[str]):
     """Name of a format: benchrun's own, or that of a package."""
 
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
         """The name. click calls this."""
-        return value if value in extensions.installed("formats") else super().convert(value, parameter, context)
+        return (
+            value
+            if value in extensions.installed("formats")
+            else super().convert(value, parameter, context)
+        )
 
 
 @click.command("report")
@@ -57,11 +79,24 @@ class Form(click.Choice[str]):
     show_default=True,
     help="What a row is; with --history, what separates the runs of a point.",
 )
-@click.option("--history", is_flag=True, help="Step time of each point since its first run, with its change points.")
-@click.option("--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw --scaling or --history.")
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Step time of each point since its first run, with its change points.",
+)
+@click.option(
+    "--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions."
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw --scaling or --history."
+)
 @baseline_option
-@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep what the RUNS measured in DIR.",
+)
 @json_option
 def report(
     runs: tuple[str, ...],
@@ -75,23 +110,26 @@ def report(
     keep: Path | None,
     as_json: bool,
 ) -> int:
-    """Show one RUN as a page, or several (by default all) as a table with a row per point. A folder stands for its
-    runs.
+    """Show one RUN as a page, or several (by default all) as a table with a row per
+    point. A folder stands for its runs.
 
-    --by framework compares the frameworks that ran the same point, the fastest first. --format html is one file with
-    plots that needs no network.
+    --by framework compares the frameworks that ran the same point, the fastest first.
+    --format html is one file with plots that needs no network.
 
-    --history names the dates at which the step time of a point changed, by how much, and what changed with it: nodes,
-    driver, image, versions, options; exit code 1 if the newest change made a point slower.
+    --history names the dates at which the step time of a point changed, by how much,
+    and what changed with it: nodes, driver, image, versions, options; exit code 1 if
+    the newest change made a point slower.
 
-    With --keep DIR gets what each run measured: spec, environment, metrics, verdict and the compressed logs, without
-    this machine's names and paths. A run gets a directory there; if DIR has an index.jsonl, as results/measured has,
-    it is added to the archives. Nothing is overwritten.
+    With --keep DIR gets what each run measured: spec, environment, metrics, verdict and
+    the compressed logs, without this machine's names and paths. A run gets a directory
+    there; if DIR has an index.jsonl, as results/measured has, it is added to the
+    archives. Nothing is overwritten.
 
-    With --baseline the report shows verdicts against that baseline in place of the stored ones, and stores none.
+    With --baseline the report shows verdicts against that baseline in place of the
+    stored ones, and stores none.
 
-    The exit code is that of the worst run: 0 if every run passed; 1 if one is slow; 4 if one gives no clear answer,
-    failed or was not judged, or if there is no run.
+    The exit code is that of the worst run: 0 if every run passed; 1 if one is slow; 4
+    if one gives no clear answer, failed or was not judged, or if there is no run.
     """
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
@@ -119,16 +157,25 @@ def _runs(
     plot: Path | None,
     baseline: str | None,
 ) -> Exit:
-    """Print the report on the ``chosen`` runs, which the caller called ``names``; returns the exit code."""
+    """Print the report on the ``chosen`` runs, which the caller called ``names``;
+    returns the exit code.
+    """
     drawn = form not in TEXTS
     verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)
-    data, failed = each(chosen, lambda run: api.run_data(run, verdicts.get(run), drawn=drawn), run_id)
+    data, failed = each(
+        chosen, lambda run: api.run_data(run, verdicts.get(run), drawn=drawn), run_id
+    )
     if names and not data:
         return failed
     model = api.report_on(data, scaling=drawn or rows == "scaling")
     if rows == "scaling" and not model.curves:
-        say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
-    write_text(_text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None), output)
+        say(
+            "no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch"
+        )
+    write_text(
+        _text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None),
+        output,
+    )
     if plot and model.curves:
         from benchrun.show.curve import scaling_plots
         from benchrun.show.plot import save
@@ -138,7 +185,9 @@ def _runs(
 
 
 def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":
-    """The runs called ``names``, or all that a report has, and the exit code. NoNumberError if there is none."""
+    """The runs called ``names``, or all that a report has, and the exit code.
+    NoNumberError if there is none.
+    """
     chosen, code = opened(names, open_name=api.runs_at)
     chosen = [run for run in chosen if names or run.spec.reported]
     if not chosen and code is Exit.OK:
@@ -161,13 +210,18 @@ def _check_history(history: bool, by: str, form: str) -> None:
     if by in SPLITS and not history:
         raise UserError(f"--by {by} splits a history", hint="add --history")
     if form == "html" and by in SPLITS:
-        raise UserError(f"the HTML page has no histories by {by}", hint="--format terminal, markdown or csv, or --json")
+        raise UserError(
+            f"the HTML page has no histories by {by}",
+            hint="--format terminal, markdown or csv, or --json",
+        )
     if form == "junit" and history:
         raise UserError("a history has no test cases", hint="--format csv or --json")
 
 
 def _verdicts(runs: "Sequence[RunDir]", baseline: str) -> "tuple[dict[RunDir, Verdict], Exit]":
-    """The verdict of each run against ``baseline``, its repeats together, and the exit code."""
+    """The verdict of each run against ``baseline``, its repeats together, and the exit
+    code.
+    """
 
     def judge(group: "Sequence[RunDir]") -> "dict[RunDir, Verdict]":
         return dict.fromkeys(group, api.judge_runs(group, None, baseline).verdict)
@@ -187,9 +241,11 @@ def _curves(model: "ReportModel") -> dict[str, Any]:
 
 
 def _form_of(output: Path | None, form: str | None, as_json: bool) -> str:
-    """The format: that of the file's ending, else the one given, else what suits the place.
+    """The format: that of the file's ending, else the one given, else what suits the
+    place.
 
-    UserError if file, --format and --json contradict each other, if none names one, and if the file exists.
+    UserError if file, --format and --json contradict each other, if none names one, and
+    if the file exists.
     """
     if output is not None:
         check_new(output)
@@ -200,7 +256,10 @@ def _form_of(output: Path | None, form: str | None, as_json: bool) -> str:
         return form or ("terminal" if sys.stdout.isatty() else "markdown")
     of_ending = ENDINGS.get(output.suffix)
     if of_ending and form and of_ending != form:
-        raise UserError(f"--output {output} is a file of {of_ending}, and --format says {form}", hint="leave one out")
+        raise UserError(
+            f"--output {output} is a file of {of_ending}, and --format says {form}",
+            hint="leave one out",
+        )
     if not (of_ending or form):
         hint = f"one of {' '.join(ENDINGS)}, or --format"
         raise UserError(f"--output {output}: the ending names no format", hint=hint)

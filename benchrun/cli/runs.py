@@ -18,19 +18,39 @@ if TYPE_CHECKING:
 @click.command("status")
 @click.argument("runs", nargs=-1, shell_complete=run_names)
 @click.option(
-    "--last", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs to show if none is named."
+    "--last",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many runs to show if none is named.",
 )
-@click.option("--state", "states", multiple=True, help="Only runs in this state, e.g. running, failed, completed.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    help="Only runs in this state, e.g. running, failed, completed.",
+)
 @click.option("--recipe", shell_complete=recipe_names, help="Only runs of this recipe.")
-@click.option("--watch", is_flag=True, help="Follow the runs that have not ended. Ctrl-C leaves them running.")
+@click.option(
+    "--watch", is_flag=True, help="Follow the runs that have not ended. Ctrl-C leaves them running."
+)
 @json_option
 def status(
-    runs: tuple[str, ...], last: int, states: tuple[str, ...], recipe: str | None, watch: bool, as_json: bool
+    runs: tuple[str, ...],
+    last: int,
+    states: tuple[str, ...],
+    recipe: str | None,
+    watch: bool,
+    as_json: bool,
 ) -> int:
-    """Show how RUNS are going (by default the newest): state, job, nodes, age, steps, and how each ended."""
+    """Show how RUNS are going (by default the newest): state, job, nodes, age, steps,
+    and how each ended.
+    """
     _check_states(states)
     chosen, code = opened(runs, None if states or recipe else last)
-    observations = {each.run: each for each in api.observe([run for run in chosen if _is_of(run, recipe)])}
+    observations = {
+        each.run: each for each in api.observe([run for run in chosen if _is_of(run, recipe)])
+    }
     if watch:
         follow([run for run, observation in observations.items() if not observation.over])
         observations = {each.run: each for each in api.observe([*observations])}
@@ -60,14 +80,24 @@ def _check_states(states: tuple[str, ...]) -> None:
     """UserError for a word that is no state of a run."""
     from benchrun.rundir.artifacts import Ending
 
-    legal = ["pending", "running", "suspended", "ended", "gone", "unknown", *(ending.value for ending in Ending)]
+    legal = [
+        "pending",
+        "running",
+        "suspended",
+        "ended",
+        "gone",
+        "unknown",
+        *(ending.value for ending in Ending),
+    ]
     for state in states:
         if state not in legal:
             raise UserError(f"no state is called '{state}'", hint=closest(state, legal))
 
 
 def _is_of(run: "RunDir", recipe: str | None) -> bool:
-    """Whether a run is of ``recipe``; also one that cannot be read, which is named later."""
+    """Whether a run is of ``recipe``; also one that cannot be read, which is named
+    later.
+    """
     try:
         return recipe is None or run.spec.recipe == recipe
     except UserError:
@@ -75,7 +105,9 @@ def _is_of(run: "RunDir", recipe: str | None) -> bool:
 
 
 def follow(runs: "Sequence[RunDir]") -> list[str]:
-    """Show the progress of runs until they have ended; after Ctrl-C the ids of those that go on."""
+    """Show the progress of runs until they have ended; after Ctrl-C the ids of those
+    that go on.
+    """
     from benchrun.cli.progress import RunsProgress
 
     left = {run.run_id: None for run in runs}
@@ -95,7 +127,9 @@ def follow(runs: "Sequence[RunDir]") -> list[str]:
 
 @click.command("cancel")
 @click.argument("runs", nargs=-1, shell_complete=run_names)
-@click.option("--all", "every", is_flag=True, help="Stop every run in the runs folder that has not ended.")
+@click.option(
+    "--all", "every", is_flag=True, help="Stop every run in the runs folder that has not ended."
+)
 def cancel(runs: tuple[str, ...], every: bool) -> int:
     """Stop RUNS, from any shell. A run that has ended is left as it is."""
     if every is bool(runs):
@@ -109,7 +143,11 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
         others = [run for run in chosen if run.read_only]
         if others:
             say(f"left alone, not yours: {', '.join(map(run_id, others))}")
-        chosen = [each.run for each in api.observe([run for run in chosen if not run.read_only]) if not each.over]
+        chosen = [
+            each.run
+            for each in api.observe([run for run in chosen if not run.read_only])
+            if not each.over
+        ]
         if not chosen:
             say(f"no run of yours in {paths.runs_dir().absolute()} is going on")
     return worst((code, each(chosen, stop, run_id)[1]))

@@ -19,18 +19,26 @@ MARKS = {"ok": "ok", "fault": "FAULT", "warning": "warning", "not_checked": "not
 
 
 @click.command("doctor")
-@click.option("--cluster", metavar="NAME|FILE", shell_complete=cluster_names, help="Check this site file.")
 @click.option(
-    "--wait", "wait_s", type=click.IntRange(min=1), default=60, show_default=True, help="Seconds to wait for a node."
+    "--cluster", metavar="NAME|FILE", shell_complete=cluster_names, help="Check this site file."
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.IntRange(min=1),
+    default=60,
+    show_default=True,
+    help="Seconds to wait for a node.",
 )
 @click.option("--no-node", is_flag=True, help="Ask no compute node.")
 @json_option
 def doctor(cluster: str | None, wait_s: int, no_node: bool, as_json: bool) -> int:
-    """Check what this machine can do; with --cluster, everything that would fail on that cluster
-    before a job waits.
+    """Check what this machine can do; with --cluster, everything that would fail on
+    that cluster before a job waits.
 
-    --cluster asks Slurm, then one node: partition, account, QOS, reservation, nodes, GPUs, time limit; container
-    runtime, images, mounts, the shared runs folder, the clock. Exit code 2: the file has a fault; 3: the machine has.
+    --cluster asks Slurm, then one node: partition, account, QOS, reservation, nodes,
+    GPUs, time limit; container runtime, images, mounts, the shared runs folder, the
+    clock. Exit code 2: the file has a fault; 3: the machine has.
     """
     from benchrun.show.table import aligned
 
@@ -64,32 +72,52 @@ def site() -> None:
 
 
 @site.command("init", short_help="Write a site file from what Slurm says.")
-@click.option("--partition", help="Partition that the jobs use; by default the one with the most GPUs.")
 @click.option(
-    "--gpu", shell_complete=gpu_names, help="Name of the GPU, e.g. H100, if Slurm and the nodes do not state it."
+    "--partition", help="Partition that the jobs use; by default the one with the most GPUs."
 )
-@click.option("--output", type=click.Path(path_type=Path), default=Path("mysite.yaml"), show_default=True)
+@click.option(
+    "--gpu",
+    shell_complete=gpu_names,
+    help="Name of the GPU, e.g. H100, if Slurm and the nodes do not state it.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("mysite.yaml"), show_default=True
+)
 def init(partition: str | None, gpu: str | None, output: Path) -> None:
-    """Write a site file from what Slurm says, with every key and its explanation. An existing file stays as it is."""
+    """Write a site file from what Slurm says, with every key and its explanation. An
+    existing file stays as it is.
+    """
     named = api.write_site(output, partition, gpu)
     say(f"wrote {output}; check it with: benchrun doctor --cluster {output}")
     if not named:
-        say(f"neither Slurm nor a node names the GPUs: {output} has CPU; write their name, or use --gpu")
+        say(
+            f"neither Slurm nor a node names the GPUs: {output} has CPU; write their name, or use --gpu"
+        )
 
 
 @click.command("images")
 @click.argument("recipes", nargs=-1, shell_complete=recipe_names)
 @click.option(
-    "--cluster", metavar="NAME|FILE", shell_complete=cluster_names, help="The site, for the map of its files."
+    "--cluster",
+    metavar="NAME|FILE",
+    shell_complete=cluster_names,
+    help="The site, for the map of its files.",
 )
 @click.option("--gpu", help="Only for points on this GPU.")
 @click.option("--framework", help="Only for this framework.")
 @json_option
-def images(recipes: tuple[str, ...], cluster: str | None, gpu: str | None, framework: str | None, as_json: bool) -> int:
-    """Container images that RECIPES or suites need (by default all recipes), and where the site has each.
+def images(
+    recipes: tuple[str, ...],
+    cluster: str | None,
+    gpu: str | None,
+    framework: str | None,
+    as_json: bool,
+) -> int:
+    """Container images that RECIPES or suites need (by default all recipes), and where
+    the site has each.
 
-    Without a network on the nodes: pull each on a machine that has one, and write the map that this prints into the
-    site file.
+    Without a network on the nodes: pull each on a machine that has one, and write the
+    map that this prints into the site file.
     """
     rows = api.list_images(recipes, cluster, gpu, framework)
     if as_json:

@@ -1,1 +1,3 @@
-"""Frameworks that benchrun launches: one file each, what several share, and the registry."""
+"""Frameworks that benchrun launches: one file each, what several share, and the
+registry.
+"""

@@ -1,7 +1,9 @@
-"""The base class of a framework: what it can run, its environment, and what a job needs to launch it.
+"""The base class of a framework: what it can run, its environment, and what a job needs
+to launch it.
 
-A property of every framework is an attribute here, with the usual value; recipes/capability.py turns those that limit a
-run into refusals. ``refusals`` adds the limits of one framework.
+A property of every framework is an attribute here, with the usual value;
+recipes/capability.py turns those that limit a run into refusals. ``refusals`` adds the
+limits of one framework.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,14 +22,40 @@ PARALLELISM = (*DEGREES, "etp")
 """Every kind of parallelism besides data parallelism and FSDP."""
 WORKER_OPTIONS = (
     *("graph_scopes", "moe_dispatcher", "moe_overlap", "offload_modules", "switches"),
-    *("optimizer", "cuda_graphs", "transformer_impl", "fused_kernels", "moe_grouped_gemm", "moe_permute_fusion"),
+    *(
+        "optimizer",
+        "cuda_graphs",
+        "transformer_impl",
+        "fused_kernels",
+        "moe_grouped_gemm",
+        "moe_permute_fusion",
+    ),
     *("cp_comm", "recompute.modules", "fp8.dot_product_attention", "fp8.store_activation_input"),
-    *("fp8.tp_only_amax_reduction", "fp8.fast_gradients", "offload_activations", "swiglu", "late_loss_scale"),
+    *(
+        "fp8.tp_only_amax_reduction",
+        "fp8.fast_gradients",
+        "offload_activations",
+        "swiglu",
+        "late_loss_scale",
+    ),
 )
 """Fields of ``training`` that only some frameworks apply."""
 SLURM_VARIABLES = (
-    *("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_NODELIST", "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID"),
-    *("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES"),
+    *(
+        "SLURM_JOB_ID",
+        "SLURM_JOB_NAME",
+        "SLURM_JOB_NODELIST",
+        "SLURM_LOCALID",
+        "SLURM_NNODES",
+        "SLURM_NODEID",
+    ),
+    *(
+        "SLURM_NTASKS",
+        "SLURM_NTASKS_PER_NODE",
+        "SLURM_PROCID",
+        "SLURM_STEP_NODELIST",
+        "SLURM_STEP_NUM_NODES",
+    ),
 )
 """Variables from which Lightning (NeMo) and jax.distributed learn the rank."""
 
@@ -40,9 +68,18 @@ class ImageFamily(NamedTuple):
     """A regular expression that the lower-case name of such an image matches."""
 
 
-SHARDING = ("training.distributed_optimizer", "training.overlap_grad_reduce", "training.overlap_param_gather")
+SHARDING = (
+    "training.distributed_optimizer",
+    "training.overlap_grad_reduce",
+    "training.overlap_param_gather",
+)
 """Fields about the optimizer's shards and their communication."""
-LLAMA = {"activation": "swiglu", "normalization": "RMSNorm", "position_embedding": "rope", "rotary_percent": 1.0}
+LLAMA = {
+    "activation": "swiglu",
+    "normalization": "RMSNorm",
+    "position_embedding": "rope",
+    "rotary_percent": 1.0,
+}
 """Dimensions that every Llama shares."""
 NEMO_IMAGES = ImageFamily("NeMo", "nemo")
 
@@ -65,32 +102,46 @@ class MemoryFacts:
     """Differences of a framework's memory use. The defaults are Megatron-LM's."""
 
     fully_sharded: bool = False
-    """transformers with FSDP over all ranks: trained weights in FP32, no fused kernels."""
+    """transformers with FSDP over all ranks: trained weights in FP32, no fused kernels.
+    """
     planned_by_xla: bool = False
-    """XLA plans the memory of a step: no placeholders of gradients, no temporary copies in Adam."""
+    """XLA plans the memory of a step: no placeholders of gradients, no temporary copies
+    in Adam.
+    """
     micro_batches: bool = True
     """Whether a rank splits its part of the global batch."""
     moments_at_a_time: int = 0
-    """Parameters of a group whose lower-precision moments Adam converts to FP32; 0: not measured, so not counted."""
+    """Parameters of a group whose lower-precision moments Adam converts to FP32; 0: not
+    measured, so not counted.
+    """
     unfused_gates: bool = False
-    """Whether the MLP, without a fused kernel, gates by plain operations whose results are stored.
+    """Whether the MLP, without a fused kernel, gates by plain operations whose results
+    are stored.
     """
     policies: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    """Legal ``recompute.policy`` -> products whose outputs a layer stores beside its input; None: assumed to be all."""
+    """Legal ``recompute.policy`` -> products whose outputs a layer stores beside its
+    input; None: assumed to be all.
+    """
 
 
 class Framework:
-    """One framework. A subclass overrides the values that differ; its object has no state."""
+    """One framework. A subclass overrides the values that differ; its object has no
+    state.
+    """
 
     name: ClassVar[str]
     package: ClassVar[str | None] = None
     """The package whose version it has, if that is not called like the framework."""
     workload: ClassVar[str] = "training"
-    """The kind of work that it does; each ``spec`` below is of its class (group workloads of `benchrun.extensions`)."""
+    """The kind of work that it does; each ``spec`` below is of its class (group
+    workloads of `benchrun.extensions`).
+    """
 
     tasks: ClassVar[frozenset[str]] = frozenset({"pretrain", "sft", "lora"})
     precisions: ClassVar[frozenset[Precision]] = frozenset({"bf16", "fp8"})
-    fp8_recipes: ClassVar[frozenset[str]] = frozenset({"delayed", "tensorwise", "blockwise", "mxfp8"})
+    fp8_recipes: ClassVar[frozenset[str]] = frozenset(
+        {"delayed", "tensorwise", "blockwise", "mxfp8"}
+    )
     needs_gpu: ClassVar[bool] = True
     needs_slurm: ClassVar[bool] = False
     """Its ranks read their number from Slurm's variables only."""
@@ -105,7 +156,8 @@ class Framework:
     (`benchrun.model.features`).
     """
     stages: ClassVar[bool] = False
-    """Whether it takes layers spread unevenly over pipeline stages (``layout.stages``)."""
+    """Whether it takes layers spread unevenly over pipeline stages (``layout.stages``).
+    """
     model_values: ClassVar[Mapping[str, object]] = {}
     """Dimensions of a model that must have these values."""
     positions_per_sequence: ClassVar[bool] = False
@@ -119,9 +171,13 @@ class Framework:
     fixed: ClassVar[Mapping[str, str]] = {}
     """Other fields that it ignores, with the reason; they must have their default."""
     own_worker: ClassVar[bool] = False
-    """Whether this package trains: a run has a copy of it, and can measure ceilings and a breakdown."""
+    """Whether this package trains: a run has a copy of it, and can measure ceilings and
+    a breakdown.
+    """
     serves: ClassVar[bool] = False
-    """Whether a job starts it as a server (macro ``server``), and its client (``command``) when it is ready."""
+    """Whether a job starts it as a server (macro ``server``), and its client
+    (``command``) when it is ready.
+    """
     prepares: ClassVar[bool] = False
     """Whether the macro ``prepare`` has a command that runs once before."""
     profilers: ClassVar[Mapping[str, Unmeasured]] = {}
@@ -130,7 +186,9 @@ class Framework:
     memory: ClassVar[MemoryFacts] = MemoryFacts()
 
     step_lines: ClassVar[tuple[str, ...]]
-    """Text that only its step lines contain, by which the watchdog of a job counts them."""
+    """Text that only its step lines contain, by which the watchdog of a job counts
+    them.
+    """
     stderr_steps: ClassVar[bool] = False
     """Whether it prints its steps on stderr."""
     rank_variables: ClassVar[tuple[str, ...]] = ()
@@ -138,8 +196,9 @@ class Framework:
     numactl: ClassVar[bool] = True
     """Whether its image has numactl."""
     own_steps: ClassVar[Literal["ranks", "nodes"] | None] = None
-    """Whether the macro ``steps`` of its template starts Slurm's steps, of ranks or of one task a node; None: one step
-    of all ranks."""
+    """Whether the macro ``steps`` of its template starts Slurm's steps, of ranks or of
+    one task a node; None: one step of all ranks.
+    """
     program: ClassVar[str | None] = None
     """Arguments with which Python starts it, if this needs no template of its own."""
     scripts: ClassVar[str | None] = None
@@ -152,10 +211,14 @@ class Framework:
     folder: ClassVar[Path] = paths.TEMPLATES
     """Folder of its templates, which can import the shared ones."""
     files: ClassVar[tuple[str, ...]] = ()
-    """Files beside the job script that it reads; each is rendered from frameworks/NAME.j2."""
+    """Files beside the job script that it reads; each is rendered from
+    frameworks/NAME.j2.
+    """
 
     def writes_weights(self, spec: Any) -> bool:
-        """Whether the job writes a checkpoint with random weights, and removes it at its end."""
+        """Whether the job writes a checkpoint with random weights, and removes it at
+        its end.
+        """
         return False
 
     def ships(self, spec: Any) -> bool:
@@ -184,12 +247,20 @@ class Framework:
         return {}
 
     def profiled_steps(self, measured: int, profile: Profile) -> tuple[int, int] | None:
-        """The first and the last step of ``profile``, which follow the ``measured`` ones; None if it has none."""
+        """The first and the last step of ``profile``, which follow the ``measured``
+        ones; None if it has none.
+        """
         beside = self.profilers.get(profile.tool)
-        return None if beside is None else (measured + beside.before + 1, measured + beside.before + profile.steps)
+        return (
+            None
+            if beside is None
+            else (measured + beside.before + 1, measured + beside.before + profile.steps)
+        )
 
     def all_steps(self, spec: Any) -> int | None:
-        """Steps that a job of ``spec`` makes: those that are measured, and those of the profiler."""
+        """Steps that a job of ``spec`` makes: those that are measured, and those of the
+        profiler.
+        """
         if spec.profiler == "none":
             return spec.planned_steps  # type: ignore[no-any-return]
         return int(spec.profiled_steps[1] + self.profilers[spec.profiler].after)
@@ -212,17 +283,23 @@ class Framework:
         return path.split(":")[0] if self.scripts and path else self.scripts
 
     def python_path(self, cluster: Cluster) -> str | None:
-        """PYTHONPATH of its ranks as the site states it; None: unchanged. An image has its own."""
+        """PYTHONPATH of its ranks as the site states it; None: unchanged. An image has
+        its own.
+        """
         path = self.installed(cluster).path if cluster.container.runtime == "none" else None
         return ":".join(filter(None, (path, cluster.env.get("PYTHONPATH")))) or None
 
     def site_image(self, cluster: Cluster, published: str | None) -> str | None:
-        """The site's image for it, or in place of the ``published`` one; None if the recipe's applies."""
+        """The site's image for it, or in place of the ``published`` one; None if the
+        recipe's applies.
+        """
         images = cluster.container.images
         return images.get(self.name) or images.get(published or "") or cluster.container.image
 
     def wrong_release(self, image: str | None, release: str | None) -> str | None:
-        """The error of an image of NeMo's ``release`` (None: none in its name); None if it may be right."""
+        """The error of an image of NeMo's ``release`` (None: none in its name); None if
+        it may be right.
+        """
         first, last = self.releases
         if release is None or first <= release <= (last or release):
             return None

@@ -1,4 +1,6 @@
-"""Environment variables of the ranks: environment.csv has a row for each, with its frameworks and its conditions."""
+"""Environment variables of the ranks: environment.csv has a row for each, with its
+frameworks and its conditions.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,7 +17,9 @@ CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
     "pp": lambda spec: spec.layout.pp > 1,
     "tp or cp": lambda spec: spec.layout.tp > 1 or spec.layout.cp > 1,
     "fsdp": lambda spec: spec.layout.fsdp > 1,
-    "blackwell": lambda spec: (gpu := hardware.site_gpu(spec.cluster)) is not None and gpu.arch.startswith("Blackwell"),
+    "blackwell": lambda spec: (
+        (gpu := hardware.site_gpu(spec.cluster)) is not None and gpu.arch.startswith("Blackwell")
+    ),
     "cuda_graphs": lambda spec: spec.training.cuda_graphs != "none",
     "tp_comm_overlap": lambda spec: spec.training.tp_comm_overlap,
 }
@@ -33,9 +37,15 @@ class Variable(NamedTuple):
 def variables(framework: str, spec: Any) -> dict[str, Variable]:
     """The variables of ``framework`` by name, in the order of the table."""
     rows = [row for row in table(__file__) if framework in row["frameworks"].split()]
-    return {row["name"]: Variable(row["value"], row["why"]) for row in rows if _applies(row["when"], spec)}
+    return {
+        row["name"]: Variable(row["value"], row["why"])
+        for row in rows
+        if _applies(row["when"], spec)
+    }
 
 
 def _applies(when: str, spec: Any) -> bool:
     words = when.split("+")
-    return all(CONDITIONS[word.removeprefix("no ")](spec) != word.startswith("no ") for word in words)
+    return all(
+        CONDITIONS[word.removeprefix("no ")](spec) != word.startswith("no ") for word in words
+    )

@@ -8,4 +8,13 @@ from benchrun.logs.reader import Reader
 for _dialect in extensions.everything("dialects"):
     register_dialect(_dialect)
 
-__all__ = ["DIALECTS", "Reader", "Tail", "last_rows", "last_step", "parse_log", "parse_logs", "register_dialect"]
+__all__ = [
+    "DIALECTS",
+    "Reader",
+    "Tail",
+    "last_rows",
+    "last_step",
+    "parse_log",
+    "parse_logs",
+    "register_dialect",
+]

@@ -1,9 +1,12 @@
-"""Arguments of frameworks, and what each does to the work of a step: `options.csv`, read from their sources.
+"""Arguments of frameworks, and what each does to the work of a step: `options.csv`,
+read from their sources.
 
-``inert`` changes speed, placement or logging, but not the FLOPs of the model. ``understood`` is a fact that a dialect
-reads. ``part`` belongs to a part of the model that `benchrun.measure.parts` counts. ``work`` changes the FLOPs and is
-not understood. ``usual`` lists values that leave the work as it is, beside the usual words for "off". The rows of
-family ``word`` judge a name that no source has, as of a fork or a newer release.
+``inert`` changes speed, placement or logging, but not the FLOPs of the model.
+``understood`` is a fact that a dialect reads. ``part`` belongs to a part of the model
+that `benchrun.measure.parts` counts. ``work`` changes the FLOPs and is not understood.
+``usual`` lists values that leave the work as it is, beside the usual words for "off".
+The rows of family ``word`` judge a name that no source has, as of a fork or a newer
+release.
 """
 
 import functools
@@ -16,8 +19,10 @@ from benchrun.paths import table
 OFF = frozenset({"", "none", "null", "false", "0", "0.0", "no", "-1", "off", "disabled"})
 """Words for "not used", in small letters."""
 BELOW = "[...]"
-"""The value of an argument that stands on the lines after its name, as YAML writes lists and mappings: it is not read,
-and never means "not used", because empty ones stand beside their name."""
+"""The value of an argument that stands on the lines after its name, as YAML writes
+lists and mappings: it is not read, and never means "not used", because empty ones stand
+beside their name.
+"""
 _WORD = re.compile(r"[\w.+-]+")
 
 
@@ -35,7 +40,10 @@ UNLISTED = Option("work", frozenset())
 def options(family: str) -> dict[str, Option]:
     """The arguments of one family of frameworks, by name."""
     rows = (row for row in table(__file__) if row["family"] == family)
-    return {row["option"]: Option(row["effect"], frozenset(row["usual"].lower().split("|"))) for row in rows}
+    return {
+        row["option"]: Option(row["effect"], frozenset(row["usual"].lower().split("|")))
+        for row in rows
+    }
 
 
 def names(family: str, *effects: str) -> tuple[str, ...]:
@@ -44,7 +52,9 @@ def names(family: str, *effects: str) -> tuple[str, ...]:
 
 
 def take_option(family: str, name: str, value: str, facts: Facts) -> None:
-    """Add an argument to ``facts.options`` if it is a part of the model, or changes the work unknown to us."""
+    """Add an argument to ``facts.options`` if it is a part of the model, or changes the
+    work unknown to us.
+    """
     option = options(family).get(name) or _unlisted(name)
     if option.effect not in ("part", "work"):
         return
@@ -57,7 +67,9 @@ def take_option(family: str, name: str, value: str, facts: Facts) -> None:
 
 
 def is_off(value: str, usual: frozenset[str] = frozenset()) -> bool:
-    """Whether ``value`` means that an argument is not used; of a list, whether every word in it does."""
+    """Whether ``value`` means that an argument is not used; of a list, whether every
+    word in it does.
+    """
     text = value.strip().strip("'\"").lower()
     if text in OFF or text in usual:
         return True
@@ -69,6 +81,10 @@ def is_off(value: str, usual: frozenset[str] = frozenset()) -> bool:
 
 
 def _unlisted(name: str) -> Option:
-    """The option of a name that no source has, by its words: inert if one says so and none is of a model."""
-    effects = {option.effect for word, option in options("word").items() if word in name.lower().split("_")}
+    """The option of a name that no source has, by its words: inert if one says so and
+    none is of a model.
+    """
+    effects = {
+        option.effect for word, option in options("word").items() if word in name.lower().split("_")
+    }
     return Option("inert", frozenset()) if effects == {"inert"} else UNLISTED

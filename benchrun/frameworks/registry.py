@@ -1,4 +1,6 @@
-"""Every framework that benchrun can launch, by name: the built-in ones, and those of installed packages."""
+"""Every framework that benchrun can launch, by name: the built-in ones, and those of
+installed packages.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,6 @@
-"""The table of GPUs: memory and dense peaks with their sources. A GPU that it does not list has no MFU."""
+"""The table of GPUs: memory and dense peaks with their sources. A GPU that it does not
+list has no MFU.
+"""
 
 import functools
 from typing import Any, Protocol
@@ -8,18 +10,23 @@ from pydantic import BaseModel, Field
 from benchrun.paths import table
 
 BEFORE_BLOCKS = frozenset({"Volta", "Turing", "Ampere", "Ada", "Hopper"})
-"""Architectures without units for numbers that share a scale in small blocks, as in MXFP8: Blackwell was the first."""
+"""Architectures without units for numbers that share a scale in small blocks, as in
+MXFP8: Blackwell was the first.
+"""
 
 
 class Device(BaseModel, frozen=True):
-    """Memory and peaks of one GPU: what checks of memory and an MFU need. Peaks are dense (without structured
-    sparsity), in TFLOPS."""
+    """Memory and peaks of one GPU: what checks of memory and an MFU need. Peaks are
+    dense (without structured sparsity), in TFLOPS.
+    """
 
     name: str = Field(alias="gpu")
     arch: str
     memory_gib: float
-    """The nominal size: 80 GB of HBM are 80 GiB, minus about 1 % for driver and ECC. For B300 and GB300 the size that
-    nvidia-smi prints, because their 288 GB are not GiB."""
+    """The nominal size: 80 GB of HBM are 80 GiB, minus about 1 % for driver and ECC.
+    For B300 and GB300 the size that nvidia-smi prints, because their 288 GB are not
+    GiB.
+    """
     peak_bf16_tflops: float
     peak_fp8_tflops: float | None
     """Dense peak in FP8; None if the GPU has no FP8 units."""
@@ -29,17 +36,23 @@ class Device(BaseModel, frozen=True):
 
     @property
     def family(self) -> str:
-        """The architecture in one small word: Blackwell and Blackwell Ultra are ``blackwell``."""
+        """The architecture in one small word: Blackwell and Blackwell Ultra are
+        ``blackwell``.
+        """
         return self.arch.split()[0].lower()
 
     def peak_tflops(self, precision: str) -> float | None:
-        """Dense peak at ``precision`` in TFLOPS; None if there is none (FP32 training has no agreed peak)."""
+        """Dense peak at ``precision`` in TFLOPS; None if there is none (FP32 training
+        has no agreed peak).
+        """
         if precision in ("bf16", "fp16"):
             return self.peak_bf16_tflops
         return {"fp8": self.peak_fp8_tflops, "nvfp4": self.peak_fp4_tflops}.get(precision)
 
     def computes(self, number: str) -> bool:
-        """Whether it has units for ``number``, a precision or the format of one: ``fp8``, ``mxfp8``, ``nvfp4``."""
+        """Whether it has units for ``number``, a precision or the format of one:
+        ``fp8``, ``mxfp8``, ``nvfp4``.
+        """
         if number == "mxfp8" and self.arch in BEFORE_BLOCKS:
             return False
         low = {"fp8": self.peak_fp8_tflops, "fp4": self.peak_fp4_tflops}
@@ -76,7 +89,9 @@ class Clock(BaseModel, frozen=True):
 
 @functools.cache
 def clock(name: str) -> Clock | None:
-    """Clock and power of the GPU called ``name``; None if the table does not state them."""
+    """Clock and power of the GPU called ``name``; None if the table does not state
+    them.
+    """
     for row in _rows():
         if row["gpu"] == name and row["peak_clock_mhz"]:
             return Clock.model_validate(row)
@@ -84,12 +99,16 @@ def clock(name: str) -> Clock | None:
 
 
 def gpu(name: str) -> Gpu | None:
-    """The GPU called ``name``, None if it is not listed. A name without a form factor means SXM."""
+    """The GPU called ``name``, None if it is not listed. A name without a form factor
+    means SXM.
+    """
     return _gpus().get(name)
 
 
 class Site(Protocol):
-    """Facts that a cluster profile states about its GPUs (`benchrun.runspec.cluster.Cluster`)."""
+    """Facts that a cluster profile states about its GPUs
+    (`benchrun.runspec.cluster.Cluster`).
+    """
 
     @property
     def gpu(self) -> str: ...
@@ -98,7 +117,9 @@ class Site(Protocol):
 
 
 def site_gpu(site: Site) -> Device | None:
-    """The GPU of a site: the row in its file, or else that of the table; None if neither has it."""
+    """The GPU of a site: the row in its file, or else that of the table; None if
+    neither has it.
+    """
     if site.hardware is None:
         return gpu(site.gpu)
     return Device(gpu=site.gpu, **dict(site.hardware))
@@ -110,11 +131,16 @@ def _gpus() -> dict[str, Gpu]:
 
 
 def _rows() -> list[dict[str, str | None]]:
-    return [{column: value or None for column, value in row.items()} for row in table(__file__, "hardware.csv")]
+    return [
+        {column: value or None for column, value in row.items()}
+        for row in table(__file__, "hardware.csv")
+    ]
 
 
 def name_of(device: str) -> str | None:
-    """The name in the table for a device name of the driver (``NVIDIA H100 80GB HBM3``); None if it is not listed."""
+    """The name in the table for a device name of the driver (``NVIDIA H100 80GB
+    HBM3``); None if it is not listed.
+    """
     words = device.replace("-", " ").upper().split()
     if "MIG" in words:  # a slice of a GPU has no listed peak
         return None
@@ -124,7 +150,8 @@ def name_of(device: str) -> str | None:
     matches = {}
     for name in _gpus():
         chip, _, variant = name.upper().partition("-")
-        # A variant is another form factor or memory size; names of the usual variant contain neither.
+        # A variant is another form factor or memory size; names of the usual variant
+        # contain neither.
         if chip in words and (variant == form or (not form and variant in words)):
             matches[variant] = name
     return matches[max(matches, key=len)] if matches else None
@@ -148,7 +175,9 @@ EQUAL = (
 
 
 def slower_twin(one: Gpu) -> Gpu | None:
-    """The GPU that differs from ``one`` in its memory alone, which is slower; of several the fastest; None without."""
+    """The GPU that differs from ``one`` in its memory alone, which is slower; of
+    several the fastest; None without.
+    """
     twins = [
         other
         for other in _gpus().values()

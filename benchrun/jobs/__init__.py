@@ -1,1 +1,3 @@
-"""Submit, poll, classify endings, keep the run directory. The only room that starts processes."""
+"""Submit, poll, classify endings, keep the run directory. The only room that starts
+processes.
+"""

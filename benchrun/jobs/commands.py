@@ -15,7 +15,8 @@ OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCE
 _WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
 """Variables that choose the cluster; they are passed on."""
 RUN = subprocess.run
-"""Starts a program and waits for its end: the one place to put a simulated machine in."""
+"""Starts a program and waits for its end: the one place to put a simulated machine in.
+"""
 NOT_HERE = "submit from a login node, or use --cluster local"
 """Hint if a program of Slurm is missing."""
 
@@ -29,11 +30,23 @@ def require(program: str) -> None:
 def call(
     command: Sequence[str], cwd: Path | None = None, timeout_s: float = TIMEOUT_S
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command without the shell's options for another job (SBATCH_*, SLURM_JOB_*) or list (SQUEUE_*)."""
-    env = {name: value for name, value in os.environ.items() if name in _WHICH_SLURM or not name.startswith(OPTIONS)}
+    """Run one command without the shell's options for another job (SBATCH_*,
+    SLURM_JOB_*) or list (SQUEUE_*).
+    """
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _WHICH_SLURM or not name.startswith(OPTIONS)
+    }
     try:
         return RUN(
-            command, cwd=cwd, env=env, timeout=timeout_s, capture_output=True, encoding="utf-8", errors="replace"
+            command,
+            cwd=cwd,
+            env=env,
+            timeout=timeout_s,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
         )
     except FileNotFoundError:
         raise MachineError(f"{command[0]} is not on this machine", hint=NOT_HERE) from None
@@ -47,7 +60,9 @@ def answer(*command: str) -> str:
     """Output of a command of Slurm. MachineError if it fails."""
     result = call(command)
     if result.returncode != 0:
-        raise MachineError(f"{' '.join(command)} fails: {' '.join((result.stderr or result.stdout).split())[:300]}")
+        raise MachineError(
+            f"{' '.join(command)} fails: {' '.join((result.stderr or result.stdout).split())[:300]}"
+        )
     return result.stdout
 
 

@@ -16,9 +16,11 @@ from benchrun.runspec.spec import RunSpec
 
 
 def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
-    """Make a new run directory below ``root``, also for two launches at the same moment.
+    """Make a new run directory below ``root``, also for two launches at the same
+    moment.
 
-    It appears with all its files: a launcher that is killed meanwhile leaves a hidden directory, which is no run.
+    It appears with all its files: a launcher that is killed meanwhile leaves a hidden
+    directory, which is no run.
     """
     stamp = datetime.fromtimestamp(clock.now(), timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     try:
@@ -56,7 +58,8 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
         if name.endswith(".sh"):
             (path / name).chmod(0o755)
     if framework(spec.framework).ships(spec) or spec.reads_files:
-        # The run has its own copy of the worker: later edits do not reach it, and nodes need only the shared directory.
+        # The run has its own copy of the worker: later edits do not reach it, and nodes
+        # need only the shared directory.
         ignore = shutil.ignore_patterns("__pycache__", "_data", "*.pyc")
         shutil.copytree(paths.PACKAGE, path / WORKER / "benchrun", ignore=ignore)
         if spec.reads_files:

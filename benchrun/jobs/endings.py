@@ -20,8 +20,8 @@ class End(EndingRecord):
     """An ending and its evidence, which may be a guess."""
 
     final: bool = Field(default=True, exclude=True)
-    """Whether the ending rests on the scheduler's final state, on done.json, or on a refusal;
-    otherwise it is a guess.
+    """Whether the ending rests on the scheduler's final state, on done.json, or on a
+    refusal; otherwise it is a guess.
     """
 
 
@@ -31,12 +31,15 @@ BY_NOBODY = "CANCELLED by nobody"
 ASKED = "benchrun cancel asked for its end"
 NEVER_BEGAN = "it got nodes, but its script never began"
 BY_STATE = {row["state"]: Ending(row["ending"]) for row in table(__file__)}
-"""Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous."""
+"""Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are
+unambiguous.
+"""
 _OUTCOMES = {Ending(row["ending"]): row for row in table(__file__, "outcomes.csv")}
 AGAIN = {ending: row["again"] for ending, row in _OUTCOMES.items()}
 """Whether a run that ended so is launched again if retries are allowed.
 
-``always``; ``never``: a person wanted it, or it would end so again; ``maybe``: another try may end otherwise; ``done``.
+``always``; ``never``: a person wanted it, or it would end so again; ``maybe``: another
+try may end otherwise; ``done``.
 """
 NO_ANSWER = frozenset(ending.value for ending, row in _OUTCOMES.items() if row["answer"] == "no")
 """Endings that show neither that the cluster is good nor that it is bad."""
@@ -60,27 +63,37 @@ _SIGNALS = {
 }
 """Number of a signal -> the meaning that its number alone does not show."""
 SILENT_S = 600
-"""Seconds without a line in its log after which a job that reaches its time limit was hung."""
+"""Seconds without a line in its log after which a job that reaches its time limit was
+hung.
+"""
 
 
 def symptoms(end: EndingRecord) -> list[str]:
-    """The lines of the evidence that are from the log, in order: what went wrong, without how the job ended."""
+    """The lines of the evidence that are from the log, in order: what went wrong,
+    without how the job ended.
+    """
     return [line for line in end.evidence if not _STATED.fullmatch(line)]
 
 
 def recorded(run: RunDir) -> End | None:
-    """The ending in ending.json; None if the file is missing or damaged, or holds a guess (lost)."""
+    """The ending in ending.json; None if the file is missing or damaged, or holds a
+    guess (lost).
+    """
     end = run.read(ENDING, End)
     return None if end is None or end.ending is Ending.LOST else end
 
 
 def unreadable_ending(run: RunDir) -> bool:
-    """Whether ending.json is there, and so the run has ended, but holds no ending that can be read."""
+    """Whether ending.json is there, and so the run has ended, but holds no ending that
+    can be read.
+    """
     return os.path.lexists(run.path / ENDING) and run.read(ENDING, End) is None
 
 
 def recorded_name(run: RunDir) -> str | None:
-    """The name of the ending that `recorded` returns, e.g. ``completed``; None without one."""
+    """The name of the ending that `recorded` returns, e.g. ``completed``; None without
+    one.
+    """
     end = recorded(run)
     return end.ending.value if end else None
 
@@ -98,9 +111,10 @@ def classify(
 ) -> End:
     """Name the ending of a job that is no longer in the queue.
 
-    ``job``: the scheduler's last answer. ``done``: done.json. ``symptoms``: problems in the log, the first line of
-    each kind. ``quiet_s``: how long the log had been silent when the job ended. ``asked``: `launcher.cancel` stopped
-    it. ``began``: false if it had nodes, but its script left no file.
+    ``job``: the scheduler's last answer. ``done``: done.json. ``symptoms``: problems in
+    the log, the first line of each kind. ``quiet_s``: how long the log had been silent
+    when the job ended. ``asked``: `launcher.cancel` stopped it. ``began``: false if it
+    had nodes, but its script left no file.
     """
     # The script's own code first: Slurm reports 0:0 for a job that ended itself.
     code = done.exit_code if done else job.exit_code
@@ -112,14 +126,19 @@ def classify(
     if done is None or done.signal:
         ending = _stopped(job, asked=asked, began=began) or ending
     elif job.reason == BY_NOBODY:
-        ending = _ending(replace(job, state="UNKNOWN"), done, symptoms, steps_seen >= steps_planned, quiet_s)
+        ending = _ending(
+            replace(job, state="UNKNOWN"), done, symptoms, steps_seen >= steps_planned, quiet_s
+        )
     if done and done.no_step_s is not None:
-        evidence.append(f"no step for the last {done.no_step_s} s, longer than step_deadline_s allows")
+        evidence.append(
+            f"no step for the last {done.no_step_s} s, longer than step_deadline_s allows"
+        )
     elif ending is Ending.HUNG:
         evidence.append(f"no line in its log for the last {quiet_s:.0f} s")
     final = job.phase is Phase.ENDED or ending is Ending.CANCELLED
     if job.phase is Phase.GONE and done is not None:
-        # A script that was sent TERM does not know why; after a restart, nor does its log, which holds both lives.
+        # A script that was sent TERM does not know why; after a restart, nor does its
+        # log, which holds both lives.
         final = not (done.signal and ending in (Ending.FAILED, Ending.REQUEUED))
     return End(ending=ending, evidence=tuple(evidence), exit_code=code, final=final)
 
@@ -127,7 +146,9 @@ def classify(
 def classified_again(
     evidence: Sequence[str], *, symptoms: Mapping[str, str], steps_seen: int, steps_planned: int
 ) -> End:
-    """The ending that ``classify`` gives for the scheduler's answer and the done.json that ``evidence`` states."""
+    """The ending that ``classify`` gives for the scheduler's answer and the done.json
+    that ``evidence`` states.
+    """
     facts: dict[str, str] = {}
     for line in evidence:
         match = _STATED.fullmatch(line)
@@ -151,7 +172,10 @@ def classified_again(
     done = None
     if code is not None:
         done = Done.model_construct(
-            exit_code=code, signal=facts.get("done_signal"), restarts=restarts, no_step_s=number("no_step_s")
+            exit_code=code,
+            signal=facts.get("done_signal"),
+            restarts=restarts,
+            no_step_s=number("no_step_s"),
         )
     quiet_s = float(facts.get("quiet_s", 0))
     return classify(
@@ -167,10 +191,12 @@ def classified_again(
 
 
 def _stopped(job: Job, *, asked: bool, began: bool) -> Ending | None:
-    """The ending of a job that was stopped before its script could say why; None for any other.
+    """The ending of a job that was stopped before its script could say why; None for
+    any other.
 
-    Accounting names who cancelled a job. After a failed prolog that is Slurm's own user, who may be a person's: but the
-    script of a job that has nodes left no file. After a controller lost its state it is nobody.
+    Accounting names who cancelled a job. After a failed prolog that is Slurm's own
+    user, who may be a person's: but the script of a job that has nodes left no file.
+    After a controller lost its state it is nobody.
     """
     if job.phase is Phase.GONE:
         return Ending.CANCELLED if asked else None
@@ -181,7 +207,9 @@ def _stopped(job: Job, *, asked: bool, began: bool) -> Ending | None:
     return Ending.SCHEDULER_FAILURE if job.reason == BY_NOBODY else None
 
 
-def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_steps: bool, quiet_s: float) -> Ending:
+def _ending(
+    job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_steps: bool, quiet_s: float
+) -> Ending:
     by_state = BY_STATE.get(job.state)
     if done and done.no_step_s is not None:
         return Ending.HUNG
@@ -195,12 +223,17 @@ def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_st
         return Ending.REQUEUED
     if job.phase is Phase.GONE and done is None:
         return Ending.LOST
-    # Slurm's own line in the log shows why a job that queue and accounting have forgotten was signalled. Otherwise the
-    # problems in the log show why a job failed: kinds.csv has causes before consequences.
+    # Slurm's own line in the log shows why a job that queue and accounting have
+    # forgotten was signalled. Otherwise the problems in the log show why a job failed:
+    # kinds.csv has causes before consequences.
     signalled = job.phase is Phase.GONE and done and done.signal
     if signalled or job.state not in ("COMPLETED", "UNKNOWN") or (done and done.exit_code):
         shown = "signal" if signalled else "failure"
-        endings = (kind.ending for name, kind in KINDS.items() if kind.told_by == shown and name in symptoms)
+        endings = (
+            kind.ending
+            for name, kind in KINDS.items()
+            if kind.told_by == shown and name in symptoms
+        )
         return Ending(next(endings, Ending.FAILED))
     return Ending.COMPLETED if has_all_steps else Ending.INCOMPLETE
 
@@ -208,7 +241,9 @@ def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_st
 def _evidence(job: Job, done: Done | None, symptoms: Mapping[str, str]) -> list[str]:
     facts = [UNKNOWN_JOB if job.phase is Phase.GONE else f"scheduler: {job.state}"]
     if job.exit_code is not None or job.signal:
-        facts.append(f"exit code {job.exit_code}" + (f", signal {job.signal}" if job.signal else ""))
+        facts.append(
+            f"exit code {job.exit_code}" + (f", signal {job.signal}" if job.signal else "")
+        )
     if job.reason and job.reason != job.state:
         facts.append(f"reason: {job.reason}")
     if job.restarts:

@@ -17,28 +17,42 @@ _FILE = re.compile(r".*\.(?:txt|csv|json|ya?ml|lst|list)", re.IGNORECASE)
 
 
 def without_nodes(spec: S, exclude: str | None) -> S:
-    """``spec`` with the nodes that ``exclude`` names left out, besides those that the site leaves out.
+    """``spec`` with the nodes that ``exclude`` names left out, besides those that the
+    site leaves out.
 
-    ``exclude`` is a file of names or a list, both in Slurm's notation. UserError if it is neither.
+    ``exclude`` is a file of names or a list, both in Slurm's notation. UserError if it
+    is neither.
     """
     if exclude is None or not (names := _names(exclude)):
         return spec
     if spec.cluster.scheduler != "slurm":
-        raise UserError(f"--exclude is for nodes of Slurm, and cluster {spec.cluster.name} is this machine")
-    together = ",".join(dict.fromkeys([*([spec.cluster.exclude] if spec.cluster.exclude else []), *names]))
-    return spec.model_copy(update={"cluster": spec.cluster.model_copy(update={"exclude": together})})
+        raise UserError(
+            f"--exclude is for nodes of Slurm, and cluster {spec.cluster.name} is this machine"
+        )
+    together = ",".join(
+        dict.fromkeys([*([spec.cluster.exclude] if spec.cluster.exclude else []), *names])
+    )
+    return spec.model_copy(
+        update={"cluster": spec.cluster.model_copy(update={"exclude": together})}
+    )
 
 
 def _names(exclude: str) -> list[str]:
-    """The names of nodes in a file or a list, as they are written. UserError for anything else."""
+    """The names of nodes in a file or a list, as they are written. UserError for
+    anything else.
+    """
     file = Path(exclude)
     from_file = file.is_file()
     text = (read_text(file) or "").removeprefix("\ufeff") if from_file else exclude
-    names = [name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name]  # not at commas within brackets
+    names = [
+        name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name
+    ]  # not at commas within brackets
     if wrong := next((name for name in names if not _is_node(name)), None):
         where = str(file) if from_file else None
         hint = "names of nodes as in n1,n[4-7], or a file of them, as benchrun nodes writes it"
-        raise UserError(f"--exclude: {wrong!r} is neither a file nor a node's name", hint=hint, where=where)
+        raise UserError(
+            f"--exclude: {wrong!r} is neither a file nor a node's name", hint=hint, where=where
+        )
     if not names and not from_file:
         raise UserError("--exclude names no node", hint="an unset variable?")
     return names
@@ -46,13 +60,16 @@ def _names(exclude: str) -> list[str]:
 
 def _is_node(name: str) -> bool:
     """Whether ``name`` has the form of a node's name, or of several with rising ranges."""
-    ranges = [pair for part in re.findall(r"\[(.*?)\]", name) for pair in re.findall(r"(\d+)-(\d+)", part)]
+    ranges = [
+        pair for part in re.findall(r"\[(.*?)\]", name) for pair in re.findall(r"(\d+)-(\d+)", part)
+    ]
     rising = all(int(first) <= int(last) for first, last in ranges)
     return bool(_NODES.fullmatch(name)) and not _FILE.fullmatch(name) and rising
 
 
 def check_excluded(spec: RunSpec) -> None:
-    """UserError for a node that ``spec`` leaves out and Slurm does not know, as sbatch would refuse it.
+    """UserError for a node that ``spec`` leaves out and Slurm does not know, as sbatch
+    would refuse it.
 
     Without an answer from Slurm nothing is checked.
     """
@@ -64,4 +81,7 @@ def check_excluded(spec: RunSpec) -> None:
     except MachineError:
         return
     if unknown:
-        raise UserError(f"--exclude: Slurm knows no node called {', '.join(unknown)}", hint="sinfo -N lists them")
+        raise UserError(
+            f"--exclude: Slurm knows no node called {', '.join(unknown)}",
+            hint="sinfo -N lists them",
+        )

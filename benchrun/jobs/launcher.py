@@ -1,4 +1,6 @@
-"""Launching runs and polling them: stateless, so that any shell can continue what another began."""
+"""Launching runs and polling them: stateless, so that any shell can continue what
+another began.
+"""
 
 import contextlib
 import os
@@ -23,7 +25,9 @@ from benchrun.rundir.folder import RunDir, as_object, read_text
 from benchrun.runspec.spec import RunSpec
 
 GRACE_S = 60
-"""An unknown job counts as lost only after this long: accounting may lag behind the queue."""
+"""An unknown job counts as lost only after this long: accounting may lag behind the
+queue.
+"""
 ECHOED_WITHIN = 16 << 20
 """Bytes of a log that are searched for the worker's versions."""
 SCHEDULERS: dict[str, type[Scheduler]] = {"slurm": Slurm, "local": Local}
@@ -35,7 +39,8 @@ class Observation:
 
     run: RunDir
     job: Job | None
-    """Job that the scheduler reports; None if it gave no answer, or never had the job."""
+    """Job that the scheduler reports; None if it gave no answer, or never had the job.
+    """
     over: bool
     """The job has ended, or neither the scheduler nor its files have it any more."""
     note: str = ""
@@ -47,16 +52,19 @@ class Observation:
 
 
 def start(spec: RunSpec, root: Path | None = None) -> RunDir:
-    """Render ``spec`` and submit its job; the new run directory lies below ``root`` (the runs folder if None).
+    """Render ``spec`` and submit its job; the new run directory lies below ``root``
+    (the runs folder if None).
 
-    UserError if nothing can be written. MachineError if there is no Slurm, before anything is written, and if
-    the job is refused: the run's events hold the reason.
+    UserError if nothing can be written. MachineError if there is no Slurm, before
+    anything is written, and if the job is refused: the run's events hold the reason.
     """
     return submit(prepare(spec, root))
 
 
 def prepare(spec: RunSpec, root: Path | None = None) -> RunDir:
-    """Render ``spec`` into a new run directory below ``root``; nothing is submitted. UserError as in `start`."""
+    """Render ``spec`` into a new run directory below ``root``; nothing is submitted.
+    UserError as in `start`.
+    """
     root = root or paths.runs_dir()
     check(spec, root)
     if spec.cluster.scheduler == "slurm":
@@ -70,7 +78,8 @@ def submit(run: RunDir) -> RunDir:
     try:
         job = SCHEDULERS[spec.cluster.scheduler]().submit(run)
     except SchedulerUnavailable as error:
-        # It may have accepted the job all the same: the next poll searches for it by its directory.
+        # It may have accepted the job all the same: the next poll searches for it by
+        # its directory.
         error.hint = f"Slurm may still have accepted the job; check in a minute: benchrun status {run.run_id}"
         error.where = run.run_id
         _append(run, "unanswered", reason=error.message)
@@ -83,9 +92,13 @@ def submit(run: RunDir) -> RunDir:
     try:
         run.append_event("submitted", job=job)
     except OSError as error:
-        message = f"job {job} of {run.run_id} was accepted, but cannot be recorded: {error.strerror}"
+        message = (
+            f"job {job} of {run.run_id} was accepted, but cannot be recorded: {error.strerror}"
+        )
         stop = f"benchrun cancel {run.run_id}" + (f" (or scancel {job})" if job.isdigit() else "")
-        raise MachineError(message, hint=f"benchrun status finds the job anyway; to stop it: {stop}") from error
+        raise MachineError(
+            message, hint=f"benchrun status finds the job anyway; to stop it: {stop}"
+        ) from error
     return run
 
 
@@ -97,7 +110,9 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
         if run not in observations and (refused := refusal(run)):
             observations[run] = Observation(run, None, over=True, note=refused, settled=True)
     for kind in SCHEDULERS:
-        group = [run for run in runs if run not in observations and run.spec.cluster.scheduler == kind]
+        group = [
+            run for run in runs if run not in observations and run.spec.cluster.scheduler == kind
+        ]
         scheduler = SCHEDULERS[kind]()
         try:
             jobs = scheduler.poll(group)
@@ -105,12 +120,16 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
             note = f"the scheduler does not answer: {error.message}"
             observations |= {run: Observation(run, None, over=False, note=note) for run in group}
         else:
-            observations |= {run: _observation(run, jobs.get(run), scheduler.lag_s) for run in group}
+            observations |= {
+                run: _observation(run, jobs.get(run), scheduler.lag_s) for run in group
+            }
     return [observations[run] for run in runs]
 
 
 def refusal(run: RunDir) -> str | None:
-    """Reason why the scheduler refused the run's job; None if it did not, or may have accepted it later."""
+    """Reason why the scheduler refused the run's job; None if it did not, or may have
+    accepted it later.
+    """
     kinds = ("refused", "unanswered", "submitted")
     last = next((event for event in reversed(run.events()) if event["event"] in kinds), None)
     return str(last["reason"]) if last and last["event"] == "refused" else None
@@ -123,7 +142,9 @@ def _append(run: RunDir, event: str, **facts: str) -> None:
 
 
 def cancel(run: RunDir) -> bool:
-    """Ask the scheduler to stop the job; whether there was one to stop. MachineError if that is unknown."""
+    """Ask the scheduler to stop the job; whether there was one to stop. MachineError if
+    that is unknown.
+    """
     ended = recorded(run) is not None or refusal(run) is not None
     scheduler = SCHEDULERS[run.spec.cluster.scheduler]()
     try:
@@ -138,7 +159,9 @@ def cancel(run: RunDir) -> bool:
         if ended or done_of(run, job) is not None:
             return False
         hint = f"if the job still runs: scancel {job.id}" if job.id.isdigit() else None
-        raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
+        raise MachineError(
+            f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id
+        )
     if not scheduler.cancel(job.id):  # accounting, which may lag behind, lists it still
         return False
     _note_job(run, job)  # the queue will soon forget it
@@ -148,7 +171,8 @@ def cancel(run: RunDir) -> bool:
 
 
 def check(spec: RunSpec, root: Path) -> None:
-    """UserError if a secret is not set, or if Slurm or the container runtime would misread a path of the run.
+    """UserError if a secret is not set, or if Slurm or the container runtime would
+    misread a path of the run.
 
     The name of the recipe is a part of it.
     """
@@ -165,12 +189,20 @@ def check(spec: RunSpec, root: Path) -> None:
     }
     for hint, path in parts.items():
         if slurm and not path.isprintable():  # its lists are read line by line, as UTF-8
-            raise UserError(f"the path {path!r} contains characters that Slurm's job lists cannot print", hint=hint)
+            raise UserError(
+                f"the path {path!r} contains characters that Slurm's job lists cannot print",
+                hint=hint,
+            )
         # In the path of a log Slurm expands % and takes \\ as an escape.
         if bad := sorted(set(path) & set("%\\")) if slurm else []:
-            raise UserError(f"the path {path} contains {bad[0]!r}, which Slurm interprets", hint=hint)
+            raise UserError(
+                f"the path {path} contains {bad[0]!r}, which Slurm interprets", hint=hint
+            )
         if bad := sorted(set(path) & set(unmountable(runtime))):
-            raise UserError(f"the path {path} contains {bad[0]!r}, which {runtime} takes as a separator", hint=hint)
+            raise UserError(
+                f"the path {path} contains {bad[0]!r}, which {runtime} takes as a separator",
+                hint=hint,
+            )
 
 
 def missing_secrets(spec: RunSpec) -> list[str]:
@@ -200,7 +232,9 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     if job is None:
         over = _seconds(run.created, at or clock.now()) > GRACE_S
         killed = ": its launcher was probably killed before it submitted one" if over else ""
-        return Observation(run, None, over=over, note=f"the scheduler has no job with this run's directory{killed}")
+        return Observation(
+            run, None, over=over, note=f"the scheduler has no job with this run's directory{killed}"
+        )
     _note_change(run, job)
     done, last_line = done_of(run, job), _written(*run.logs)
     new_state = run.time_of("state")
@@ -208,10 +242,16 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     if job.phase is Phase.ENDED or (job.phase is Phase.GONE and done is not None):
         with contextlib.suppress(OSError):
             write_env(run)
-        watched = run.read(PROGRESS, Progress)  # does not count the lines that Slurm writes at the end
+        watched = run.read(
+            PROGRESS, Progress
+        )  # does not count the lines that Slurm writes at the end
         quiet_s = _seconds(last_line, (done and _written(run.path / DONE)) or job.ended_at)
-        quiet_s = watched.quiet_s if watched else quiet_s  # nor the time in which the job was suspended
-        return Observation(run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s)
+        quiet_s = (
+            watched.quiet_s if watched else quiet_s
+        )  # nor the time in which the job was suspended
+        return Observation(
+            run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s
+        )
     if job.phase is Phase.GONE:
         over = not job.unsure and unchanged_s > GRACE_S
         return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB, settled=over)
@@ -226,7 +266,9 @@ def _note_change(run: RunDir, job: Job) -> None:
     _note_job(run, job)
     last = run.last_event("state")
     if last is None or last["state"] != job.state:
-        _append(run, "state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
+        _append(
+            run, "state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes
+        )
 
 
 def _note_job(run: RunDir, job: Job) -> None:
@@ -236,7 +278,9 @@ def _note_job(run: RunDir, job: Job) -> None:
 
 
 def _written(*files: Path) -> float:
-    """Time of the last write to one of ``files``, in seconds since the epoch by their file system; 0 without any."""
+    """Time of the last write to one of ``files``, in seconds since the epoch by their
+    file system; 0 without any.
+    """
     times = [0.0]
     for file in files:
         with contextlib.suppress(OSError):
@@ -250,7 +294,8 @@ def _seconds(start: float | None, end: float | None) -> float:
 
 
 def write_env(run: RunDir) -> None:
-    """Write env.json, unless it has all nodes: their files may reach a shared file system after the end of the job.
+    """Write env.json, unless it has all nodes: their files may reach a shared file
+    system after the end of the job.
 
     It holds no environment variables, which may be secret.
     """
@@ -265,7 +310,9 @@ def write_env(run: RunDir) -> None:
         submit_host=platform.node(),
         python=platform.python_version(),
         worker=_worker(run),
-        nodes=tuple(as_object(read_text(path)) or {"host": path.stem, "error": damaged} for path in probes),
+        nodes=tuple(
+            as_object(read_text(path)) or {"host": path.stem, "error": damaged} for path in probes
+        ),
     )
     run.write_json(ENV, environment.model_dump(mode="json"))
 
@@ -277,15 +324,30 @@ def described(run: RunDir) -> bool:
 
 
 def _worker(run: RunDir) -> dict[str, Any] | None:
-    """The versions that the worker printed at its start (torch, megatron-core, CUDA ...)."""
+    """The versions that the worker printed at its start (torch, megatron-core, CUDA
+    ...).
+    """
     texts = (read_text(log, ECHOED_WITHIN) or "" for log in run.logs)
-    config = next((match[1] for text in texts if (match := re.search(r"benchrun config: (.*)", text))), None)
+    config = next(
+        (match[1] for text in texts if (match := re.search(r"benchrun config: (.*)", text))), None
+    )
     versions = (as_object(config) or {}).get("versions")
     return versions if isinstance(versions, dict) else None
 
 
 def commit() -> str | None:
-    """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or copy ``$BENCHRUN_COMMIT``."""
+    """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or
+    copy ``$BENCHRUN_COMMIT``.
+    """
     if not (paths.DATA / ".git").exists():
         return os.environ.get("BENCHRUN_COMMIT")
-    return output("git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*")
+    return output(
+        "git",
+        "-C",
+        str(paths.DATA),
+        "describe",
+        "--always",
+        "--dirty=+dirty",
+        "--abbrev=12",
+        "--exclude=*",
+    )

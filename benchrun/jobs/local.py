@@ -1,6 +1,8 @@
-"""This machine as a scheduler: one run at a time, detached from the launcher, with a time limit.
+"""This machine as a scheduler: one run at a time, detached from the launcher, with a
+time limit.
 
-Two trainings at once would slow each other, so the jobs of one results folder wait for a lock, in no defined order.
+Two trainings at once would slow each other, so the jobs of one results folder wait for
+a lock, in no defined order.
 """
 
 import os
@@ -24,7 +26,9 @@ from benchrun.rundir.folder import RunDir
 
 
 class State(BaseModel, frozen=True, strict=True):
-    """local.json (benchrun/jobs/supervise.py): the state of a job, and the process that supervises it."""
+    """local.json (benchrun/jobs/supervise.py): the state of a job, and the process that
+    supervises it.
+    """
 
     pid: int
     start: int
@@ -47,17 +51,34 @@ class Local:
         env = {name: value for name, value in os.environ.items() if name != supervise.MARK}
         env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
         lock = _lock(path.parent / LOCAL_LOCK)
-        argv = [sys.executable, "-I", "-S", supervise.__file__, str(lock), str(limit_s), str(reaper)]
+        argv = [
+            sys.executable,
+            "-I",
+            "-S",
+            supervise.__file__,
+            str(lock),
+            str(limit_s),
+            str(reaper),
+        ]
         try:
             process = subprocess.Popen(
-                argv, cwd=path, env=env, stdin=null, stdout=null, stderr=null, pass_fds=(lock,), start_new_session=True
+                argv,
+                cwd=path,
+                env=env,
+                stdin=null,
+                stdout=null,
+                stderr=null,
+                pass_fds=(lock,),
+                start_new_session=True,
             )
         finally:
             os.close(lock)
         while not (recorded := (path / LOCAL_STATE).is_file()) and process.poll() is None:
             time.sleep(0.01)
         if not recorded:
-            raise MachineError(f"{path / LOCAL_STATE} cannot be written", hint="nothing was started")
+            raise MachineError(
+                f"{path / LOCAL_STATE} cannot be written", hint="nothing was started"
+            )
         return _mark(run)
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
@@ -81,7 +102,9 @@ class Local:
 
 
 def _lock(path: Path) -> int:
-    """The open lock file. MachineError if it is a link, which could lock or create a file elsewhere."""
+    """The open lock file. MachineError if it is a link, which could lock or create a
+    file elsewhere.
+    """
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
@@ -95,15 +118,21 @@ def _job(run: RunDir) -> Job:
     if state and state.exit_code is not None:
         code, name = state.exit_code, "CANCELLED" if cancelled else state.state
         ended_at = (run.path / LOCAL_STATE).stat().st_mtime
-        return Job(job, Phase.ENDED, name, code, code - 128 if code > 128 else None, ended_at=ended_at)
+        return Job(
+            job, Phase.ENDED, name, code, code - 128 if code > 128 else None, ended_at=ended_at
+        )
     if state and state.host != platform.node():
-        return Job(job, Phase.RUNNING, "UNKNOWN", reason=f"it was launched on {state.host}: poll it there")
+        return Job(
+            job, Phase.RUNNING, "UNKNOWN", reason=f"it was launched on {state.host}: poll it there"
+        )
     if state and lives:
         return Job(job, Phase.PENDING if state.state == "PENDING" else Phase.RUNNING, state.state)
     if cancelled:
         return Job(job, Phase.ENDED, "CANCELLED")
     if state and state.state == "RUNNING" and run.owner == os.geteuid():
-        supervise.end(job)  # without its supervisor it has no time limit, and the next run may start
+        supervise.end(
+            job
+        )  # without its supervisor it has no time limit, and the next run may start
     return Job(job, Phase.GONE, "UNKNOWN")
 
 

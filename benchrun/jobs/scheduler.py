@@ -8,7 +8,9 @@ from typing import Protocol
 from benchrun.rundir.folder import RunDir
 
 COMPLETING = "COMPLETING"
-"""Slurm's state of a job that has ended while its epilog runs, or that will be requeued after it."""
+"""Slurm's state of a job that has ended while its epilog runs, or that will be requeued
+after it.
+"""
 
 
 class Phase(str, enum.Enum):
@@ -48,17 +50,20 @@ class Scheduler(Protocol):
     """A place that runs jobs."""
 
     lag_s: float
-    """Seconds after a job's end during which its files, as seen from here, may still change."""
+    """Seconds after a job's end during which its files, as seen from here, may still
+    change.
+    """
 
     def submit(self, run: RunDir) -> str:
         """Start ``job.sh`` of ``run`` in its directory; the job's id.
 
-        MachineError if the job was refused, SubmitLimit if only for now; SchedulerUnavailable if it may have
-        been accepted all the same.
+        MachineError if the job was refused, SubmitLimit if only for now;
+        SchedulerUnavailable if it may have been accepted all the same.
         """
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        """The job of each run that has one, by its recorded id in the run's directory, else by directory and owner.
+        """The job of each run that has one, by its recorded id in the run's directory,
+        else by directory and owner.
 
         SchedulerUnavailable if there is no answer; the jobs may exist all the same.
         """

@@ -1,4 +1,6 @@
-"""Slurm, through its own commands. Polling is one squeue for all jobs, then sacct for those that left it."""
+"""Slurm, through its own commands. Polling is one squeue for all jobs, then sacct for
+those that left it.
+"""
 
 import contextlib
 import os
@@ -15,9 +17,12 @@ from benchrun.rundir.artifacts import JOB
 from benchrun.rundir.folder import RunDir
 
 ACCOUNTING_TIMEOUT_S = 10
-"""Seconds that sacct may take: few, because accounting only adds to the queue and done.json."""
+"""Seconds that sacct may take: few, because accounting only adds to the queue and
+done.json.
+"""
 _REQUEUED = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL")
-"""Ends of a life in accounting after which Slurm may put the job into the queue again."""
+"""Ends of a life in accounting after which Slurm may put the job into the queue again.
+"""
 _NO_ACCOUNTING = "accounting storage is disabled"
 
 
@@ -32,12 +37,19 @@ class Slurm:
         """Reason why accounting gave no answer. After that it is not asked again."""
 
     def submit(self, run: RunDir) -> str:
-        result = call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", JOB], run.path)
+        result = call(
+            ["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", JOB],
+            run.path,
+        )
         if result.returncode != 0:
             if limited(result.stderr):
-                raise SubmitLimit(f"sbatch refused the job for now: {_text(result)}", hint="submit it again later")
+                raise SubmitLimit(
+                    f"sbatch refused the job for now: {_text(result)}", hint="submit it again later"
+                )
             if refused(result.stderr):
-                raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/{JOB}")
+                raise MachineError(
+                    f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/{JOB}"
+                )
             raise SchedulerUnavailable(_text(result))
         if (job := submitted(result.stdout)) is None:
             raise SchedulerUnavailable(f"sbatch gave no job id: {_text(result)}")
@@ -45,19 +57,28 @@ class Slurm:
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         queued = self._queued(runs) if runs else {}
-        # squeue still lists jobs for a while after their end, but only sacct knows their exit codes.
+        # squeue still lists jobs for a while after their end, but only sacct knows
+        # their exit codes.
         left = [run for run in runs if run not in queued or _may_have_ended(queued[run])]
         remembered = self._remembered(left)
-        return {run: job for run in runs if (job := self._job(run, queued.get(run), remembered.get(run)))}
+        return {
+            run: job
+            for run in runs
+            if (job := self._job(run, queued.get(run), remembered.get(run)))
+        }
 
     def _job(self, run: RunDir, queued: Job | None, remembered: Job | None) -> Job | None:
-        """The job of ``run``; GONE if neither queue nor accounting has the recorded id or the one in done.json."""
+        """The job of ``run``; GONE if neither queue nor accounting has the recorded id
+        or the one in done.json.
+        """
         if remembered and remembered.phase is Phase.ENDED and _has_ended(run, queued, remembered):
             return remembered
         if queued is not None:
             return queued
         done = run.done()
-        if remembered and not (remembered.phase is Phase.RUNNING and done and done.job_id == remembered.id):
+        if remembered and not (
+            remembered.phase is Phase.RUNNING and done and done.job_id == remembered.id
+        ):
             return replace(remembered, reason="accounting lists the job, the queue does not")
         job = run.job_id or (done.job_id if done else None)
         return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure) if job else None
@@ -70,14 +91,23 @@ class Slurm:
         return known
 
     def _queued(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        """Jobs in the queue. One unknown id makes squeue refuse the whole list: then all jobs are listed."""
-        base = ["squeue", "--noheader", "--all", "--states=all", f"--format={'|'.join(SQUEUE.values())}"]
+        """Jobs in the queue. One unknown id makes squeue refuse the whole list: then
+        all jobs are listed.
+        """
+        base = [
+            "squeue",
+            "--noheader",
+            "--all",
+            "--states=all",
+            f"--format={'|'.join(SQUEUE.values())}",
+        ]
         ids = [run.job_id for run in runs if run.job_id]
         for which in ([f"--jobs={','.join(ids)}"] if len(ids) == len(runs) else [], []):
             result = call([*base, *which])
             rows = jobs(result.stdout, [*SQUEUE])
             own = _own(runs, rows)
-            # A row of no run: its id was reused by another job, and the run's job may have a new one.
+            # A row of no run: its id was reused by another job, and the run's job may
+            # have a new one.
             if result.returncode == 0 and (not which or len(own) == len(rows)):
                 return own
             if result.returncode != 0 and "Invalid job id" not in result.stderr:
@@ -98,9 +128,14 @@ class Slurm:
         if self._unsure:
             return []
         command = ["sacct", "-X", "--duplicates", "--noheader", "--parsable2", *which]
-        for fields in (SACCT, [field for field in SACCT if field != "Restarts"]):  # older versions lack it
+        for fields in (
+            SACCT,
+            [field for field in SACCT if field != "Restarts"],
+        ):  # older versions lack it
             try:
-                result = call([*command, f"--format={','.join(fields)}"], timeout_s=ACCOUNTING_TIMEOUT_S)
+                result = call(
+                    [*command, f"--format={','.join(fields)}"], timeout_s=ACCOUNTING_TIMEOUT_S
+                )
             except SchedulerUnavailable as error:
                 self._unsure = error.message
                 return []
@@ -115,7 +150,9 @@ class Slurm:
 
 
 def _own(runs: Iterable[RunDir], rows: Iterable[Job]) -> dict[RunDir, Job]:
-    """The job of each run among ``rows``: its recorded id in its directory, else its owner's newest job there."""
+    """The job of each run among ``rows``: its recorded id in its directory, else its
+    owner's newest job there.
+    """
     by_name: dict[str, list[Job]] = {}
     for row in rows:
         by_name.setdefault(row.work_dir.rpartition("/")[2], []).append(row)
@@ -123,8 +160,12 @@ def _own(runs: Iterable[RunDir], rows: Iterable[Job]) -> dict[RunDir, Job]:
     for run in runs:
         job, named = run.job_id, by_name.get(run.run_id, [])
         here = [row for row in named if _same_directory(row.work_dir, run.path)]
-        recorded = [row for row in here if row.id == job] or [row for row in named if _moved(row, run, job)]
-        if candidates := recorded or sorted((row for row in here if row.uid == run.owner), key=lambda row: int(row.id)):
+        recorded = [row for row in here if row.id == job] or [
+            row for row in named if _moved(row, run, job)
+        ]
+        if candidates := recorded or sorted(
+            (row for row in here if row.uid == run.owner), key=lambda row: int(row.id)
+        ):
             own[run] = candidates[-1]
     return own
 
@@ -135,9 +176,11 @@ def _may_have_ended(job: Job) -> bool:
 
 
 def _has_ended(run: RunDir, queued: Job | None, remembered: Job) -> bool:
-    """Whether the end that accounting states holds although the queue may list the job still.
+    """Whether the end that accounting states holds although the queue may list the job
+    still.
 
-    A job in COMPLETING has ended if done.json says so too: its epilog may hang for ever.
+    A job in COMPLETING has ended if done.json says so too: its epilog may hang for
+    ever.
     """
     if queued is None or queued.phase is Phase.ENDED:
         return True
@@ -153,9 +196,13 @@ def _same_directory(work_dir: str, path: Path) -> bool:
 
 
 def _moved(row: Job, run: RunDir, job: str | None) -> bool:
-    """Whether a job is the recorded one, and the folder where it was submitted, of the run's name, is there no more."""
+    """Whether a job is the recorded one, and the folder where it was submitted, of the
+    run's name, is there no more.
+    """
     return row.id == job and row.uid == run.owner and not os.path.lexists(row.work_dir)
 
 
 def _text(result: subprocess.CompletedProcess[str]) -> str:
-    return " ".join((result.stderr or result.stdout).split())[:500] or f"exit code {result.returncode}"
+    return (
+        " ".join((result.stderr or result.stdout).split())[:500] or f"exit code {result.returncode}"
+    )

@@ -1,24 +1,32 @@
-"""The nodes of a Slurm cluster: lists of their names, and which of them can be used now."""
+"""The nodes of a Slurm cluster: lists of their names, and which of them can be used
+now.
+"""
 
 from benchrun.jobs.commands import answer
 
 UNUSABLE = ("down", "drain", "drng", "fail", "unk")
-"""Begin of the states of nodes that have failed or are taken out of service; a star after it: it
-does not answer.
+"""Begin of the states of nodes that have failed or are taken out of service; a star
+after it: it does not answer.
 """
 
 
 def expanded(names: str) -> list[str]:
-    """The single names in Slurm's notation, e.g. ``n[1-3],n7``. MachineError if Slurm cannot read it."""
+    """The single names in Slurm's notation, e.g. ``n[1-3],n7``. MachineError if Slurm
+    cannot read it.
+    """
     return answer("scontrol", "show", "hostnames", names).split() if names else []
 
 
 def idle_nodes(partition: str | None, nodelist: str | None, exclude: str | None) -> list[str]:
-    """Nodes that run no job now, of a partition (all if None), among ``nodelist`` and without ``exclude``."""
+    """Nodes that run no job now, of a partition (all if None), among ``nodelist`` and
+    without ``exclude``.
+    """
     limits = [f"--partition={partition}"] if partition else []
     limits += [f"--nodes={nodelist}"] if nodelist else []
     excluded = set(expanded(exclude or ""))
-    return [name for name, state in _states(*limits).items() if state == "idle" and name not in excluded]
+    return [
+        name for name, state in _states(*limits).items() if state == "idle" and name not in excluded
+    ]
 
 
 def all_nodes() -> set[str]:
@@ -29,10 +37,14 @@ def all_nodes() -> set[str]:
 def unusable_nodes(names: str) -> list[str]:
     """Return those of ``names`` that have failed."""
     states = _states(f"--nodes={names}") if names else {}
-    return [name for name, state in states.items() if state.startswith(UNUSABLE) or state.endswith("*")]
+    return [
+        name for name, state in states.items() if state.startswith(UNUSABLE) or state.endswith("*")
+    ]
 
 
 def _states(*limits: str) -> dict[str, str]:
     """The state of each node. Not --states: releases know other names."""
-    rows = map(str.split, answer("sinfo", "--noheader", "--Node", "--format=%N %T", *limits).splitlines())
+    rows = map(
+        str.split, answer("sinfo", "--noheader", "--Node", "--format=%N %T", *limits).splitlines()
+    )
     return {row[0]: row[-1] for row in rows if row}

@@ -1,6 +1,8 @@
-"""Parses the output of Slurm's commands. Pure: damaged text gives no rows, never an error.
+"""Parses the output of Slurm's commands. Pure: damaged text gives no rows, never an
+error.
 
-Named fields in parsable form, because ``--json`` changes between versions. Tested with 22.05.
+Named fields in parsable form, because ``--json`` changes between versions. Tested with
+22.05.
 """
 
 import errno
@@ -13,8 +15,17 @@ from collections.abc import Mapping, Sequence
 from benchrun.jobs.endings import BY_NOBODY, BY_STATE
 from benchrun.jobs.scheduler import Job, Phase
 
-SQUEUE = {"JobID": "%i", "State": "%T", "UID": "%U", "Reason": "%r", "NodeList": "%N", "WorkDir": "%Z"}
-"""sacct's name of a field -> squeue's. WorkDir is last, because it alone may contain a ``|``."""
+SQUEUE = {
+    "JobID": "%i",
+    "State": "%T",
+    "UID": "%U",
+    "Reason": "%r",
+    "NodeList": "%N",
+    "WorkDir": "%Z",
+}
+"""sacct's name of a field -> squeue's. WorkDir is last, because it alone may contain a
+``|``.
+"""
 SACCT = ("JobID", "State", "ExitCode", "NodeList", "Reason", "End", "UID", "Restarts", "WorkDir")
 _PENDING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 _SUSPENDED = ("SUSPENDED", "STOPPED")
@@ -23,13 +34,17 @@ _ID = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SUBMITTED = re.compile(r"([0-9]{1,18})(?:;\S+)?")
 _BAD_OPTION = re.compile(
-    r"^sbatch: (unrecognized option|invalid option|error: Invalid --\S+ specification)", re.MULTILINE
+    r"^sbatch: (unrecognized option|invalid option|error: Invalid --\S+ specification)",
+    re.MULTILINE,
 )
 """sbatch's errors for an invalid option: it ends before it asks the controller."""
 _LIMIT = re.compile(r"\b(Assoc|QOS)\w*Submit\w*Limit\b")
-"""Slurm's names of limits on the number of jobs in the queue (job_state_reason_string), which sbatch prints."""
+"""Slurm's names of limits on the number of jobs in the queue (job_state_reason_string),
+which sbatch prints.
+"""
 _FAILED = "Batch job submission failed: "
-# Words in slurm_errno.c (all versions) and in system errors for a message that was lost on its way.
+# Words in slurm_errno.c (all versions) and in system errors for a message that was lost
+# on its way.
 _COMMUNICATION = re.compile(
     r"connect|socket|communicat|transmi|transport|receiv|\bsend|time ?out|timed out|contact slurm|network|message"
     r"|protocol|version|unpack|authentic|munge|shutting down|descriptor|would block|data received|TLS|HTTP",
@@ -39,40 +54,53 @@ _SYSTEM = frozenset(os.strerror(number) for number in errno.errorcode)
 
 
 def submitted(text: str) -> str | None:
-    """The job id in the output of ``sbatch --parsable``: the last such line (a site's wrapper may print more)."""
+    """The job id in the output of ``sbatch --parsable``: the last such line (a site's
+    wrapper may print more).
+    """
     ids = [match[1] for line in text.splitlines() if (match := _SUBMITTED.fullmatch(line.strip()))]
     return ids[-1] if ids else None
 
 
 def refused(stderr: str) -> bool:
-    """Whether sbatch reports that it could not read its options or that Slurm refused the job.
+    """Whether sbatch reports that it could not read its options or that Slurm refused
+    the job.
 
     After any other error, such as a lost connection, the job may be in the queue.
     """
-    reasons = [line.partition(_FAILED)[2].strip() for line in stderr.splitlines() if _FAILED in line]
+    reasons = [
+        line.partition(_FAILED)[2].strip() for line in stderr.splitlines() if _FAILED in line
+    ]
     if not reasons:
         return _BAD_OPTION.search(stderr) is not None
     return not (reasons[-1] in _SYSTEM or _COMMUNICATION.search(reasons[-1]))
 
 
 def limited(stderr: str) -> bool:
-    """Whether sbatch was refused because of the jobs that are in the queue, so that a later one will be accepted."""
+    """Whether sbatch was refused because of the jobs that are in the queue, so that a
+    later one will be accepted.
+    """
     return _LIMIT.search(stderr) is not None
 
 
 def phase_of(state: str) -> Phase:
-    """The phase of a Slurm state; an undocumented one counts as running until the queue drops the job."""
+    """The phase of a Slurm state; an undocumented one counts as running until the queue
+    drops the job.
+    """
     word = _word(state)
     if word in _PENDING:
         return Phase.PENDING
     if word in _SUSPENDED:
         return Phase.SUSPENDED
     # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
-    return Phase.ENDED if word and any(ended.startswith(word) for ended in _ENDED) else Phase.RUNNING
+    return (
+        Phase.ENDED if word and any(ended.startswith(word) for ended in _ENDED) else Phase.RUNNING
+    )
 
 
 def jobs(text: str, fields: Sequence[str]) -> list[Job]:
-    """The jobs in lines of ``fields`` (sacct's names) with ``|`` between them, in their order."""
+    """The jobs in lines of ``fields`` (sacct's names) with ``|`` between them, in their
+    order.
+    """
     lines = (line.split("|", len(fields) - 1) for line in text.splitlines())
     rows = [dict(zip(fields, line, strict=True)) for line in lines if len(line) == len(fields)]
     return [_job(row) for row in rows if _ID.fullmatch(row["JobID"]) and row["State"].strip()]
@@ -97,7 +125,9 @@ def _job(row: Mapping[str, str]) -> Job:
 
 
 def _why(state: str, reason: str, *, in_accounting: bool) -> str:
-    """Why a job is in its state; accounting writes the user who cancelled it into the state: ``CANCELLED by 0``."""
+    """Why a job is in its state; accounting writes the user who cancelled it into the
+    state: ``CANCELLED by 0``.
+    """
     if " by " in state:
         return state
     if in_accounting and state == "CANCELLED":

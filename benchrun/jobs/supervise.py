@@ -1,9 +1,11 @@
-"""Runs one local job: waits for its turn, enforces its time limit, ends all its processes.
+"""Runs one local job: waits for its turn, enforces its time limit, ends all its
+processes.
 
-A separate program, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S REAPER`` in the run directory;
-LOCK is the descriptor of the lock file, REAPER is templates/parts/reap.py. It needs only the standard library.
-All processes of the run have MARK in their environment, whatever their sessions and parents; the reaper kills one that
-has cleared it, when the job's shell has ended.
+A separate program, which outlives the launcher: ``python -I -S supervise.py LOCK
+LIMIT_S REAPER`` in the run directory; LOCK is the descriptor of the lock file, REAPER
+is templates/parts/reap.py. It needs only the standard library. All processes of the run
+have MARK in their environment, whatever their sessions and parents; the reaper kills
+one that has cleared it, when the job's shell has ended.
 """
 
 import contextlib
@@ -18,10 +20,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 MARK = "BENCHRUN_RUN_DIR"
-"""Variable that names the run directory in every process of a run; templates/job-local.sh.j2 sets it too."""
+"""Variable that names the run directory in every process of a run;
+templates/job-local.sh.j2 sets it too.
+"""
 STATE = "local.json"
 _ROUNDS = ((signal.SIGTERM, 10, False), (signal.SIGKILL, 5, True), (signal.SIGKILL, 10, False))
-"""Steps to end a run: signal, seconds until the next step, whether the job's shell is spared."""
+"""Steps to end a run: signal, seconds until the next step, whether the job's shell is
+spared.
+"""
 
 
 class Process(NamedTuple):
@@ -32,9 +38,12 @@ class Process(NamedTuple):
 
 
 def main(lock: int, limit_s: int, reaper: str) -> None:
-    """Run ``job.sh`` of this directory when the lock is free; STATE holds its state, and its exit code in the end."""
+    """Run ``job.sh`` of this directory when the lock is free; STATE holds its state,
+    and its exit code in the end.
+    """
     run = Path.cwd()
-    # Before everything else, and not by the launcher, which may be killed: no job starts that cannot be found.
+    # Before everything else, and not by the launcher, which may be killed: no job
+    # starts that cannot be found.
     _write("PENDING")
     fcntl.flock(lock, fcntl.LOCK_EX)
     end(f"{run.parent}/")  # a job whose supervisor was killed
@@ -43,7 +52,12 @@ def main(lock: int, limit_s: int, reaper: str) -> None:
         env = {**os.environ, MARK: str(run)}
         command = [sys.executable, "-I", "-S", reaper, "bash", "job.sh"]
         job = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
         )
     state = None
     try:
@@ -67,14 +81,17 @@ def _write(state: str, exit_code: int | None = None) -> None:
 
 
 def end(mark: str) -> None:
-    """End every process of the run at ``mark``, or of all runs below it if it ends with ``/``.
+    """End every process of the run at ``mark``, or of all runs below it if it ends with
+    ``/``.
 
-    The job's shell is killed after the others, so that it can still write how the job ended. Its reaper ends by itself.
+    The job's shell is killed after the others, so that it can still write how the job
+    ended. Its reaper ends by itself.
     """
     living = processes(mark)
     for number, seconds, spares_shell in _ROUNDS:
-        # Only once: a later process may be the shell's own, as it writes done.json. The next step or the reaper ends
-        # the rest. The shell, the oldest, first: a TERM while it prints how its program ended confuses bash.
+        # Only once: a later process may be the shell's own, as it writes done.json. The
+        # next step or the reaper ends the rest. The shell, the oldest, first: a TERM
+        # while it prints how its program ended confuses bash.
         signalled = [process for process in living if not _is_spared(process.pid, spares_shell)]
         for process in sorted(signalled, key=lambda process: (process.start, process.pid)):
             with contextlib.suppress(OSError):
@@ -85,7 +102,9 @@ def end(mark: str) -> None:
 
 
 def processes(mark: str) -> set[Process]:
-    """Every process whose environment has ``mark``, and their descendants, except this process."""
+    """Every process whose environment has ``mark``, and their descendants, except this
+    process.
+    """
     wanted = f"\0{MARK}={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
     children: dict[int, list[Process]] = {}
     run_processes = []
@@ -99,7 +118,9 @@ def processes(mark: str) -> set[Process]:
             if wanted in b"\0" + (path / "environ").read_bytes():
                 run_processes.append(process)
     for process in run_processes:  # which grows
-        run_processes += [child for child in children.get(process.pid, []) if child not in run_processes]
+        run_processes += [
+            child for child in children.get(process.pid, []) if child not in run_processes
+        ]
     return set(run_processes)
 
 

@@ -1,5 +1,5 @@
-"""Comparison of a measured number with a reference, what makes it invalid (`broken`), what limits
-it (`labels`).
+"""Comparison of a measured number with a reference, what makes it invalid (`broken`),
+what limits it (`labels`).
 """
 
 import math
@@ -31,7 +31,9 @@ Name = Literal[
 ]
 
 LEARNED = {"final_loss": "loss", "final_reward": "reward"}
-"""Metrics of what a run has learned, and their words: they show whether it computed the right thing."""
+"""Metrics of what a run has learned, and their words: they show whether it computed the
+right thing.
+"""
 
 
 class Check(Frozen):
@@ -42,27 +44,41 @@ class Check(Frozen):
     """Ours: the median over the window, over the repeats."""
     low: float
     high: float | None
-    """Upper end of our value, over the repeats or by the spread of one run's steps; None: no upper
-    end.
+    """Upper end of our value, over the repeats or by the spread of one run's steps;
+    None: no upper end.
     """
     reference: Reference
     ratio: float
-    """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
+    """Speed over the reference's speed (above 1 is faster); for a loss, the run's over
+    the reference's.
+    """
     band: tuple[float, float | None]
-    """Ratios that pass; the upper one is None if the source states a floor (more than ...)."""
+    """Ratios that pass; the upper one is None if the source states a floor (more than
+    ...).
+    """
     differs: tuple[Difference, ...] = ()
     """Conditions that differ and are allowed to."""
     verdict: Name
 
 
 def measured_in(run: Metrics, reference: Reference, own: Conditions) -> float | None:
-    """The run's value in the metric and convention of ``reference``; None if it has none."""
-    return METRICS[reference.metric].read(run, Basis(reference.convention or "causal", reference.peak_tflops, own.gbs))
+    """The run's value in the metric and convention of ``reference``; None if it has
+    none.
+    """
+    return METRICS[reference.metric].read(
+        run, Basis(reference.convention or "causal", reference.peak_tflops, own.gbs)
+    )
 
 
-def countable(metrics: Sequence[Metrics], references: Sequence[Reference], own: Conditions) -> list[Reference]:
+def countable(
+    metrics: Sequence[Metrics], references: Sequence[Reference], own: Conditions
+) -> list[Reference]:
     """The usable references in whose metric every run has a value."""
-    return [entry for entry in references if usable(entry) and all(measured_in(run, entry, own) for run in metrics)]
+    return [
+        entry
+        for entry in references
+        if usable(entry) and all(measured_in(run, entry, own) for run in metrics)
+    ]
 
 
 def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) -> Check:
@@ -71,7 +87,12 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
     low, middle, high = speeds[0]
     window = metrics[0].window
     # A single step does not predict the next.
-    unsure = window is not None and window.rows == 1 and window.first_step == window.last_step and high < math.inf
+    unsure = (
+        window is not None
+        and window.rows == 1
+        and window.first_step == window.last_step
+        and high < math.inf
+    )
     if len(speeds) > 1:  # repeats count by their range, a single run by the interval of its median
         middles = [speed[1] for speed in speeds]
         low, middle, high, unsure = min(middles), statistics.median(middles), max(middles), False
@@ -97,7 +118,9 @@ def _even(verdict: Name, metrics: Sequence[Metrics]) -> Name:
 
 
 def _in_band(low: float, middle: float, high: float, band: tuple[float, float | None]) -> Name:
-    """The verdict on a relative speed; inconclusive if its bounds lie on both sides of a limit of ``band``."""
+    """The verdict on a relative speed; inconclusive if its bounds lie on both sides of
+    a limit of ``band``.
+    """
     slowest, fastest = band[0], math.inf if band[1] is None else band[1]
     if any(low < edge < high for edge in (slowest, fastest)):
         return "inconclusive"
@@ -109,10 +132,15 @@ def _in_band(low: float, middle: float, high: float, band: tuple[float, float | 
 def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, float, float]:
     """Low, middle and high of a run's speed relative to the reference.
 
-    The bounds are those of the median with 95 % confidence. Where only the mean is known, start-up included, the true
-    speed has no upper bound. A named result has no spread.
+    The bounds are those of the median with 95 % confidence. Where only the mean is
+    known, start-up included, the true speed has no upper bound. A named result has no
+    spread.
     """
-    value, time, interval = measured_in(run, reference, own), run.step_time_s, run.step_time_interval_s
+    value, time, interval = (
+        measured_in(run, reference, own),
+        run.step_time_s,
+        run.step_time_interval_s,
+    )
     assert value  # `countable` left other references out
     ratio = reference.value / value if reference.better == "lower" else value / reference.value
     if time is None:
@@ -126,15 +154,23 @@ def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, 
     return middle * centre / slow, middle, middle * centre / fast
 
 
-def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
-    """Compare the final loss, or the final reward of a post-training, with the newest known one;
-    None without one.
+def loss_check(
+    own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]
+) -> Check | None:
+    """Compare the final loss, or the final reward of a post-training, with the newest
+    known one; None without one.
     """
     if own.seed is None or own.lr is None:
         return None  # a bare log: another seed gives another loss
-    entries = [e for e in references if e.metric in LEARNED and not differences(e.key, own, (*LOSS, *SOFT))]
+    entries = [
+        e for e in references if e.metric in LEARNED and not differences(e.key, own, (*LOSS, *SOFT))
+    ]
     best = max(entries, key=lambda entry: entry.source.date, default=None)
-    reached = [value for run in metrics if best and (value := METRICS[best.metric].read(run, OURS)) is not None]
+    reached = [
+        value
+        for run in metrics
+        if best and (value := METRICS[best.metric].read(run, OURS)) is not None
+    ]
     if best is None or not reached:
         return None
     ratios = [value / best.value for value in reached]
@@ -160,7 +196,9 @@ def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
 
 
 def broken_run(metrics: Metrics | None, ending: str | None) -> str | None:
-    """Reason why one run gives no number, ``metrics`` None if nothing was measured; None if it gives one."""
+    """Reason why one run gives no number, ``metrics`` None if nothing was measured;
+    None if it gives one.
+    """
     return broken([metrics] if metrics else [], ending)
 
 
@@ -176,7 +214,9 @@ def unreliable(summary: Summary) -> str | None:
 
 def _broken(run: Metrics) -> str | None:
     """Reason why one run gives no number; None if it does."""
-    fatal = run.fatal or next((problem for problem in run.problems if kind_of(problem.kind).fatal == "verdict"), None)
+    fatal = run.fatal or next(
+        (problem for problem in run.problems if kind_of(problem.kind).fatal == "verdict"), None
+    )
     if run.num_steps == 0 and not run.results:
         return "the log holds no step"
     if fatal and run.results:
@@ -195,23 +235,48 @@ def _broken(run: Metrics) -> str | None:
 
 
 def beyond_peak(metrics: Sequence[Measurement]) -> ProblemEntry | None:
-    """The problem of the first run that was faster than its GPU can be; such a run has no step time."""
-    return next((problem for run in metrics for problem in run.problems if problem.kind == "impossible_rate"), None)
+    """The problem of the first run that was faster than its GPU can be; such a run has
+    no step time.
+    """
+    return next(
+        (
+            problem
+            for run in metrics
+            for problem in run.problems
+            if problem.kind == "impossible_rate"
+        ),
+        None,
+    )
 
 
 def not_understood(metrics: Sequence[Measurement]) -> ProblemEntry | None:
-    """The problem of the first run with options that change its work and are not understood."""
-    return next((problem for run in metrics for problem in run.problems if problem.kind == "unknown_option"), None)
+    """The problem of the first run with options that change its work and are not
+    understood.
+    """
+    return next(
+        (
+            problem
+            for run in metrics
+            for problem in run.problems
+            if problem.kind == "unknown_option"
+        ),
+        None,
+    )
 
 
-def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
-    """Limits of a verdict on ``metrics`` that rests on ``checks``; the worst of several repeats is
-    named.
+def labels(
+    own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]
+) -> tuple[Label, ...]:
+    """Limits of a verdict on ``metrics`` that rests on ``checks``; the worst of several
+    repeats is named.
 
-    ``code`` is a key of ``texts`` here or in `labels_of_times`, or a pattern of slow steps.
+    ``code`` is a key of ``texts`` here or in `labels_of_times`, or a pattern of slow
+    steps.
     """
     others = {check.reference.key.recipe for check in checks} - {own.recipe}
-    baselines = [check.reference.source.who for check in checks if "baseline" in check.reference.flags]
+    baselines = [
+        check.reference.source.who for check in checks if "baseline" in check.reference.flags
+    ]
     skipping = max(metrics, key=lambda run: run.skipped_updates, default=None)
     skipped = skipping and skipping.skipped_updates
     texts: dict[str, Any] = {
@@ -219,8 +284,11 @@ def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check])
         "own_measurement": any("measured" in check.reference.flags for check in checks)
         and "against our own measurement",
         "baseline": baselines and f"against the {baselines[0]}",
-        "twin_model": others and f"published for {', '.join(sorted(others))}, the same model at this sequence length",
-        "skipped_updates": skipping and skipped and f"{skipped} of {skipping.steps_timed} steps without an update",
+        "twin_model": others
+        and f"published for {', '.join(sorted(others))}, the same model at this sequence length",
+        "skipped_updates": skipping
+        and skipped
+        and f"{skipped} of {skipping.steps_timed} steps without an update",
         "loss_rose": any(run.loss_rose for run in metrics) and "the loss rose",
     }
     own_limits = tuple(Label(code=code, text=text) for code, text in texts.items() if text)
@@ -230,14 +298,22 @@ def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check])
 
 
 def labels_of_times(metrics: Sequence[Metrics]) -> tuple[Label, ...]:
-    """Every limit of a verdict on the step times of ``metrics``, whatever they are compared with."""
-    rows = min((run.window.rows for run in metrics if run.window and not run.only_average), default=MIN_INTERVAL_ROWS)
-    drifts = [run.steadiness.drift_pct for run in metrics if run.steadiness and run.steadiness.drifted]
+    """Every limit of a verdict on the step times of ``metrics``, whatever they are
+    compared with.
+    """
+    rows = min(
+        (run.window.rows for run in metrics if run.window and not run.only_average),
+        default=MIN_INTERVAL_ROWS,
+    )
+    drifts = [
+        run.steadiness.drift_pct for run in metrics if run.steadiness and run.steadiness.drifted
+    ]
     texts: dict[str, Any] = {
         "few_steps": rows < MIN_INTERVAL_ROWS and f"{rows} row{'s' if rows > 1 else ''} timed",
         "drifting": drifts and f"the step time drifts by {max(drifts, key=abs):+.1f} %",
         "throttled": any(run.telemetry and run.telemetry.fault for run in metrics) and "throttled",
-        "only_average": any(run.only_average for run in metrics) and "only the mean step time is known",
+        "only_average": any(run.only_average for run in metrics)
+        and "only the mean step time is known",
     }
     found = tuple(Label(code=code, text=text) for code, text in texts.items() if text)
     uneven = slow_steps(metrics)

@@ -1,9 +1,10 @@
 """Choice of the published number that a run is compared with.
 
-Of the rows whose must-agree conditions agree, those of the run's own framework count, else those of its family
-(families.csv), else all. Of these the ones with the run's own layout count, those first that state most of it; then
-the ones with its image or version, FP8 recipe and variant, if a run states them; then those without a flag. Of what
-is left the fastest is the reference.
+Of the rows whose must-agree conditions agree, those of the run's own framework count,
+else those of its family (families.csv), else all. Of these the ones with the run's own
+layout count, those first that state most of it; then the ones with its image or
+version, FP8 recipe and variant, if a run states them; then those without a flag. Of
+what is left the fastest is the reference.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,13 @@ from typing import Literal, NamedTuple
 
 from benchrun.errors import UserError
 from benchrun.judge.conditions import SOFT, Conditions
-from benchrun.judge.references import Reference, families, load_references, same_work, shipped_recipes
+from benchrun.judge.references import (
+    Reference,
+    families,
+    load_references,
+    same_work,
+    shipped_recipes,
+)
 from benchrun.measure.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.model.flops import flops_per_token
@@ -21,7 +28,9 @@ from benchrun.vocabulary import DEGREES
 CONVENTIONS = ("full", "causal")
 """Conventions under which a TFLOPS or an MFU is comparable: we count by them too."""
 NOT_IN_FORCE = frozenset({"misprint", "revised"})
-"""Flags of numbers that their own source contradicts: in the same row, or later for the same framework and image."""
+"""Flags of numbers that their own source contradicts: in the same row, or later for the
+same framework and image.
+"""
 
 
 class Choice(Frozen):
@@ -36,8 +45,8 @@ class Choice(Frozen):
     candidates: int
     """Number of rows with the conditions that must agree."""
     faster: int = 0
-    """Number of rows of the same kind, layout and version that are faster and count less: flagged,
-    of another variant or FP8 recipe, or stating less of the layout.
+    """Number of rows of the same kind, layout and version that are faster and count
+    less: flagged, of another variant or FP8 recipe, or stating less of the layout.
     """
     by_name: bool = False
     """The user named the reference."""
@@ -49,7 +58,11 @@ class Choice(Frozen):
             return "named by --reference"
         if self.candidates == 1:
             return "the only number under these conditions"
-        framework = {"same": "the same framework", "family": "the same family of frameworks", "other": "any framework"}
+        framework = {
+            "same": "the same framework",
+            "family": "the same family of frameworks",
+            "other": "any framework",
+        }
         layout = "the run's layout" if self.same_layout else "any layout"
         version = " and version" if self.same_version else ""
         basis = f"{framework[self.framework]} with {layout}{version}"
@@ -63,11 +76,17 @@ class Choice(Frozen):
 def usable(entry: Reference) -> bool:
     """Whether a run can be compared with ``entry`` at all."""
     metric, in_force = METRICS[entry.metric], not NOT_IN_FORCE & {*entry.flags}
-    return in_force and metric.comparable and (not metric.counts_flops or entry.convention in CONVENTIONS)
+    return (
+        in_force
+        and metric.comparable
+        and (not metric.counts_flops or entry.convention in CONVENTIONS)
+    )
 
 
 def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]:
-    """Every published number, or the one with id ``wanted``. UserError if ``own`` cannot be compared with it."""
+    """Every published number, or the one with id ``wanted``. UserError if ``own``
+    cannot be compared with it.
+    """
     entries = load_references()
     if wanted is None:
         return entries
@@ -79,7 +98,9 @@ def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]
         raise UserError(f"no reference is called '{wanted}'", hint=hint)
     if not usable(entry):
         why = " ".join(entry.flags) or f"its {entry.unit} follow another definition"
-        raise UserError(f"{wanted} cannot be compared with a run: {why}", hint="see results/reference/README.md")
+        raise UserError(
+            f"{wanted} cannot be compared with a run: {why}", hint="see results/reference/README.md"
+        )
     if entry.key.gpu != own.gpu or not same_work(entry.key, own):
         what = f"{wanted} is a number for {entry.key.recipe} on {entry.key.gpu}"
         raise UserError(f"{what}; this run is {own.recipe} on {own.gpu}")
@@ -92,8 +113,8 @@ class _Fit(NamedTuple):
     kinship: int
     """2 for the same framework, 1 for one of the same family, 0 for another."""
     layout: int
-    """Degree to which our layout is published: 0 if a degree or the micro-batch differs, or none is
-    stated by both.
+    """Degree to which our layout is published: 0 if a degree or the micro-batch
+    differs, or none is stated by both.
     """
     same_version: bool
     same_release: bool
@@ -112,7 +133,8 @@ class _Fit(NamedTuple):
 
 
 def choose(entries: Sequence[Reference], own: Conditions) -> Reference | None:
-    """The best of the usable ``entries``, which all agree with ``own`` on what must agree; None if none is usable.
+    """The best of the usable ``entries``, which all agree with ``own`` on what must
+    agree; None if none is usable.
 
     Of equally fast ones the newest, and of these the last in its file.
     """
@@ -120,7 +142,9 @@ def choose(entries: Sequence[Reference], own: Conditions) -> Reference | None:
     return max(reversed(candidates), key=lambda entry: _fit(entry, own), default=None)
 
 
-def choice(chosen: Reference, entries: Sequence[Reference], own: Conditions, *, by_name: bool = False) -> Choice:
+def choice(
+    chosen: Reference, entries: Sequence[Reference], own: Conditions, *, by_name: bool = False
+) -> Choice:
     """Reason why ``chosen`` is the one among ``entries``."""
     best, fits = _fit(chosen, own), [_fit(entry, own) for entry in entries if usable(entry)]
     kinship, same_layout, same_version = best.kind
@@ -137,13 +161,22 @@ def choice(chosen: Reference, entries: Sequence[Reference], own: Conditions, *, 
 def _fit(entry: Reference, own: Conditions) -> _Fit:
     published = entry.key
     pairs = {key: (getattr(published, key), getattr(own, key)) for key in SOFT}
-    same = {key for key, (published_value, value) in pairs.items() if value is not None and value == published_value}
+    same = {
+        key
+        for key, (published_value, value) in pairs.items()
+        if value is not None and value == published_value
+    }
     stated = {key: pairs[key][0] for key in ("mbs", *DEGREES) if None not in pairs[key]}
     family, relatives = (families().get(each.framework or "") for each in (published, own))
-    one, other = (nemo_release(each.image) or nemo_release(each.framework_version) for each in (published, own))
+    one, other = (
+        nemo_release(each.image) or nemo_release(each.framework_version)
+        for each in (published, own)
+    )
     return _Fit(
         kinship=2 if "framework" in same else int(family is not None and family == relatives),
-        layout=1 + sum(size > 1 for key, size in stated.items() if key != "mbs") if stated and same >= {*stated} else 0,
+        layout=1 + sum(size > 1 for key, size in stated.items() if key != "mbs")
+        if stated and same >= {*stated}
+        else 0,
         same_version=not same.isdisjoint({"image", "framework_version"}),
         same_release=other is not None and one == other,
         same_fp8_recipe="fp8_recipe" in same,
@@ -156,13 +189,17 @@ def _fit(entry: Reference, own: Conditions) -> _Fit:
 
 
 def rate(entry: Reference) -> float:
-    """Tokens/s/GPU of a usable entry, stated or derived; 0 if it counts the FLOPs of an unknown model."""
+    """Tokens/s/GPU of a usable entry, stated or derived; 0 if it counts the FLOPs of an
+    unknown model.
+    """
     recipe, seq_length = shipped_recipes().get(entry.key.recipe), entry.key.seq_length
     if not METRICS[entry.metric].counts_flops:
         return entry.tokens_per_s_per_gpu
     if recipe is None or not seq_length:
         return 0.0
-    ran = recipe.model.model_copy(update={"num_layers": entry.key.num_layers or recipe.model.num_layers})
+    ran = recipe.model.model_copy(
+        update={"num_layers": entry.key.num_layers or recipe.model.num_layers}
+    )
     flops = flops_per_token(ran, seq_length, task=entry.key.task)  # type: ignore[arg-type]
     share = (entry.peak_tflops or 0.0) / 100 if entry.metric == "mfu_percent" else 1.0
     counted: float = getattr(flops, entry.convention or "")

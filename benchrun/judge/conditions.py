@@ -13,7 +13,17 @@ from benchrun.model import Frozen, ModelShape
 from benchrun.recipes.schema import TrainingRecipe
 from benchrun.rundir.artifacts import machine, trained_with
 from benchrun.runspec.spec import Reduction, RunSpec, TrainingSpec
-from benchrun.vocabulary import DEGREES, HARD, NO_WORK, Reduced, by_path, dimensions, flat, reduced, reductions
+from benchrun.vocabulary import (
+    DEGREES,
+    HARD,
+    NO_WORK,
+    Reduced,
+    by_path,
+    dimensions,
+    flat,
+    reduced,
+    reductions,
+)
 
 if TYPE_CHECKING:
     from benchrun.logs import Log
@@ -26,12 +36,12 @@ DEFAULTS = "the defaults"
 """Words in JSON for a run whose training options are all defaults."""
 LAYOUT = ("mbs", *DEGREES, "fsdp", "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
-"""Conditions that may differ and are then named: a comparison across layouts and frameworks is
-fair.
+"""Conditions that may differ and are then named: a comparison across layouts and
+frameworks is fair.
 """
 MACHINE = ("software", "driver", "power_limit_w")
-"""Conditions that are named if both sides know them and they differ; no reference is chosen by
-them.
+"""Conditions that are named if both sides know them and they differ; no reference is
+chosen by them.
 """
 NOT_OPTIONS = (
     *("steps", "seed", "lr", "fp8.recipe"),
@@ -53,15 +63,21 @@ def _joined(empty: str, value: tuple[Any, ...]) -> str:
 
 
 Dimensions = Annotated[
-    tuple[Reduced, ...], PlainValidator(partial(_items, WHOLE, reduced)), PlainSerializer(partial(_joined, WHOLE))
+    tuple[Reduced, ...],
+    PlainValidator(partial(_items, WHOLE, reduced)),
+    PlainSerializer(partial(_joined, WHOLE)),
 ]
 Options = Annotated[
-    tuple[str, ...], PlainValidator(partial(_items, DEFAULTS, str)), PlainSerializer(partial(_joined, DEFAULTS))
+    tuple[str, ...],
+    PlainValidator(partial(_items, DEFAULTS, str)),
+    PlainSerializer(partial(_joined, DEFAULTS)),
 ]
 
 
 class Conditions(Frozen):
-    """The key of a measurement; None is what was not stated. A published one may lack even what must agree."""
+    """The key of a measurement; None is what was not stated. A published one may lack
+    even what must agree.
+    """
 
     recipe: str
     task: str
@@ -72,16 +88,20 @@ class Conditions(Frozen):
     seq_length: int | None
     gbs: int | None
     dimensions: Dimensions = ()
-    """Other sizes of the model that were reduced; in JSON e.g. ``vocab_size 32000 of 128256``."""
+    """Other sizes of the model that were reduced; in JSON e.g. ``vocab_size 32000 of
+    128256``.
+    """
     settings: Annotated[str, BeforeValidator(lambda value: value or "")] = ""
-    """Inputs of a workload other than training, e.g. ``concurrency 8, requests 1000``."""
+    """Inputs of a workload other than training, e.g. ``concurrency 8, requests 1000``.
+    """
     framework: str | None = None
     image: str | None = None
     """Container image, as ``registry/name:tag``: the version of everything in it."""
     framework_version: str | None = None
     """Version of the framework, if no image states it."""
     variant: str | None = None
-    """Name that tells numbers of one source apart, e.g. ``without Transformer Engine``."""
+    """Name that tells numbers of one source apart, e.g. ``without Transformer Engine``.
+    """
     software: str | None = None
     """Versions of what trained, e.g. ``megatron-core 0.16.1, torch 2.9.0``."""
     driver: str | None = None
@@ -99,14 +119,17 @@ class Conditions(Frozen):
     fsdp: int | None = None
     """Ranks over which the weights are sharded; no published row states it."""
     options: Options | None = None
-    """Training options other than the defaults, e.g. ``cuda_graphs=layers``; in JSON joined by commas."""
+    """Training options other than the defaults, e.g. ``cuda_graphs=layers``; in JSON
+    joined by commas.
+    """
     steps: int | None = None
     seed: int | None = None
     lr: float | None = None
     data: str | None = None
     """``mock``, or the name of the synthetic data set."""
     shape: str | None = None
-    """The whole model as `shape_of` writes it; None if the recipe's name stands for it."""
+    """The whole model as `shape_of` writes it; None if the recipe's name stands for it.
+    """
     reduced: tuple[Reduction, ...] = ()
     """Sizes of which a proxy has less; in JSON e.g. ``num_layers 4 of 96``."""
 
@@ -138,7 +161,9 @@ def conditions(spec: RunSpec) -> Conditions:
 def with_machine(own: Conditions, environment: Mapping[str, Any]) -> Conditions:
     """``own`` with what env.json says of the machine and its software."""
     stated = machine(environment)
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(trained_with(environment).items()))
+    versions = ", ".join(
+        f"{name} {version}" for name, version in sorted(trained_with(environment).items())
+    )
     limits = {"driver": stated.get("driver"), "power_limit_w": stated.get("power limit (W)")}
     return own.model_copy(update={"software": versions or None, **limits})
 
@@ -146,7 +171,9 @@ def with_machine(own: Conditions, environment: Mapping[str, Any]) -> Conditions:
 def conditions_of_log(
     log: "Log", setting: "Setting", model: ModelShape, recipe: str, whole: TrainingRecipe
 ) -> Conditions:
-    """The conditions of a bare log, of the ``recipe`` whose content is ``whole``; it trained ``model``."""
+    """The conditions of a bare log, of the ``recipe`` whose content is ``whole``; it
+    trained ``model``.
+    """
     reduced = reductions(model, whole.model)
     derived = {
         "recipe": recipe,
@@ -162,18 +189,31 @@ def conditions_of_log(
 
 def _stated(*sources: object) -> dict[str, Any]:
     """The conditions that ``sources`` have under the same names; the last one counts."""
-    pairs = ((name, source) for source in sources for name in Conditions.model_fields if hasattr(source, name))
+    pairs = (
+        (name, source)
+        for source in sources
+        for name in Conditions.model_fields
+        if hasattr(source, name)
+    )
     return {name: getattr(source, name) for name, source in pairs}
 
 
 def shape_of(model: ModelShape) -> str:
-    """The dimensions of ``model`` that decide what a step computes: not how many positions it has room for."""
+    """The dimensions of ``model`` that decide what a step computes: not how many
+    positions it has room for.
+    """
     return ", ".join(f"{name} {size}" for name, size in flat(model).items() if name not in NO_WORK)
 
 
 def _options(spec: TrainingSpec) -> tuple[str, ...]:
-    """Training options that affect the speed, differ from the default and have no key of their own."""
-    unused = {name for name, used in (("fp8", spec.precision == "fp8"), ("lora", spec.task == "lora")) if not used}
+    """Training options that affect the speed, differ from the default and have no key
+    of their own.
+    """
+    unused = {
+        name
+        for name, used in (("fp8", spec.precision == "fp8"), ("lora", spec.task == "lora"))
+        if not used
+    }
     return tuple(
         f"{name}={'+'.join(value) if isinstance(value, tuple) else value}".lower()
         for name, value in by_path(spec.training.model_dump(exclude_defaults=True))
@@ -182,15 +222,20 @@ def _options(spec: TrainingSpec) -> tuple[str, ...]:
 
 
 def hard_differences(published: Conditions, own: Conditions) -> tuple[Difference, ...]:
-    """The conditions that must agree and do not, of two recipes for one model; an unstated one differs."""
+    """The conditions that must agree and do not, of two recipes for one model; an
+    unstated one differs.
+    """
     return differences(published, own, HARD[1:], unstated=True)
 
 
 def settings_distance(one: str, other: str) -> float:
-    """Distance between two `Conditions.settings`: the logarithm of the ratio of each number, 1 for
-    any other part.
+    """Distance between two `Conditions.settings`: the logarithm of the ratio of each
+    number, 1 for any other part.
     """
-    parts = [dict(part.rpartition(" ")[::2] for part in text.split(", ") if part) for text in (one, other)]
+    parts = [
+        dict(part.rpartition(" ")[::2] for part in text.split(", ") if part)
+        for text in (one, other)
+    ]
     distance = 0.0
     for name in parts[0].keys() | parts[1].keys():
         texts = [each.get(name, "") for each in parts]
@@ -202,7 +247,9 @@ def settings_distance(one: str, other: str) -> float:
 def differences(
     published: Conditions, own: Conditions, keys: Iterable[str], *, unstated: bool = False
 ) -> tuple[Difference, ...]:
-    """The ``keys`` with different values, as JSON has them; a value that is not stated differs if ``unstated``."""
+    """The ``keys`` with different values, as JSON has them; a value that is not stated
+    differs if ``unstated``.
+    """
     pairs = ((key, getattr(published, key), getattr(own, key)) for key in keys)
     differing = [key for key, a, b in pairs if a != b and (unstated or None not in (a, b))]
     if not differing:

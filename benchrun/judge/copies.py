@@ -1,4 +1,6 @@
-"""Runs that are copies of each other: their steps took the same times, to the last digit."""
+"""Runs that are copies of each other: their steps took the same times, to the last
+digit.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,11 +19,14 @@ def times_of(log: Log) -> dict[int, float]:
     """Number of a step -> its time in s, or the rate that the log has in its place."""
     names = ("step", "step_time_s", "tokens_per_s_per_gpu")
     rows = zip(*(column.tolist() for column in log.distinct.columns(*names)), strict=True)
-    return {step: time_s if time_s > 0 else rate for step, time_s, rate in rows if max(time_s, rate) > 0}
+    return {
+        step: time_s if time_s > 0 else rate for step, time_s, rate in rows if max(time_s, rate) > 0
+    }
 
 
 def is_copy(one: Mapping[int, float], other: Mapping[int, float]) -> bool:
-    """Whether more than half of the steps of two runs took the same time, and not by chance.
+    """Whether more than half of the steps of two runs took the same time, and not by
+    chance.
 
     One changed digit, another name, or a log that was cut make no run of a copy.
     """
@@ -36,7 +41,9 @@ def is_copy(one: Mapping[int, float], other: Mapping[int, float]) -> bool:
 
 
 def without_copies(runs: Sequence[T], times: Sequence[Mapping[int, float]]) -> list[T]:
-    """The runs, of which each copy is left out, in their order; ``times``: those of each run."""
+    """The runs, of which each copy is left out, in their order; ``times``: those of
+    each run.
+    """
     firsts: list[int] = []
     for number, own in enumerate(times):
         if not any(is_copy(times[earlier], own) for earlier in firsts):

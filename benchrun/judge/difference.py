@@ -14,11 +14,12 @@ from benchrun.model import Frozen
 from benchrun.vocabulary import Exit
 
 NOTICEABLE = 0.02
-"""Difference of a ratio from 1 that repeats show too (results/measured: 13 of 14 sets of repeats).
+"""Difference of a ratio from 1 that repeats show too (results/measured: 13 of 14 sets
+of repeats).
 """
 MEANS_DIFFER = 0.05
-"""Relative distance between the ratio of means and that of medians from which some steps of one run
-are stalls.
+"""Relative distance between the ratio of means and that of medians from which some
+steps of one run are stalls.
 """
 WIDE = 1.1
 """Upper end of the ratio's interval above which equal medians are no answer."""
@@ -60,23 +61,33 @@ class Difference(Frozen):
     ratio: float
     """Time of b over time of a for as many tokens on a GPU: above 1, b is slower."""
     interval: Interval | None = Field(default=None)
-    """Interval of the ratio, from the steps of both, without what repeats differ by; null for a
-    single step.
+    """Interval of the ratio, from the steps of both, without what repeats differ by;
+    null for a single step.
     """
     method: str = ""
     """Method of the interval, and the number of steps."""
     noticeable: float = NOTICEABLE
-    """A ratio that is nearer to 1 is no difference, however narrow the interval: repeats of a run differ by as much."""
+    """A ratio that is nearer to 1 is no difference, however narrow the interval:
+    repeats of a run differ by as much.
+    """
     scale: float = 1.0
-    """Factor of the parts of b, and of its step in the ratio: tokens of a step on a GPU of a over those of b."""
+    """Factor of the parts of b, and of its step in the ratio: tokens of a step on a GPU
+    of a over those of b.
+    """
     same_tokens: bool = False
-    """Whether the ratio is for as many tokens on a GPU; else it is that of the steps, as one states no tokens."""
+    """Whether the ratio is for as many tokens on a GPU; else it is that of the steps,
+    as one states no tokens.
+    """
     mean_ratio: float = 1.0
     """Ratio of the means, which stalls move and medians hide."""
     stated_by_one: tuple[str, ...] = ()
-    """``model`` or the tokens of a step, if one log alone states them: nobody knows whether they are equal."""
+    """``model`` or the tokens of a step, if one log alone states them: nobody knows
+    whether they are equal.
+    """
     other_work: tuple[str, ...] = ()
-    """``model`` or ``task`` if the runs train another one, so that their times cannot be compared."""
+    """``model`` or ``task`` if the runs train another one, so that their times cannot
+    be compared.
+    """
     unreliable: tuple[str, ...] = ()
     """Logs that have a fatal problem or end early, with the reason."""
     differs: list[Condition]
@@ -85,29 +96,51 @@ class Difference(Frozen):
 
     @property
     def other_step(self) -> bool:
-        """Whether the steps have other numbers of tokens or other sequences, and the ratio is for the same tokens."""
+        """Whether the steps have other numbers of tokens or other sequences, and the
+        ratio is for the same tokens.
+        """
         sequences = any(each.name == "seq_length" for each in self.differs)
         return self.same_tokens and (self.scale != 1 or sequences)
 
     @property
     def other_tokens(self) -> list[Condition]:
-        """Conditions that make the tokens of a step differ if one log does not state them: then the
-        ratio is of unequal steps.
+        """Conditions that make the tokens of a step differ if one log does not state
+        them: then the ratio is of unequal steps.
         """
-        sizes = (each for each in self.differs if each.name in ("seq_length", "global_batch_size", "num_gpus"))
-        return [] if self.same_tokens else [each for each in sizes if "None" not in (each.a, each.b)]
+        sizes = (
+            each
+            for each in self.differs
+            if each.name in ("seq_length", "global_batch_size", "num_gpus")
+        )
+        return (
+            [] if self.same_tokens else [each for each in sizes if "None" not in (each.a, each.b)]
+        )
 
     @property
     def uneven(self) -> bool:
-        """Whether the means say otherwise than the medians, or the interval leaves more than a tenth open."""
-        wide = self.interval is not None and self.ratio < 1 + self.noticeable and self.interval.high > WIDE
+        """Whether the means say otherwise than the medians, or the interval leaves more
+        than a tenth open.
+        """
+        wide = (
+            self.interval is not None
+            and self.ratio < 1 + self.noticeable
+            and self.interval.high > WIDE
+        )
         return wide or abs(self.mean_ratio / self.ratio - 1) > MEANS_DIFFER
 
     @property
     def exit_code(self) -> Exit:
-        """SLOW if b is noticeably slower, beyond the interval; INCONCLUSIVE if its steps do not show it, if
-        the runs do other work or unequal steps, and if a log that is not slower is no number to rely on."""
-        if self.other_work or self.other_tokens or self.stated_by_one or self.interval is None or self.uneven:
+        """SLOW if b is noticeably slower, beyond the interval; INCONCLUSIVE if its
+        steps do not show it, if the runs do other work or unequal steps, and if a log
+        that is not slower is no number to rely on.
+        """
+        if (
+            self.other_work
+            or self.other_tokens
+            or self.stated_by_one
+            or self.interval is None
+            or self.uneven
+        ):
             return Exit.INCONCLUSIVE
         if self.ratio < 1 + self.noticeable:
             return Exit.INCONCLUSIVE if self.unreliable else Exit.OK
@@ -134,7 +167,9 @@ class Side:
 
 
 def difference(a: Side, b: Side) -> Difference:
-    """The second against the first, for as many tokens on a GPU if both state them; else for a step."""
+    """The second against the first, for as many tokens on a GPU if both state them;
+    else for a step.
+    """
     scale = a.tokens / b.tokens if a.tokens and b.tokens else 1.0
     interval, method = ratio_interval(a.times, scale * b.times)
     return Difference(
@@ -147,7 +182,9 @@ def difference(a: Side, b: Side) -> Difference:
         scale=scale,
         same_tokens=bool(a.tokens and b.tokens),
         mean_ratio=scale * float(np.mean(b.times)) / float(np.mean(a.times)),
-        other_work=tuple(name for name in a.work if name in b.work and a.work[name] != b.work[name]),
+        other_work=tuple(
+            name for name in a.work if name in b.work and a.work[name] != b.work[name]
+        ),
         stated_by_one=_stated_by_one(a, b),
         unreliable=tuple(f"{side.name}: {side.unreliable}" for side in (a, b) if side.unreliable),
         differs=_differing(a, b),
@@ -163,26 +200,36 @@ def _stated_by_one(a: Side, b: Side) -> tuple[str, ...]:
 
 
 def _differing(a: Side, b: Side) -> list[Condition]:
-    """The conditions with different values; sizes of a model only if both sides state one."""
+    """The conditions with different values; sizes of a model only if both sides state
+    one.
+    """
     names = dict.fromkeys([*a.conditions, *b.conditions])
     if not all(any(name.startswith(MODEL) for name in side.conditions) for side in (a, b)):
         names = dict.fromkeys(name for name in names if not name.startswith(MODEL))
     pairs = ((name, a.conditions.get(name), b.conditions.get(name)) for name in names)
-    return [Condition(name=name, a=str(first), b=str(second)) for name, first, second in pairs if first != second]
+    return [
+        Condition(name=name, a=str(first), b=str(second))
+        for name, first, second in pairs
+        if first != second
+    ]
 
 
 def _parts(a: Side, b: Side, scale: float) -> list[PartDifference]:
     names = dict.fromkeys([*a.parts, *b.parts])
-    parts = [PartDifference(part=name, a=a.parts.get(name, 0.0), b=scale * b.parts.get(name, 0.0)) for name in names]
+    parts = [
+        PartDifference(part=name, a=a.parts.get(name, 0.0), b=scale * b.parts.get(name, 0.0))
+        for name in names
+    ]
     shown = [part for part in parts if abs(part.seconds) > SHOWN_SHARE * float(np.mean(a.times))]
     return sorted(shown, key=lambda part: -abs(part.seconds))
 
 
 def ratio_interval(a: Floats, b: Floats) -> tuple[Interval | None, str]:
-    """95 % interval of the median of ``b`` over that of ``a``, and how it was computed; None for fewer than two steps.
+    """95 % interval of the median of ``b`` over that of ``a``, and how it was computed;
+    None for fewer than two steps.
 
-    From six independent steps on it takes the intervals of both medians, which assume no distribution; of fewer it is
-    Welch's, on the logarithms.
+    From six independent steps on it takes the intervals of both medians, which assume
+    no distribution; of fewer it is Welch's, on the logarithms.
     """
     one, other = confidence_interval(a), confidence_interval(b)
     if one is None or other is None:
@@ -191,10 +238,11 @@ def ratio_interval(a: Floats, b: Floats) -> tuple[Interval | None, str]:
     down, up = distances(first, second)
     ratio = float(np.median(b) / np.median(a))
     independent = one.effective_rows, other.effective_rows
-    interval = Interval(low=ratio * math.exp(-down), high=ratio * math.exp(up), effective_rows=min(independent))
+    interval = Interval(
+        low=ratio * math.exp(-down), high=ratio * math.exp(up), effective_rows=min(independent)
+    )
     by_order = first.bounds and second.bounds
     way = "order of the steps, which assumes no distribution" if by_order else "Student's t"
-    steps = (
-        f"{len(a)} and {len(b)} steps that tell as much as {independent[0]:.3g} and {independent[1]:.3g} independent"
-    )
+    first_s, second_s = independent
+    steps = f"{len(a)} and {len(b)} steps that tell as much as {first_s:.3g} and {second_s:.3g} independent"
     return interval, f"{steps}; {way}"

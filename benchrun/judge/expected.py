@@ -1,4 +1,6 @@
-"""The verdict against an expected step time, if no published or measured number is comparable."""
+"""The verdict against an expected step time, if no published or measured number is
+comparable.
+"""
 
 import statistics
 from collections.abc import Sequence
@@ -30,8 +32,12 @@ LABEL = Label(code="prediction", text="against a prediction")
 
 
 def against(expected: Expectation, verdict: Verdict, metrics: Sequence[Metrics]) -> Verdict:
-    """``verdict`` replaced by one against ``expected``: as expected are even steps within its whole interval."""
-    measured = [run.step_time_s.median for run in metrics if run.step_time_s and run.step_time_s.median]
+    """``verdict`` replaced by one against ``expected``: as expected are even steps
+    within its whole interval.
+    """
+    measured = [
+        run.step_time_s.median for run in metrics if run.step_time_s and run.step_time_s.median
+    ]
     if verdict.verdict not in UNJUDGED or not measured or not_understood(metrics):
         return verdict
     step = statistics.median(measured)

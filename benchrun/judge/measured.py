@@ -19,7 +19,17 @@ from benchrun.judge.conditions import Conditions, besides_recipe, conditions, wi
 from benchrun.judge.references import Reference, Source
 from benchrun.logs import Log, Step
 from benchrun.measure.model import Metrics
-from benchrun.rundir.artifacts import CEILINGS, ENV, FINGERPRINT, METRICS, SPEC, STEPS, Ceilings, objects, trained_with
+from benchrun.rundir.artifacts import (
+    CEILINGS,
+    ENV,
+    FINGERPRINT,
+    METRICS,
+    SPEC,
+    STEPS,
+    Ceilings,
+    objects,
+    trained_with,
+)
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import KEPT, stamp_of
 from benchrun.runspec.spec import RunSpec, TrainingSpec
@@ -90,14 +100,18 @@ class MeasuredRun:
         gpu = gpus[0].get("name") or node.get("cpu") or self.spec.gpu
         driver = f", driver {node['driver']}" if node.get("driver") else ""
         packages = trained_with(self.env)
-        named = sorted((name for name in packages if name not in OF_THE_SYSTEM), key=lambda name: name == "torch")
+        named = sorted(
+            (name for name in packages if name not in OF_THE_SYSTEM),
+            key=lambda name: name == "torch",
+        )
         versions = "".join(f", {name} {packages[name]}" for name in named)
         return f"{gpu}{driver}{versions}"
 
 
 @functools.cache
 def load_measured(folder: Path | None = None) -> tuple[MeasuredRun, ...]:
-    """Every training run kept in ``folder`` (benchrun's own by default), oldest first. UserError: a file is damaged.
+    """Every training run kept in ``folder`` (benchrun's own by default), oldest first.
+    UserError: a file is damaged.
 
     Kept runs of other workloads stand in reports; nothing is compared with them.
     """
@@ -140,12 +154,16 @@ def _document(file: Path, read: Callable[[bytes], T]) -> T | None:
 
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
-    """Group the runs of one point, in the order given; the number of steps does not part them."""
+    """Group the runs of one point, in the order given; the number of steps does not
+    part them.
+    """
     return grouped(runs, lambda run: (run.spec.recipe, run.spec.step_identity()))
 
 
 def by_point(runs: Iterable[R]) -> list[list[R]]:
-    """The repeats of each point together, in the order given: runs that measure the same, on one site."""
+    """The repeats of each point together, in the order given: runs that measure the
+    same, on one site.
+    """
     return grouped(runs, lambda run: run.spec.repeat_key())
 
 
@@ -158,12 +176,18 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 
 def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], own: Conditions) -> set[str]:
-    """Names of the kept ``runs`` under our conditions whose steps equal those of one of ``logs``."""
+    """Names of the kept ``runs`` under our conditions whose steps equal those of one of
+    ``logs``.
+    """
     same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(own)]
     judged = [_rows(log.distinct) for log in logs] if same else []
     pairs = ((run, rows) for run in same for rows in judged)
     # More than half of the shorter one's rows: times and losses never agree by chance.
-    return {run.name for run, rows in pairs if 2 * len(rows & run.steps) > min(len(rows), len(run.steps))}
+    return {
+        run.name
+        for run, rows in pairs
+        if 2 * len(rows & run.steps) > min(len(rows), len(run.steps))
+    }
 
 
 def _rows(steps: Iterable[Step]) -> frozenset[Step]:
@@ -174,7 +198,8 @@ def _rows(steps: Iterable[Step]) -> frozenset[Step]:
 def measured_references(
     runs: Sequence[MeasuredRun], without: Collection[str] = (), baseline: str | None = None
 ) -> tuple[Reference, ...]:
-    """One reference per point: the median step time of its repeats; none of a profiled run, nor of those named.
+    """One reference per point: the median step time of its repeats; none of a profiled
+    run, nor of those named.
 
     ``baseline`` is what the user named; None for the runs that benchrun keeps.
     """
@@ -196,7 +221,9 @@ def _reference(group: Sequence[MeasuredRun], baseline: str | None) -> Reference:
         metric="step_time_s",
         value=statistics.median(times),
         better="lower",
-        key=with_machine(conditions(newest.spec), newest.env).model_copy(update={"framework_version": version}),
+        key=with_machine(conditions(newest.spec), newest.env).model_copy(
+            update={"framework_version": version}
+        ),
         source=Source(
             who=source,
             where=f"{place}, {count}, {newest.machine}",

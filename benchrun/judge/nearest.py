@@ -1,4 +1,6 @@
-"""The published number that is nearest to a run, also if conditions differ that a verdict insists on."""
+"""The published number that is nearest to a run, also if conditions differ that a
+verdict insists on.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +25,9 @@ class Nearest:
 
     entry: Reference
     whole_tflops: float | None
-    """Causal TFLOPS/GPU, if only the whole model was published: a token of it costs more, so FLOPs are compared."""
+    """Causal TFLOPS/GPU, if only the whole model was published: a token of it costs
+    more, so FLOPs are compared.
+    """
     differs: tuple[str, ...]
     """Each condition that differs, published -> run."""
 
@@ -45,7 +49,8 @@ class Nearest:
 def nearest(spec: TrainingSpec, published: Sequence[Reference]) -> Nearest | None:
     """The number with most matching conditions; ties go to the fastest.
 
-    For a proxy without a published number it is the whole model's. None if none shares `SAME`.
+    For a proxy without a published number it is the whole model's. None if none shares
+    `SAME`.
     """
     own = conditions(spec)
     if entry := _nearest(own, published):
@@ -72,7 +77,9 @@ def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | Non
         soft = len(differences(entry.key, own, ("framework",)))
         return len(hard), other_gpu, flawed, other_network, soft, -entry.tokens_per_s_per_gpu
 
-    alike = (entry for entry in published if same(entry.key) == same(own) and entry.tokens_per_s_per_gpu)
+    alike = (
+        entry for entry in published if same(entry.key) == same(own) and entry.tokens_per_s_per_gpu
+    )
     candidates = [entry for entry in alike if usable(entry) and _arch(entry.key) == _arch(own)]
     return min(candidates, key=rank, default=None)
 
@@ -92,4 +99,8 @@ def _differs(entry: Reference, own: Conditions) -> tuple[str, ...]:
     """Every differing condition, published -> ours."""
     differing = [*hard_differences(entry.key, own), *differences(entry.key, own, SOFT)]
     named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in differing]
-    return (*named, f"image {entry.key.image} -> none") if entry.key.image and not own.image else tuple(named)
+    return (
+        (*named, f"image {entry.key.image} -> none")
+        if entry.key.image and not own.image
+        else tuple(named)
+    )

@@ -27,7 +27,9 @@ class Ratio(Frozen):
 
 
 def ratio(runs: Sequence[Metrics], others: Sequence[Metrics]) -> Ratio | None:
-    """The ratio of the repeats ``runs`` to the repeats ``others``; None if one side has no speed."""
+    """The ratio of the repeats ``runs`` to the repeats ``others``; None if one side has
+    no speed.
+    """
     own, baseline = _rates(runs), _rates(others)
     if not own or not baseline:
         return None
@@ -40,8 +42,8 @@ def ratio(runs: Sequence[Metrics], others: Sequence[Metrics]) -> Ratio | None:
 
 
 def _sample(runs: Sequence[Metrics], rates: Sequence[float]) -> Sample | None:
-    """Sample of the speed: of repeats by their rates, of a single run by its steps; None without
-    either.
+    """Sample of the speed: of repeats by their rates, of a single run by its steps;
+    None without either.
     """
     if len(rates) > 1:
         return of_repeats(rates)

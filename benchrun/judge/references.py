@@ -1,4 +1,6 @@
-"""The reference store: CSV files in results/reference, one number per row; and what is comparable under two names."""
+"""The reference store: CSV files in results/reference, one number per row; and what is
+comparable under two names.
+"""
 
 import csv
 import functools
@@ -34,7 +36,9 @@ Flag = Literal[
 Convention = Literal["full", "causal", "causal_two_thirds", "packed", "lora_packed", "own"]
 """See results/reference/README.md."""
 SLOW = 0.05
-"""A run is slow from this fraction below its reference on (published revisions of one number differ by up to 6 %)."""
+"""A run is slow from this fraction below its reference on (published revisions of one
+number differ by up to 6 %).
+"""
 FAST = 0.20
 """A run this fraction above its reference needs a look: usually it skipped work."""
 
@@ -86,7 +90,9 @@ class Reference(Frozen):
 
     @property
     def band(self) -> tuple[float, float | None]:
-        """The ratios to the value that pass; the upper one is None for a floor, which nothing exceeds by too much."""
+        """The ratios to the value that pass; the upper one is None for a floor, which
+        nothing exceeds by too much.
+        """
         return 1 - self.tolerance_low, None if "floor" in self.flags else 1 + self.tolerance_high
 
     @property
@@ -96,11 +102,15 @@ class Reference(Frozen):
 
     @property
     def tokens_per_s_per_gpu(self) -> float:
-        """The rate that the value states or means; 0 for TFLOPS and MFU, and if a condition is not stated."""
+        """The rate that the value states or means; 0 for TFLOPS and MFU, and if a
+        condition is not stated.
+        """
         key = self.key
         if self.metric == "tokens_per_s_per_gpu":
             return self.value
-        per_s = {"step_time_s": (key.gbs or 0) / self.value, "samples_per_s": self.value}.get(self.metric, 0.0)
+        per_s = {"step_time_s": (key.gbs or 0) / self.value, "samples_per_s": self.value}.get(
+            self.metric, 0.0
+        )
         return per_s * (key.seq_length or 0) / (key.num_gpus or math.inf)
 
     @model_validator(mode="after")
@@ -108,7 +118,9 @@ class Reference(Frozen):
         if self.metric not in METRICS:
             raise ValueError(f"metric {self.metric} is none of {', '.join(METRICS)}")
         if self.key.framework is not None and self.key.framework not in families():
-            raise ValueError(f"framework {self.key.framework} is none of {', '.join(sorted(families()))}")
+            raise ValueError(
+                f"framework {self.key.framework} is none of {', '.join(sorted(families()))}"
+            )
         mfu = self.metric == "mfu_percent" or self.printed.mfu_percent
         if mfu and not (self.peak_tflops and self.convention):
             raise ValueError("an MFU needs its convention and peak_tflops, by which it is divided")
@@ -119,7 +131,9 @@ class Reference(Frozen):
 
 @functools.cache
 def load_references(folder: Path = paths.REFERENCE) -> tuple[Reference, ...]:
-    """Every entry of every file in ``folder``. UserError names file:line of a row that is not one."""
+    """Every entry of every file in ``folder``. UserError names file:line of a row that
+    is not one.
+    """
     return tuple(entry for path in sorted(folder.glob("*.csv")) for entry in _entries(path))
 
 
@@ -129,7 +143,9 @@ def _entries(path: Path) -> Iterator[Reference]:
         for row in reader:
             where = f"{path}:{reader.line_num}"
             if None in row or None in row.values():  # csv puts surplus and missing cells there
-                raise UserError(f"not {len(reader.fieldnames or ())} cells, as the header has", where=where)
+                raise UserError(
+                    f"not {len(reader.fieldnames or ())} cells, as the header has", where=where
+                )
             yield _entry(row, where, f"{path.stem}:{reader.line_num}")
 
 
@@ -141,7 +157,8 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
         "better": metric.better if metric else "higher",
         "id": name,
         "source": {key: stated.pop(key, None) for key in Source.model_fields},
-        # The must-agree part of a key is never left out by chance: it is empty, and then None.
+        # The must-agree part of a key is never left out by chance: it is empty, and
+        # then None.
         "key": {key: stated.pop(key, None) for key in Conditions.model_fields if key in row},
         "printed": {key: stated.pop(key) for key in Printed.model_fields if key in stated},
         "flags": tuple(stated.pop("flags", "").split()),
@@ -152,33 +169,43 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
     except ValidationError as error:
         first = error.errors()[0]
         column = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"column {column}: {first['msg']}" if column else first["msg"], where=where) from None
+        raise UserError(
+            f"column {column}: {first['msg']}" if column else first["msg"], where=where
+        ) from None
 
 
 def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference]:
-    """The entries that agree with ``own`` on every condition that must agree; an unstated one does not agree.
+    """The entries that agree with ``own`` on every condition that must agree; an
+    unstated one does not agree.
 
     A loss belongs to its own recipe alone: data and seeds are the recipe's.
     """
     wanted = besides_recipe(own)
     same = (entry for entry in references if besides_recipe(entry.key) == wanted)
     return [
-        e for e in same if e.key.recipe == own.recipe or (not e.metric.startswith("final_") and same_work(e.key, own))
+        e
+        for e in same
+        if e.key.recipe == own.recipe
+        or (not e.metric.startswith("final_") and same_work(e.key, own))
     ]
 
 
 def same_work(a: Conditions, b: Conditions) -> bool:
-    """Whether both train one model: the same recipe, or recipes whose models have one shape.
+    """Whether both train one model: the same recipe, or recipes whose models have one
+    shape.
 
-    Llama 3 and Llama 3.1 differ in the positions beyond the sequence alone. Recipes of different tasks never train one
-    model, whatever a log states. Adapters (lora) are part of a recipe and not of a shape, so such recipes are the same
-    by name only.
+    Llama 3 and Llama 3.1 differ in the positions beyond the sequence alone. Recipes of
+    different tasks never train one model, whatever a log states. Adapters (lora) are
+    part of a recipe and not of a shape, so such recipes are the same by name only.
     """
     if a.recipe == b.recipe:
         return True
     recipes = shipped_recipes()
     of_both = [recipes.get(each.recipe) for each in (a, b)]
-    shapes = {each.shape or (recipe and shape_of(recipe.model)) for each, recipe in zip((a, b), of_both, strict=True)}
+    shapes = {
+        each.shape or (recipe and shape_of(recipe.model))
+        for each, recipe in zip((a, b), of_both, strict=True)
+    }
     tasks = {a.task, b.task, *(recipe.task for recipe in of_both if recipe)}
     return len(tasks) == 1 and "lora" not in tasks and len(shapes) == 1 and None not in shapes
 

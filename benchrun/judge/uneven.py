@@ -1,4 +1,6 @@
-"""Slow steps that the median does not show: a label beside it, and past a share of the time no verdict."""
+"""Slow steps that the median does not show: a label beside it, and past a share of the
+time no verdict.
+"""
 
 from collections.abc import Sequence
 
@@ -20,7 +22,9 @@ class Label(Frozen):
 
 
 def share(run: Measurement) -> float:
-    """The share of the time by which the mean step and the median one differ; 0 without step times."""
+    """The share of the time by which the mean step and the median one differ; 0 without
+    step times.
+    """
     step, found = run.step_time_s, run.steadiness
     if step is None or step.mean <= 0:
         return 0.0
@@ -49,7 +53,10 @@ def _pattern(found: Steadiness | None) -> tuple[str, str] | None:
     if found is None or not (found.period or found.outliers):
         return None
     if found.period:
-        return "periodic", f"one of every {found.period} steps is {found.periodic_excess_s or 0:.3g} s slower"
+        return (
+            "periodic",
+            f"one of every {found.period} steps is {found.periodic_excess_s or 0:.3g} s slower",
+        )
     return "stalls", f"{found.outliers} steps stalled"
 
 

@@ -1,4 +1,6 @@
-"""Metrics + references -> verdict. A run is checked for errors before its speed: a fast wrong run is invalid."""
+"""Metrics + references -> verdict. A run is checked for errors before its speed: a fast
+wrong run is invalid.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +47,8 @@ class Verdict(Frozen):
     runs: int
     checks: tuple[Check, ...] = ()
     differs: tuple[Difference, ...] = ()
-    """Conditions that differ from the nearest reference; only with ``not_comparable``."""
+    """Conditions that differ from the nearest reference; only with ``not_comparable``.
+    """
     nearest: Reference | None = None
     conditions: Conditions
     labels: tuple[Label, ...] = ()
@@ -53,13 +56,23 @@ class Verdict(Frozen):
     chosen_because: Choice | None = None
     """Reason why the speed was compared with that reference and not another."""
     warmup: int | None = None
-    """Rows that were dropped as warm-up because the user named the number; None for the usual one."""
+    """Rows that were dropped as warm-up because the user named the number; None for the
+    usual one.
+    """
 
     @property
     def exit_code(self) -> Exit:
-        """OK and SLOW; any other verdict gives no number to act on, or one that needs a look first."""
+        """OK and SLOW; any other verdict gives no number to act on, or one that needs a
+        look first.
+        """
         fast, slow = ("pass", "as_expected"), ("slow", "slower_than_expected")
-        return Exit.OK if self.verdict in fast else Exit.SLOW if self.verdict in slow else Exit.INCONCLUSIVE
+        return (
+            Exit.OK
+            if self.verdict in fast
+            else Exit.SLOW
+            if self.verdict in slow
+            else Exit.INCONCLUSIVE
+        )
 
     @property
     def headline(self) -> str:
@@ -85,7 +98,8 @@ class RunResult:
     created: datetime | None = None
     """Time at which its directory was made; None if it is not recorded."""
     measurement: RunMeasurement | None = field(default=None, repr=False, compare=False)
-    """Its log with the numbers; None without a log, and if only the numbers are needed."""
+    """Its log with the numbers; None without a log, and if only the numbers are needed.
+    """
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -99,7 +113,9 @@ class RunResult:
 
     @property
     def numbers(self) -> Metrics | None:
-        """The metrics; None for an invalid, broken or incomplete run: its speed is no measurement."""
+        """The metrics; None for an invalid, broken or incomplete run: its speed is no
+        measurement.
+        """
         invalid = self.verdict is not None and self.verdict.verdict == "invalid_run"
         return None if invalid or self.broken else self.metrics
 
@@ -126,7 +142,8 @@ def judge(
 ) -> Verdict:
     """Judge one run, or the repeats of one.
 
-    ``ending`` is how the job ended, if a job was launched. ``by_name``: the user named the one reference.
+    ``ending`` is how the job ended, if a job was launched. ``by_name``: the user named
+    the one reference.
     """
     reason = broken(metrics, ending)
     outcome: _Fields = {"verdict": "invalid_run", "reason": reason}
@@ -142,7 +159,9 @@ def judge(
     )
 
 
-def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], by_name: bool) -> _Fields:
+def _outcome(
+    own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], by_name: bool
+) -> _Fields:
     """The verdict on runs that gave numbers: its name, the reason, and further fields."""
     if unknown := not_understood(metrics):
         return {"verdict": "not_comparable", "reason": unknown.detail}
@@ -168,34 +187,48 @@ def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[R
     nearest = _without_reference(own, references)
     if not beyond:
         return nearest
-    # A reference, if there is one, hints at what may be wrong with steps faster than the GPU's peak.
+    # A reference, if there is one, hints at what may be wrong with steps faster than
+    # the GPU's peak.
     reason = f"not credible: the speed is above the GPU's peak ({beyond.detail})"
     if reference := choose(comparable, own):
         return {"verdict": "faster_than_expected", "reason": reason, "nearest": reference, **checks}
     if nearest.get("differs"):
-        # A condition that is not what was run, a sequence twice as long, makes any speed impossible.
+        # A condition that is not what was run, a sequence twice as long, makes any
+        # speed impossible.
         return {**nearest, "reason": f"{nearest['reason']}; {reason}", **checks}
     return {"verdict": "invalid_run", "reason": f"{beyond.kind}: {beyond.detail}", **checks}
 
 
 def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fields:
     """Verdict without a reference that agrees: what differs from the nearest one."""
-    same = [e for e in references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)]
+    same = [
+        e for e in references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)
+    ]
     if not same:
-        return {"verdict": "no_reference", "reason": f"no published number for {own.recipe} on {own.gpu}"}
+        return {
+            "verdict": "no_reference",
+            "reason": f"no published number for {own.recipe} on {own.gpu}",
+        }
 
     def distance(entry: Reference) -> tuple[float, ...]:
         differing = hard_differences(entry.key, own)
         # A condition that the source does not state may differ by any amount.
         unstated = sum(difference.theirs in (None, "") for difference in differing)
-        # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
-        other_scale, load = entry.key.num_gpus != own.num_gpus, settings_distance(entry.key.settings, own.settings)
+        # Ties go to the one at our scale: a person can change a batch more easily than
+        # a cluster.
+        other_scale, load = (
+            entry.key.num_gpus != own.num_gpus,
+            settings_distance(entry.key.settings, own.settings),
+        )
         return len(differing), unstated, other_scale, load, bool(entry.flags)
 
     nearest = min(same, key=distance)
     differs = hard_differences(nearest.key, own)
     named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
-    reason = "; ".join(named) or f"the reference is a number of {nearest.unit}, which this run does not have"
+    reason = (
+        "; ".join(named)
+        or f"the reference is a number of {nearest.unit}, which this run does not have"
+    )
     return {"verdict": "not_comparable", "reason": reason, "differs": differs, "nearest": nearest}
 
 
@@ -214,9 +247,8 @@ def _speed_reason(check: Check, metrics: Sequence[Metrics]) -> str:
         if (uneven := slow_steps(metrics)) and too_uneven(metrics):
             return f"{relation} by the median, but {uneven.text}"
         if len(metrics) > 1:  # more of them would lie as far apart
-            return (
-                f"{relation}, but only some of the {len(metrics)} runs are within the limits: find out why they differ"
-            )
+            some = f"only some of the {len(metrics)} runs are within the limits"
+            return f"{relation}, but {some}: find out why they differ"
         return f"{relation}, but the step time varies too much: launch with --repeats 3, or set more training.steps"
     slower, fastest = f"up to {100 * (1 - check.band[0]):.0f} % slower", check.band[1]
     if fastest is None:
@@ -224,9 +256,17 @@ def _speed_reason(check: Check, metrics: Sequence[Metrics]) -> str:
     return f"{relation} ({slower} or {100 * (fastest - 1):.0f} % faster passes)"
 
 
-def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:
-    """The release or variant that a slow run is as fast as, as a clause; empty if there is none."""
-    passing = [e for e in fitting if speed.verdict == "slow" and speed_check(e, own, metrics).verdict == "pass"]
+def _as_fast_as(
+    speed: Check, own: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]
+) -> str:
+    """The release or variant that a slow run is as fast as, as a clause; empty if there
+    is none.
+    """
+    passing = [
+        e
+        for e in fitting
+        if speed.verdict == "slow" and speed_check(e, own, metrics).verdict == "pass"
+    ]
     same = choose(passing, own)
     if same is None:
         return ""
@@ -244,5 +284,9 @@ def _remarks(metrics: Sequence[Metrics]) -> str:
     throttled = [run.telemetry.fault for run in metrics if run.telemetry and run.telemetry.fault]
     rose = [run.loss_rose for run in metrics if run.loss_rose]
     several = f" of {len(metrics)} runs" if len(metrics) > 1 else ""
-    remarks = [f"; {each[0]}" + (f", in {len(each)}{several}" if several else "") for each in (throttled, rose) if each]
+    remarks = [
+        f"; {each[0]}" + (f", in {len(each)}{several}" if several else "")
+        for each in (throttled, rose)
+        if each
+    ]
     return "".join(remarks)

@@ -1,4 +1,6 @@
-"""Bytes of a log -> step records. Knows no framework: the dialects are an argument (frameworks/logs.py binds them)."""
+"""Bytes of a log -> step records. Knows no framework: the dialects are an argument
+(frameworks/logs.py binds them).
+"""
 
 from benchrun.logs.reader import Reader
 from benchrun.logs.records import Facts, Log, Problem

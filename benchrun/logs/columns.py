@@ -39,7 +39,9 @@ class Columns:
             column[index] = none if value is None else value
 
     def append_columns(self, values: Mapping[str, Any], rows: int) -> None:
-        """Add ``rows`` rows from arrays, or from single values that all rows share; other columns stay empty."""
+        """Add ``rows`` rows from arrays, or from single values that all rows share;
+        other columns stay empty.
+        """
         for name, column in self._arrays.items():
             added = np.broadcast_to(values.get(name, self.none[name]), rows)
             column.frombytes(added.astype(column.typecode).tobytes())

@@ -1,4 +1,6 @@
-"""Base class of the dialects: one framework's way of printing its steps, and the grammar that all of them share."""
+"""Base class of the dialects: one framework's way of printing its steps, and the
+grammar that all of them share.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +20,18 @@ FEW = (1 << 16) - 1
 
 _RATE = (1 / LARGEST, LARGEST, False)
 LIMITS: dict[str, tuple[float, float, bool]] = {
-    **dict.fromkeys(("step_time_s", "tflops_per_gpu", "tokens_per_s_per_gpu", "mfu", "samples_per_s"), _RATE),
+    **dict.fromkeys(
+        ("step_time_s", "tflops_per_gpu", "tokens_per_s_per_gpu", "mfu", "samples_per_s"), _RATE
+    ),
     "clock_s": (0, LARGEST, False),
     "step": (0, LARGEST, True),
     "planned_steps": (1, LARGEST, True),
     **dict.fromkeys(("skipped", "nan"), (0, FEW, True)),
     "global_batch_size": (1, LARGEST_SIZE, True),
 }
-"""Column -> the lowest and highest credible value, and whether it must be a whole number."""
+"""Column -> the lowest and highest credible value, and whether it must be a whole
+number.
+"""
 _COUNTS = frozenset({"step", "planned_steps"})
 
 PAYLOAD = r"\(\w{0,20}\)"
@@ -34,7 +40,8 @@ NOT_FINITE = (
     rf"[-+]?(?:(?:nan|NaN|NAN)(?:{PAYLOAD})?|(?:inf|Inf|INF)(?:inity|INITY)?"
     r"|1\.#(?:[QS]NAN|IND|INF)\d{0,9})"
 )
-"""Regex of NaN and of infinity as programs print them, those on Windows too, ``1.#QNAN``.
+"""Regex of NaN and of infinity as programs print them, those on Windows too,
+``1.#QNAN``.
 
 A bar pads them like numbers, ``nan.0``.
 """
@@ -53,7 +60,9 @@ def number(text: str | None) -> float | None:
 
 
 def stated_loss(text: str | None) -> float | None:
-    """A loss as JSON or Python states it: ``null`` and ``None`` are what a program writes for NaN."""
+    """A loss as JSON or Python states it: ``null`` and ``None`` are what a program
+    writes for NaN.
+    """
     return nan if text in ("null", "None") else number(text)
 
 
@@ -86,7 +95,9 @@ def significant(text: str) -> int:
 
 def fact_of(name: str, value: int | None) -> int | None:
     """``value`` as a fact of the run; None for 0, and beyond what any run has."""
-    most = {"num_gpus": MOST_GPUS, "num_layers": MOST_LAYERS, "planned_steps": LARGEST}.get(name, LARGEST_SIZE)
+    most = {"num_gpus": MOST_GPUS, "num_layers": MOST_LAYERS, "planned_steps": LARGEST}.get(
+        name, LARGEST_SIZE
+    )
     return value if value and 0 < value <= most else None
 
 
@@ -112,7 +123,9 @@ PERCENT = Reading(scale=lambda value: value / 100)
 
 
 class Value(NamedTuple):
-    """The text of one value without surrounding blanks, and where on the line it starts."""
+    """The text of one value without surrounding blanks, and where on the line it
+    starts.
+    """
 
     column: str
     """Column of the rows, or the name that the line prints."""
@@ -152,17 +165,23 @@ class Table(NamedTuple):
 
 
 Names = Mapping[str, tuple[str, Reading]]
-"""The name that a line prints -> column and reading; of several names of one column the first counts."""
+"""The name that a line prints -> column and reading; of several names of one column the
+first counts.
+"""
 
 
 def headed(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
-    """The head of each record on a line and where the record ends: two ranks may share a line."""
+    """The head of each record on a line and where the record ends: two ranks may share
+    a line.
+    """
     heads = list(pattern.finditer(text))
     return zip(heads, [*(head.start() for head in heads[1:]), len(text)], strict=False)
 
 
 def fields(text: str, start: int, end: int, separator: str) -> dict[str, Value]:
-    """``name: value | name: value`` between two places -> {name: value}; the last one of a name counts."""
+    """``name: value | name: value`` between two places -> {name: value}; the last one
+    of a name counts.
+    """
     pieces = {}
     for part in text[start:end].split(separator):
         name, colon, value = part.partition(":")
@@ -183,16 +202,25 @@ def columns(pieces: Mapping[str, Value], names: Names) -> list[Value]:
 
 
 def groups(match: re.Match[str], **readings: Reading) -> list[Value]:
-    """The named groups of a regex, which are names of columns. ``readings``: of what is no plain number or count."""
+    """The named groups of a regex, which are names of columns. ``readings``: of what is
+    no plain number or count.
+    """
     return [
-        Value(name, text, match.start(name), readings.get(name) or (COUNT if name in _COUNTS else NUMBER))
+        Value(
+            name,
+            text,
+            match.start(name),
+            readings.get(name) or (COUNT if name in _COUNTS else NUMBER),
+        )
         for name, text in match.groupdict().items()
         if text is not None
     ]
 
 
 class Dialect(Traits):
-    """Reads one framework's lines. One object reads one training, from as many files as it has."""
+    """Reads one framework's lines. One object reads one training, from as many files as
+    it has.
+    """
 
     name: ClassVar[str]
     step_needles: ClassVar[tuple[bytes, ...]]
@@ -200,13 +228,16 @@ class Dialect(Traits):
     fact_needles: ClassVar[tuple[bytes, ...]] = ()
     """Bytes of lines that describe the run before its first step."""
     strong: ClassVar[bool] = True
-    """False for lines that other frameworks print as well: they count only if nothing better is found."""
+    """False for lines that other frameworks print as well: they count only if nothing
+    better is found.
+    """
     program: ClassVar[str | None] = None
     """The dialect of the program whose facts hold if another rank prints its steps."""
     averages: ClassVar[tuple[str, ...]] = ()
     """Sinks whose rows are means over the steps since the row before."""
     closing: ClassVar[tuple[str, ...]] = ()
-    """End of a step line that has no line end yet; without it a cut-off line is no row."""
+    """End of a step line that has no line end yet; without it a cut-off line is no row.
+    """
 
     head: ClassVar[re.Pattern[str] | None] = None
     """Regex of the start of a step, or of all of it; its named groups are columns."""
@@ -240,7 +271,9 @@ class Dialect(Traits):
         return following
 
     def read(self, line: Line) -> None:
-        """Take a whole line with one of the needles: steps, or facts and results if it has none."""
+        """Take a whole line with one of the needles: steps, or facts and results if it
+        has none.
+        """
         if not self.whole(line):
             return
         records = list(self.records(line.text))
@@ -268,10 +301,18 @@ class Dialect(Traits):
         matches = (match for regex in self.fact_groups for match in regex.finditer(text))
         stated = [pair for match in matches for pair in match.groupdict("").items()]
         pairs = self.fact_pairs.findall(text) if self.fact_pairs else ()
-        stated += [(self.fact_names[name], value) for name, value in pairs if name in self.fact_names]
+        stated += [
+            (self.fact_names[name], value) for name, value in pairs if name in self.fact_names
+        ]
         for name, value in stated:
             digits = value.replace(",", "")
-            fact = value if name in TEXTS else fact_of(name, count(digits)) if digits.isdigit() else None
+            fact = (
+                value
+                if name in TEXTS
+                else fact_of(name, count(digits))
+                if digits.isdigit()
+                else None
+            )
             if fact:
                 setattr(self.facts, name, fact)
 
@@ -290,7 +331,9 @@ class Dialect(Traits):
             value = parse(text)
             if column == "loss":
                 self.loss_of(text)
-            values[column] = credible(column, value if scale is None or value is None else scale(value))
+            values[column] = credible(
+                column, value if scale is None or value is None else scale(value)
+            )
         self.complete(values)
         if record.needs is not None and values.get(record.needs) is None:
             return
@@ -310,14 +353,21 @@ class Dialect(Traits):
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """Add one row."""
-        row = Step(**{"step_time_s": None, **{name: value for name, value in values.items() if value is not None}})
+        row = Step(
+            **{
+                "step_time_s": None,
+                **{name: value for name, value in values.items() if value is not None},
+            }
+        )
         getattr(self, sink).add(row, averages=sink in self.averages, end=self.last_planned)
 
     def take(self, tables: Sequence[Table]) -> bool:
-        """Add many rows, one table per sink. False, and nothing is added, if they must be read one by one.
+        """Add many rows, one table per sink. False, and nothing is added, if they must
+        be read one by one.
 
-        Text that stands for no value differs in its numbers only, in all lines of one form. Lines with several numbers
-        of planned steps are read one by one, because each says if its training ends.
+        Text that stands for no value differs in its numbers only, in all lines of one
+        form. Lines with several numbers of planned steps are read one by one, because
+        each says if its training ends.
         """
         if any(self._plans_change(table) for table in tables):
             return False
@@ -330,7 +380,9 @@ class Dialect(Traits):
         return True
 
     def _plans_change(self, table: Table) -> bool:
-        """Whether the number of planned steps is another one for some rows than for others."""
+        """Whether the number of planned steps is another one for some rows than for
+        others.
+        """
         planned = table.columns.get("planned_steps", ())
         stated = planned[planned >= 0] if len(planned) else planned
         if not len(stated):
@@ -340,7 +392,9 @@ class Dialect(Traits):
 
     def extend(self, table: Table) -> None:
         """Add many rows."""
-        getattr(self, table.sink).extend(table.columns, averages=table.sink in self.averages, end=self.last_planned)
+        getattr(self, table.sink).extend(
+            table.columns, averages=table.sink in self.averages, end=self.last_planned
+        )
 
     @property
     def last_planned(self) -> int | None:
@@ -358,7 +412,9 @@ class Dialect(Traits):
         return self.facts.contradict(facts)
 
     def begins_anew(self, before: "Dialect") -> bool:
-        """Whether facts read since the steps of ``before`` say that it has ended and another training begins."""
+        """Whether facts read since the steps of ``before`` say that it has ended and
+        another training begins.
+        """
         return False
 
     def finish(self) -> Rows:
@@ -379,7 +435,9 @@ def seconds(clock: str) -> int:
 
 
 DIALECTS: dict[str, type[Dialect]] = {}
-"""Name of the framework -> its dialect. Order matters: one whose logs contain another's lines comes first."""
+"""Name of the framework -> its dialect. Order matters: one whose logs contain another's
+lines comes first.
+"""
 
 
 def register_dialect(dialect: type[Dialect]) -> None:

@@ -4,11 +4,12 @@
     {"textPayload": "completed step: 3, seconds: 5.668", "timestamp": "..."}               (Google Cloud)
     {"timestamp": 1767603600000, "message": "..."}                                         (CloudWatch, fluent-bit)
 
-Kubernetes (CRI) keeps text behind a time and a stream, ``2026-01-05T10:00:01.5Z stdout F text``, in pieces if there
-is a ``P``.
+Kubernetes (CRI) keeps text behind a time and a stream, ``2026-01-05T10:00:01.5Z stdout
+F text``, in pieces if there is a ``P``.
 
-The number of lines stays, so that a problem names the line of the file. A line end inside a text becomes a carriage
-return, which ends a piece of a line everywhere else too.
+The number of lines stays, so that a problem names the line of the file. A line end
+inside a text becomes a carriage return, which ends a piece of a line everywhere else
+too.
 """
 
 import json
@@ -27,7 +28,8 @@ _MEMBER = re.compile(rf'\s*"(?:{_ANY})"\s*:\s*(".*"),?\s*')
 
 
 _CRI = re.compile(
-    r"(?P<head>\d{4}-\d\d-\d\dT\S{8,30} (?P<stream>stdout|stderr) )(?P<tag>[PF])(?P<text>(?: .*)?)", re.DOTALL
+    r"(?P<head>\d{4}-\d\d-\d\dT\S{8,30} (?P<stream>stdout|stderr) )(?P<tag>[PF])(?P<text>(?: .*)?)",
+    re.DOTALL,
 )
 _CRI_PIECES = (b" stdout P ", b" stderr P ")
 
@@ -44,7 +46,9 @@ class _Text(NamedTuple):
 
 
 class Envelope:
-    """Takes the blocks of one file in order; a text that docker or containerd cut in pieces is joined."""
+    """Takes the blocks of one file in order; a text that docker or containerd cut in
+    pieces is joined.
+    """
 
     def __init__(self) -> None:
         self._pieces: dict[str, str] = {}
@@ -60,7 +64,9 @@ class Envelope:
         return "\n".join(self._lines(lines[:-1] if ends else lines)).encode() + b"\n" * ends
 
     def _lines(self, lines: list[str]) -> Iterator[str]:
-        """Yield one line for each of ``lines``; the pieces of a cut text stand in the last one's place."""
+        """Yield one line for each of ``lines``; the pieces of a cut text stand in the
+        last one's place.
+        """
         for line in lines:
             found = _of_cri(line) or _of_json(line)
             if found is None:
@@ -73,7 +79,9 @@ class Envelope:
 
 
 def _of_cri(line: str) -> _Text | None:
-    """The text that containerd or CRI-O keeps behind a time and a stream; a line of more than 16 KiB is in pieces."""
+    """The text that containerd or CRI-O keeps behind a time and a stream; a line of
+    more than 16 KiB is in pieces.
+    """
     match = _CRI.fullmatch(line)
     if match is None:
         return None
@@ -93,7 +101,8 @@ def _of_json(line: str) -> _Text | None:
         return None
     if not isinstance(entry, dict) or (text := _member(entry)) is None:
         return None
-    # Docker closes a whole line with a line end, and cuts a line of more than 16 KiB into pieces.
+    # Docker closes a whole line with a line end, and cuts a line of more than 16 KiB
+    # into pieces.
     is_piece = "stream" in entry and "log" in entry and not text.endswith("\n")
     return _Text(text if is_piece else _closed(text), str(entry.get("stream", "")), is_piece)
 
@@ -103,7 +112,9 @@ def _closed(text: str) -> str:
 
 
 def _member(entry: dict[str, Any]) -> str | None:
-    """Return the text of an object; None if it has none, or is itself the record of a step."""
+    """Return the text of an object; None if it has none, or is itself the record of a
+    step.
+    """
     if "loss" in entry:
         return None
     for key in KEYS:

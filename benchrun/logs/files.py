@@ -1,4 +1,6 @@
-"""Files -> Logs: one run's log, the logs of any number of runs, or a log that is still being written."""
+"""Files -> Logs: one run's log, the logs of any number of runs, or a log that is still
+being written.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +9,15 @@ from pathlib import Path
 
 from benchrun.errors import UserError
 from benchrun.logs.grouping import Part, grouped
-from benchrun.logs.inputs import CHUNK, COMPRESSED_SUFFIXES, STDIN, Truncated, chunks, logs_in, unpacked_name
+from benchrun.logs.inputs import (
+    CHUNK,
+    COMPRESSED_SUFFIXES,
+    STDIN,
+    Truncated,
+    chunks,
+    logs_in,
+    unpacked_name,
+)
 from benchrun.logs.lines import LONGEST_LINE
 from benchrun.logs.reader import Reader
 from benchrun.logs.records import Log
@@ -20,19 +30,22 @@ _BOM = b"\xef\xbb\xbf"
 _KEY = b'"output_throughput"'
 """A key of every result file of vLLM's and SGLang's clients."""
 LOOKS = (1 << 20, 1 << 25)
-"""Bytes of the end of a log that are searched for a step, one after the other until there is one.
+"""Bytes of the end of a log that are searched for a step, one after the other until
+there is one.
 """
 LONGEST_STEP_LINE = 1 << 14
 _GPUS = re.compile(r"_gpus_([1-9]\d{0,5})(?!\d)")
-"""Number of GPUs in the name of a result file, as srt-slurm and InferenceMAX write it."""
+"""Number of GPUs in the name of a result file, as srt-slurm and InferenceMAX write it.
+"""
 _DOCUMENT = re.compile(rb"\s*(\[\s*)?\{\s*\"|Metric,avg")
-"""Begin of a JSON object, an array of them, or a table of genai-perf; a line of a log may begin
-with a bracket.
+"""Begin of a JSON object, an array of them, or a table of genai-perf; a line of a log
+may begin with a bracket.
 """
 
 
 def parse_log(*paths: str | Path, framework: str | None = None) -> Log:
-    """Read one run's log: a file, ``-`` for stdin, a directory, or several (of ranks, nodes, stdout and stderr).
+    """Read one run's log: a file, ``-`` for stdin, a directory, or several (of ranks,
+    nodes, stdout and stderr).
 
     UserError for what cannot be read and for a framework without a dialect.
     """
@@ -41,7 +54,8 @@ def parse_log(*paths: str | Path, framework: str | None = None) -> Log:
 
 
 def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], list[Path]]:
-    """Read the logs of any number of runs: one Log per run, and the files of directories that are left out.
+    """Read the logs of any number of runs: one Log per run, and the files of
+    directories that are left out.
 
     The logs of a run directory are one run; ``grouping`` decides about the others.
     """
@@ -71,13 +85,18 @@ def _grouped(paths: Sequence[Path], framework: str | None) -> tuple[list[Log], l
     groups, left_out = grouped(parts)
     alone = len(groups) + len(runs) + len(results) == 1
     logs = [_log_of(group, _name(paths) if alone else None, framework) for group in groups]
-    logs += [_read(files, framework).log(_name(paths) if alone else str(run)) for run, files in runs.items()]
+    logs += [
+        _read(files, framework).log(_name(paths) if alone else str(run))
+        for run, files in runs.items()
+    ]
     logs += [part.log for part in results]
     return logs, [part.source.file for part in left_out]
 
 
 def _log_of(parts: list[Part], name: str | None, framework: str | None) -> Log:
-    """One run's log. Several files are read again together: the facts of one hold for the steps of all."""
+    """One run's log. Several files are read again together: the facts of one hold for
+    the steps of all.
+    """
     files = [part.source.file for part in parts]
     name = name or _name(files)
     if len(parts) == 1:
@@ -107,7 +126,9 @@ def _read(files: Sequence[Path], framework: str | None) -> Reader:
 
 
 def _feed(reader: Reader, file: Path, framework: str | None) -> None:
-    """Give a file to ``reader``: whole if it is a document of results, else as it comes."""
+    """Give a file to ``reader``: whole if it is a document of results, else as it
+    comes.
+    """
     stream, head = chunks(file), b""
     for chunk in stream:
         head += chunk
@@ -142,7 +163,9 @@ def _each_result(log: Log) -> list[Log]:
         if facts.num_gpus is None and (match := _GPUS.search(log.file)):
             facts.num_gpus = int(match[1])
         values, ended = served.values, served.closed
-        logs.append(replace(log, file=name, facts=facts, results=values, served=[served], ended=ended))
+        logs.append(
+            replace(log, file=name, facts=facts, results=values, served=[served], ended=ended)
+        )
     return logs or [log]
 
 
@@ -156,7 +179,9 @@ class Tail:
         self._reader = Reader(framework)
 
     def read(self) -> list[Step]:
-        """Steps of the lines that were completed since the last call; none while there is no file."""
+        """Steps of the lines that were completed since the last call; none while there
+        is no file.
+        """
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -168,7 +193,9 @@ class Tail:
         except FileNotFoundError:
             return []
         rows = self._reader.rows
-        first = self._seen if self._seen <= len(rows) else 0  # fewer rows than before: of another training
+        first = (
+            self._seen if self._seen <= len(rows) else 0
+        )  # fewer rows than before: of another training
         self._seen = len(rows)
         return [rows[index] for index in range(first, len(rows))]
 
@@ -178,14 +205,17 @@ class Tail:
 
 
 def last_step(path: Path, near: int = 0) -> int | None:
-    """The number of the last step in a log that may still grow; None if none is found. See `last_rows`."""
+    """The number of the last step in a log that may still grow; None if none is found.
+    See `last_rows`.
+    """
     return last_rows(path, near).last_step
 
 
 def last_rows(path: Path, near: int = 0) -> Rows:
     """The last steps of a log that may still grow; empty if none is found.
 
-    A log of many ranks may be huge: the end is searched, then what follows ``near``, the place of an earlier step.
+    A log of many ranks may be huge: the end is searched, then what follows ``near``,
+    the place of an earlier step.
     """
     if path.suffix in COMPRESSED_SUFFIXES:
         return parse_log(path).steps

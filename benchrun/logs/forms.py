@@ -1,8 +1,10 @@
 """Blocks of step lines, read by regexes of whole lines.
 
-Where a dialect has read a line, the line becomes a regex: the values in it become groups, all other numbers may change,
-the rest is literal. So a line that matches has the values that the dialect would read in it, and one ``findall`` reads
-the lines with one needle. A line that matches no regex, or has a value outside the limits, is left to the dialect.
+Where a dialect has read a line, the line becomes a regex: the values in it become
+groups, all other numbers may change, the rest is literal. So a line that matches has
+the values that the dialect would read in it, and one ``findall`` reads the lines with
+one needle. A line that matches no regex, or has a value outside the limits, is left to
+the dialect.
 """
 
 import re
@@ -21,12 +23,19 @@ LONGEST = 2048
 MOST_FORMS, MOST_TRIES = 16, 16
 """Forms of the lines with one needle; lines of a block that are tried."""
 MOST_USELESS = 8
-"""Blocks in a row that forms did not help with, after which they are not used any more."""
+"""Blocks in a row that forms did not help with, after which they are not used any more.
+"""
 MOST_ODD = 0.1
-"""The share of a block's step lines that may be left to the dialect; if it is larger, all are."""
-_TOKEN = re.compile(r"(\d+(?=%))|(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)|((?<=%)\|[^|]*\|)|(.)", re.ASCII | re.DOTALL)
+"""The share of a block's step lines that may be left to the dialect; if it is larger,
+all are.
+"""
+_TOKEN = re.compile(
+    r"(\d+(?=%))|(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)|((?<=%)\|[^|]*\|)|(.)", re.ASCII | re.DOTALL
+)
 _TOKENS = ("", r"\d{1,3}", r"\d{1,15}(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|\n]*\|", "")
-"""The regexes of a percentage, another number, blanks, and the picture of a progress bar."""
+"""The regexes of a percentage, another number, blanks, and the picture of a progress
+bar.
+"""
 
 
 class _Form:
@@ -41,8 +50,12 @@ class _Form:
             end = value.start + len(value.text)
         self.pattern += _literal(text[end:])
 
-    def read(self, at: Column, groups: Sequence[Sequence[str]], texts: Sequence[str]) -> tuple[list[Table], Column]:
-        """The steps of the lines ``at``, one table per sink, and which of the lines are not usual."""
+    def read(
+        self, at: Column, groups: Sequence[Sequence[str]], texts: Sequence[str]
+    ) -> tuple[list[Table], Column]:
+        """The steps of the lines ``at``, one table per sink, and which of the lines are
+        not usual.
+        """
         columns: dict[str, dict[str, Column]] = {}
         usual = np.ones(len(at), bool)
         for (value, sink), group in zip(self.values, groups, strict=True):
@@ -59,7 +72,9 @@ class _Form:
                     usual &= numbers == np.floor(numbers)
                     numbers = np.where(usual, numbers, 0).astype(np.int64)
             columns.setdefault(sink, {})[value.column] = numbers
-        return [Table(sink, at, arrays, texts).chosen(usual) for sink, arrays in columns.items()], at[~usual]
+        return [
+            Table(sink, at, arrays, texts).chosen(usual) for sink, arrays in columns.items()
+        ], at[~usual]
 
 
 class Forms:
@@ -67,13 +82,19 @@ class Forms:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self._forms: dict[str, list[_Form]] = {needle.decode(): [] for needle in dialect.step_needles}
-        """Needle -> the forms of the lines with it, and with none of the needles before it."""
+        self._forms: dict[str, list[_Form]] = {
+            needle.decode(): [] for needle in dialect.step_needles
+        }
+        """Needle -> the forms of the lines with it, and with none of the needles before
+        it.
+        """
         self._useless = 0
         """Blocks in a row that had to be left to the dialect."""
 
     def read(self, text: str, number: int) -> int:
-        """Read all step lines of a block of whole lines. ``number``: of its first line. Returns how many there were."""
+        """Read all step lines of a block of whole lines. ``number``: of its first line.
+        Returns how many there were.
+        """
         text, numbers = _split(text, number)
         lines = text.split("\n")
         steps, odd, tables = self._steps(lines), list[int](), list[Table]()
@@ -86,7 +107,10 @@ class Forms:
         if tables and len(odd) <= MOST_ODD * count:
             self._useless = 0
             for before, end in pairwise((-1, *sorted(odd), len(lines))):
-                between = (table.chosen(slice(*np.searchsorted(table.at, [before + 1, end]))) for table in tables)
+                between = (
+                    table.chosen(slice(*np.searchsorted(table.at, [before + 1, end])))
+                    for table in tables
+                )
                 self._take([table for table in between if len(table.at)], lines, numbers)
                 self._by_line(range(end, min(end + 1, len(lines))), lines, numbers)
         else:
@@ -109,7 +133,9 @@ class Forms:
             taken.update(at)
         return {needle: at for needle, at in steps.items() if at}
 
-    def _alike(self, forms: list[_Form], at: list[int], lines: list[str]) -> tuple[list[Table], list[int]]:
+    def _alike(
+        self, forms: list[_Form], at: list[int], lines: list[str]
+    ) -> tuple[list[Table], list[int]]:
         """The steps of the lines ``at`` that have a form, and which lines have none."""
         texts = [lines[index] for index in at]
         groups = _matches(forms, texts)
@@ -145,11 +171,15 @@ class Forms:
         sinks = dict.fromkeys(table.sink for table in tables)
         joined = []
         for sink in sinks:
-            table = _joined([table for table in tables if table.sink == sink], getattr(self.dialect, sink).none)
+            table = _joined(
+                [table for table in tables if table.sink == sink], getattr(self.dialect, sink).none
+            )
             table.columns["line"] = numbers[table.at]
             joined.append(table)
         if joined and not self.dialect.take(joined):
-            self._by_line(sorted({at for table in joined for at in table.at.tolist()}), lines, numbers)
+            self._by_line(
+                sorted({at for table in joined for at in table.at.tolist()}), lines, numbers
+            )
 
 
 def _matches(forms: list[_Form], lines: list[str]) -> list[tuple[str, ...]]:
@@ -160,7 +190,9 @@ def _matches(forms: list[_Form], lines: list[str]) -> list[tuple[str, ...]]:
 
 
 def _split(text: str, number: int) -> tuple[str, Column]:
-    """The text with a line feed wherever a line, or a piece between carriage returns, ends; and the number of each."""
+    """The text with a line feed wherever a line, or a piece between carriage returns,
+    ends; and the number of each.
+    """
     text = text.replace("\r\n", "\n")
     if "\r" not in text:
         return text, number + np.arange(text.count("\n") + 1)
@@ -171,17 +203,24 @@ def _split(text: str, number: int) -> tuple[str, Column]:
 
 def _is_form(records: Sequence[Record]) -> bool:
     """Whether all lines like this one have these steps: one per sink."""
-    rows = all(r.usual and r.needs in (None, *(value.column for value in r.values)) for r in records)
+    rows = all(
+        r.usual and r.needs in (None, *(value.column for value in r.values)) for r in records
+    )
     return rows and 0 < len(records) == len({record.sink for record in records})
 
 
 def _joined(tables: list[Table], none: Mapping[str, float]) -> Table:
-    """The rows of several forms in the order of their lines. ``none``: column -> what stands for no value."""
+    """The rows of several forms in the order of their lines. ``none``: column -> what
+    stands for no value.
+    """
     at = np.concatenate([table.at for table in tables])
     order = np.argsort(at)
     columns = {}
     for name in dict.fromkeys(name for table in tables for name in table.columns):
-        each = [table.columns.get(name, np.full(len(table.at), none.get(name, NO_COUNT))) for table in tables]
+        each = [
+            table.columns.get(name, np.full(len(table.at), none.get(name, NO_COUNT)))
+            for table in tables
+        ]
         columns[name] = np.concatenate(each)[order]
     return Table(tables[0].sink, at[order], columns, tables[0].texts, len(tables) == 1)
 

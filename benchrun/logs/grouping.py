@@ -1,10 +1,11 @@
 """Grouping of files that are logs of one run.
 
-Two logs with steps are one run if they contradict each other in nothing that both state (facts, batch, date of the
-first step, and what they print of the steps that both have), and one prints the other's steps or goes on where it ends.
-A log without a step belongs to the run of its stem in its folder, else to the only run of its folder, or of the nearest
-folder above that holds one. What belongs to no run, or to several, stands alone if the file was named, and is left
-out if only its folder was.
+Two logs with steps are one run if they contradict each other in nothing that both state
+(facts, batch, date of the first step, and what they print of the steps that both have),
+and one prints the other's steps or goes on where it ends. A log without a step belongs
+to the run of its stem in its folder, else to the only run of its folder, or of the
+nearest folder above that holds one. What belongs to no run, or to several, stands alone
+if the file was named, and is left out if only its folder was.
 """
 
 import re
@@ -23,11 +24,13 @@ _ENDINGS = re.compile(r"([-_.](log|out|err|txt|stdout|stderr|gz|zst|xz))+$")
 SAMPLE = 1 << 12
 """Rows at each end of a log that are compared."""
 SAME_LOSS = 5e-4
-"""Relative tolerance of a loss; some programs print four digits of a loss in one place and seven in
-another.
+"""Relative tolerance of a loss; some programs print four digits of a loss in one place
+and seven in another.
 """
 SAME_TIME = 1e-3
-"""Relative tolerance of a time. Two runs differ by more, unless their steps vary by less."""
+"""Relative tolerance of a time. Two runs differ by more, unless their steps vary by
+less.
+"""
 SAME_DIGITS = 1e-9
 """Relative difference that two floats of one printed number may have."""
 SAME_DATE_S = 60.0
@@ -35,10 +38,14 @@ SAME_DATE_S = 60.0
 
 
 class Part:
-    """One file, read alone, and its steps in the order of their numbers: at most SAMPLE rows at either end."""
+    """One file, read alone, and its steps in the order of their numbers: at most SAMPLE
+    rows at either end.
+    """
 
     def __init__(self, source: LogFile, log: Log, stated: Mapping[str, Facts]) -> None:
-        """``stated``: framework -> facts by its dialect, as a log without a step does not identify its framework."""
+        """``stated``: framework -> facts by its dialect, as a log without a step does
+        not identify its framework.
+        """
         self.source, self.log, self.stated = source, log, stated
         self.file = source.file.absolute()
         self.stem = self.file.parent, _ENDINGS.sub("", self.file.name)
@@ -48,7 +55,9 @@ class Part:
         if rows.shape[1] > 2 * SAMPLE:
             rows = np.concatenate([rows[:, :SAMPLE], rows[:, -SAMPLE:]], axis=1)
         self.step, self.loss, self.time, self.rate, self.batch = rows
-        self.first, self.last = (int(self.step[0]), int(self.step[-1])) if len(self.step) else (0, 0)
+        self.first, self.last = (
+            (int(self.step[0]), int(self.step[-1])) if len(self.step) else (0, 0)
+        )
         self.distance = int(np.median(np.diff(self.step))) if len(self.step) > 1 else 1
         """Steps from one row to the next."""
 
@@ -59,7 +68,9 @@ class _Run:
     parts: list[Part] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
     tracks: list[Part] = field(default_factory=list)
-    """Parts that others are compared with: one of a thousand ranks that print the same steps."""
+    """Parts that others are compared with: one of a thousand ranks that print the same
+    steps.
+    """
     steps_made: int = 0
     stems: set[tuple[Path, str]] = field(default_factory=set)
     folders: set[Path] = field(default_factory=set)
@@ -93,7 +104,9 @@ class _Run:
 
 
 def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
-    """The runs, each with its parts in the order given, and the parts that are left out."""
+    """The runs, each with its parts in the order given, and the parts that are left
+    out.
+    """
     runs: list[_Run] = []
     for part in sorted((part for part in parts if len(part.step)), key=lambda part: part.first):
         run = next((run for run in runs if run.holds(part)), None)
@@ -140,9 +153,9 @@ def in_touch(one: Part, other: Part) -> bool:
 def compatible(one: Part, other: Part) -> bool:
     """Whether nothing that both print shows two runs.
 
-    A run that was resumed repeats steps with other values, but later. Otherwise the same steps have the same loss and
-    the same time: the very same if one rank prints it; else ranks time one step, and differ by far less than the
-    steps of a run vary.
+    A run that was resumed repeats steps with other values, but later. Otherwise the
+    same steps have the same loss and the same time: the very same if one rank prints
+    it; else ranks time one step, and differ by far less than the steps of a run vary.
     """
     earlier, later = sorted((one, other), key=lambda part: part.first)
     batches = [np.unique(part.batch[part.batch != NO_COUNT]) for part in (earlier, later)]
@@ -158,7 +171,10 @@ def compatible(one: Part, other: Part) -> bool:
     _, first, second = np.intersect1d(earlier.step, later.step, return_indices=True)
     if not _near(earlier.loss[first], later.loss[second], SAME_LOSS):
         return False
-    times, rates = (earlier.time[first], later.time[second]), (earlier.rate[first], later.rate[second])
+    times, rates = (
+        (earlier.time[first], later.time[second]),
+        (earlier.rate[first], later.rate[second]),
+    )
     if earlier.log.whole_seconds or later.log.whole_seconds:
         return _as_long(*times)
     if earlier.log.one_rank_prints and later.log.one_rank_prints:
@@ -173,11 +189,15 @@ def _as_long(one: Column, other: Column) -> bool:
 
 
 def _near(one: Column, other: Column, tolerance: float) -> bool:
-    """Whether the values that both have differ, relative, by at most ``tolerance`` in half of the rows."""
+    """Whether the values that both have differ, relative, by at most ``tolerance`` in
+    half of the rows.
+    """
     both = np.isfinite(one) & np.isfinite(other)
     one, other = one[both], other[both]
     size = np.maximum(np.abs(one), np.abs(other))
-    return not len(one) or bool(np.median(np.abs(one - other) / np.where(size > 0, size, 1.0)) <= tolerance)
+    return not len(one) or bool(
+        np.median(np.abs(one - other) / np.where(size > 0, size, 1.0)) <= tolerance
+    )
 
 
 def _variation(values: Column) -> float:

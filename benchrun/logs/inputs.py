@@ -22,7 +22,9 @@ SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".stdout", ".stderr"})
 
 
 class _Zstd:
-    """zstandard's reader, which ends silently if a file was cut, as a file that raises EOFError."""
+    """zstandard's reader, which ends silently if a file was cut, as a file that raises
+    EOFError.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         import zstandard
@@ -37,7 +39,9 @@ class _Zstd:
     def read(self, size: int) -> bytes:
         """About ``size`` bytes; EOFError if the data stop in the middle."""
         try:
-            while chunk := self._file.read(size // 32):  # a log packs so well that more would fill the memory
+            while chunk := self._file.read(
+                size // 32
+            ):  # a log packs so well that more would fill the memory
                 if data := self._unpacked(chunk):
                     return data
         except self._error as error:
@@ -75,13 +79,16 @@ class LogFile(NamedTuple):
 
     file: Path
     named: bool = True
-    """Whether the caller named the file; otherwise it lies in a directory that the caller named."""
+    """Whether the caller named the file; otherwise it lies in a directory that the
+    caller named.
+    """
     run: Path | None = None
     """Its run directory, whose logs are all one run."""
 
 
 def logs_in(paths: Sequence[Path]) -> list[LogFile]:
-    """``paths`` with every directory replaced by the logs in it, in the order of their names; hidden ones are not read.
+    """``paths`` with every directory replaced by the logs in it, in the order of their
+    names; hidden ones are not read.
 
     UserError for a directory without logs.
     """
@@ -97,7 +104,10 @@ def logs_in(paths: Sequence[Path]) -> list[LogFile]:
             hint = f"logs are files that end in {' '.join(sorted(SUFFIXES))}, compressed or not"
             raise UserError("no log in this directory", where=str(path), hint=hint)
         runs = {spec.parent for spec in path.rglob(SPEC)}
-        logs += [LogFile(file, False, next((up for up in file.parents if up in runs), None)) for file in inside]
+        logs += [
+            LogFile(file, False, next((up for up in file.parents if up in runs), None))
+            for file in inside
+        ]
     return logs
 
 
@@ -117,7 +127,8 @@ def _is_log(file: Path, folder: Path) -> bool:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a log, unpacked, in UTF-8 if it is in UTF-16: PowerShell redirects that way.
+    """The bytes of a log, unpacked, in UTF-8 if it is in UTF-16: PowerShell redirects
+    that way.
 
     UserError for what cannot be read, Truncated after what could be unpacked.
     """
@@ -137,7 +148,9 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 def _utf_16(head: bytes) -> str | None:
-    """The name of the encoding that the first bytes of a log show, by its mark or by a zero beside every letter."""
+    """The name of the encoding that the first bytes of a log show, by its mark or by a
+    zero beside every letter.
+    """
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = head[::2], head[1::2]
@@ -155,7 +168,9 @@ def _unpacked(path: Path) -> Iterator[bytes]:
             return
         with path.open("rb") as file:
             magic = file.read(6) if path.is_file() else b""
-            unpack = next((opener for start, opener in COMPRESSED.items() if magic.startswith(start)), None)
+            unpack = next(
+                (opener for start, opener in COMPRESSED.items() if magic.startswith(start)), None
+            )
             if unpack is not None:
                 file.seek(0)
                 yield from _read(unpack(file))
@@ -169,7 +184,8 @@ def _unpacked(path: Path) -> Iterator[bytes]:
 
 
 def _read(file: Any) -> Iterator[bytes]:
-    # Until the framework is known, all dialects' needles are searched: small chunks end that early.
+    # Until the framework is known, all dialects' needles are searched: small chunks end
+    # that early.
     for _ in range(CHUNK // FIRST_CHUNKS):
         yield file.read(FIRST_CHUNKS)
     while chunk := file.read(CHUNK):

@@ -1,4 +1,5 @@
-"""Every kind of problem: who says it, whether it is fatal, whether it ends the job, and which ending it shows.
+"""Every kind of problem: who says it, whether it is fatal, whether it ends the job, and
+which ending it shows.
 
 The columns of kinds.csv:
 
@@ -21,15 +22,19 @@ ROLES = (
 )
 """Roles from the strongest evidence to the weakest.
 
-``hardware``: a broken part. ``resource``: what ran out. ``failure``: the last line of an exception, or another reason
-for the end of the process or job. ``remote``: an exception that blames another rank or the network: a ``failure``, but
-the word of a ``peer`` if a launcher saw a ``fault``. ``said``: an error outside a traceback, which may have been
-handled. ``fault``: a process that signal 11 ended, as a launcher saw it. ``peer``: that another rank has gone.
-``exit``: the exit code that a launcher saw. ``after``: what a launcher did then. ``word``: an error line that says no
-more. ``last``: that work is missing. Empty: no evidence of an end.
+``hardware``: a broken part. ``resource``: what ran out. ``failure``: the last line of
+an exception, or another reason for the end of the process or job. ``remote``: an
+exception that blames another rank or the network: a ``failure``, but the word of a
+``peer`` if a launcher saw a ``fault``. ``said``: an error outside a traceback, which
+may have been handled. ``fault``: a process that signal 11 ended, as a launcher saw it.
+``peer``: that another rank has gone. ``exit``: the exit code that a launcher saw.
+``after``: what a launcher did then. ``word``: an error line that says no more.
+``last``: that work is missing. Empty: no evidence of an end.
 """
 MADE_UP_BY = {"always": (), "verdict": (), "restart": ("restart",), "steps": ("steps", "restart")}
-"""Events that must follow a problem in the log to make up for it, by the column ``fatal``."""
+"""Events that must follow a problem in the log to make up for it, by the column
+``fatal``.
+"""
 RESOURCES = frozenset({"xid", "ecc", "cuda_oom", "host_oom", "disk_full", "shm_full"})
 """Kinds that explain every other error of the same process."""
 GENERIC = "rank_crash"
@@ -50,8 +55,8 @@ class Kind:
 
     @property
     def made_up_by(self) -> tuple[str, ...] | None:
-        """Events that make up for it, values of ``Problem.then``; None if it is never fatal to a
-        log.
+        """Events that make up for it, values of ``Problem.then``; None if it is never
+        fatal to a log.
         """
         return None if self.fatal in ("", "verdict") else MADE_UP_BY[self.fatal]
 
@@ -69,7 +74,9 @@ KINDS = {
     )
     for row in table(__file__)
 }
-"""Name of a kind -> its facts, causes before consequences. A kind that is not listed is a NOTE."""
+"""Name of a kind -> its facts, causes before consequences. A kind that is not listed is
+a NOTE.
+"""
 
 
 def kind_of(name: str) -> Kind:

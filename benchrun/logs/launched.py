@@ -1,4 +1,6 @@
-"""The line in which a job states what it launched: facts if the framework's own log has none."""
+"""The line in which a job states what it launched: facts if the framework's own log has
+none.
+"""
 
 from contextlib import suppress
 
@@ -34,7 +36,14 @@ def facts(stated: Launched) -> Facts:
 def dimensions(stated: Launched) -> Facts:
     """The facts about its model."""
     model, experts = stated.model, stated.model.moe
-    names = ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels")
+    names = (
+        "num_layers",
+        "hidden_size",
+        "ffn_hidden_size",
+        "num_attention_heads",
+        "num_query_groups",
+        "kv_channels",
+    )
     return Facts(
         **{name: getattr(model, name) for name in names},
         vocab_size=model.vocab_size,

@@ -1,7 +1,8 @@
 """Bytes -> the few lines that can matter. Memory stays flat whatever the size.
 
-A log of many ranks is nearly all noise. So nothing is decoded or split first: each block is searched for fixed byte
-strings, which runs at memory speed, and only the lines around the hits are cut out.
+A log of many ranks is nearly all noise. So nothing is decoded or split first: each
+block is searched for fixed byte strings, which runs at memory speed, and only the lines
+around the hits are cut out.
 """
 
 import re
@@ -20,7 +21,9 @@ FAR = 1 << 12
 WIDTH, STRIDE = 8, 4
 SHORTEST = WIDTH + STRIDE - 1
 _BITS = 16
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads what differs only in a few bits
+_FACTOR = np.uint64(
+    0x9E3779B97F4A7C15
+)  # 2^64 / golden ratio: spreads what differs only in a few bits
 _SHIFT = np.uint64(64 - _BITS)
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
@@ -36,7 +39,9 @@ class Line(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """Place at which something that can matter was found, and the reader that it concerns."""
+    """Place at which something that can matter was found, and the reader that it
+    concerns.
+    """
 
     at: int
     owner: int
@@ -53,13 +58,16 @@ def find_all(block: bytes, needle: bytes, owner: int) -> Iterator[Hit]:
 class Grams:
     """Many fixed strings looked for at once, at about 2 GB/s, however many they are.
 
-    Every string has a piece of WIDTH + STRIDE - 1 bytes that is rare in other text. Wherever that stands, 8 bytes of it
-    start at a multiple of STRIDE. All such eights of the block are hashed with one multiplication and looked up in a
-    table of the strings' own. What the table lets through is then compared for real.
+    Every string has a piece of WIDTH + STRIDE - 1 bytes that is rare in other text.
+    Wherever that stands, 8 bytes of it start at a multiple of STRIDE. All such eights
+    of the block are hashed with one multiplication and looked up in a table of the
+    strings' own. What the table lets through is then compared for real.
     """
 
     def __init__(self, words: Sequence[tuple[bytes, int]]) -> None:
-        """``words``: strings, each with the number of its owner. Short ones are searched one by one: have few."""
+        """``words``: strings, each with the number of its owner. Short ones are
+        searched one by one: have few.
+        """
         self._short = [(word, owner) for word, owner in words if len(word) < SHORTEST]
         self._table = np.zeros(1 << _BITS, dtype=bool)
         self._hashes = np.empty(0, np.uint64)
@@ -88,7 +96,8 @@ class Grams:
             hashes = self._hash(pieces).view(np.int64)
             passed = np.take(self._table, hashes, out=self._passed[:count], mode="wrap")
             candidates = np.flatnonzero(passed)
-            # Most pieces with the same hash are something else: a row of asterisks may stand in every line.
+            # Most pieces with the same hash are something else: a row of asterisks may
+            # stand in every line.
             places = np.searchsorted(self._pieces, pieces[candidates]) % len(self._pieces)
             for index in candidates[self._pieces[places] == pieces[candidates]].tolist():
                 at = phase + index * WIDTH
@@ -98,9 +107,14 @@ class Grams:
         return hits
 
     def _hash(self, pieces: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Into buffers that are used again: fresh memory for each block would cost more than the arithmetic."""
+        """Into buffers that are used again: fresh memory for each block would cost more
+        than the arithmetic.
+        """
         if len(pieces) > len(self._hashes):
-            self._hashes, self._passed = np.empty(len(pieces), np.uint64), np.empty(len(pieces), bool)
+            self._hashes, self._passed = (
+                np.empty(len(pieces), np.uint64),
+                np.empty(len(pieces), bool),
+            )
         hashes = self._hashes[: len(pieces)]
         np.multiply(pieces, _FACTOR, out=hashes)
         np.right_shift(hashes, _SHIFT, out=hashes)
@@ -108,17 +122,20 @@ class Grams:
 
 
 def _rarest(word: bytes) -> int:
-    """Begin of the rarest piece of ``word``: capitals and signs are rarer than small letters;
-    digits are everywhere.
+    """Begin of the rarest piece of ``word``: capitals and signs are rarer than small
+    letters; digits are everywhere.
     """
-    common = [letter.islower() or letter.isspace() or letter.isdigit() for letter in word.decode("latin-1")]
+    common = [
+        letter.islower() or letter.isspace() or letter.isdigit()
+        for letter in word.decode("latin-1")
+    ]
     starts = range(len(word) - SHORTEST + 1)
     return min(reversed(starts), key=lambda at: sum(common[at : at + SHORTEST]))
 
 
 def newlines(block: bytes, start: int = 0, end: int | None = None) -> int:
-    """Number of lines that end between ``start`` and ``end``; if they are far apart numpy is four
-    times as fast.
+    """Number of lines that end between ``start`` and ``end``; if they are far apart
+    numpy is four times as fast.
     """
     end = len(block) if end is None else end
     if end - start < FAR:
@@ -127,9 +144,15 @@ def newlines(block: bytes, start: int = 0, end: int | None = None) -> int:
 
 
 def lines_around(
-    block: bytes, hits: list[Hit], number: int, *, terminated: bool, follow: Callable[[], bool] = lambda: False
+    block: bytes,
+    hits: list[Hit],
+    number: int,
+    *,
+    terminated: bool,
+    follow: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Line, set[int]]]:
-    """Each line with a hit, in order, with the owners of its hits; ``number`` is that of the block's first line.
+    """Each line with a hit, in order, with the owners of its hits; ``number`` is that
+    of the block's first line.
 
     While ``follow()`` is true, the next line comes also without a hit.
     """
@@ -164,7 +187,9 @@ def lines_around(
 
 
 def windows(piece: str, number: int, needles: Sequence[str]) -> Sequence[Line]:
-    """A whole piece of line as ``lines_around`` gives it: of a very long one only what is near the needles."""
+    """A whole piece of line as ``lines_around`` gives it: of a very long one only what
+    is near the needles.
+    """
     if len(piece) <= LONGEST_WHOLE:
         return (Line(number, piece, terminated=True),)
     block = piece.encode()

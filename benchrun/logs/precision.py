@@ -1,15 +1,29 @@
-"""The precision of matrix products, from all switches of it that a log states, in whatever order they stand."""
+"""The precision of matrix products, from all switches of it that a log states, in
+whatever order they stand.
+"""
 
 import re
 from collections.abc import Mapping
 
 SWITCHES = frozenset(
     {
-        *("fp4", "nvfp4", "mxfp4", "fp4_format", "fp4_recipe", "fp8", "fp8_format", "fp8_recipe", "fp8_e4m3"),
+        *(
+            "fp4",
+            "nvfp4",
+            "mxfp4",
+            "fp4_format",
+            "fp4_recipe",
+            "fp8",
+            "fp8_format",
+            "fp8_recipe",
+            "fp8_e4m3",
+        ),
         *("fp8_hybrid", "bf16", "fp16", "precision", "params_dtype", "dtype", "quantization"),
     }
 )
-"""Arguments that say how products are computed, of Megatron-LM, NeMo, Megatron-Bridge, MLPerf and MaxText."""
+"""Arguments that say how products are computed, of Megatron-LM, NeMo, Megatron-Bridge,
+MLPerf and MaxText.
+"""
 _DETAILS = frozenset({"fp4_format", "fp4_recipe", "fp8_format", "fp8_recipe"})
 """Say how a precision is used, not whether."""
 _FORMATS = frozenset({"fp8_e4m3", "fp8_hybrid"})
@@ -25,7 +39,8 @@ _FLOATS = (
 
 
 def precision_of(stated: Mapping[str, str]) -> str | None:
-    """The lowest precision that ``stated`` (switch -> value) turns on; None if none is stated.
+    """The lowest precision that ``stated`` (switch -> value) turns on; None if none is
+    stated.
 
     ``mxfp4``, ``fp4`` and integers are names without a known peak.
     """
@@ -43,7 +58,9 @@ def precision_of(stated: Mapping[str, str]) -> str | None:
 
 
 def number_of(stated: Mapping[str, str]) -> str | None:
-    """The number of the products: their precision, and of FP8 the format that needs units of its own, MXFP8."""
+    """The number of the products: their precision, and of FP8 the format that needs
+    units of its own, MXFP8.
+    """
     precision = precision_of(stated)
     blocks = any("mxfp8" in _text(value) for name, value in stated.items() if is_used(value))
     return "mxfp8" if precision == "fp8" and blocks else precision
@@ -70,7 +87,10 @@ def _fp4(used: Mapping[str, str]) -> str:
 
 def _float(on: Mapping[str, str], off: set[str]) -> str | None:
     """The floating-point type of 16 or 32 bits."""
-    texts = [text if name not in ("bf16", "fp16") or "bfloat16" in text else name for name, text in on.items()]
+    texts = [
+        text if name not in ("bf16", "fp16") or "bfloat16" in text else name
+        for name, text in on.items()
+    ]
     for name, pattern in _FLOATS:
         if any(pattern.search(text) for text in texts):
             return name

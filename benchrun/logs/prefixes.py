@@ -1,7 +1,8 @@
-"""The prefix of a line: what loggers, launchers and container runtimes print before its text.
+"""The prefix of a line: what loggers, launchers and container runtimes print before its
+text.
 
-A prefix has labels, clocks, levels and names of streams, in any order and number. The lines of
-one traceback share it, and only its clocks differ.
+A prefix has labels, clocks, levels and names of streams, in any order and number. The
+lines of one traceback share it, and only its clocks differ.
 """
 
 import re
@@ -34,7 +35,9 @@ _LEVEL = re.compile(
 
 
 def starts(text: str) -> Iterator[int]:
-    """Yield where the text may start: at 0, and after each piece of a prefix, up to a notice."""
+    """Yield where the text may start: at 0, and after each piece of a prefix, up to a
+    notice.
+    """
     at = 0
     yield at
     for _ in range(_MOST_PIECES):
@@ -58,7 +61,9 @@ def label_of(prefix: str) -> str:
 
 
 def shape_of(prefix: str) -> re.Pattern[str]:
-    """A pattern of prefixes like this one: with other clocks, of other ranks and processes."""
+    """A pattern of prefixes like this one: with other clocks, of other ranks and
+    processes.
+    """
     parts, at = [r"\s*"], 0
     prefix = prefix.strip()
     for clock in CLOCK.finditer(prefix):

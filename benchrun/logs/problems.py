@@ -1,5 +1,5 @@
-"""Problems that a log shows, in any framework: by fixed words of the programs that print them, and
-by its rows.
+"""Problems that a log shows, in any framework: by fixed words of the programs that
+print them, and by its rows.
 """
 
 import math
@@ -18,25 +18,33 @@ from benchrun.logs.rows import Rows
 from benchrun.paths import table
 
 MOST = 50
-"""The most problems of one kind that are recorded, the first and the last: a thousand ranks die of one cause."""
+"""The most problems of one kind that are recorded, the first and the last: a thousand
+ranks die of one cause.
+"""
 MISSING = frozenset({"missing_file", "missing_module"})
 """Kinds that lead to other exceptions, and follow from none."""
 MOST_LOST = 0.1
-"""Share of steps without an update, without gradients or without a loss above which a run did not
-train.
+"""Share of steps without an update, without gradients or without a loss above which a
+run did not train.
 """
 LONGEST_DETAIL = 240
 """Characters of a line that a problem repeats."""
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
-"""Words before a traceback that ends nothing: Python's, of a destructor at interpreter shutdown; vLLM's, after the
-signal that ends its server (release 0.26 reports the end of its engine as an error)."""
+"""Words before a traceback that ends nothing: Python's, of a destructor at interpreter
+shutdown; vLLM's, after the signal that ends its server (release 0.26 reports the end of
+its engine as an error).
+"""
 REFUSAL = 'HTTP/1.1" 4'
 REFUSED = re.compile(r'HTTP/1\.1" 4\d\d\b')
-"""A server's answer to a request that it refuses: what it raised just before that is the client's mistake."""
+"""A server's answer to a request that it refuses: what it raised just before that is
+the client's mistake.
+"""
 LINES_OF_A_REFUSAL = 20
 """So many lines after an exception its answer may stand."""
 REPEATED = "across cluster]"
-"""End of a line that Ray prints in place of equal ones of other workers: the first of them stands before it."""
+"""End of a line that Ray prints in place of equal ones of other workers: the first of
+them stands before it.
+"""
 HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 """NeMo goes on without what it could not import."""
 PLAIN_EXCEPTIONS = (
@@ -44,10 +52,12 @@ PLAIN_EXCEPTIONS = (
     *("ERROR", "FATAL", "Aborted!"),
     *("AssertionError", "NotImplementedError", "RuntimeError", "TimeoutError", "EOFError"),
 )
-"""Marks of an exception's last line, in a log without a traceback before it, or of another error.
+"""Marks of an exception's last line, in a log without a traceback before it, or of
+another error.
 """
 _UNCAUGHT = "  what():  "
-"""Text that C++ prints before the message of an exception that nobody caught: it ends the process.
+"""Text that C++ prints before the message of an exception that nobody caught: it ends
+the process.
 """
 _NAME = r"[A-Za-z_]\w{0,99}"
 _EXCEPTION = re.compile(
@@ -58,7 +68,9 @@ _EXCEPTION = re.compile(
 )
 """The last line of an exception that no traceback precedes, behind its prefix."""
 _SOURCE = re.compile(r"(?:^|\s)raise [A-Za-z_][\w.]{0,200}(?:\(.*|\s+from \w+)?\s*$")
-"""A line of a program, as a traceback shows it: the next lines say better what was raised."""
+"""A line of a program, as a traceback shows it: the next lines say better what was
+raised.
+"""
 _NO_ERROR_LINE = re.compile(r"(?i:warn|\bhint|\bnote\b|\binfo\b)|ld\.so|srun: |slurmstepd|level")
 _ERROR_LINE = re.compile(r".{0,100}?(?<![^\s\[|(:])(?:ERROR|FATAL)\b[\]:|)]*\s+\S|\W*Aborted!\W*$")
 _ERROR_WORD = re.compile(r"(?i:(?:fatal )?error|fatal): ")
@@ -69,7 +81,9 @@ class _Sign(NamedTuple):
 
     kind: str
     words: str
-    """Fixed words of the line; empty if the pattern alone decides, which ``in_exception`` allows."""
+    """Fixed words of the line; empty if the pattern alone decides, which
+    ``in_exception`` allows.
+    """
     only_with: re.Pattern[str]
     """Pattern that a line must match for the words to mean it."""
     role: str
@@ -82,14 +96,18 @@ _PROGRAM = (
     r"|axolotl|llamafactory-cli|swift|vllm|trtllm-\w+|[ms]run|sbatch|mpirun|mpiexec|docker|podman"
     r"|enroot|apptainer|singularity|numactl|nsys|conda|mamba)"
 )
-"""The program that a job was to start, as opposed to one that a script asks for a detail."""
+"""The program that a job was to start, as opposed to one that a script asks for a
+detail.
+"""
 _SHELL = r"(?:\b(?:ba|da|a|k|z|c)?sh|\.sh|_script)(?:: line)?(?::? ?\d+)?: (?:exec: |\S+: )?"
 _PARTS = {
     "{program}": _PROGRAM,
     "{no_number}": r"(?i)^(?!.*(overflow|skip|scale)).*loss['\"]?(?::| =|=)? ?nan\b",
     "{shell}": rf"(?:^|{_SHELL})(?:{_PROGRAM}|\S+\.(?:sh|py)|\S*/bin/\S+)",
 }
-"""Parts that patterns of problems.csv share: the program of a job, a shell that names it, a loss."""
+"""Parts that patterns of problems.csv share: the program of a job, a shell that names
+it, a loss.
+"""
 
 
 def _pattern(only_with: str) -> re.Pattern[str]:
@@ -115,8 +133,12 @@ _OTHERS = [sign.words for sign in _FIXED if sign.words not in _LOSSES]
 _WORDS = tuple(dict.fromkeys((*_OTHERS, *IGNORED, *PLAIN_EXCEPTIONS, REFUSAL)))
 _SHORT = [words for words in _WORDS if len(words) < SHORTEST]
 """Words that are searched for one by one, which takes most of the time."""
-NEEDLES = tuple(words.encode() for words in _WORDS if not any(each in words for each in _SHORT if each != words))
-"""Words that find every line with a sign: those that contain short ones are found with them."""
+NEEDLES = tuple(
+    words.encode() for words in _WORDS if not any(each in words for each in _SHORT if each != words)
+)
+"""Words that find every line with a sign: those that contain short ones are found with
+them.
+"""
 LOSSES = tuple(words.encode() for words in _LOSSES)
 """Words that find the losses of programs whose steps no dialect reads."""
 _HOST = re.compile(
@@ -142,13 +164,19 @@ def rank_of(text: str) -> int | None:
 
 def _sign_of(text: str, *, in_exception: bool) -> _Sign | None:
     for sign in _SIGNS:
-        if sign.words in text and (in_exception or not sign.in_exception) and sign.only_with.search(text):
+        if (
+            sign.words in text
+            and (in_exception or not sign.in_exception)
+            and sign.only_with.search(text)
+        ):
             return sign
     return None
 
 
 def recognise(text: str, line: int) -> Problem | None:
-    """The problem that a line outside a traceback reports, if any, with host and rank if it names them."""
+    """The problem that a line outside a traceback reports, if any, with host and rank
+    if it names them.
+    """
     uncaught = _UNCAUGHT in text
     in_exception = uncaught or any(_EXCEPTION.match(text, at) for at in starts(text))
     sign = _sign_of(text, in_exception=in_exception)
@@ -158,13 +186,16 @@ def recognise(text: str, line: int) -> Problem | None:
         if in_exception:
             return described(GENERIC, text, line, text, "said")
         return described(GENERIC, text, line, text, "word") if _is_error_line(text) else None
-    # No program goes on after an error of CUDA or NCCL, or without memory: its exception says so wherever it stands.
+    # No program goes on after an error of CUDA or NCCL, or without memory: its
+    # exception says so wherever it stands.
     sure = uncaught or (sign.role == "failure" and kind_of(sign.kind).fatal != "steps")
     # Nor is it sure that a warning ends a program.
     warns = kind_of(sign.kind).fatal == "steps" and is_warning(text)
     unsure = not sure and (in_exception or warns)
     role = _UNRAISED.get(sign.role, sign.role) if unsure else sign.role
-    before = max(text.find(sign.words) - LONGEST_DETAIL // 2, 0) if len(text) > LONGEST_DETAIL else 0
+    before = (
+        max(text.find(sign.words) - LONGEST_DETAIL // 2, 0) if len(text) > LONGEST_DETAIL else 0
+    )
     return described(sign.kind, text, line, text[before:], role)
 
 
@@ -179,30 +210,44 @@ def _is_error_line(text: str) -> bool:
 def described(kind: str | None, text: str, line: int, detail: str, role: str) -> Problem:
     """A problem with host and rank if ``text`` names them.
 
-    ``detail``: what the user sees; without a ``kind`` it is an exception, which says kind and role.
+    ``detail``: what the user sees; without a ``kind`` it is an exception, which says
+    kind and role.
     """
     if kind is None:
         sign = _sign_of(detail, in_exception=True)
         kind, role = (sign.kind, sign.role) if sign else (GENERIC, role)
     match = _HOST.search(text)
     host = match[match.lastgroup or 0] if match else None
-    return Problem(kind, line, " ".join(detail.split())[:LONGEST_DETAIL], host=host, rank=rank_of(text), role=role)
+    return Problem(
+        kind,
+        line,
+        " ".join(detail.split())[:LONGEST_DETAIL],
+        host=host,
+        rank=rank_of(text),
+        role=role,
+    )
 
 
 def without_consequences(problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    """The problems without those that follow from the one that ended the job: a run has one cause."""
+    """The problems without those that follow from the one that ended the job: a run has
+    one cause.
+    """
     ends = _ends(problems)
     if not ends:
         return tuple(problems)
     cause = strongest(_without_echoes(ends))
     same = cause.kind, role_of(cause)
-    return tuple(each for each in problems if each not in ends or (each.kind, role_of(each)) == same)
+    return tuple(
+        each for each in problems if each not in ends or (each.kind, role_of(each)) == same
+    )
 
 
 def _without_echoes(problems: list[Problem]) -> list[Problem]:
-    """The problems without exceptions that are printed both before and after a missing part.
+    """The problems without exceptions that are printed both before and after a missing
+    part.
 
-    A log may begin within a chain, whose first exception then stands in its second print alone.
+    A log may begin within a chain, whose first exception then stands in its second
+    print alone.
     """
     kinds = [each.kind if role_of(each) == "failure" else "" for each in problems]
     at = next((index for index, kind in enumerate(kinds) if kind in MISSING), 0)
@@ -212,22 +257,40 @@ def _without_echoes(problems: list[Problem]) -> list[Problem]:
 
 
 def without_refused(problems: list[Problem], line: int) -> list[Problem]:
-    """The problems without exceptions that the server raised for the request it refuses in ``line``."""
+    """The problems without exceptions that the server raised for the request it refuses
+    in ``line``.
+    """
     first = line - LINES_OF_A_REFUSAL
-    return [each for each in problems if not (_may_be_handled(each) and first <= (each.line or 0) < line)]
+    return [
+        each
+        for each in problems
+        if not (_may_be_handled(each) and first <= (each.line or 0) < line)
+    ]
 
 
 def handled_again(problems: Sequence[Problem]) -> Iterator[Problem]:
-    """The problems; an exception that the program has survived before, it survives, unless a launcher saw its end."""
-    ended = max((each.line or 0 for each in problems if role_of(each) in ENDED and not each.then), default=0)
-    survived = {_without_numbers(each) for each in problems if _may_be_handled(each) and each.then == "steps"}
+    """The problems; an exception that the program has survived before, it survives,
+    unless a launcher saw its end.
+    """
+    ended = max(
+        (each.line or 0 for each in problems if role_of(each) in ENDED and not each.then), default=0
+    )
+    survived = {
+        _without_numbers(each)
+        for each in problems
+        if _may_be_handled(each) and each.then == "steps"
+    }
     for each in problems:
         alike = _may_be_handled(each) and not each.then and _without_numbers(each) in survived
         yield each._replace(then="steps") if alike and (each.line or 0) > ended else each
 
 
 def _may_be_handled(problem: Problem) -> bool:
-    return kind_of(problem.kind).fatal == "steps" and role_of(problem) in ("failure", "said", "last")
+    return kind_of(problem.kind).fatal == "steps" and role_of(problem) in (
+        "failure",
+        "said",
+        "last",
+    )
 
 
 def _without_numbers(problem: Problem) -> str:
@@ -235,9 +298,11 @@ def _without_numbers(problem: Problem) -> str:
 
 
 def with_last_word(problems: Sequence[Problem], log: Log) -> list[Problem]:
-    """The problems; of the words among them one, and only if nothing else says why the work is not done.
+    """The problems; of the words among them one, and only if nothing else says why the
+    work is not done.
 
-    A word that names a kind explains what launchers saw; of error lines the last one before that.
+    A word that names a kind explains what launchers saw; of error lines the last one
+    before that.
     """
     others = [each for each in problems if each.role != "word"]
     planned = log.planned_steps
@@ -261,8 +326,14 @@ def with_last_word(problems: Sequence[Problem], log: Log) -> list[Problem]:
 
 
 def _ends(problems: Sequence[Problem]) -> list[Problem]:
-    """The problems that may have ended the job; what rows show, and what a file is, has no role."""
-    return [each for each in problems if each.role and not each.then and kind_of(each.kind).made_up_by is not None]
+    """The problems that may have ended the job; what rows show, and what a file is, has
+    no role.
+    """
+    return [
+        each
+        for each in problems
+        if each.role and not each.then and kind_of(each.kind).made_up_by is not None
+    ]
 
 
 def strongest(problems: Sequence[Problem]) -> Problem:
@@ -279,8 +350,8 @@ def role_of(problem: Problem) -> str:
 
 
 def step_problems(log: Log) -> list[Problem]:
-    """Find problems that the rows themselves show: values that are no numbers, steps without an
-    update, gaps, an early end.
+    """Find problems that the rows themselves show: values that are no numbers, steps
+    without an update, gaps, an early end.
     """
     rows = log.steps
     if not len(rows):
@@ -292,7 +363,9 @@ def step_problems(log: Log) -> list[Problem]:
     planned = log.planned_steps
     if planned is not None and not log.complete(planned):
         last = log.steps_made - 1 + log.first_number
-        detail = f"the last step seen is {last}, the last planned one {planned - 1 + log.first_number}"
+        detail = (
+            f"the last step seen is {last}, the last planned one {planned - 1 + log.first_number}"
+        )
         problems.append(Problem("early_end", rows[len(rows) - 1].line or None, detail))
     return problems
 
@@ -301,11 +374,13 @@ def _values(rows: Rows, *, may_skip: bool) -> Iterator[Problem]:
     names = "step", "line", "loss", "grad_norm", "skipped", "nan"
     step, line, loss, norm, skipped, nan = rows.columns(*names)
     updated = skipped <= 0
-    # Megatron prints no loss that is not a number, and the Trainer 0: then the norm is the only sign. Megatron leaves
-    # out a loss whose mean is not positive: NaN, if the step was not skipped.
+    # Megatron prints no loss that is not a number, and the Trainer 0: then the norm is
+    # the only sign. Megatron leaves out a loss whose mean is not positive: NaN, if the
+    # step was not skipped.
     missing = (loss == NO_VALUE) & updated & (loss != NO_VALUE).any() & (not may_skip)
     lost = missing.sum() > MOST_LOST * len(rows)
-    # The search for a loss scale has losses that are no numbers, until it makes an update.
+    # The search for a loss scale has losses that are no numbers, until it makes an
+    # update.
     last_update = np.flatnonzero(updated).max(initial=-1)
     counts = updated | (np.arange(len(rows)) > last_update)
     for kind, wrong, detail in (
@@ -315,7 +390,9 @@ def _values(rows: Rows, *, may_skip: bool) -> Iterator[Problem]:
         ("nan_loss" if lost else "missing_loss", missing, "no loss, others have one"),
     ):
         for index in np.flatnonzero(wrong)[:MOST]:
-            yield Problem(kind, int(line[index]), f"step {step[index]}: {detail.format(skipped[index])}")
+            yield Problem(
+                kind, int(line[index]), f"step {step[index]}: {detail.format(skipped[index])}"
+            )
 
 
 def _gaps(rows: Rows) -> list[Problem]:

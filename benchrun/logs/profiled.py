@@ -13,13 +13,17 @@ _LINE = re.compile(re.escape(PROFILES).replace(r"\{\}", r"(\d{1,15})"))
 
 
 def measured_steps(text: str) -> int | None:
-    """The number of measured steps, by the line that a job prints before it profiles others; None for another line."""
+    """The number of measured steps, by the line that a job prints before it profiles
+    others; None for another line.
+    """
     match = _LINE.search(text)
     return int(match[1]) if match else None
 
 
 def without_profiled(log: Log, steps: int) -> Log:
-    """``log`` as though its job had planned and made only the first ``steps`` steps, the measured ones."""
+    """``log`` as though its job had planned and made only the first ``steps`` steps,
+    the measured ones.
+    """
     last = steps - 1 + log.first_number
     rows = log.steps.chosen(np.flatnonzero(log.steps.column("step") <= last))
     reached = None if log.reached is None else min(log.reached, last)

@@ -1,7 +1,9 @@
-"""Bytes -> one Log: find the lines that matter, pass them to the dialects, and keep the dialect that finds steps.
+"""Bytes -> one Log: find the lines that matter, pass them to the dialects, and keep the
+dialect that finds steps.
 
-A file may hold two trainings: the output of a second job went to the same file. They give no number together: the last
-one counts, and the problem ``second_training`` names the line where it begins.
+A file may hold two trainings: the output of a second job went to the same file. They
+give no number together: the last one counts, and the problem ``second_training`` names
+the line where it begins.
 """
 
 import functools
@@ -34,7 +36,9 @@ DENSE = 1 << 12
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _COLOUR = re.compile(rb"\x1b\[[\d;]*[mK]")
 _PROBLEM, _PROFILE, _LAUNCH = -1, -2, -3
-"""Owners of the words that mean a problem, of those that announce profiled steps, and of a job's own statement."""
+"""Owners of the words that mean a problem, of those that announce profiled steps, and
+of a job's own statement.
+"""
 
 
 class Reader:
@@ -48,9 +52,14 @@ class Reader:
         UserError for a framework without a dialect.
         """
         if framework is not None and framework not in DIALECTS:
-            raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(DIALECTS))}")
+            raise UserError(
+                f"no dialect for framework '{framework}'",
+                hint=f"legal: {', '.join(sorted(DIALECTS))}",
+            )
         self._forced = framework
-        self._classes = tuple(dialect for name, dialect in DIALECTS.items() if framework in (None, name))
+        self._classes = tuple(
+            dialect for name, dialect in DIALECTS.items() if framework in (None, name)
+        )
         self._all = tuple(range(len(self._classes)))
         self._dialects = [dialect() for dialect in self._classes]
         self._problems: list[Problem] = []
@@ -74,10 +83,14 @@ class Reader:
         self._tracebacks = tracebacks.Tracebacks()
         self._envelope = Envelope()
         self._rest = b""
-        """Bytes after the last line end: a line that is still being written, or was cut off."""
+        """Bytes after the last line end: a line that is still being written, or was cut
+        off.
+        """
         self._number = 1
         self._winner: int | None = None
-        """Index of the dialect that has found its own steps; no other dialect's lines count then."""
+        """Index of the dialect that has found its own steps; no other dialect's lines
+        count then.
+        """
         self._began: float | None = None
         self._restarted: Dialect | None = None
         """Reads the facts that are printed again, after steps."""
@@ -86,7 +99,9 @@ class Reader:
         self._wanted = _search(self._classes, self._all, self._all)
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes of the file. They are read in blocks of whole lines; LF and CR both end a line."""
+        """The next bytes of the file. They are read in blocks of whole lines; LF and CR
+        both end a line.
+        """
         end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
         if not end:
             self._rest += chunk
@@ -105,7 +120,14 @@ class Reader:
         """End the file, which is a document of results."""
         last = served[-1]
         self._finished.append(
-            Log(file, last.framework, facts=last.facts, results=last.values, served=[*served], ended=last.closed)
+            Log(
+                file,
+                last.framework,
+                facts=last.facts,
+                results=last.values,
+                served=[*served],
+                ended=last.closed,
+            )
         )
 
     def end(self) -> None:
@@ -119,7 +141,8 @@ class Reader:
         block = self._envelope.unwrapped(block)
         if b"\x1b[" in block:
             block = _COLOUR.sub(b"", block)  # grep colours the very words that are searched here
-        # After facts that were printed again, the next step line shows whether another training begins.
+        # After facts that were printed again, the next step line shows whether another
+        # training begins.
         at_once = self._dense and terminated and self._restarted is None
         steps, hits = self._read_at_once(block) if at_once else (0, [])
         if not steps:
@@ -141,8 +164,14 @@ class Reader:
             self._wanted = _search(self._classes, (self._winner,), (self._winner,))
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
-        """The number of steps read, and where problems stand; 0 if the block must be read line by line."""
-        weak = (number for number in self._all if not self._classes[number].strong and self._dialects[number].seen)
+        """The number of steps read, and where problems stand; 0 if the block must be
+        read line by line.
+        """
+        weak = (
+            number
+            for number in self._all
+            if not self._classes[number].strong and self._dialects[number].seen
+        )
         strong = self._winner is not None
         owner = self._winner if strong else next(weak, None)
         if owner is None:
@@ -153,19 +182,24 @@ class Reader:
             return 0, []  # another dialect may find steps of its own, or another training begins
         text = clean(block)
         needles = self._classes[owner].step_needles
-        if (b"\x1b" in block or b"\x00" in block) and any(block.count(n) != text.count(n.decode()) for n in needles):
+        if (b"\x1b" in block or b"\x00" in block) and any(
+            block.count(n) != text.count(n.decode()) for n in needles
+        ):
             return 0, []  # line by line, needles are searched in raw bytes
         if self._forms is None or self._forms.dialect is not self._dialects[owner]:
             self._forms = Forms(self._dialects[owner])
         return self._forms.read(text, self._number), hits
 
     def _read_as(self, owner: int, line: Line) -> None:
-        """Pass a line to the dialect with a needle in it; a fact after the first step describes another start."""
+        """Pass a line to the dialect with a needle in it; a fact after the first step
+        describes another start.
+        """
         number, is_fact = divmod(owner, 2)
         dialect = self._dialects[number]
         if self._winner is None:
             self._take(dialect, line, is_fact=bool(is_fact))
-            # This is decided line by line, so that it does not depend on how the bytes come.
+            # This is decided line by line, so that it does not depend on how the bytes
+            # come.
             if dialect.strong and dialect.seen:
                 self._winner = number
                 self._began = _date(line.text)
@@ -191,8 +225,8 @@ class Reader:
             dialect.facts.note_line(before, self._source, line.number)
 
     def _other_training(self, dialect: Dialect) -> str | None:
-        """Reason why the facts that were printed again begin another training than the one of
-        ``dialect``; None if not.
+        """Reason why the facts that were printed again begin another training than the
+        one of ``dialect``; None if not.
         """
         if self._restarted is None:
             return None
@@ -210,7 +244,11 @@ class Reader:
         if any(words in text for words in problems.IGNORED):
             self._ignored.add(problems.rank_of(text))
         ignored = False
-        if self._ignored and tracebacks.HEADER in text and (rank := problems.rank_of(text)) in self._ignored:
+        if (
+            self._ignored
+            and tracebacks.HEADER in text
+            and (rank := problems.rank_of(text)) in self._ignored
+        ):
             ignored = True
             self._ignored.remove(rank)
         taken = self._tracebacks.read(text, number, ignored=ignored)
@@ -224,7 +262,9 @@ class Reader:
             self._add_problem(taken.problem, taken.replaces)
 
     def _add_problem(self, problem: Problem, replaces: Problem | None = None) -> None:
-        """Record a problem, in the place of ``replaces`` if that is recorded: it was not known so well."""
+        """Record a problem, in the place of ``replaces`` if that is recorded: it was
+        not known so well.
+        """
         problem = problem._replace(source=self._source)
         before = replaces and replaces._replace(source=self._source)
         if before is not None and before in self._problems:
@@ -235,7 +275,11 @@ class Reader:
         if problem.kind == "skipped_steps" and not problem.rank:
             self._skip_messages += 1  # rank 0 said it, or the only rank that prints
         if self._counts[group] > problems.MOST:
-            same = [index for index, each in enumerate(self._problems) if (each.kind, each.role) == group]
+            same = [
+                index
+                for index, each in enumerate(self._problems)
+                if (each.kind, each.role) == group
+            ]
             if len(same) < problems.MOST:
                 return  # the line is of an earlier file
             del self._problems[same[problems.MOST // 2]]
@@ -245,7 +289,11 @@ class Reader:
     def rows(self) -> Rows:
         """The measured steps read so far of this file."""
         log = self._file_log("")
-        return log.steps if self._measured is None else profiled.without_profiled(log, self._measured).steps
+        return (
+            log.steps
+            if self._measured is None
+            else profiled.without_profiled(log, self._measured).steps
+        )
 
     def log(self, name: str) -> Log:
         """Everything read so far, of all files."""
@@ -269,7 +317,9 @@ class Reader:
         winner = [] if self._winner is None else [self._dialects[self._winner]]
         seen = [dialect for dialect in (*winner, *self._dialects) if dialect.seen]
         if not seen:
-            most = max((dialect.facts for dialect in self._dialects), key=lambda each: len(each.lines))
+            most = max(
+                (dialect.facts for dialect in self._dialects), key=lambda each: len(each.lines)
+            )
             known = most if len(most.lines) >= CERTAIN_FACTS else Facts()
             return Log(name, self._forced or UNKNOWN, facts=known, problems=tuple(self._problems))
         chosen = seen[0]
@@ -280,14 +330,25 @@ class Reader:
             file_problems = [*file_problems, Problem("two_jobs", None, detail, source=self._source)]
         if rows.began:
             line = rows[rows.began].line
-            file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
+            file_problems = [
+                *file_problems,
+                self._second_training(line, "after the last planned step"),
+            ]
             rows = rows.last_training()
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
         facts = chosen.facts  # the same object: the run's next file may state more
         if chosen.program is not None and chosen.program in (stated := self.stated()):
             facts = replace(facts)
             facts.fill(stated[chosen.program])
-        return Log(name, chosen.name, rows, facts, _followed(file_problems, rows), began=self._began, **traits)
+        return Log(
+            name,
+            chosen.name,
+            rows,
+            facts,
+            _followed(file_problems, rows),
+            began=self._began,
+            **traits,
+        )
 
     def stated(self) -> dict[str, Facts]:
         """Framework -> facts that its dialect has read."""
@@ -304,14 +365,20 @@ def _date(text: str) -> float | None:
 
 
 @functools.cache
-def _search(classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
-    """The search for step lines and facts of these dialects, and for problems. Owner: 2 x dialect, + 1 for a fact."""
+def _search(
+    classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]
+) -> Grams:
+    """The search for step lines and facts of these dialects, and for problems. Owner: 2
+    x dialect, + 1 for a fact.
+    """
     losses = problems.LOSSES if len(facts) == len(classes) else ()
     words = (*problems.NEEDLES, *losses, tracebacks.HEADER.encode(), tracebacks.FRAME.encode())
     wanted: list[tuple[bytes, int]] = [(each, _PROBLEM) for each in words]
     wanted += [(profiled.NEEDLE, _PROFILE), (launched.NEEDLE, _LAUNCH)]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
-    wanted += [(needle, 2 * number + 1) for number in facts for needle in classes[number].fact_needles]
+    wanted += [
+        (needle, 2 * number + 1) for number in facts for needle in classes[number].fact_needles
+    ]
     return Grams(wanted)
 
 
@@ -329,10 +396,14 @@ def _followed(found: Sequence[Problem], rows: Rows) -> tuple[Problem, ...]:
 
 
 def _merged(name: str, logs: Sequence[Log]) -> Log:
-    """One log. A step that several files have is one row: the later file's, filled up from the earlier ones'."""
+    """One log. A step that several files have is one row: the later file's, filled up
+    from the earlier ones'.
+    """
     last = max(log.steps.last_step or 0 for log in logs)
     problems = tuple(
-        problem._replace(then="restart") if len(log.steps) and (log.steps.last_step or 0) < last else problem
+        problem._replace(then="restart")
+        if len(log.steps) and (log.steps.last_step or 0) < last
+        else problem
         for log in logs
         for problem in log.problems
     )
@@ -346,13 +417,19 @@ def _merged(name: str, logs: Sequence[Log]) -> Log:
     facts = Facts()
     for log in reversed(same):
         facts.fill(log.facts)
-    rows = functools.reduce(_filled, (log.steps for log in same)) if len(longest.steps) else longest.steps
+    rows = (
+        functools.reduce(_filled, (log.steps for log in same))
+        if len(longest.steps)
+        else longest.steps
+    )
     merged = {"problems": problems, "results": results, "served": served, "ended": ended}
     return replace(longest, file=name, steps=rows, facts=facts, **merged)  # type: ignore[arg-type]
 
 
 def _filled(earlier: Rows, later: Rows) -> Rows:
-    """The rows of two files in the order of segment and step; one that both have is the later's, filled up."""
+    """The rows of two files in the order of segment and step; one that both have is the
+    later's, filled up.
+    """
     both = {name: np.concatenate([earlier.column(name), later.column(name)]) for name in TYPES}
     order = np.lexsort((both["step"], both["segment"]))
     doubled = (np.diff(both["step"][order]) == 0) & (np.diff(both["segment"][order]) == 0)

@@ -1,4 +1,6 @@
-"""The content of a log as plain records, the same for every dialect; None is what a log does not print."""
+"""The content of a log as plain records, the same for every dialect; None is what a log
+does not print.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,11 +27,12 @@ class Problem(NamedTuple):
     host: str | None = None
     rank: int | None = None
     then: Literal["", "steps", "restart"] = ""
-    """Events that follow in the log: more steps, or a restart and more steps; also "steps" if no
-    process ended.
+    """Events that follow in the log: more steps, or a restart and more steps; also
+    "steps" if no process ended.
     """
     role: str = ""
-    """Reporter of the problem, one of kinds.ROLES; empty for the usual one of its kind."""
+    """Reporter of the problem, one of kinds.ROLES; empty for the usual one of its kind.
+    """
 
 
 class Derived(NamedTuple):
@@ -39,7 +42,9 @@ class Derived(NamedTuple):
     reason: str
     """The stated numbers it follows from, and what else may be true."""
     refuted: bool = False
-    """The log states another value and refutes it. Without a ``value`` the right one is unknown."""
+    """The log states another value and refutes it. Without a ``value`` the right one is
+    unknown.
+    """
 
 
 @dataclass
@@ -73,11 +78,13 @@ class Facts:
     grouped: bool | None = None
     """False if ``num_query_groups`` is printed but not used."""
     options: dict[str, str] | None = None
-    """Arguments that the dimensions here do not describe, with their values: of a part of the model, in use or not,
-    and those that change the work of a step and are not understood."""
+    """Arguments that the dimensions here do not describe, with their values: of a part
+    of the model, in use or not, and those that change the work of a step and are not
+    understood.
+    """
     switches: dict[str, str] | None = None
-    """Settings that decide the precision of products, by name; ``precision`` follows from all of
-    them.
+    """Settings that decide the precision of products, by name; ``precision`` follows
+    from all of them.
     """
     variable_length: bool | None = None
     """``seq_length`` is a limit, not what every sample has."""
@@ -94,15 +101,23 @@ class Facts:
     trainable_params: int | None = None
     """Parameters that are trained, if the log states their number."""
     run_time_s: float | None = None
-    """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
+    """Duration of the whole training as printed: with start-up, evaluation and
+    checkpoints.
+    """
     ended_at: float | None = None
     """Time after the last step, in s since 1970."""
     peak_memory_gib: float | None = None
-    """Largest memory of the process that prints: allocated on its GPU, or resident on a CPU."""
+    """Largest memory of the process that prints: allocated on its GPU, or resident on a
+    CPU.
+    """
     derived: dict[str, Derived] = field(default_factory=dict)
-    """Name of a fact -> a guess at it from other facts. Whatever the log or the caller states wins over it."""
+    """Name of a fact -> a guess at it from other facts. Whatever the log or the caller
+    states wins over it.
+    """
     lines: dict[str, tuple[str | None, int]] = field(default_factory=dict, compare=False)
-    """Name of a fact -> file, if several were read, and number of the line that states it."""
+    """Name of a fact -> file, if several were read, and number of the line that states
+    it.
+    """
 
     def fill(self, other: "Facts") -> None:
         """Take the fields that are None here from ``other``."""
@@ -119,24 +134,34 @@ class Facts:
         self.lines |= dict.fromkeys(changed, (source, number))
 
     def place(self, name: str, file: str | None) -> str | None:
-        """``FILE:LINE`` where the fact is stated; ``file``, the log, if no single line does."""
+        """``FILE:LINE`` where the fact is stated; ``file``, the log, if no single line
+        does.
+        """
         source, line = self.lines.get(name, (None, None))
         return f"{source or file}:{line}" if line else file
 
     def derive(self, name: str, value: int | None, reason: str, *, refuted: bool = False) -> None:
-        """Guess a fact that no line states, or that the log ``refuted``. The last guess counts."""
+        """Guess a fact that no line states, or that the log ``refuted``. The last guess
+        counts.
+        """
         self.derived[name] = Derived(value, reason, refuted)
 
     def contradict(self, other: "Facts") -> bool:
         """Whether both state some fact, and not the same."""
-        pairs = ((vars(self)[name], value) for name, value in vars(other).items() if name not in _NOT_COMPARED)
+        pairs = (
+            (vars(self)[name], value)
+            for name, value in vars(other).items()
+            if name not in _NOT_COMPARED
+        )
         shared = {*(self.options or {})} & {*(other.options or {})}
         if any((self.options or {})[name] != (other.options or {})[name] for name in shared):
             return True
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
     def switch(self, name: str, value: str) -> None:
-        """Take a statement about the precision; one that turns it on outweighs one that does not."""
+        """Take a statement about the precision; one that turns it on outweighs one that
+        does not.
+        """
         self.switches = self.switches or {}
         if is_used(value) or name not in self.switches:
             self.switches[name] = value
@@ -144,7 +169,8 @@ class Facts:
 
 
 FROZEN = "frozen parameters"
-"""The option of a run that does not train all weights: their number, or a word for it."""
+"""The option of a run that does not train all weights: their number, or a word for it.
+"""
 TEXTS = frozenset({"framework_version", "precision", "task", "device"})
 """Facts that are text; the others are whole numbers, or true or false."""
 _OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib", "derived", "lines"})
@@ -163,37 +189,53 @@ class Traits:
     first_number: int = 1
     """The number of a run's very first step: 0 or 1, as the framework counts."""
     only_average: bool = False
-    """The log gives one time for the whole run: there is no spread, and start-up is in it."""
+    """The log gives one time for the whole run: there is no spread, and start-up is in
+    it.
+    """
     reached: int | None = None
     """The last step that was made, if something other than a row shows it."""
     whole_seconds: bool = False
     """The times are differences of a clock that shows whole seconds."""
     one_rank_prints: bool = False
-    """Each step is printed once, by one rank: two logs of one run have the very same times."""
+    """Each step is printed once, by one rank: two logs of one run have the very same
+    times.
+    """
     may_skip: bool = False
-    """Steps without a row, or rows without a loss, mean nothing: not each step is printed."""
+    """Steps without a row, or rows without a loss, mean nothing: not each step is
+    printed.
+    """
     shows_end: bool = False
     """The log of a whole run shows its last step, whatever the distance of its rows."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     post_training: bool = False
-    """A step makes responses and trains on them: its batch does not give its tokens, nor a model its FLOPs."""
+    """A step makes responses and trains on them: its batch does not give its tokens,
+    nor a model its FLOPs.
+    """
     placeholder_loss: bool = False
-    """A rank whose pipeline stage computes no loss prints one all the same, which never changes."""
+    """A rank whose pipeline stage computes no loss prints one all the same, which never
+    changes.
+    """
     loss_digits: int = 0
     """Significant digits of the loss as printed; 0 if they are not known."""
     fallback_peak_tflops: float | None = None
     """Peak over which the framework prints its MFU on a GPU that it does not know."""
     printed_conventions: tuple[str, ...] = ()
-    """FLOPs conventions that the framework may print, for any model (names of measure/convention.py)."""
+    """FLOPs conventions that the framework may print, for any model (names of
+    measure/convention.py).
+    """
     results: dict[str, float] = field(default_factory=dict)
     """Named results beside the steps."""
     quantities: dict[str, dict[int, float]] = field(default_factory=dict)
     """Other quantities of a step: quantity -> number of the step -> value."""
     other_work: dict[int, str] = field(default_factory=dict)
-    """Number of a step -> what its time contains that is no part of a step: a validation, a checkpoint."""
+    """Number of a step -> what its time contains that is no part of a step: a
+    validation, a checkpoint.
+    """
     actual_seq_length: int | None = None
-    """Tokens of a sample in the last step, if steps state them: a curriculum begins with short ones."""
+    """Tokens of a sample in the last step, if steps state them: a curriculum begins
+    with short ones.
+    """
     ended: bool = False
     """The log says that all work is done."""
     batches_kept: int = 0
@@ -201,7 +243,8 @@ class Traits:
     batches_refuted: int = 0
     """Rows whose count of samples rises by something else."""
     served: "list[Served]" = field(default_factory=list)
-    """Results of benchmarks of a server, in order; `results` are those of the last one."""
+    """Results of benchmarks of a server, in order; `results` are those of the last one.
+    """
 
 
 @dataclass(eq=False)
@@ -220,10 +263,14 @@ class Log(Traits):
     launched: "Launched | None" = None
     """Facts that the job stated before it started the framework."""
     profiled_after: int | None = None
-    """The number of measured steps, if others were profiled after them: these are left out."""
+    """The number of measured steps, if others were profiled after them: these are left
+    out.
+    """
 
     def complete(self, planned_steps: int | None) -> bool:
-        """Whether the run is over as planned: `done`, or what is missing is less than what a row stands for."""
+        """Whether the run is over as planned: `done`, or what is missing is less than
+        what a row stands for.
+        """
         if self.done(planned_steps):
             return True
         intervals = self.steps.column("interval")[-2:]
@@ -232,12 +279,17 @@ class Log(Traits):
         return bool(planned_steps - self.steps_made < intervals.max())
 
     def done(self, planned_steps: int | None) -> bool:
-        """Whether the log contains the last of ``planned_steps``, or its program says that all work is done.
+        """Whether the log contains the last of ``planned_steps``, or its program says
+        that all work is done.
 
         Without steps, whether it has all results.
         """
         if not len(self.steps):
-            return self.served[-1].whole is not False if self.served else self.ended and bool(self.results)
+            return (
+                self.served[-1].whole is not False
+                if self.served
+                else self.ended and bool(self.results)
+            )
         return self.ended or (planned_steps is not None and self.steps_made >= planned_steps)
 
     @property
@@ -247,7 +299,9 @@ class Log(Traits):
 
     @property
     def steps_made(self) -> int:
-        """Steps of the run up to the last one in the log, or all that were planned if it says so; 0 without a step."""
+        """Steps of the run up to the last one in the log, or all that were planned if
+        it says so; 0 without a step.
+        """
         last = self.steps.last_step
         if last is not None and self.ended and self.planned_steps:
             return self.planned_steps

@@ -11,20 +11,28 @@ from benchrun.logs.columns import Column, Columns
 from benchrun.logs.turns import Turns
 
 SAME_STEP = 0.1
-"""Two rows of one step and one loss that differ by less than this in time are the same work, seen by two ranks."""
+"""Two rows of one step and one loss that differ by less than this in time are the same
+work, seen by two ranks.
+"""
 BEGINNING = 0.1
-"""This part of a training's steps is its beginning: no checkpoint of a whole training leads back to it."""
+"""This part of a training's steps is its beginning: no checkpoint of a whole training
+leads back to it.
+"""
 LARGEST_STEP = 1 << 62
 LONGEST_INTERVAL = (1 << 31) - 1
 
 
 class Step(NamedTuple):
-    """One step row. Times and rates are means over ``interval`` steps if the framework prints means."""
+    """One step row. Times and rates are means over ``interval`` steps if the framework
+    prints means.
+    """
 
     step: int
     """Number as printed; MLPerf's NeMo logs count tokens."""
     step_time_s: float | None
-    """Seconds of the step; None if the log gives a rate only (torchtitan) or none at all."""
+    """Seconds of the step; None if the log gives a rate only (torchtitan) or none at
+    all.
+    """
     line: int
     segment: int = 0
     """Counts restarts within one log."""
@@ -42,11 +50,15 @@ class Step(NamedTuple):
     mfu: float | None = None
     """MFU as reported, a fraction."""
     samples_per_s: float | None = None
-    """Rate of all ranks as reported: the step's time follows from it if the batch is known."""
+    """Rate of all ranks as reported: the step's time follows from it if the batch is
+    known.
+    """
 
     @property
     def clock(self) -> float | None:
-        """Value that tells how long the step took, its time or a rate; None without any."""
+        """Value that tells how long the step took, its time or a rate; None without
+        any.
+        """
         return self.step_time_s or self.tokens_per_s_per_gpu or self.samples_per_s
 
 
@@ -56,7 +68,9 @@ TYPES |= {"step": "q", "line": "I", "skipped": "H", "nan": "H"}
 
 
 def _apart(earlier: Step, row: Step) -> float | None:
-    """Relative distance of the times of two rows, or of their rates; None if a row has neither."""
+    """Relative distance of the times of two rows, or of their rates; None if a row has
+    neither.
+    """
     new, old = row.clock, earlier.clock
     return abs(new / old - 1) if new and old else None
 
@@ -64,9 +78,11 @@ def _apart(earlier: Step, row: Step) -> float | None:
 class Rows(Columns):
     """Step rows in the order of the log, in columns.
 
-    A step printed again keeps its last row. A step number that falls opens a segment (a restart), unless the row
-    only repeats one that is known: other ranks and nodes may print the same step a little later. So the rows are in
-    the order of (segment, step). After the last planned step the beginning is that of another training, not a restart.
+    A step printed again keeps its last row. A step number that falls opens a segment (a
+    restart), unless the row only repeats one that is known: other ranks and nodes may
+    print the same step a little later. So the rows are in the order of (segment, step).
+    After the last planned step the beginning is that of another training, not a
+    restart.
     """
 
     def __init__(self, rows: Iterable[Step] = ()) -> None:
@@ -82,19 +98,24 @@ class Rows(Columns):
         self.conflicts: set[int] = set()
         """Steps that were printed again at once with another loss."""
         self.other_clocks = array("d")
-        """Relative distances of the times of rows with the same loss and a time of their own."""
+        """Relative distances of the times of rows with the same loss and a time of
+        their own.
+        """
         self.turns = Turns()
         self.mixed = False
         """The dialect knows that the rows are those of two jobs."""
         self._start = 0
         self._last = -1
         self._repeated = -1
-        """Index of the row that was last printed again: its successor often is the next one."""
+        """Index of the row that was last printed again: its successor often is the next
+        one.
+        """
         for row in rows:
             self.add(row)
 
     def add(self, row: Step, *, averages: bool = False, end: int | None = None) -> None:
-        """Take one row. With ``averages`` it stands for all the steps since the row before it.
+        """Take one row. With ``averages`` it stands for all the steps since the row
+        before it.
 
         ``end``: the last planned step.
         """
@@ -106,7 +127,8 @@ class Rows(Columns):
             segment -= 1
             if averages:
                 interval = min(number - self._last, LONGEST_INTERVAL)
-                # The first row of a segment covers as many steps as the second row, if that many steps were made.
+                # The first row of a segment covers as many steps as the second row, if
+                # that many steps were made.
                 if len(self) == self._start + 1 and self._last >= interval:
                     self.put(self._start, self[self._start]._replace(interval=interval))
         elif self._begins_again(number):
@@ -135,19 +157,26 @@ class Rows(Columns):
             self.other_clocks.append(apart)
 
     def _begins_again(self, number: int) -> bool:
-        """Whether a step number that does not rise is one of another training's beginning."""
+        """Whether a step number that does not rise is one of another training's
+        beginning.
+        """
         if not self.ended or self._start == len(self) - 1:
             return False
         first, last = self[self.began].step, self[len(self) - 1].step
         return number <= first + BEGINNING * (last - first)
 
-    def extend(self, values: Mapping[str, Any], *, averages: bool = False, end: int | None = None) -> None:
-        """Take many rows, column by column; ``step`` and ``line`` are arrays, what all rows share may be one value."""
+    def extend(
+        self, values: Mapping[str, Any], *, averages: bool = False, end: int | None = None
+    ) -> None:
+        """Take many rows, column by column; ``step`` and ``line`` are arrays, what all
+        rows share may be one value.
+        """
         steps = values["step"]
         rows = len(steps)
         gaps = np.diff(steps, prepend=self._last)
         rising = (gaps > 0).all() and (gaps <= LONGEST_INTERVAL).all() and steps[-1] <= LARGEST_STEP
-        # Two rows settle the segment and its first interval; the others only continue it.
+        # Two rows settle the segment and its first interval; the others only continue
+        # it.
         alone = min(rows, 2) if rising else rows
         every = {name: np.broadcast_to(column, rows) for name, column in values.items()}
         first = {name: column[:alone] for name, column in every.items()}
@@ -168,12 +197,16 @@ class Rows(Columns):
             self._start, self._last = len(self), LARGEST_STEP
 
     def _repeats(self, row: Step) -> int | None:
-        """Index of this segment's row that ``row`` repeats; None if ``row`` starts a new segment."""
+        """Index of this segment's row that ``row`` repeats; None if ``row`` starts a
+        new segment.
+        """
         if row.step == self._last:
             return len(self) - 1
         index = self._repeated + 1
         if not self._start <= index < len(self) or self[index].step != row.step:
-            index = bisect_left(range(len(self)), row.step, self._start, key=lambda at: self[at].step)
+            index = bisect_left(
+                range(len(self)), row.step, self._start, key=lambda at: self[at].step
+            )
         if index == len(self):
             return None
         self._repeated = index
@@ -198,7 +231,9 @@ class Rows(Columns):
         return rows
 
     def chosen(self, rows: Any, **changed: Column) -> "Rows":
-        """Some of the rows, by their indices or as a slice, with some columns ``changed``."""
+        """Some of the rows, by their indices or as a slice, with some columns
+        ``changed``.
+        """
         columns = {name: changed.get(name, self.column(name))[rows] for name in TYPES}
         some = Rows.of(columns, self.segments, self.began)
         some.repeats, some.conflicts = self.repeats, self.conflicts
@@ -213,7 +248,9 @@ class Rows(Columns):
         return Rows.of({**columns, "segment": columns["segment"] - before}, self.segments - before)
 
     def distinct(self) -> "Rows":
-        """One row per step number, the last one of the log, in the order of the numbers: the work that was kept."""
+        """One row per step number, the last one of the log, in the order of the
+        numbers: the work that was kept.
+        """
         if self.segments <= 1:
             return self
         step = self.column("step")

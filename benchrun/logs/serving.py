@@ -1,7 +1,9 @@
-"""Results of benchmark clients of inference servers: one record for each benchmark, in names and units of our own.
+"""Results of benchmark clients of inference servers: one record for each benchmark, in
+names and units of our own.
 
-A client prints a block of lines, or writes a JSON document. Both become a `Served`. Rates are of all GPUs together, in
-1/s; latencies are in ms, as ``mean_ttft_ms``; what a client does not print is absent.
+A client prints a block of lines, or writes a JSON document. Both become a `Served`.
+Rates are of all GPUs together, in 1/s; latencies are in ms, as ``mean_ttft_ms``; what a
+client does not print is absent.
 """
 
 import contextlib
@@ -18,7 +20,9 @@ from benchrun.logs.lines import Line
 from benchrun.logs.records import Facts
 
 LATENCIES = ("ttft", "tpot", "itl", "e2el")
-"""Time to the first token; per output token after it, of a request; between two chunks of a stream; of a request."""
+"""Time to the first token; per output token after it, of a request; between two chunks
+of a stream; of a request.
+"""
 LARGEST_DOCUMENT = 1 << 28
 """Bytes of the largest result file that is read."""
 _CLOCKS = (
@@ -33,7 +37,9 @@ BEFORE = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]{5,24}(?:Z|[+-]\d\d:\d\d) (?:stdout F )?|"
     r"\([\w ]{0,60}pid=\d{1,9}[^()]{0,60}\) |> ){1,4}"
 )
-"""Labels before a line of a client: rank (srun, mpirun, torchrun), clock, process (Ray), a quote."""
+"""Labels before a line of a client: rank (srun, mpirun, torchrun), clock, process
+(Ray), a quote.
+"""
 
 
 @dataclass
@@ -69,7 +75,10 @@ class Served:
         for side in ("input", "output"):
             if values.get("completed") and f"total_{side}_tokens" in values:
                 values[f"mean_{side}_tokens"] = values[f"total_{side}_tokens"] / values["completed"]
-        if values.get("duration_s") and {"output_tokens_per_s", "total_input_tokens"} <= values.keys():
+        if (
+            values.get("duration_s")
+            and {"output_tokens_per_s", "total_input_tokens"} <= values.keys()
+        ):
             prompts_per_s = values["total_input_tokens"] / values["duration_s"]
             values.setdefault("total_tokens_per_s", values["output_tokens_per_s"] + prompts_per_s)
         if values.get("mean_tpot_ms"):
@@ -82,7 +91,9 @@ class Served:
 
     @property
     def whole(self) -> bool | None:
-        """Whether every request was answered; None if the client does not say how many it sent."""
+        """Whether every request was answered; None if the client does not say how many
+        it sent.
+        """
         if not self.closed:
             return False
         if "completed" not in self.values or "num_prompts" not in self.values:
@@ -94,7 +105,9 @@ Document = Mapping[str, Any]
 
 
 def documents(data: bytes) -> Iterator[Served]:
-    """The results in a JSON document, an array of them, lines of JSON, or a CSV file; none of anything else."""
+    """The results in a JSON document, an array of them, lines of JSON, or a CSV file;
+    none of anything else.
+    """
     if not data.lstrip().startswith((b"{", b"[")):
         text = data.decode("utf-8", errors="replace")
         yield from (served.completed() for reader in _readers("tables") if (served := reader(text)))
@@ -110,12 +123,16 @@ def documents(data: bytes) -> Iterator[Served]:
 
 @functools.cache
 def _readers(group: str) -> tuple[Callable[[Any], Served | None], ...]:
-    """Readers of one JSON object, or of a CSV file; the first that recognises it counts."""
+    """Readers of one JSON object, or of a CSV file; the first that recognises it
+    counts.
+    """
     return tuple(extensions.everything(group))
 
 
 def cut_off(data: bytes) -> bool:
-    """Whether a JSON document begins in ``data`` and does not end there: half a line of several, say."""
+    """Whether a JSON document begins in ``data`` and does not end there: half a line of
+    several, say.
+    """
     return any(entry is CUT for entry in _objects(data))
 
 
@@ -123,11 +140,14 @@ CUT = object()
 """Mark in place of an object that is damaged."""
 _DECODER = json.JSONDecoder()
 MOST_LONG = 100
-"""Documents of several lines that are looked for in a file: each that is damaged costs a look at the rest."""
+"""Documents of several lines that are looked for in a file: each that is damaged costs
+a look at the rest.
+"""
 
 
 def _objects(data: bytes) -> Iterator[Any]:
-    """The JSON documents of a file, on a line each or over many lines; after a damaged one the next line counts.
+    """The JSON documents of a file, on a line each or over many lines; after a damaged
+    one the next line counts.
 
     Of an array that is cut off its whole documents come alone.
     """
@@ -162,14 +182,18 @@ def part(document: Document, key: str) -> Document:
 
 
 def plain(text: str) -> float | None:
-    """The number that a cell is, with or without separators of thousands; None for anything else."""
+    """The number that a cell is, with or without separators of thousands; None for
+    anything else.
+    """
     text = text.strip()
     number = re.fullmatch(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d*)?([eE][-+]?\d+)?", text)
     return float(text.replace(",", "")) if number else None
 
 
 class Console(Dialect):
-    """Reads the blocks that a client prints. A label belongs to the block whose head came last."""
+    """Reads the blocks that a client prints. A label belongs to the block whose head
+    came last.
+    """
 
     labels: ClassVar[Mapping[str, str]] = {}
     """Label before the colon -> name of the result."""
@@ -201,7 +225,9 @@ class Console(Dialect):
                 self.block.put(name, value.strip() if number is None else number)
                 self.publish()
             elif label in self.stated and value.strip() != "not set":
-                self.block.settings[self.stated[label]] = value.strip() if number is None else number
+                self.block.settings[self.stated[label]] = (
+                    value.strip() if number is None else number
+                )
 
     def close(self) -> None:
         """End the block."""
@@ -217,7 +243,11 @@ class Console(Dialect):
             return
         if not self.served or self.served[-1] is not self.block:
             self.served.append(self.block)
-        self.results, self.facts, self.ended = self.block.values, self.block.facts, self.block.closed
+        self.results, self.facts, self.ended = (
+            self.block.values,
+            self.block.facts,
+            self.block.closed,
+        )
 
     @property
     def seen(self) -> bool:

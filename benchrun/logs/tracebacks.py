@@ -1,7 +1,8 @@
-"""Python's tracebacks: each is collected as the block that one process prints, and its last line is what went wrong.
+"""Python's tracebacks: each is collected as the block that one process prints, and its
+last line is what went wrong.
 
-Every line of a block may have a label: of srun, torchrun, a logger or a host. Ranks may print at the same time; without
-labels their lines are one block.
+Every line of a block may have a label: of srun, torchrun, a logger or a host. Ranks may
+print at the same time; without labels their lines are one block.
 """
 
 import builtins
@@ -22,31 +23,50 @@ MOST_OPEN = 128
 MOST_LINES = 5000
 """A block of more lines has lost its end."""
 LINES_OF_A_CALL = 4
-"""Lines after a frame that may show its source, in a traceback whose header is missing."""
+"""Lines after a frame that may show its source, in a traceback whose header is missing.
+"""
 MESSAGE_LINES = 12
-"""Lines after the exception that may belong to it: the rest of its message, or the next exception
-of a chain.
+"""Lines after the exception that may belong to it: the rest of its message, or the next
+exception of a chain.
 """
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 UNFINISHED = "a traceback without its last line"
 _BOX = "╭╰─╮╯│┃❱┌└ \t"
 _MARGIN = _BOX + "|+-"
-"""Signs around a traceback: of rich, and of an exception group, which has nothing before them."""
+"""Signs around a traceback: of rich, and of an exception group, which has nothing
+before them.
+"""
 _OF_A_GROUP = re.compile(r" +\| ")
 _FRAME = re.compile(r"[\s│┃╰╭❱|]|$|\[Previous line repeated|^During task with name|\.\.\. ")
 _CALL = re.compile(r'File "[^"]{1,1000}", line \d{1,9}(?P<inside>, in )?')
 _OTHER_RANK = re.compile(r"\s{0,8}\d{1,7}: ")
 _LABEL = re.compile(r"\d{1,7}:|rank|default|\bpid=|\bip=")
-_EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99})(?:\(\w{1,99}\))?(?::(?:\s.*)?)?$")
-_SUFFIXES = ("Error", "Exception", "Exit", "Interrupt", "Expired", "Failure", "Timeout", "Empty", "Abort", "Violation")
+_EXCEPTION = re.compile(
+    r"(?P<name>(?:[A-Za-z_]\w{0,99}\.){0,9}[A-Za-z_]\w{0,99})(?:\(\w{1,99}\))?(?::(?:\s.*)?)?$"
+)
+_SUFFIXES = (
+    "Error",
+    "Exception",
+    "Exit",
+    "Interrupt",
+    "Expired",
+    "Failure",
+    "Timeout",
+    "Empty",
+    "Abort",
+    "Violation",
+)
 _ORIGINAL = "Original "
-"""Word of torch before the header of the exception that another thread or process had."""
+"""Word of torch before the header of the exception that another thread or process had.
+"""
 _WRAPPER = re.compile(
     r"(?:ray\.exceptions\.)?RayTaskError\b|(?:\w{1,99}\.)?(?:Base)?ExceptionGroup: "
     r"|(?:torch\.multiprocessing\.spawn\.ProcessRaised)?Exception:?\s*$"
     r"|[\w.]{1,200}: Caught \w{1,99} in (?:replica|DataLoader worker|pin memory)"
 )
-"""An exception whose own traceback follows within the block: of Ray, a group, a process or thread of torch."""
+"""An exception whose own traceback follows within the block: of Ray, a group, a process
+or thread of torch.
+"""
 
 
 class Taken(NamedTuple):
@@ -65,11 +85,13 @@ class _Block:
         self.labelled = bool(_LABEL.search(label_of(prefix)))
         """Whether each of its lines must have the label."""
         self.problem = problem
-        """Problem of the traceback; None if it ends no process, and if its header is cut off until
-        the exception comes.
+        """Problem of the traceback; None if it ends no process, and if its header is
+        cut off until the exception comes.
         """
         self.cut = cut
-        """Whether it has no header: it ends with its exception, or soon after its last frame."""
+        """Whether it has no header: it ends with its exception, or soon after its last
+        frame.
+        """
         self.framed = cut
         """Whether a frame has shown its prefix."""
         self.margin = ""
@@ -100,7 +122,9 @@ class Tracebacks:
         return bool(self._blocks)
 
     def read(self, text: str, line: int, *, ignored: bool) -> Taken | None:
-        """Take a line. None if it is no part of a traceback; ``ignored``: one that begins here ends no process."""
+        """Take a line. None if it is no part of a traceback; ``ignored``: one that
+        begins here ends no process.
+        """
         at = text.find(HEADER)
         if at >= 0:
             return self._header(text, at, line, ignored)
@@ -132,7 +156,9 @@ class Tracebacks:
         return next(alone, "-"), text
 
     def _frame(self, prefix: str) -> None:
-        """Give a block the prefix of its first frame: before its header a logger may say more."""
+        """Give a block the prefix of its first frame: before its header a logger may
+        say more.
+        """
         label = label_of(prefix)
         before = self._blocks.get(label)
         if before is not None and before.after is None:
@@ -148,11 +174,15 @@ class Tracebacks:
                 return
 
     def _measure(self) -> None:
-        shapes = {block.shape.pattern: block.shape for label, block in self._blocks.items() if label}
+        shapes = {
+            block.shape.pattern: block.shape for label, block in self._blocks.items() if label
+        }
         self._shapes = [shapes[pattern] for pattern in sorted(shapes, key=len, reverse=True)]
 
     def _cut(self, text: str, call: re.Match[str] | None) -> Taken | None:
-        """Begin a block with a frame whose header is not in the log; None if the line is no frame."""
+        """Begin a block with a frame whose header is not in the log; None if the line
+        is no frame.
+        """
         if call is None or not call["inside"] or len(self._blocks) >= MOST_OPEN:
             return None
         prefix = _prefix(text[: call.start()])
@@ -169,7 +199,9 @@ class Tracebacks:
             prefix = ""  # IPython prints the exception's name in the header
         label = label_of(prefix)
         before = self._blocks.get(label)
-        if before is not None and (before.after == -1 or (before.after is None and before.problem is not None)):
+        if before is not None and (
+            before.after == -1 or (before.after is None and before.problem is not None)
+        ):
             before.after = None
             return Taken()  # the next exception of a chain, or another rank without a label
         if HARMLESS.search(text) or is_warning(text) or len(self._blocks) >= MOST_OPEN:
@@ -190,7 +222,9 @@ def _prefix(before: str) -> str:
 
 
 def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | None:
-    """Read a line between the header and the exception; None for a line of something else."""
+    """Read a line between the header and the exception; None for a line of something
+    else.
+    """
     if block.cut and _CALL.search(content):
         block.lines = 0
     content = _OF_A_GROUP.sub("", content.removeprefix(block.margin), 1)
@@ -204,7 +238,8 @@ def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | Non
     before = block.problem
     exception = described(None, text, line, content, "failure")
     if before is None and not block.cut:
-        # A destructor that fails on a broken device is not why it is broken, but shows that it is.
+        # A destructor that fails on a broken device is not why it is broken, but shows
+        # that it is.
         broken = kind_of(exception.kind).fatal == "restart"
         return Taken(exception._replace(role="said") if broken else None)
     block.problem = exception
@@ -222,15 +257,19 @@ def _in_message(block: _Block, content: str, text: str, line: int) -> Taken | No
         block.after += 1
     before = block.problem
     problem = recognise(text, line) if before is not None and before.kind not in RESOURCES else None
-    if problem is None or problem.kind not in RESOURCES or problem.role not in ("resource", "hardware"):
+    if (
+        problem is None
+        or problem.kind not in RESOURCES
+        or problem.role not in ("resource", "hardware")
+    ):
         return None
     block.problem = problem
     return Taken(problem, before)
 
 
 def _better(before: Problem, last: Problem) -> Problem:
-    """Choose from two exceptions of a chain: the one that names a resource, else the one that has a
-    name, else the first.
+    """Choose from two exceptions of a chain: the one that names a resource, else the
+    one that has a name, else the first.
 
     One that points to another exception, or to a peer, is neither.
     """
@@ -246,5 +285,9 @@ def _is_exception(content: str) -> bool:
         return False
     module, _, name = match["name"].rpartition(".")
     builtin = getattr(builtins, name, None)
-    is_builtin = isinstance(builtin, type) and issubclass(builtin, BaseException) and not issubclass(builtin, Warning)
+    is_builtin = (
+        isinstance(builtin, type)
+        and issubclass(builtin, BaseException)
+        and not issubclass(builtin, Warning)
+    )
     return is_builtin or name.endswith(_SUFFIXES) or bool(module and name[0].isupper())

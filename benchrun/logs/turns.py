@@ -1,7 +1,9 @@
-"""Two jobs that write into one file at the same time, recognised by their step numbers, losses and clocks.
+"""Two jobs that write into one file at the same time, recognised by their step numbers,
+losses and clocks.
 
-A restart goes back and then goes on. Where the lines of two jobs are mixed, the numbers of each go on if that job
-was interrupted: the log takes turns. Ranks of one job that print late do so too, but their losses and times agree.
+A restart goes back and then goes on. Where the lines of two jobs are mixed, the numbers
+of each go on if that job was interrupted: the log takes turns. Ranks of one job that
+print late do so too, but their losses and times agree.
 """
 
 from bisect import bisect_left, insort
@@ -19,14 +21,18 @@ REACH = 1.5
 MOST_LEFT = 1024
 """Interrupted sequences that are remembered."""
 FEW = 3
-"""Turns that are no chance: a restart may go on once where an earlier one had stopped."""
+"""Turns that are no chance: a restart may go on once where an earlier one had stopped.
+"""
 SAME_LOSS = 0.01
 """Relative tolerance of the loss of a step that is made again after a restart."""
 SAME_CLOCK = 0.1
-"""Relative tolerance of a time: two ranks see times of one step that differ by less in most steps.
+"""Relative tolerance of a time: two ranks see times of one step that differ by less in
+most steps.
 """
 ENOUGH = 5
-"""Steps with one loss and two times that tell a second job from a rank with another clock."""
+"""Steps with one loss and two times that tell a second job from a rank with another
+clock.
+"""
 
 
 class Turns:
@@ -59,7 +65,9 @@ class Turns:
         self._last = number
 
     def take_rising(self, numbers: Column) -> None:
-        """Take the numbers of many rows, each above the one before it and above the last one taken."""
+        """Take the numbers of many rows, each above the one before it and above the
+        last one taken.
+        """
         gaps = np.diff(numbers, prepend=self._last)
         least = np.minimum.accumulate(np.append(self._least or gaps[0], gaps))
         for at in np.flatnonzero(gaps > REACH * least[:-1]):
@@ -73,7 +81,9 @@ def two_jobs(rows: "Rows") -> bool:
     """Whether ``rows`` are those of two jobs that ran at the same time."""
     numbers = len(np.unique(rows.column("step")))
     if rows.mixed or numbers < FEW:
-        return rows.mixed  # the last lines of several jobs, as a document quotes them, are no mixture
+        return (
+            rows.mixed
+        )  # the last lines of several jobs, as a document quotes them, are no mixture
     if rows.turns.count:
         return _taking_turns(rows)
     if len(rows.conflicts) >= FEW:
@@ -82,7 +92,9 @@ def two_jobs(rows: "Rows") -> bool:
 
 
 def _taking_turns(rows: "Rows") -> bool:
-    """Whether the sequences that go on by turns have other losses, or other times, at equal steps."""
+    """Whether the sequences that go on by turns have other losses, or other times, at
+    equal steps.
+    """
     earlier, later = _made_twice(rows)
     twice = len(earlier) + rows.repeats
     if not twice:
@@ -94,7 +106,9 @@ def _taking_turns(rows: "Rows") -> bool:
 
 
 def _only_late(step: Column) -> bool:
-    """Whether no number is more than one place from its own: neighbouring lines of one job changed places."""
+    """Whether no number is more than one place from its own: neighbouring lines of one
+    job changed places.
+    """
     places = np.argsort(step, kind="stable")
     return bool(np.abs(places - np.arange(len(step))).max() <= 1)
 
@@ -108,8 +122,8 @@ def _made_twice(rows: "Rows") -> tuple[Column, Column]:
 
 
 def _other_loss(rows: "Rows", earlier: Column, later: Column, *, exact: bool) -> Column:
-    """Whether each pair of rows has different losses; ``exact``: whether every printed digit
-    counts.
+    """Whether each pair of rows has different losses; ``exact``: whether every printed
+    digit counts.
     """
     loss = rows.column("loss")
     one, other = loss[earlier], loss[later]
@@ -121,7 +135,9 @@ def _other_loss(rows: "Rows", earlier: Column, later: Column, *, exact: bool) ->
 
 
 def _clock_ratios(rows: "Rows", earlier: Column, later: Column) -> Column:
-    """Relative distances of the times of pairs of rows; without pairs that have no time."""
+    """Relative distances of the times of pairs of rows; without pairs that have no
+    time.
+    """
     time, *rates = rows.columns("step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
     time = np.where(time > 0, time, np.nan)
     for rate in rates:

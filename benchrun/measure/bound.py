@@ -1,7 +1,8 @@
 """The time of a step if its matrix products ran as fast as they did alone.
 
-The worker measures ceilings.json before its first step (benchrun/worker/ceiling.py): each product of the operator list
-in the three passes of training, on all ranks at once; the slowest rank counts.
+The worker measures ceilings.json before its first step (benchrun/worker/ceiling.py):
+each product of the operator list in the three passes of training, on all ranks at once;
+the slowest rank counts.
 """
 
 from benchrun.measure.statistics import Spread
@@ -14,19 +15,25 @@ from benchrun.vocabulary import Precision
 
 
 class Bound(Frozen):
-    """A step of one GPU beside its ceiling, in s. Recomputed products count as rest: they are no progress."""
+    """A step of one GPU beside its ceiling, in s. Recomputed products count as rest:
+    they are no progress.
+    """
 
     step_s: float
     matmul_s: float
-    """Every linear layer and the logits, forward and backward, at the measured ceilings."""
+    """Every linear layer and the logits, forward and backward, at the measured
+    ceilings.
+    """
     attention_tflop: float
     """TFLOP of scores and values, causal, forward and backward."""
     attention_s: float
-    """Seconds of attention at the rate of the fastest product of its precision: a lower bound that
-    no attention kernel reaches.
+    """Seconds of attention at the rate of the fastest product of its precision: a lower
+    bound that no attention kernel reaches.
     """
     rest_s: float
-    """The step without both: slower attention, memory-bound kernels, exposed communication, optimizer, gaps."""
+    """The step without both: slower attention, memory-bound kernels, exposed
+    communication, optimizer, gaps.
+    """
 
     @property
     def sentence(self) -> str:
@@ -39,21 +46,34 @@ class Bound(Frozen):
 
 
 def bound(ceilings: Ceilings | None, spec: RunSpec, step_time_s: Spread | None) -> Bound | None:
-    """Bound of a step; None if a product was not measured in the precision in which the run
-    computed it.
+    """Bound of a step; None if a product was not measured in the precision in which the
+    run computed it.
     """
-    if ceilings is None or step_time_s is None or not isinstance(spec, TrainingSpec) or spec.precision == "nvfp4":
+    if (
+        ceilings is None
+        or step_time_s is None
+        or not isinstance(spec, TrainingSpec)
+        or spec.precision == "nvfp4"
+    ):
         return None
     fp8, training = spec.precision == "fp8", spec.training
     high: Precision = "fp32" if spec.precision == "fp32" else "bf16"
-    numbers: list[Precision] = ["fp8" if fp8 and gemm.low_precision else high for gemm in ceilings.gemms]
+    numbers: list[Precision] = [
+        "fp8" if fp8 and gemm.low_precision else high for gemm in ceilings.gemms
+    ]
     of_attention = "fp8" if fp8 and training.fp8.dot_product_attention else high
-    forward = [gemm.tflops[of_attention]["forward"] for gemm in ceilings.gemms if of_attention in gemm.tflops]
+    forward = [
+        gemm.tflops[of_attention]["forward"]
+        for gemm in ceilings.gemms
+        if of_attention in gemm.tflops
+    ]
     products = list(zip(ceilings.gemms, numbers, strict=True))
     if not forward or any(number not in gemm.tflops for gemm, number in products):
         return None
     passes = weight_passes(spec.task)
-    matmul = sum(spec.num_microbatches * _seconds(gemm, number, passes) for gemm, number in products)
+    matmul = sum(
+        spec.num_microbatches * _seconds(gemm, number, passes) for gemm, number in products
+    )
     scores = PASSES * attention_scores(spec.model, spec.seq_length) / 2
     attention = scores * (spec.gbs / spec.num_gpus) * spec.seq_length / 1e12
     attention_s, step_s = attention / max(forward), step_time_s.median

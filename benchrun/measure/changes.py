@@ -1,11 +1,14 @@
-"""Change points of a series: where its level changes, by a rank test and binary segmentation.
+"""Change points of a series: where its level changes, by a rank test and binary
+segmentation.
 
-A series without a change is exchangeable: any order of its values is as likely as this one. The statistic is the
-largest standardised rank sum over all places where the series can be cut (Wilcoxon's, maximised as by Pettitt, A
-non-parametric approach to the change-point problem, 1979). Its chance is the share of random orders with as large a
-value, so the test is exact for every distribution and length, and one slow run is no change. Where it is at most
-`ALPHA` the series is cut, where two constant levels fit it best, and each part is tested like a series of its own. A
-series without a change therefore gets one in at most `ALPHA` of the cases.
+A series without a change is exchangeable: any order of its values is as likely as this
+one. The statistic is the largest standardised rank sum over all places where the series
+can be cut (Wilcoxon's, maximised as by Pettitt, A non-parametric approach to the
+change-point problem, 1979). Its chance is the share of random orders with as large a
+value, so the test is exact for every distribution and length, and one slow run is no
+change. Where it is at most `ALPHA` the series is cut, where two constant levels fit it
+best, and each part is tested like a series of its own. A series without a change
+therefore gets one in at most `ALPHA` of the cases.
 """
 
 from collections.abc import Iterator
@@ -38,7 +41,9 @@ class Cut(NamedTuple):
 
 
 def changes(values: Values) -> list[Cut]:
-    """The changes of level in ``values``, in their order; none in fewer than 8 values, which prove nothing."""
+    """The changes of level in ``values``, in their order; none in fewer than 8 values,
+    which prove nothing.
+    """
     return sorted(_cuts(np.asarray(values, dtype=np.float64), 0))
 
 
@@ -51,7 +56,9 @@ def _cuts(values: Floats, offset: int) -> Iterator[Cut]:
 
 
 def _strongest(values: Floats) -> Cut | None:
-    """Best cut of the series, whether or not it changes; None if it is too short or constant."""
+    """Best cut of the series, whether or not it changes; None if it is too short or
+    constant.
+    """
     if values.size < 2 * FEWEST:
         return None
     centred = ranks(values)
@@ -65,8 +72,8 @@ def _strongest(values: Floats) -> Cut | None:
 
 
 def _place(values: Floats) -> int:
-    """Place at which two constant levels fit the series best: the sum of distances from the medians
-    of both sides is least.
+    """Place at which two constant levels fit the series best: the sum of distances from
+    the medians of both sides is least.
     """
     places = range(FEWEST, values.size - FEWEST + 1)
     return min(places, key=lambda place: _distance(values[:place]) + _distance(values[place:]))
@@ -77,8 +84,12 @@ def _distance(values: Floats) -> float:
 
 
 def _scores(orders: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rank sum before each possible cut, as a multiple of its standard deviation apart from a constant factor."""
+    """The rank sum before each possible cut, as a multiple of its standard deviation
+    apart from a constant factor.
+    """
     size = orders.shape[1]
     before = np.arange(FEWEST, size - FEWEST + 1)
-    scores: NDArray[np.float64] = np.abs(orders.cumsum(axis=1)[:, before - 1]) / np.sqrt(before * (size - before))
+    scores: NDArray[np.float64] = np.abs(orders.cumsum(axis=1)[:, before - 1]) / np.sqrt(
+        before * (size - before)
+    )
     return scores

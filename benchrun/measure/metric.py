@@ -43,7 +43,9 @@ class Metric:
     suffix: str = ""
     """Text after a formatted value, if the heading has no unit."""
     column: str = ""
-    """Key in JSON, CSV and tables, if it is not ``name``: with the convention that ours is counted by."""
+    """Key in JSON, CSV and tables, if it is not ``name``: with the convention that ours
+    is counted by.
+    """
     tabled: bool = True
     """Whether runs have a column of it."""
     comparable: bool = True

@@ -1,9 +1,17 @@
-"""The documents of a measurement: `Metrics` of a launched run (metrics.json), `Summary` of a log (``parse --json``)."""
+"""The documents of a measurement: `Metrics` of a launched run (metrics.json), `Summary`
+of a log (``parse --json``).
+"""
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    computed_field,
+    model_serializer,
+    model_validator,
+)
 
 from benchrun.measure.bound import Bound
 from benchrun.measure.metric import OURS
@@ -22,7 +30,9 @@ ROSE = 1.1
 
 
 class MeanMedian(Frozen):
-    """Mean and median of one quantity over the window; None if the log does not give it."""
+    """Mean and median of one quantity over the window; None if the log does not give
+    it.
+    """
 
     mean: float | None = None
     median: float | None = None
@@ -48,12 +58,16 @@ class Window(Frozen):
 
 
 class OtherWindows(Frozen):
-    """Mean step time, in s, over the windows that others use; None if the log has no such rows."""
+    """Mean step time, in s, over the windows that others use; None if the log has no
+    such rows.
+    """
 
     last_10_rows: float | None = None
     """Mean of the last ten rows, as many scripts report it."""
     steps_35_to_44: float | None = None
-    """Mean over the window of NVIDIA's DGX Cloud Benchmarking Recipes, whose steps count from 0."""
+    """Mean over the window of NVIDIA's DGX Cloud Benchmarking Recipes, whose steps
+    count from 0.
+    """
 
 
 class Conventions(Frozen):
@@ -85,7 +99,9 @@ class Measurement(Frozen):
     """The last planned step was seen; None if no number of planned steps is stated."""
     planned_steps: int | None
     profiled_after: int | None = None
-    """The last measured step of a run that was profiled after it; the steps that follow are left out."""
+    """The last measured step of a run that was profiled after it; the steps that follow
+    are left out.
+    """
     num_steps: int
     """Distinct step rows of the log."""
     steps_timed: int = 0
@@ -102,7 +118,9 @@ class Measurement(Frozen):
     window: Window | None = None
     step_time_s: Spread | None = None
     step_time_interval_s: Interval | None = None
-    """95 % confidence interval of the median; for 2 to 5 rows their range, at its own level."""
+    """95 % confidence interval of the median; for 2 to 5 rows their range, at its own
+    level.
+    """
     steadiness: Steadiness | None = None
     other_windows: OtherWindows = OtherWindows()
     tokens_per_s_per_gpu: MeanMedian = MeanMedian()
@@ -112,17 +130,21 @@ class Measurement(Frozen):
     reported_convention: str | None
     """How the framework counted its FLOPs, found from its own TFLOPS and tokens/s."""
     mfu: tuple[Mfu, ...] = ()
-    """MFU over the dense peak of the run's precision (BF16 if none is stated); empty without a
-    listed peak.
+    """MFU over the dense peak of the run's precision (BF16 if none is stated); empty
+    without a listed peak.
     """
     bf16_peak_ratio: Conventions | None = None
-    """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
+    """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above
+    1.
+    """
     mfu_reported: MeanMedian = MeanMedian()
     """MFU as the framework prints it, a fraction of a peak that it chose."""
     first_loss: float | None
     final_loss: float | None
     peak_memory_gib: float | None = None
-    """Largest memory of one rank, if its log states it: allocated on a GPU, resident on a CPU."""
+    """Largest memory of one rank, if its log states it: allocated on a GPU, resident on
+    a CPU.
+    """
     results: dict[str, float] = Field(default_factory=dict)
     """Named results that the log states beside its steps."""
     first_reward: float | None = None
@@ -130,12 +152,12 @@ class Measurement(Frozen):
     final_reward: float | None = None
     """Mean reward of the last tenth of the steps."""
     quantities: dict[str, Spread] = Field(default_factory=dict)
-    """Other quantities of the steps over the window: seconds and tokens/s/GPU of the stages of a
-    step, rewards.
+    """Other quantities of the steps over the window: seconds and tokens/s/GPU of the
+    stages of a step, rewards.
     """
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Settings of the requests of a benchmark of a server, as the log states them: concurrency,
-    rate, lengths.
+    """Settings of the requests of a benchmark of a server, as the log states them:
+    concurrency, rate, lengths.
     """
     problems: tuple[ProblemEntry, ...]
     fatal: ProblemEntry | None = None
@@ -148,9 +170,15 @@ class Measurement(Frozen):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Every metric of the registry, by name: the value that is compared, tabled and plotted."""
+        """Every metric of the registry, by name: the value that is compared, tabled and
+        plotted.
+        """
         values = {entry.key: (entry, entry.read(self, OURS)) for entry in tabled(served=True)}
-        return {key: value for key, (entry, value) in values.items() if value is not None or not entry.served}
+        return {
+            key: value
+            for key, (entry, value) in values.items()
+            if value is not None or not entry.served
+        }
 
     @model_validator(mode="before")
     @classmethod
@@ -167,19 +195,26 @@ class Metrics(Measurement):
     warmup: int | None = None
     """Rows to drop as warm-up; None for the default rule."""
     bound: Bound | None = None
-    """The step beside the ceilings that the machine reached alone; None if they were not measured."""
+    """The step beside the ceilings that the machine reached alone; None if they were
+    not measured.
+    """
     breakdown: Breakdown | None = None
     """Breakdown of a step's time; None if none was profiled."""
 
     @property
     def loss_rose(self) -> str | None:
-        """A sentence about a run that diverged: its speed counts, but experts and clocks may have done other work.
+        """A sentence about a run that diverged: its speed counts, but experts and
+        clocks may have done other work.
 
         None of a post-training, whose loss does not fall as it learns.
         """
         if self.final_reward is not None:
             return None
-        if not self.first_loss or self.final_loss is None or self.final_loss <= ROSE * self.first_loss:
+        if (
+            not self.first_loss
+            or self.final_loss is None
+            or self.final_loss <= ROSE * self.first_loss
+        ):
             return None
         return f"the loss rose from {self.first_loss:.4g} to {self.final_loss:.4g}"
 
@@ -198,7 +233,9 @@ class Summary(Measurement):
     task: str | None = None
     """``lora`` if only adapters are trained; null if the log does not say."""
     unknown_options: list[str] = Field(default_factory=list)
-    """Options that change the work of a step and are not understood, as ``name value``: no FLOPs are known."""
+    """Options that change the work of a step and are not understood, as ``name value``:
+    no FLOPs are known.
+    """
     seq_length: int | None
     global_batch_size: int | None
     micro_batch_size: int | None
@@ -207,7 +244,9 @@ class Summary(Measurement):
     model: dict[str, Any] | None
     """The dimensions, if the log states them all."""
     post_training: bool = False
-    """A step makes responses and trains on them: neither batch nor model would give rates."""
+    """A step makes responses and trains on them: neither batch nor model would give
+    rates.
+    """
 
     @model_serializer(mode="wrap")
     def _contract_first(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -216,8 +255,23 @@ class Summary(Measurement):
 
 
 CONTRACT = (
-    *("schema_version", "file", "framework", "segments", "first_step", "last_step", "planned_steps", "num_steps"),
-    *("complete", "warmup_rows_dropped", "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_reported"),
+    *(
+        "schema_version",
+        "file",
+        "framework",
+        "segments",
+        "first_step",
+        "last_step",
+        "planned_steps",
+        "num_steps",
+    ),
+    *(
+        "complete",
+        "warmup_rows_dropped",
+        "step_time_s",
+        "tokens_per_s_per_gpu",
+        "tflops_per_gpu_reported",
+    ),
     *("seq_length", "global_batch_size", "num_gpus", "problems"),
 )
 """Keys that ``parse --json`` begins with."""

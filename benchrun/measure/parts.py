@@ -1,7 +1,9 @@
-"""Parts of a model that a log states by its framework's arguments: latent attention, predictions, experts, windows.
+"""Parts of a model that a log states by its framework's arguments: latent attention,
+predictions, experts, windows.
 
-`Facts.options` has them by the names of Megatron-core. What is stated in full becomes fields of a `ModelShape`;
-the rest is named as unknown, and takes the FLOPs of the log away.
+`Facts.options` has them by the names of Megatron-core. What is stated in full becomes
+fields of a `ModelShape`; the rest is named as unknown, and takes the FLOPs of the log
+away.
 """
 
 import re
@@ -28,8 +30,12 @@ FIELDS = {
     "multi_latent_attention": "mla",
     "mtp_num_layers": "mtp_layers",
     "window_size": "window",
-    **dict.fromkeys(("is_hybrid_model", "hybrid_override_pattern", "hybrid_layer_pattern"), "mamba"),
-    **dict.fromkeys(("hybrid_attention_ratio", "hybrid_mlp_ratio", "mtp_hybrid_override_pattern"), "mamba"),
+    **dict.fromkeys(
+        ("is_hybrid_model", "hybrid_override_pattern", "hybrid_layer_pattern"), "mamba"
+    ),
+    **dict.fromkeys(
+        ("hybrid_attention_ratio", "hybrid_mlp_ratio", "mtp_hybrid_override_pattern"), "mamba"
+    ),
 }
 """Argument -> the field of `ModelShape` that it fills."""
 
@@ -37,8 +43,8 @@ FIELDS = {
 _SHARDS = (1, 2, 4, 8)
 """Ranks that usually share a model, beside all of them."""
 _NEARLY_ALL = (0.75, 1.3)
-"""Range of a model's parameters that count as all: tied embeddings are counted once, an encoder may
-be frozen.
+"""Range of a model's parameters that count as all: tied embeddings are counted once, an
+encoder may be frozen.
 """
 
 
@@ -47,7 +53,9 @@ class Parts:
     """Parts of a model that the arguments of a log state."""
 
     model: dict[str, Any] = field(default_factory=dict)
-    """Fields of `ModelShape`; a part that the log states as not in use has its empty value."""
+    """Fields of `ModelShape`; a part that the log states as not in use has its empty
+    value.
+    """
     moe: dict[str, Any] = field(default_factory=dict)
     """Fields of its `Moe`."""
     unknown: dict[str, str] = field(default_factory=dict)
@@ -73,19 +81,29 @@ def parts_of(facts: Facts) -> Parts:
 
 def _of_shape(model: ModelShape) -> Parts:
     whole = {name: getattr(model, name) for name in dict.fromkeys(FIELDS.values())}
-    return Parts(whole, {name: getattr(model.moe, name) for name in _EXPERT_FIELDS} if model.moe else {})
+    return Parts(
+        whole, {name: getattr(model.moe, name) for name in _EXPERT_FIELDS} if model.moe else {}
+    )
 
 
 def unknown_options(facts: Facts, model: ModelShape | None) -> dict[str, str]:
-    """Arguments that change the work and are not understood, except parts that the stated ``model`` describes."""
+    """Arguments that change the work and are not understood, except parts that the
+    stated ``model`` describes.
+    """
     unknown = parts_of(facts).unknown
-    return {name: value for name, value in unknown.items() if not getattr(model, FIELDS.get(name, ""), None)}
+    return {
+        name: value
+        for name, value in unknown.items()
+        if not getattr(model, FIELDS.get(name, ""), None)
+    }
 
 
 def untrained(facts: Facts, model: ModelShape | None, num_gpus: int | None) -> dict[str, str]:
-    """The option for parameters of ``model`` that the log's number of trained ones leaves out; empty if none.
+    """The option for parameters of ``model`` that the log's number of trained ones
+    leaves out; empty if none.
 
-    A program that shards the model may count those of one rank: a stage, a node or all GPUs may share it.
+    A program that shards the model may count those of one rank: a stage, a node or all
+    GPUs may share it.
     """
     trained = facts.trainable_params
     if not trained or model is None or facts.task == "lora":
@@ -98,7 +116,11 @@ def untrained(facts: Facts, model: ModelShape | None, num_gpus: int | None) -> d
 
 
 def _used(name: str, value: str, options: Mapping[str, str], parts: Parts) -> None:
-    read = {"multi_latent_attention": _mla, "mtp_num_layers": _predictions, "window_size": _window}.get(name)
+    read = {
+        "multi_latent_attention": _mla,
+        "mtp_num_layers": _predictions,
+        "window_size": _window,
+    }.get(name)
     stated = read(value, options) if read else None
     if stated is None:
         parts.unknown[name] = value
@@ -119,7 +141,12 @@ def _mla(value: str, options: Mapping[str, str]) -> Mla | None:
     sizes = {name: _number(options.get(name)) for name in _MLA}
     query = options.get("q_lora_rank")
     rank = _number(query)
-    if None in sizes.values() or 0 in sizes.values() or query is None or (rank is None and not _is_off(query)):
+    if (
+        None in sizes.values()
+        or 0 in sizes.values()
+        or query is None
+        or (rank is None and not _is_off(query))
+    ):
         return None
     return Mla.model_validate({**sizes, "q_lora_rank": rank or None})
 
@@ -129,7 +156,9 @@ def _predictions(value: str, options: Mapping[str, str]) -> int | None:
 
 
 def _window(value: str, options: Mapping[str, str]) -> Window | None:
-    """Megatron-core's (positions before the token, positions after it), as each n-th layer has none."""
+    """Megatron-core's (positions before the token, positions after it), as each n-th
+    layer has none.
+    """
     sizes = re.fullmatch(r"[(\[](\d{1,9}), ?(?:0|-1)[)\]]", value.strip())
     every = options.get("window_attn_skip_freq", "None")
     if sizes is None or (_number(every) is None and not _is_off(every)):
@@ -155,11 +184,17 @@ def _experts(name: str, value: str, facts: Facts, parts: Parts) -> None:
 
 
 def _layers(value: str, num_layers: int | None) -> dict[str, int | None] | None:
-    """Layers that have experts, from a number or a list of ones and zeros; None if it is not known."""
+    """Layers that have experts, from a number or a list of ones and zeros; None if it
+    is not known.
+    """
     every = _number(value)
     if every:
         whole = num_layers is not None and num_layers % every == 0
-        return {"every": None if every == 1 else every, "leading_dense_layers": 0} if whole or every == 1 else None
+        return (
+            {"every": None if every == 1 else every, "leading_dense_layers": 0}
+            if whole or every == 1
+            else None
+        )
     pattern = re.fullmatch(r"\[(0(?:, 0)*(?:, 1)+|1(?:, 1)*)\]", value.strip())
     layers = value.count("0") + value.count("1")
     if pattern is None or num_layers not in (None, layers):

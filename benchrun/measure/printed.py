@@ -1,7 +1,8 @@
-"""The one check of what a log prints against what is computed: tokens/s/GPU, samples/s, TFLOPS and MFU.
+"""The one check of what a log prints against what is computed: tokens/s/GPU, samples/s,
+TFLOPS and MFU.
 
-A printed rate that differs says that the log is of another batch, sequence length, number of GPUs or model than those
-that the computation takes, wherever these come from.
+A printed rate that differs says that the log is of another batch, sequence length,
+number of GPUs or model than those that the computation takes, wherever these come from.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,8 +18,8 @@ from benchrun.measure.statistics import Floats
 from benchrun.model import ModelShape
 
 AGREES = 0.02
-"""Relative distance that a printed rate may have from the computed one, or from one of the
-framework's conventions.
+"""Relative distance that a printed rate may have from the computed one, or from one of
+the framework's conventions.
 """
 UNKNOWN = 0.3
 """Relative distance if it is not known how the framework counts."""
@@ -29,7 +30,9 @@ ADAPTERS = ("lora_full", "lora_causal")
 
 
 class _Counts(NamedTuple):
-    """FLOPs per token by which a printed TFLOPS may be counted, and how far it may be from them."""
+    """FLOPs per token by which a printed TFLOPS may be counted, and how far it may be
+    from them.
+    """
 
     values: tuple[float, ...]
     tolerance: float
@@ -42,7 +45,9 @@ class _Counts(NamedTuple):
 def contradictory_rates(
     log: Log, setting: Setting, inside: CompletedRows, models: Iterable[ModelShape | None]
 ) -> Iterator[Problem]:
-    """The printed rates of the rows ``inside`` that contradict the computed ones; ``models`` may be trained."""
+    """The printed rates of the rows ``inside`` that contradict the computed ones;
+    ``models`` may be trained.
+    """
     if log.batches_refuted > log.batches_kept:
         detail = f"in {log.batches_refuted} rows the consumed samples do not rise by the global batch size a step"
         yield Problem("contradictory_rate", None, detail)
@@ -59,7 +64,9 @@ def contradictory_rates(
 
 
 def _other_rate(unit: str, printed: Floats, computed: Floats, rounding: float) -> Iterator[Problem]:
-    """A problem if the median of printed over computed rates is not 1. ``rounding``: relative, of the step time."""
+    """A problem if the median of printed over computed rates is not 1. ``rounding``:
+    relative, of the step time.
+    """
     both = ~np.isnan(printed) & ~np.isnan(computed)
     if not both.any():
         return
@@ -76,7 +83,10 @@ def _counts(log: Log, setting: Setting, models: Iterable[ModelShape | None]) -> 
     known = {model for model in models if model is not None}
     if not setting.seq_length or not setting.fixed_length or setting.unknown_options:
         return _Counts((), AGREES)
-    names = (*(log.printed_conventions or ("full", "causal")), *(ADAPTERS if setting.task == "lora" else ()))
+    names = (
+        *(log.printed_conventions or ("full", "causal")),
+        *(ADAPTERS if setting.task == "lora" else ()),
+    )
     ways = [(CONVENTIONS | PRINTED)[name] for name in names]
     counts = tuple(way(model, setting.seq_length) for model in known for way in ways)
     return _Counts(counts, AGREES if log.printed_conventions else UNKNOWN)
@@ -94,11 +104,19 @@ def _other_tflops(inside: CompletedRows, counts: _Counts) -> Iterator[Problem]:
     printed = float(np.nanmedian(inside.tflops_per_gpu))
     low, high = (printed * count / middle for count in (min(counts.values), max(counts.values)))
     detail = f"the log prints {printed:.4g} TFLOPS, the model gives {low:.4g} to {high:.4g}"
-    yield Problem("unexplained_tflops", None, f"{detail}: the run trained another model, sequence length or batch")
+    yield Problem(
+        "unexplained_tflops",
+        None,
+        f"{detail}: the run trained another model, sequence length or batch",
+    )
 
 
-def _other_mfu(log: Log, setting: Setting, inside: CompletedRows, counts: _Counts) -> Iterator[Problem]:
-    """A printed MFU that no convention explains, over any peak of the GPU or that of the framework's own choice."""
+def _other_mfu(
+    log: Log, setting: Setting, inside: CompletedRows, counts: _Counts
+) -> Iterator[Problem]:
+    """A printed MFU that no convention explains, over any peak of the GPU or that of
+    the framework's own choice.
+    """
     implied = inside.mfu / inside.tokens_per_s_per_gpu
     peaks = {setting.peak_tflops(precision) for precision in (setting.precision or "bf16", "bf16")}
     listed = [peak for peak in peaks if peak]
@@ -106,19 +124,31 @@ def _other_mfu(log: Log, setting: Setting, inside: CompletedRows, counts: _Count
         return
     if log.fallback_peak_tflops:
         listed.append(log.fallback_peak_tflops)
-    middle, rounding = float(np.nanmedian(implied)), _half_digit(inside.mfu * 100) + _half_digit(inside.step_time_s)
+    middle, rounding = (
+        float(np.nanmedian(implied)),
+        _half_digit(inside.mfu * 100) + _half_digit(inside.step_time_s),
+    )
     if any(counts.explain(middle * peak * 1e12, rounding) for peak in listed):
         return
     printed = 100 * float(np.nanmedian(inside.mfu))
-    yield Problem("unexplained_mfu", None, f"the log prints an MFU of {printed:.4g} %, which no way to count explains")
+    yield Problem(
+        "unexplained_mfu",
+        None,
+        f"the log prints an MFU of {printed:.4g} %, which no way to count explains",
+    )
 
 
 def _half_digit(values: Floats) -> float:
-    """Half of the last printed digit, relative to the median; of numbers that have one decimal, 0.05."""
+    """Half of the last printed digit, relative to the median; of numbers that have one
+    decimal, 0.05.
+    """
     known = values[~np.isnan(values)]
     if not len(known):
         return 0.0
     scales = 10.0 ** np.arange(FINEST + 1)
-    exact = [bool(np.allclose(known * scale, np.rint(known * scale), rtol=1e-9, atol=1e-6)) for scale in scales]
+    exact = [
+        bool(np.allclose(known * scale, np.rint(known * scale), rtol=1e-9, atol=1e-6))
+        for scale in scales
+    ]
     decimals = exact.index(True) if any(exact) else FINEST
     return float(0.5 / scales[decimals] / np.median(known))

@@ -16,20 +16,25 @@ EFFECTS = ("server_failed", "failed_requests")
 def fatal_problem(
     log: Log, problems: Iterable[Problem], planned_steps: int | None, skipped_share: float
 ) -> Problem | None:
-    """The problem that ended a log's run, or one about too many steps without an update; None for a sound log.
+    """The problem that ended a log's run, or one about too many steps without an
+    update; None for a sound log.
 
     Of several the one with the strongest evidence, and of these the first.
     """
     done = log.done(planned_steps)
     fatal = [each for each in problems if _is_fatal(each, done)]
     if any(_is_from_scheduler(each) for each in fatal):
-        fatal = [each for each in fatal if each.then != "steps"]  # the job went on until its scheduler ended it
+        fatal = [
+            each for each in fatal if each.then != "steps"
+        ]  # the job went on until its scheduler ended it
     if fatal:
         cause = strongest(fatal)
         effects = (each for each in fatal if each.kind in EFFECTS)
         return next(effects, cause) if cause.kind == GENERIC else cause
     if skipped_share > MOST_LOST:
-        return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")
+        return Problem(
+            "skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update"
+        )
     return None
 
 
@@ -46,12 +51,16 @@ def _is_fatal(problem: Problem, done: bool) -> bool:
 
 def _is_from_scheduler(problem: Problem) -> bool:
     return (
-        kind_of(problem.kind).told_by == "signal" and role_of(problem) in ("failure", "resource") and not problem.then
+        kind_of(problem.kind).told_by == "signal"
+        and role_of(problem) in ("failure", "resource")
+        and not problem.then
     )
 
 
 def job_ended(log: Log) -> bool:
-    """Whether a growing log shows that its job was ended, or ended itself, before the last planned step."""
+    """Whether a growing log shows that its job was ended, or ended itself, before the
+    last planned step.
+    """
     return any(_ends_job(problem) for problem in log.problems)
 
 
@@ -60,21 +69,29 @@ def _ends_job(problem: Problem) -> bool:
 
 
 def contradictory_layout(facts: Facts) -> Iterator[Problem]:
-    """A problem if the stated number of GPUs is no multiple of the ranks that hold one copy of the model."""
+    """A problem if the stated number of GPUs is no multiple of the ranks that hold one
+    copy of the model.
+    """
     ranks, stated = ranks_of_a_copy(facts)
     if facts.num_gpus and facts.num_gpus % ranks:
-        yield Problem("contradictory_layout", None, f"the log states {stated} on {facts.num_gpus} GPUs")
+        yield Problem(
+            "contradictory_layout", None, f"the log states {stated} on {facts.num_gpus} GPUs"
+        )
 
 
 def ranks_of_a_copy(facts: Facts) -> tuple[int, str]:
-    """The number of ranks that hold one copy of the model, at least, and the degrees it is the product of."""
+    """The number of ranks that hold one copy of the model, at least, and the degrees it
+    is the product of.
+    """
     degrees = {name: getattr(facts, name) or 1 for name in ("tp", "pp", "cp")}
-    return math.prod(degrees.values()), " x ".join(f"{name} {degree}" for name, degree in degrees.items())
+    return math.prod(degrees.values()), " x ".join(
+        f"{name} {degree}" for name, degree in degrees.items()
+    )
 
 
 def contradictions(log: Log, given: Setting) -> Iterator[ProblemEntry]:
-    """Find facts that the log states and that contradict ``given``, with which the run was
-    launched.
+    """Find facts that the log states and that contradict ``given``, with which the run
+    was launched.
     """
     own = stated_setting(log, Setting())
     for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):

@@ -1,5 +1,5 @@
-"""Slowest rank: ranks.json over the measured steps -> compute time of each rank, and what the
-slowest is behind.
+"""Slowest rank: ranks.json over the measured steps -> compute time of each rank, and
+what the slowest is behind.
 
 The step time cannot show it, because collectives make every rank wait for the slowest.
 """
@@ -24,22 +24,27 @@ class RankCompute(Frozen):
     compute_time_s: float
     """Time of a step without collectives."""
     collective_time_s: float
-    """Time of a step in collectives that nothing hides, with waiting for slower ranks."""
+    """Time of a step in collectives that nothing hides, with waiting for slower ranks.
+    """
 
 
 class SlowestRank(Frozen):
-    """The rank that computes longest, beside the other ranks of its pipeline stage, which do the same work."""
+    """The rank that computes longest, beside the other ranks of its pipeline stage,
+    which do the same work.
+    """
 
     rank: int
     host: str
     behind_s: float
-    """Seconds that it computes longer in a step than the median of the others: the median over the
-    window.
+    """Seconds that it computes longer in a step than the median of the others: the
+    median over the window.
     """
     behind_percent: float
     """Distance in percent of the step time."""
     steps_behind: float
-    """Share of the steps in which it was behind, 0 to 1: near 0.5 by chance, near 1 for a slow rank."""
+    """Share of the steps in which it was behind, 0 to 1: near 0.5 by chance, near 1 for
+    a slow rank.
+    """
 
 
 class RankSpread(Frozen):
@@ -65,7 +70,9 @@ class RankSpread(Frozen):
 
 
 def rank_spread(times: RankTimes | None, window: tuple[int, int]) -> RankSpread | None:
-    """The spread over the steps from ``window[0]`` to ``window[1]``; None if none of these was measured."""
+    """The spread over the steps from ``window[0]`` to ``window[1]``; None if none of
+    these was measured.
+    """
     if times is None or not times.ranks:
         return None
     inside = [index for index, step in enumerate(times.steps) if window[0] <= step <= window[1]]
@@ -84,7 +91,9 @@ def rank_spread(times: RankTimes | None, window: tuple[int, int]) -> RankSpread 
         for index, rank in enumerate(times.ranks)
     ]
     step_s = float(np.median(compute + collective))
-    return RankSpread(steps=len(inside), ranks=tuple(ranks), slowest=_slowest(ranks, compute, step_s))
+    return RankSpread(
+        steps=len(inside), ranks=tuple(ranks), slowest=_slowest(ranks, compute, step_s)
+    )
 
 
 def _slowest(ranks: Sequence[RankCompute], compute: Floats, step_s: float) -> SlowestRank | None:
@@ -92,7 +101,8 @@ def _slowest(ranks: Sequence[RankCompute], compute: Floats, step_s: float) -> Sl
     for index, rank in enumerate(ranks):
         stages[rank.stage].append(index)
     behind = {
-        index: compute[index] - np.median(compute[[other for other in peers if other != index]], axis=0)
+        index: compute[index]
+        - np.median(compute[[other for other in peers if other != index]], axis=0)
         for peers in stages.values()
         if len(peers) > 1
         for index in peers

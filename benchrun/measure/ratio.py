@@ -1,4 +1,6 @@
-"""The 95 % interval of a ratio of two medians, which holds for few values too. All of it in logarithms."""
+"""The 95 % interval of a ratio of two medians, which holds for few values too. All of
+it in logarithms.
+"""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +11,9 @@ import numpy as np
 from benchrun.measure.statistics import MIN_INTERVAL_ROWS, Interval, Spread, student_95
 
 OF_MEDIAN = math.sqrt(math.pi / 2)
-"""Standard error of the median over that of the mean, in many values of a normal distribution; in few it is less."""
+"""Standard error of the median over that of the mean, in many values of a normal
+distribution; in few it is less.
+"""
 
 
 class Sample(NamedTuple):
@@ -29,7 +33,9 @@ class Sample(NamedTuple):
 
 
 def of_steps(times: Spread, interval: Interval) -> Sample:
-    """The steps of one run; ``interval`` is that of their median, which says how many independent steps they are."""
+    """The steps of one run; ``interval`` is that of their median, which says how many
+    independent steps they are.
+    """
     independent, middle = interval.effective_rows, times.median
     variance = math.log1p((times.stdev / times.mean) ** 2) / independent
     bounds = math.log(middle / interval.low), math.log(interval.high / middle)
@@ -38,19 +44,24 @@ def of_steps(times: Spread, interval: Interval) -> Sample:
 
 
 def of_repeats(values: Sequence[float]) -> Sample:
-    """Several runs, of which each is one value: runs may differ by more than the steps of one run do."""
+    """Several runs, of which each is one value: runs may differ by more than the steps
+    of one run do.
+    """
     return Sample(float(np.var(np.log(values), ddof=1)) / len(values), len(values) - 1, None)
 
 
 def distances(a: Sample, b: Sample) -> tuple[float, float]:
     """Distances by which the logarithm of b over a may be lower and higher.
 
-    From the bounds of both; if one has none, by Welch's t, for which the logarithms are normally distributed.
+    From the bounds of both; if one has none, by Welch's t, for which the logarithms are
+    normally distributed.
     """
     if a.bounds and b.bounds:
         return math.hypot(b.bounds[0], a.bounds[1]), math.hypot(b.bounds[1], a.bounds[0])
     total = a.variance + b.variance
     if total == 0:
         return 0.0, 0.0
-    half = student_95(total**2 / sum(each.variance**2 / each.freedom for each in (a, b))) * math.sqrt(total)
+    half = student_95(
+        total**2 / sum(each.variance**2 / each.freedom for each in (a, b))
+    ) * math.sqrt(total)
     return half, half

@@ -1,6 +1,8 @@
-"""Every metric, once. An entry here appears in JSON, in every table, as a reference and in plots without more code.
+"""Every metric, once. An entry here appears in JSON, in every table, as a reference and
+in plots without more code.
 
-To add one, write the function that reads its value from a measurement; its docstring says how the value is computed.
+To add one, write the function that reads its value from a measurement; its docstring
+says how the value is computed.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,12 +35,18 @@ def metric(name: str) -> Metric:
 
 
 def tabled(*, served: bool = False) -> Iterator[Metric]:
-    """The metrics that runs have a column of, in the order of registration; with those of servers if ``served``."""
+    """The metrics that runs have a column of, in the order of registration; with those
+    of servers if ``served``.
+    """
     return (entry for entry in METRICS.values() if entry.tabled and (served or not entry.served))
 
 
-def entry(name: str, unit: str, better: Better, *shown: Any, **flags: Any) -> Callable[[Read], Read]:
-    """Register the function below as metric ``name``; ``shown`` and ``flags`` are further fields of `Metric`."""
+def entry(
+    name: str, unit: str, better: Better, *shown: Any, **flags: Any
+) -> Callable[[Read], Read]:
+    """Register the function below as metric ``name``; ``shown`` and ``flags`` are
+    further fields of `Metric`.
+    """
 
     def add(read: Read) -> Read:
         register(Metric(name, unit, better, read, *shown, **flags))
@@ -65,16 +73,29 @@ def _samples(run: "Measurement", basis: Basis) -> float | None:
     return basis.gbs / run.step_time_s.median if run.step_time_s and basis.gbs else None
 
 
-@entry("tflops_per_gpu", "TFLOPS/GPU", "higher", "TFLOPS/GPU", ".0f", "", "tflops_per_gpu_causal", counts_flops=True)
+@entry(
+    "tflops_per_gpu",
+    "TFLOPS/GPU",
+    "higher",
+    "TFLOPS/GPU",
+    ".0f",
+    "",
+    "tflops_per_gpu_causal",
+    counts_flops=True,
+)
 def _tflops(run: "Measurement", basis: Basis) -> float | None:
-    """Tokens per second and GPU x FLOPs per token, causal unless a reference counts all scores."""
+    """Tokens per second and GPU x FLOPs per token, causal unless a reference counts all
+    scores.
+    """
     value: float | None = getattr(run.tflops_per_gpu, basis.convention, None)
     return value
 
 
 @entry("mfu_percent", "% MFU", "higher", "MFU", ".1f", " %", "mfu_causal_pct", counts_flops=True)
 def _mfu_percent(run: "Measurement", basis: Basis) -> float | None:
-    """TFLOPS per GPU / dense peak of the run's precision; none for a GPU without a row in the table."""
+    """TFLOPS per GPU / dense peak of the run's precision; none for a GPU without a row
+    in the table.
+    """
     if basis.peak_tflops is None:
         return 100 * float(getattr(run.mfu[0], basis.convention)) if run.mfu else None
     tflops = _tflops(run, basis)
@@ -89,8 +110,8 @@ def _energy(run: "Measurement", _: Basis) -> float | None:
 
 @entry("rank_spread_percent", "% of step", "lower", "slowest rank", ".1f", " %", comparable=False)
 def _rank_spread(run: "Measurement", _: Basis) -> float | None:
-    """Time that the slowest rank computes longer than the median of the others of its stage / step
-    time.
+    """Time that the slowest rank computes longer than the median of the others of its
+    stage / step time.
     """
     return run.ranks.slowest.behind_percent if run.ranks and run.ranks.slowest else None
 
@@ -115,17 +136,23 @@ def _final_reward(run: "Measurement", _: Basis) -> float | None:
 
 @entry("fsdp_over_3d", "x", "higher", tabled=False, comparable=False)
 def _of_two_runs(*_: object) -> None:
-    """Tokens per second and GPU with FSDP / the same with tensor and pipeline parallelism, of two runs."""
+    """Tokens per second and GPU with FSDP / the same with tensor and pipeline
+    parallelism, of two runs.
+    """
 
 
 @entry("trtllm_over_nemo", "x", "higher", tabled=False, comparable=False)
 def _of_two_engines(*_: object) -> None:
-    """Tokens per second and GPU with TensorRT-LLM's generation / the same with NeMo's own, of two runs."""
+    """Tokens per second and GPU with TensorRT-LLM's generation / the same with NeMo's
+    own, of two runs.
+    """
 
 
 @entry("vllm_over_transformers", "x", "higher", tabled=False, comparable=False)
 def _of_two_engines_of_trl(*_: object) -> None:
-    """Tokens per second and GPU with vLLM's generation / the same with transformers' own, of two runs."""
+    """Tokens per second and GPU with vLLM's generation / the same with transformers'
+    own, of two runs.
+    """
 
 
 def _quantity(name: str, how: str) -> Read:
@@ -144,18 +171,43 @@ STAGES = {
     "logprob": "the probabilities of the responses under the policy and the reference, where the log has both",
     "weight_sync": "giving the new weights to the engine that generates, as far as the framework's timer counts it",
 }
-"""Stages of a step of post-training, and what each does. Some are parts of others: they are never added up."""
+"""Stages of a step of post-training, and what each does. Some are parts of others: they
+are never added up.
+"""
 for _stage, _what in STAGES.items():
-    register(Metric(f"{_stage}_s", "s", "lower", _quantity(f"{_stage}_s", f"the seconds of {_what}"), tabled=False))
+    register(
+        Metric(
+            f"{_stage}_s",
+            "s",
+            "lower",
+            _quantity(f"{_stage}_s", f"the seconds of {_what}"),
+            tabled=False,
+        )
+    )
 for _stage in ("generation", "training", "logprob"):
     _how = "the step's tokens, prompts and responses, per second of this stage and per GPU that works in it"
     _name = f"{_stage}_tokens_per_s_per_gpu"
-    register(Metric(_name, "tokens/s/GPU", "higher", _quantity(_name, _how), format=",.0f", tabled=False))
-register(Metric("reward", "reward", "higher", _quantity("reward", "the mean reward"), tabled=False, comparable=False))
+    register(
+        Metric(_name, "tokens/s/GPU", "higher", _quantity(_name, _how), format=",.0f", tabled=False)
+    )
+register(
+    Metric(
+        "reward",
+        "reward",
+        "higher",
+        _quantity("reward", "the mean reward"),
+        tabled=False,
+        comparable=False,
+    )
+)
 
 
-def _served(name: str, unit: str, better: Better, title: str, result: str = "", **flags: Any) -> None:
-    """Register the ``result`` of a benchmark of a server, by default the one called ``name``."""
+def _served(
+    name: str, unit: str, better: Better, title: str, result: str = "", **flags: Any
+) -> None:
+    """Register the ``result`` of a benchmark of a server, by default the one called
+    ``name``.
+    """
 
     def read(run: "Measurement", _: Basis) -> float | None:
         return None if run.fatal else run.results.get(result or name)
@@ -167,15 +219,31 @@ def _served(name: str, unit: str, better: Better, title: str, result: str = "", 
     register(Metric(name, unit, better, read, title, served=True, **flags))
 
 
-@entry("output_tokens_per_s_per_gpu", "output tokens/s/GPU", "higher", "output tokens/s/GPU", ",.0f", served=True)
+@entry(
+    "output_tokens_per_s_per_gpu",
+    "output tokens/s/GPU",
+    "higher",
+    "output tokens/s/GPU",
+    ",.0f",
+    served=True,
+)
 def _output_rate(run: "Measurement", _: Basis) -> float | None:
     """Generated tokens of all answered requests / duration of the benchmark / GPUs."""
     return _per_gpu(run, "output_tokens_per_s")
 
 
-@entry("total_tokens_per_s_per_gpu", "tokens/s/GPU", "higher", "in+out tokens/s/GPU", ",.0f", served=True)
+@entry(
+    "total_tokens_per_s_per_gpu",
+    "tokens/s/GPU",
+    "higher",
+    "in+out tokens/s/GPU",
+    ",.0f",
+    served=True,
+)
 def _total_rate(run: "Measurement", _: Basis) -> float | None:
-    """Prompt and generated tokens of all answered requests / duration of the benchmark / GPUs."""
+    """Prompt and generated tokens of all answered requests / duration of the benchmark
+    / GPUs.
+    """
     return _per_gpu(run, "total_tokens_per_s")
 
 
@@ -187,16 +255,32 @@ def _per_gpu(run: "Measurement", name: str) -> float | None:
 
 
 _served(
-    "output_tokens_per_s_per_user", "tokens/s/user", "higher", "output tokens/s/user", format=".3g", comparable=False
+    "output_tokens_per_s_per_user",
+    "tokens/s/user",
+    "higher",
+    "output tokens/s/user",
+    format=".3g",
+    comparable=False,
 )
 _served(
-    *("answered_requests_per_s", "requests/s", "higher", "requests/s", "requests_per_s"), format=".3g", comparable=False
+    *("answered_requests_per_s", "requests/s", "higher", "requests/s", "requests_per_s"),
+    format=".3g",
+    comparable=False,
 )
-_served("goodput_requests_per_s", "requests/s", "higher", "goodput requests/s", format=".3g", comparable=False)
+_served(
+    "goodput_requests_per_s",
+    "requests/s",
+    "higher",
+    "goodput requests/s",
+    format=".3g",
+    comparable=False,
+)
 for _latency in ("ttft", "tpot", "itl", "e2el"):
     for _statistic in ("mean", "median", "p99"):
         _title = f"{_statistic} {_latency.upper()} ms"
-        _served(f"{_statistic}_{_latency}_ms", "ms", "lower", _title, format=".4g", comparable=False)
+        _served(
+            f"{_statistic}_{_latency}_ms", "ms", "lower", _title, format=".4g", comparable=False
+        )
 
 for _, _added in extensions.added("metrics"):
     register(_added)

@@ -1,4 +1,6 @@
-"""Step rows -> the times and rates that count: completed if the conditions are known, without impossible values."""
+"""Step rows -> the times and rates that count: completed if the conditions are known,
+without impossible values.
+"""
 
 from collections.abc import Iterator
 from math import inf
@@ -13,29 +15,33 @@ from benchrun.measure.setting import Setting
 from benchrun.measure.statistics import Floats
 
 IMPOSSIBLY_FAST = 3.0
-"""Factor on the median speed that no row reaches: the same work cannot be done in a third of the
-time.
+"""Factor on the median speed that no row reaches: the same work cannot be done in a
+third of the time.
 """
 MOST_IMPOSSIBLE = 0.25
-"""Share of impossibly fast rows above which they are another kind of step, and no mistake of a
-clock.
+"""Share of impossibly fast rows above which they are another kind of step, and no
+mistake of a clock.
 """
 MOST_TOO_FAST = 0.25
-"""Share of rows above the GPU's peak from which on the conditions are wrong: the slower rows tell
-nothing.
+"""Share of rows above the GPU's peak from which on the conditions are wrong: the slower
+rows tell nothing.
 """
 MOST_BATCHES = 256
 """Sizes of batch whose rows are compared; a ramp has some dozens."""
 ROUNDING = 0.02
 """Relative difference that the printed digits of a rate and a time may have."""
 PARTS = ("training_s", "logprob_s")
-"""Stages that no framework lets overlap the next step, so that none takes longer than its own."""
+"""Stages that no framework lets overlap the next step, so that none takes longer than
+its own.
+"""
 
 Flags = NDArray[np.bool_]
 
 
 class CompletedRows(NamedTuple):
-    """The rows of a log, one value each in every array; NaN if neither log nor setting gives it."""
+    """The rows of a log, one value each in every array; NaN if neither log nor setting
+    gives it.
+    """
 
     step: NDArray[np.int64]
     line: NDArray[np.uint32]
@@ -66,7 +72,9 @@ class CompletedRows(NamedTuple):
         return ~(self.impossible | self.other_work | self.other_batch)
 
     def measured(self, window: Flags) -> "CompletedRows":
-        """The rows of the ``window`` that may be measured: those with other work in them if there are no others."""
+        """The rows of the ``window`` that may be measured: those with other work in
+        them if there are no others.
+        """
         rows = window & self.usable
         if not rows.any():
             rows = window & ~(self.impossible | self.other_batch)
@@ -79,7 +87,11 @@ class CompletedRows(NamedTuple):
     def problems(self) -> Iterator[Problem]:
         """The first rows that are left out, and why."""
         for index in np.flatnonzero(self.impossible)[:MOST]:
-            why = "contradicts its other numbers" if self.contradictory[index] else "is impossibly fast"
+            why = (
+                "contradicts its other numbers"
+                if self.contradictory[index]
+                else "is impossibly fast"
+            )
             detail = f"step {self.step[index]}: {self.step_time_s[index]:.4g} s {why}; left out"
             yield Problem("impossible_step", int(self.line[index]), detail)
         for kind, flags, why in (
@@ -88,7 +100,9 @@ class CompletedRows(NamedTuple):
         ):
             others = np.flatnonzero(flags)
             if len(others):
-                named = ", ".join(map(str, self.step[others[:MOST]])) + (", ..." if len(others) > MOST else "")
+                named = ", ".join(map(str, self.step[others[:MOST]])) + (
+                    ", ..." if len(others) > MOST else ""
+                )
                 detail = f"{len(others)} rows {why}, and are left out: {named}"
                 yield Problem(kind, int(self.line[others[0]]), detail)
 
@@ -96,7 +110,14 @@ class CompletedRows(NamedTuple):
 def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     """Times from rates, and rates from times, if the log gives only one of them."""
     columns = log.distinct
-    names = "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "global_batch_size", "samples_per_s"
+    names = (
+        "step_time_s",
+        "tokens_per_s_per_gpu",
+        "tflops_per_gpu",
+        "mfu",
+        "global_batch_size",
+        "samples_per_s",
+    )
     stated = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
     time, rate, tflops, mfu, batch, samples = stated
     batch[np.isnan(batch)] = setting.gbs or np.nan
@@ -106,7 +127,10 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
         of_all = _quantity(log, TOKENS_PER_S, step) / setting.num_gpus
         rate = np.where(np.isnan(of_all), rate, of_all)
     printed = rate
-    samples, time = np.where(np.isnan(time), np.nan, samples), np.where(np.isnan(time), batch / samples, time)
+    samples, time = (
+        np.where(np.isnan(time), np.nan, samples),
+        np.where(np.isnan(time), batch / samples, time),
+    )
     if setting.seq_length and setting.num_gpus and setting.fixed_length:
         tokens = setting.seq_length * batch / setting.num_gpus
         time = np.where(np.isnan(time), tokens / rate, time)
@@ -132,16 +156,22 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     other = np.isin(step, list(log.other_work))
     other_batch = batch != batch[-1:]
     left_out = impossible, contradictory, other & ~other.all(), other_batch & ~np.isnan(batch)
-    return CompletedRows(step, line, interval, time, rate, tflops, mfu, batch, printed, samples, *left_out)
+    return CompletedRows(
+        step, line, interval, time, rate, tflops, mfu, batch, printed, samples, *left_out
+    )
 
 
 def lowest_rate(log: Log, rate: Floats, span: Floats) -> Floats:
-    """The ``rate`` of rows of ``span`` seconds, which a clock of whole seconds may show a second too short."""
+    """The ``rate`` of rows of ``span`` seconds, which a clock of whole seconds may show
+    a second too short.
+    """
     return rate * span / (span + 1) if log.whole_seconds else rate
 
 
 def too_fast(rate: Floats, setting: Setting) -> float | None:
-    """The share of rows whose tokens/s/GPU are above the GPU's peak; None if few are, which are mistakes."""
+    """The share of rows whose tokens/s/GPU are above the GPU's peak; None if few are,
+    which are mistakes.
+    """
     share = float(np.mean(rate > _peak_rate(setting))) if len(rate) else 0.0
     return share if share > MOST_TOO_FAST else None
 
@@ -153,7 +183,9 @@ def _quantity(log: Log, name: str, step: Any) -> Floats:
 
 
 def _peak_rate(setting: Setting) -> float:
-    """Tokens/s that need the GPU's peak (the highest, of unknown precision) even by the convention that counts less."""
+    """Tokens/s that need the GPU's peak (the highest, of unknown precision) even by the
+    convention that counts less.
+    """
     fastest, flops = setting.fastest_precision, setting.flops_per_token()
     peak = setting.peak_tflops(fastest) if fastest else None
     return peak * 1e12 / flops.causal if peak and flops else inf

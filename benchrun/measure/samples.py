@@ -1,4 +1,6 @@
-"""The samples of a node's GPUs from a CSV file: that of a run, nvidia-smi's own, or one with DCGM's field names."""
+"""The samples of a node's GPUs from a CSV file: that of a run, nvidia-smi's own, or one
+with DCGM's field names.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,21 +11,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 REASONS = (
-    *("idle", "application_clocks", "power_cap", "hw_slowdown", "sync_boost", "sw_thermal", "hw_thermal"),
+    *(
+        "idle",
+        "application_clocks",
+        "power_cap",
+        "hw_slowdown",
+        "sync_boost",
+        "sw_thermal",
+        "hw_thermal",
+    ),
     *("power_brake", "display_clocks"),
 )
-"""NVML's clocks event reasons (nvml.h, nvmlClocksEventReason*), the one of the lowest bit first."""
+"""NVML's clocks event reasons (nvml.h, nvmlClocksEventReason*), the one of the lowest
+bit first.
+"""
 COLUMNS = (
-    *("sm_clock_mhz", "memory_clock_mhz", "power_w", "power_limit_w", "temperature_c", "utilisation_percent"),
+    *(
+        "sm_clock_mhz",
+        "memory_clock_mhz",
+        "power_w",
+        "power_limit_w",
+        "temperature_c",
+        "utilisation_percent",
+    ),
     "memory_mib",
 )
 SAMPLE = np.dtype([("time", "f8"), *((name, "f8") for name in COLUMNS), ("reasons", "i8")])
-"""One sample of a GPU: seconds since 1970, values (NaN if it reports none), the bits of REASONS."""
+"""One sample of a GPU: seconds since 1970, values (NaN if it reports none), the bits of
+REASONS.
+"""
 Samples = NDArray[Any]
 """The samples of one GPU in the order of time."""
 HEADER = ("time", "gpu", *COLUMNS, "reasons")
 NAMES: Mapping[str, tuple[str, ...]] = {
-    # Other names: those of nvidia-smi --help-query-gpu, and DCGM's (dcgm_fields.h) in small letters.
+    # Other names: those of nvidia-smi --help-query-gpu, and DCGM's (dcgm_fields.h) in
+    # small letters.
     "time": ("timestamp",),
     "gpu": ("index", "gpu_id"),
     "sm_clock_mhz": ("clocks.sm", "clocks.current.sm", "dcgm_fi_dev_sm_clock"),
@@ -43,7 +65,8 @@ _UNIT = re.compile(r"\s*(\[.*\])?$")
 
 
 def read(text: str) -> dict[int, Samples]:
-    """The samples of each GPU of a host's file, by index in nvidia-smi. Malformed lines are left out.
+    """The samples of each GPU of a host's file, by index in nvidia-smi. Malformed lines
+    are left out.
 
     The header names the columns; without one they are those of HEADER.
     """
@@ -63,13 +86,19 @@ def read(text: str) -> dict[int, Samples]:
 
 
 def _header(cells: Sequence[str]) -> list[str] | None:
-    """Our names of the columns, "" for those that nobody needs; None for a line that is no header."""
+    """Our names of the columns, "" for those that nobody needs; None for a line that is
+    no header.
+    """
     names = [_KNOWN.get(_UNIT.sub("", cell).lower(), "") for cell in cells]
     return names if "time" in names and "gpu" in names else None
 
 
 def _sample(row: Mapping[str, str]) -> tuple[float, ...]:
-    at = datetime.strptime(row["time"], "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
+    at = (
+        datetime.strptime(row["time"], "%Y/%m/%d %H:%M:%S.%f")
+        .replace(tzinfo=timezone.utc)
+        .timestamp()
+    )
     return at, *(_number(row.get(name, "")) for name in COLUMNS), _bits(row.get("reasons", ""))
 
 
@@ -79,8 +108,14 @@ def _number(cell: str) -> float:
 
 
 def _bits(cell: str) -> int:
-    """Bits of a cell of REASONS: nvidia-smi writes a hexadecimal number, DCGM a decimal one."""
-    return 0 if _missing(cell) else int(cell, 16 if cell.lower().startswith("0x") else 10) % (1 << len(REASONS))
+    """Bits of a cell of REASONS: nvidia-smi writes a hexadecimal number, DCGM a decimal
+    one.
+    """
+    return (
+        0
+        if _missing(cell)
+        else int(cell, 16 if cell.lower().startswith("0x") else 10) % (1 << len(REASONS))
+    )
 
 
 def _missing(cell: str) -> bool:

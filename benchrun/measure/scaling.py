@@ -43,7 +43,9 @@ class Break:
     @property
     def sentence(self) -> str:
         """One line for a person."""
-        parts = ", ".join(f"{name} {seconds:+.3g} s" for name, seconds in list(self.grew.items())[:2])
+        parts = ", ".join(
+            f"{name} {seconds:+.3g} s" for name, seconds in list(self.grew.items())[:2]
+        )
         why = f", of which {parts}" if parts else ""
         more = f"a step takes {self.lost_s:.3g} s more than with the efficiency of the size before"
         return f"breaks at {self.num_gpus} GPUs: {more}{why}"

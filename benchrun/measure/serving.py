@@ -1,4 +1,6 @@
-"""Problems of the result of a server's benchmark, and numbers that do not mean what they say."""
+"""Problems of the result of a server's benchmark, and numbers that do not mean what
+they say.
+"""
 
 import itertools
 import math
@@ -9,30 +11,41 @@ from benchrun.logs.records import Log, Problem
 from benchrun.logs.serving import LATENCIES, Served
 
 SEVERAL_TOKENS = 2.0
-"""A chunk of a stream holds several tokens if the gap between chunks exceeds the time per token this many times."""
+"""A chunk of a stream holds several tokens if the gap between chunks exceeds the time
+per token this many times.
+"""
 OTHER_LENGTH = 0.02
-"""Relative difference of a mean length from the one asked for above which it is named."""
+"""Relative difference of a mean length from the one asked for above which it is named.
+"""
 CONTRADICTION = 0.02
-"""Relative difference of a rate from tokens over duration above which it contradicts its own
-record.
+"""Relative difference of a rate from tokens over duration above which it contradicts
+its own record.
 """
 RISING = ("min", "median", "p75", "p90", "p95", "p99", "p99.9", "max")
 """Each of these statistics of a latency is at least as large as those before it."""
 MOST_IN_FLIGHT, LEAST_IN_FLIGHT = 1.25, 0.1
-"""Share of the concurrency: more requests are never in flight, and fewer not in a benchmark that sends at once."""
+"""Share of the concurrency: more requests are never in flight, and fewer not in a
+benchmark that sends at once.
+"""
 LAST_DIGIT_S = 0.005
 """Half of the last digit of a duration on a console."""
 
 
 def result_problems(log: Log, num_prompts: int | None = None) -> Iterator[Problem]:
-    """Problems of the last result of ``log``; ``num_prompts`` is what was to be sent, if the caller knows it."""
+    """Problems of the last result of ``log``; ``num_prompts`` is what was to be sent,
+    if the caller knows it.
+    """
     if not log.served:
         return
     served = log.served[-1]
     values, settings = served.values, served.settings
     if not served.closed:
         yield Problem("early_end", None, "the result of the benchmark was cut off before its end")
-    sent, answered, failed = values.get("num_prompts", num_prompts), values.get("completed"), values.get("failed", 0.0)
+    sent, answered, failed = (
+        values.get("num_prompts", num_prompts),
+        values.get("completed"),
+        values.get("failed", 0.0),
+    )
     if answered is not None and sent is not None and answered < sent:
         failed = max(failed, sent - answered)
     if failed or answered == 0:
@@ -40,8 +53,14 @@ def result_problems(log: Log, num_prompts: int | None = None) -> Iterator[Proble
         detail = f"{failed:.0f}{of} requests failed; the numbers are of the {answered or 0:.0f} others alone"
         yield Problem(FAILED, None, detail)
     elif answered is not None and sent is None:
-        yield Problem(UNKNOWN, None, f"{answered:.0f} requests were answered; how many were sent is unknown")
-    damaged = [f"{name} is {text}" for name, text in served.damaged.items() if name in RATES | frozenset(COUNTS)]
+        yield Problem(
+            UNKNOWN, None, f"{answered:.0f} requests were answered; how many were sent is unknown"
+        )
+    damaged = [
+        f"{name} is {text}"
+        for name, text in served.damaged.items()
+        if name in RATES | frozenset(COUNTS)
+    ]
     if damaged:
         yield Problem(CONTRADICTORY, None, "no numbers are to be had: " + ", ".join(damaged))
     if not any(name in RATES or name.endswith("_ms") for name in {**values, **served.damaged}):
@@ -55,13 +74,17 @@ def result_problems(log: Log, num_prompts: int | None = None) -> Iterator[Proble
 
 
 UNKNOWN, FAILED, CONTRADICTORY = "unknown_failures", "failed_requests", "contradictory_result"
-RATES = frozenset({"requests_per_s", "output_tokens_per_s", "total_tokens_per_s", "output_tokens_per_s_per_gpu"})
+RATES = frozenset(
+    {"requests_per_s", "output_tokens_per_s", "total_tokens_per_s", "output_tokens_per_s_per_gpu"}
+)
 COUNTS = ("num_prompts", "completed", "failed", "duration_s")
 """Results that stay of a broken benchmark: no rate and no latency."""
 
 
 def answered(log: Log, problems: Iterable[Problem]) -> bool | None:
-    """Whether every request was answered and the result is whole; None if it is not known how many were sent."""
+    """Whether every request was answered and the result is whole; None if it is not
+    known how many were sent.
+    """
     kinds = {problem.kind for problem in problems}
     if FAILED in kinds or not log.served[-1].closed:
         return False
@@ -74,8 +97,8 @@ def counts(log: Log) -> dict[str, float]:
 
 
 def stated_settings(log: Log) -> dict[str, Any]:
-    """Settings that the last result states of its requests; a rate without a limit is ``inf``, as
-    JSON has no such number.
+    """Settings that the last result states of its requests; a rate without a limit is
+    ``inf``, as JSON has no such number.
     """
     stated = log.served[-1].settings if log.served else {}
     return {name: _plain(value) for name, value in stated.items()}
@@ -88,14 +111,24 @@ def _plain(value: Any) -> Any:
 
 
 def _contradictions(served: Served) -> Iterator[Problem]:
-    """Rates that are not what they count, divided by the duration or the number of GPUs."""
+    """Rates that are not what they count, divided by the duration or the number of
+    GPUs.
+    """
     values, duration = served.values, served.values.get("duration_s")
     if duration is None:
         return
     if duration == 0:
-        yield Problem(CONTRADICTORY, None, f"{values.get('completed', 0):.0f} requests took no time: duration_s is 0")
+        yield Problem(
+            CONTRADICTORY,
+            None,
+            f"{values.get('completed', 0):.0f} requests took no time: duration_s is 0",
+        )
     tokens = ("total_input_tokens", "total_output_tokens")
-    counted = {"output_tokens_per_s": tokens[1:], "requests_per_s": ("completed",), "total_tokens_per_s": tokens}
+    counted = {
+        "output_tokens_per_s": tokens[1:],
+        "requests_per_s": ("completed",),
+        "total_tokens_per_s": tokens,
+    }
     for rate, names in counted.items():
         if duration and rate in values and all(name in values for name in names):
             count = sum(values[name] for name in names)
@@ -116,15 +149,28 @@ def _contradictions(served: Served) -> Iterator[Problem]:
 
 
 def _in_flight(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Problem]:
-    """Latencies that the rate contradicts: rate times latency is the mean number of requests in flight."""
-    rate, slots, tokens = values.get("requests_per_s"), settings.get("concurrency"), values.get("mean_output_tokens")
+    """Latencies that the rate contradicts: rate times latency is the mean number of
+    requests in flight.
+    """
+    rate, slots, tokens = (
+        values.get("requests_per_s"),
+        settings.get("concurrency"),
+        values.get("mean_output_tokens"),
+    )
     latency_ms = values.get("mean_e2el_ms")
     if latency_ms is None and tokens and "mean_ttft_ms" in values and "mean_tpot_ms" in values:
         latency_ms = values["mean_ttft_ms"] + values["mean_tpot_ms"] * (tokens - 1)
-    if not rate or not latency_ms or not isinstance(slots, (int, float)) or not 0 < slots < math.inf:
+    if (
+        not rate
+        or not latency_ms
+        or not isinstance(slots, (int, float))
+        or not 0 < slots < math.inf
+    ):
         return
     flying = rate * latency_ms / 1000
-    full = settings.get("request_rate") in (None, math.inf) and values.get("completed", 0) >= 2 * slots
+    full = (
+        settings.get("request_rate") in (None, math.inf) and values.get("completed", 0) >= 2 * slots
+    )
     if flying > MOST_IN_FLIGHT * slots or (full and flying < LEAST_IN_FLIGHT * slots):
         what = f"{rate:.4g} requests/s with a latency of {latency_ms:.4g} ms are {flying:.3g} requests in flight"
         unit = " (latencies in seconds?)" if flying < slots else ""
@@ -132,7 +178,9 @@ def _in_flight(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iter
 
 
 def _impossible(values: Mapping[str, float]) -> Iterator[Problem]:
-    """Numbers that no benchmark has: a part larger than the whole, a percentile below a lower one."""
+    """Numbers that no benchmark has: a part larger than the whole, a percentile below a
+    lower one.
+    """
     yield from _nothing_took_time(values)
     pairs = [
         ("completed", "num_prompts"),
@@ -144,13 +192,19 @@ def _impossible(values: Mapping[str, float]) -> Iterator[Problem]:
         rising = [f"{statistic}_{latency}_ms" for statistic in RISING]
         pairs += itertools.pairwise([name for name in rising if name in values])
     for less, more in pairs:
-        if less in values and more in values and values[less] > values[more] * (1 + CONTRADICTION) + LAST_DIGIT_S:
+        if (
+            less in values
+            and more in values
+            and values[less] > values[more] * (1 + CONTRADICTION) + LAST_DIGIT_S
+        ):
             detail = f"{less} is {values[less]:.4g}, and {more}, which is at least as large, {values[more]:.4g}"
             yield Problem(CONTRADICTORY, None, detail)
 
 
 def _nothing_took_time(values: Mapping[str, float]) -> Iterator[Problem]:
-    """Yield latencies of zero beside answers that took time: the client saw no token arrive."""
+    """Yield latencies of zero beside answers that took time: the client saw no token
+    arrive.
+    """
     tokens = values.get("mean_output_tokens", 2.0)
     for statistic in ("mean", "median"):
         names = [f"{statistic}_ttft_ms"]
@@ -163,9 +217,18 @@ def _nothing_took_time(values: Mapping[str, float]) -> Iterator[Problem]:
 
 
 def _load(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Problem]:
-    """Whether the server was in a steady state, and what the time to the first token has in it."""
-    concurrency, sent = settings.get("concurrency"), values.get("num_prompts", values.get("completed"))
-    slots = concurrency if isinstance(concurrency, (int, float)) and math.isfinite(concurrency) else None
+    """Whether the server was in a steady state, and what the time to the first token
+    has in it.
+    """
+    concurrency, sent = (
+        settings.get("concurrency"),
+        values.get("num_prompts", values.get("completed")),
+    )
+    slots = (
+        concurrency
+        if isinstance(concurrency, (int, float)) and math.isfinite(concurrency)
+        else None
+    )
     if slots is not None and sent is not None and sent <= slots:
         detail = f"{sent:.0f} requests at concurrency {slots:.0f}: the server never works in a steady state"
         yield Problem("no_steady_state", None, detail)
@@ -176,7 +239,9 @@ def _load(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[
 
 
 def _lengths(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Problem]:
-    """Prompts or answers of other lengths than were asked for: clients mean different things by a range ratio."""
+    """Prompts or answers of other lengths than were asked for: clients mean different
+    things by a range ratio.
+    """
     for side in ("input", "output"):
         mean, asked = values.get(f"mean_{side}_tokens"), settings.get(f"{side}_tokens")
         if not mean or not isinstance(asked, (int, float)) or asked <= 0:

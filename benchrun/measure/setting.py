@@ -16,13 +16,19 @@ from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import Task
 
 SAME_MODEL = 0.02
-"""Relative difference of the active parameters up to which two models count as one: a padded vocabulary makes some."""
+"""Relative difference of the active parameters up to which two models count as one: a
+padded vocabulary makes some.
+"""
 PEAKED = ("bf16", "fp8", "nvfp4")
 """Precisions with a peak."""
 POSSIBLE: Mapping[str | None, tuple[str, ...]] = {None: PEAKED[:2], "fp32": PEAKED[:1]}
-"""Precision without a listed peak -> those whose peaks bound its speed; any of `PEAKED` for the others."""
+"""Precision without a listed peak -> those whose peaks bound its speed; any of `PEAKED`
+for the others.
+"""
 MOST_TP = 8
-"""Largest tp assumed of a log that does not state it: Megatron-LM pads a vocabulary to a multiple of 128 tp."""
+"""Largest tp assumed of a log that does not state it: Megatron-LM pads a vocabulary to
+a multiple of 128 tp.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,12 +42,15 @@ class Setting:
     gbs: int | None = None
     num_gpus: int | None = None
     gpu: str | None = None
-    """Name in benchrun/hardware/hardware.csv; the driver's for one that is not listed."""
+    """Name in benchrun/hardware/hardware.csv; the driver's for one that is not listed.
+    """
     precision: str | None = None
     model: ModelShape | None = None
     task: Task = "pretrain"
     fixed_length: bool = True
-    """Every sample has ``seq_length`` tokens; otherwise a batch does not give the number of tokens."""
+    """Every sample has ``seq_length`` tokens; otherwise a batch does not give the
+    number of tokens.
+    """
 
     hardware: Device | None = None
     """Peaks of a GPU that the table does not list."""
@@ -50,7 +59,9 @@ class Setting:
     num_prompts: int | None = None
     """Requests that a benchmark of a server was to send."""
     unknown_options: tuple[str, ...] = ()
-    """Arguments of the log that change the work and are not understood, as ``name value``: no FLOPs are known."""
+    """Arguments of the log that change the work and are not understood, as ``name
+    value``: no FLOPs are known.
+    """
     derived: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Field that neither log nor caller states -> what its value follows from."""
 
@@ -69,7 +80,9 @@ class Setting:
 
     @property
     def fastest_precision(self) -> str | None:
-        """The precision whose peak no speed exceeds: the stated one, else the fastest one that it may be."""
+        """The precision whose peak no speed exceeds: the stated one, else the fastest
+        one that it may be.
+        """
         if self.precision and self.peak_tflops(self.precision):
             return self.precision
         possible = POSSIBLE.get(self.precision, PEAKED)
@@ -85,15 +98,19 @@ class Setting:
 def setting_of(spec: RunSpec) -> Setting:
     """The setting that a run was launched with; without a training there is no model."""
     unlisted = hardware.site_gpu(spec.cluster) if spec.cluster.hardware else None
-    setting = Setting(num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision, hardware=unlisted)
+    setting = Setting(
+        num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision, hardware=unlisted
+    )
     if not isinstance(spec, TrainingSpec):
         return replace(setting, num_prompts=getattr(spec, "num_prompts", None))
-    return replace(setting, seq_length=spec.seq_length, gbs=spec.gbs, model=spec.model, task=spec.task)
+    return replace(
+        setting, seq_length=spec.seq_length, gbs=spec.gbs, model=spec.model, task=spec.task
+    )
 
 
 def setting_of_log(log: Log, given: Setting) -> Setting:
-    """Facts that the log states, completed by ``given``, and then by what follows from other facts
-    of the log.
+    """Facts that the log states, completed by ``given``, and then by what follows from
+    other facts of the log.
     """
     setting = stated_setting(log, given)
     guesses = {
@@ -121,24 +138,34 @@ def stated_setting(log: Log, given: Setting) -> Setting:
         "gbs": printed[0] if printed else facts.gbs,
         "num_gpus": facts.num_gpus,
         # An unlisted device keeps the driver's name and has no peak.
-        "gpu": "CPU" if facts.device == "cpu" else hardware.name_of(facts.device or "") or facts.device,
+        "gpu": "CPU"
+        if facts.device == "cpu"
+        else hardware.name_of(facts.device or "") or facts.device,
         "precision": facts.precision,
         "task": facts.task if facts.task in get_args(Task) else None,
         "model": _model(shape(facts, given.model), given),
         "fixed_length": False if log.post_training or _varies(log, given) else None,
     }
     refuted = {name for name, guess in facts.derived.items() if guess.refuted}
-    stated = {name: value for name, value in values.items() if value is not None and name not in refuted}
+    stated = {
+        name: value for name, value in values.items() if value is not None and name not in refuted
+    }
     completed = replace(given, **stated)  # type: ignore[arg-type]
-    ranks = completed.num_gpus or (facts.derived["num_gpus"].value if "num_gpus" in facts.derived else None)
+    ranks = completed.num_gpus or (
+        facts.derived["num_gpus"].value if "num_gpus" in facts.derived else None
+    )
     options = {**untrained(facts, completed.model, ranks), **unknown_options(facts, given.model)}
     unknown = sorted(options.items())
-    completed = replace(completed, unknown_options=tuple(f"{name} {value}" for name, value in unknown))
+    completed = replace(
+        completed, unknown_options=tuple(f"{name} {value}" for name, value in unknown)
+    )
     return replace(completed, model=None) if log.post_training or unknown else completed
 
 
 def _varies(log: Log, given: Setting) -> bool:
-    """Whether the samples may be shorter than stated: the log says so, and counts their tokens or nobody else does."""
+    """Whether the samples may be shorter than stated: the log says so, and counts their
+    tokens or nobody else does.
+    """
     counted = "tokens" in log.quantities or (log.steps.column("tokens_per_s_per_gpu") > 0).any()
     typed = given.seq_length is not None and "seq_length" not in given.derived
     return bool(log.facts.variable_length and (counted or not typed))
@@ -148,11 +175,15 @@ def same_chip(one: str, other: str) -> bool:
     """Whether two cards differ in their memory alone."""
     first, second = hardware.gpu(one), hardware.gpu(other)
     same_name = hardware.chip(one) == hardware.chip(other)
-    return bool(same_name and first and second and first.peak_bf16_tflops == second.peak_bf16_tflops)
+    return bool(
+        same_name and first and second and first.peak_bf16_tflops == second.peak_bf16_tflops
+    )
 
 
 def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:
-    """The given model if the log's is the same one, since its vocabulary is not padded; else the log's."""
+    """The given model if the log's is the same one, since its vocabulary is not padded;
+    else the log's.
+    """
     if logged is None or given.model is None:
         return logged or given.model
     same = abs(logged.params_active / given.model.params_active - 1) < SAME_MODEL
@@ -170,7 +201,9 @@ def logged_dimensions(log: Log) -> Facts:
 
 
 def as_trained(model: ModelShape, log: Log) -> ModelShape:
-    """`as_logged` of a log. UserError too if it states a whole model without experts, and ``model`` has some."""
+    """`as_logged` of a log. UserError too if it states a whole model without experts,
+    and ``model`` has some.
+    """
     facts = logged_dimensions(log)
     whole = shape(facts, model)
     if whole is not None and whole.moe is None and model.moe is not None:
@@ -179,56 +212,82 @@ def as_trained(model: ModelShape, log: Log) -> ModelShape:
 
 
 def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> ModelShape:
-    """``model`` with the log's number of layers, widths of MLP and head, experts: it may be a proxy.
+    """``model`` with the log's number of layers, widths of MLP and head, experts: it
+    may be a proxy.
 
-    A padded vocabulary counts as the model's own. UserError for the log (``file``) of another kind of model.
+    A padded vocabulary counts as the model's own. UserError for the log (``file``) of
+    another kind of model.
     """
     for name in ("hidden_size", "num_attention_heads", "gated"):
         logged, expected = getattr(facts.shape or facts, name), getattr(model, name)
         if logged not in (None, expected):
             where = facts.place(name, file)
-            raise UserError(f"the log's model has {name} {logged}, the recipe's has {expected}", where=where)
+            raise UserError(
+                f"the log's model has {name} {logged}, the recipe's has {expected}", where=where
+            )
     if model.moe is None and (facts.num_experts or 1) > 1:
-        raise UserError(f"the log's model has {facts.num_experts} experts, the recipe's has none", where=file)
+        raise UserError(
+            f"the log's model has {facts.num_experts} experts, the recipe's has none", where=file
+        )
     parts = parts_of(facts)
     for name, part in parts.model.items():
         if getattr(model, name) != part:
             raise UserError(
-                f"the log's model has {name} {_text(part)}, the recipe's has {_text(getattr(model, name))}", where=file
+                f"the log's model has {name} {_text(part)}, the recipe's has {_text(getattr(model, name))}",
+                where=file,
             )
     for name, value in parts.unknown.items():
         if name in FIELDS and not getattr(model, FIELDS[name]):
-            raise UserError(f"the log's model has {name} {value}, the recipe's has none", where=file)
+            raise UserError(
+                f"the log's model has {name} {value}, the recipe's has none", where=file
+            )
     padding = (facts.vocab_size or 0) - model.vocab_size
     sizes: dict[str, object] = {
         "num_layers": facts.num_layers,
-        "num_query_groups": facts.num_attention_heads if facts.grouped is False else facts.num_query_groups,
+        "num_query_groups": facts.num_attention_heads
+        if facts.grouped is False
+        else facts.num_query_groups,
         "kv_channels": facts.kv_channels,
-        "vocab_size": None if 0 <= padding < VOCAB_MULTIPLE * (facts.tp or MOST_TP) else facts.vocab_size,
+        "vocab_size": None
+        if 0 <= padding < VOCAB_MULTIPLE * (facts.tp or MOST_TP)
+        else facts.vocab_size,
     }
     if model.moe:
         inner = facts.moe_ffn_hidden_size or facts.ffn_hidden_size
         experts = {"num_experts": facts.num_experts, "topk": facts.topk, "ffn_hidden_size": inner}
-        sizes["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size} | parts.moe)
+        sizes["moe"] = model.moe.model_copy(
+            update={name: size for name, size in experts.items() if size} | parts.moe
+        )
     else:
         sizes["ffn_hidden_size"] = facts.ffn_hidden_size
     return model.model_copy(update={name: value for name, value in sizes.items() if value})
 
 
 def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
-    """The model, if the log states every dimension that our FLOPs count needs and no part that it lacks.
+    """The model, if the log states every dimension that our FLOPs count needs and no
+    part that it lacks.
 
-    Where the log has no line about gates, ``given`` decides, and without it the program's default.
+    Where the log has no line about gates, ``given`` decides, and without it the
+    program's default.
     """
     if facts.shape:
         return facts.shape
-    layers, hidden, heads, vocabulary = facts.num_layers, facts.hidden_size, facts.num_attention_heads, facts.vocab_size
+    layers, hidden, heads, vocabulary = (
+        facts.num_layers,
+        facts.hidden_size,
+        facts.num_attention_heads,
+        facts.vocab_size,
+    )
     gates = (facts.gated, given.gated if given else None, facts.gated_default)
     gated = next((value for value in gates if value is not None), None)
     inner = (facts.num_experts and facts.moe_ffn_hidden_size) or facts.ffn_hidden_size
     routed = bool(facts.topk) or not facts.num_experts
     parts = parts_of(facts)
-    if parts.unknown or gated is None or not (layers and hidden and heads and vocabulary and inner and routed):
+    if (
+        parts.unknown
+        or gated is None
+        or not (layers and hidden and heads and vocabulary and inner and routed)
+    ):
         return None
     experts = {"num_experts": facts.num_experts, "topk": facts.topk, "ffn_hidden_size": inner}
     stated = ModelShape(

@@ -14,7 +14,8 @@ MIN_WARMUP_ROWS = 5
 WARMUP_FRACTION = 0.1
 
 MIN_INTERVAL_ROWS = 6
-"""The range of 5 values holds the median only 94 % of the time; that of 6 does so 97 %."""
+"""The range of 5 values holds the median only 94 % of the time; that of 6 does so 97 %.
+"""
 NORMAL_95 = 1.96
 """Half width, in standard deviations, that holds 95 % of a normal distribution."""
 NORMAL_MAD = 1.4826
@@ -42,23 +43,30 @@ class Interval(Frozen):
     low: float
     high: float
     level: float = 0.95
-    """Probability that such an interval holds it: 0.95, less for fewer than 6 rows, and if
-    effective_rows is below 6.
+    """Probability that such an interval holds it: 0.95, less for fewer than 6 rows, and
+    if effective_rows is below 6.
     """
     effective_rows: float
-    """Independent rows that would tell as much as these, which resemble their neighbours."""
+    """Independent rows that would tell as much as these, which resemble their
+    neighbours.
+    """
 
 
 def warmup_rows(rows: int) -> int:
-    """Rows dropped at the start: 5 or a tenth, whichever is more, but never more than half of a short log.
+    """Rows dropped at the start: 5 or a tenth, whichever is more, but never more than
+    half of a short log.
 
-    Compilation, memory pools and CUDA graphs make the first steps slow; five rows outlast them in every framework seen.
+    Compilation, memory pools and CUDA graphs make the first steps slow; five rows
+    outlast them in every framework seen.
     """
     return min(max(MIN_WARMUP_ROWS, math.ceil(WARMUP_FRACTION * rows)), rows // 2)
 
 
-def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Spread:
-    """Statistics of ``values``; a value of weight w counts as w equal ones (a row that averages w steps).
+def spread(
+    values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | None = None
+) -> Spread:
+    """Statistics of ``values``; a value of weight w counts as w equal ones (a row that
+    averages w steps).
 
     Equal weights count as 1.
     """
@@ -70,11 +78,15 @@ def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | N
         counts = np.ones(array.size, dtype=np.int64)
     order = np.argsort(array)
     ordered, counts = array[order], counts[order]
-    p5, median, p95 = (_quantile(ordered, np.cumsum(counts), fraction) for fraction in (0.05, 0.5, 0.95))
-    # Moments about the median: equal values then give exactly their value and a deviation of exactly 0.
+    p5, median, p95 = (
+        _quantile(ordered, np.cumsum(counts), fraction) for fraction in (0.05, 0.5, 0.95)
+    )
+    # Moments about the median: equal values then give exactly their value and a
+    # deviation of exactly 0.
     deviations = ordered - median
     total = int(counts.sum())
-    # Rounded once: BLAS adds in another order on another CPU, and the last digits differ.
+    # Rounded once: BLAS adds in another order on another CPU, and the last digits
+    # differ.
     shift = math.fsum((counts * deviations).tolist()) / total
     squares = math.fsum((counts * (deviations - shift) ** 2).tolist())
     stdev = math.sqrt(squares / (total - 1)) if total > 1 else 0.0
@@ -82,7 +94,9 @@ def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | N
 
 
 def _quantile(ordered: Floats, upto: Ints, fraction: float) -> float:
-    """Linear interpolation between the two nearest values of the list in which value i ends at position upto[i]."""
+    """Linear interpolation between the two nearest values of the list in which value i
+    ends at position upto[i].
+    """
     position = fraction * (int(upto[-1]) - 1)
     share, place = math.modf(position)
     low, high = ordered[np.searchsorted(upto, [place, math.ceil(position)], side="right")].tolist()
@@ -91,27 +105,34 @@ def _quantile(ordered: Floats, upto: Ints, fraction: float) -> float:
 
 
 def confidence_interval(values: Values) -> Interval | None:
-    """95 % confidence interval of the median; below 6 values all that was seen, at its own level; None for one.
+    """95 % confidence interval of the median; below 6 values all that was seen, at its
+    own level; None for one.
 
-    It takes two of the sorted values, so it assumes no distribution. How far they lie from the middle follows from the
-    effective number of rows: a slow step is often followed by a slow one, and n such rows tell less than n.
+    It takes two of the sorted values, so it assumes no distribution. How far they lie
+    from the middle follows from the effective number of rows: a slow step is often
+    followed by a slow one, and n such rows tell less than n.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.size < 2:
         return None
     if array.size < MIN_INTERVAL_ROWS:
-        # All values lie on one side of the median with the probability that as many coins fall alike.
+        # All values lie on one side of the median with the probability that as many
+        # coins fall alike.
         level = 1 - 2.0 ** (1 - array.size)
-        return Interval(low=float(array.min()), high=float(array.max()), level=level, effective_rows=array.size)
+        return Interval(
+            low=float(array.min()), high=float(array.max()), level=level, effective_rows=array.size
+        )
     effective = effective_rows(array)
     low, high = median_bounds(array, effective, NORMAL_95)
     return Interval(low=low, high=high, effective_rows=effective)
 
 
 def median_bounds(values: Floats, effective: float, deviations: float) -> tuple[float, float]:
-    """The sorted values between which the median lies, so many standard deviations wide; at most the whole range.
+    """The sorted values between which the median lies, so many standard deviations
+    wide; at most the whole range.
 
-    The number of values below the true median is binomial (n, 1/2), here by its normal approximation.
+    The number of values below the true median is binomial (n, 1/2), here by its normal
+    approximation.
     """
     rows = values.size
     half = deviations * rows / (2 * math.sqrt(effective))
@@ -122,10 +143,12 @@ def median_bounds(values: Floats, effective: float, deviations: float) -> tuple[
 
 
 def effective_rows(values: Floats) -> float:
-    """n / integrated autocorrelation time, at most n. Uses ranks, so that one outlier does not mask autocorrelation.
+    """n / integrated autocorrelation time, at most n. Uses ranks, so that one outlier
+    does not mask autocorrelation.
 
-    The time is 1 + 2 * the sum of the autocorrelations, cut if the sum of two neighbours is no longer positive
-    (Geyer, Practical Markov Chain Monte Carlo, 1992: initial monotone sequence).
+    The time is 1 + 2 * the sum of the autocorrelations, cut if the sum of two
+    neighbours is no longer positive (Geyer, Practical Markov Chain Monte Carlo, 1992:
+    initial monotone sequence).
     """
     rows, centred = values.size, ranks(values)
     if not centred.any():
@@ -145,26 +168,33 @@ def effective_rows(values: Floats) -> float:
 def ranks(values: Floats) -> Floats:
     """Rank of each value, less the mean rank; equal values share one."""
     ordered = np.sort(values)
-    twice = np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")
+    twice = np.searchsorted(ordered, values, side="left") + np.searchsorted(
+        ordered, values, side="right"
+    )
     centred: Floats = twice / 2 - values.size / 2
     return centred
 
 
 def robust_deviation(values: Floats) -> float:
-    """Standard deviation as a normal distribution with this median absolute deviation has it; blind to outliers."""
+    """Standard deviation as a normal distribution with this median absolute deviation
+    has it; blind to outliers.
+    """
     return NORMAL_MAD * float(np.median(np.abs(values - np.median(values))))
 
 
 def log_chance(size: int, slow: int, rows: int, hits: int) -> float:
-    """Log of the chance that of ``rows`` drawn from ``size``, ``slow`` of them slow, ``hits`` or more are slow.
+    """Log of the chance that of ``rows`` drawn from ``size``, ``slow`` of them slow,
+    ``hits`` or more are slow.
 
-    The first term of the hypergeometric tail times a geometric series that bounds the others: each term is at most
-    this ratio of the one before it.
+    The first term of the hypergeometric tail times a geometric series that bounds the
+    others: each term is at most this ratio of the one before it.
     """
     ratio = (rows - hits) * (slow - hits) / ((hits + 1) * (size - slow - rows + hits + 1))
     if ratio >= 1:
         return 0.0
-    first = _log_choose(slow, hits) + _log_choose(size - slow, rows - hits) - _log_choose(size, rows)
+    first = (
+        _log_choose(slow, hits) + _log_choose(size - slow, rows - hits) - _log_choose(size, rows)
+    )
     return first - math.log1p(-ratio)
 
 
@@ -178,10 +208,11 @@ def spread_percent(values: Sequence[float]) -> float | None:
 
 
 def student_95(freedom: float) -> float:
-    """Half width, in standard errors, that holds 95 % of Student's t distribution; broken degrees
-    count as the next lower.
+    """Half width, in standard errors, that holds 95 % of Student's t distribution;
+    broken degrees count as the next lower.
 
-    By bisection of the distribution for whole degrees (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    By bisection of the distribution for whole degrees (Abramowitz and Stegun, 26.7.3
+    and 26.7.4).
     """
     degrees, low, high = max(math.floor(freedom), 1), 0.0, 100.0
     while high - low > 1e-9:

@@ -1,4 +1,6 @@
-"""Whether every step took the same time, and otherwise the pattern: every k-th step, a drift, or noise."""
+"""Whether every step took the same time, and otherwise the pattern: every k-th step, a
+drift, or noise.
+"""
 
 import math
 from collections.abc import Sequence
@@ -25,38 +27,46 @@ MIN_EFFECT = 0.01
 
 MIN_OCCURRENCES, MAX_PERIOD_ROWS = 3, 100
 FINEST = 10
-"""Parts into which a row of several steps is divided, to find a period that is not a whole number of rows."""
+"""Parts into which a row of several steps is divided, to find a period that is not a
+whole number of rows.
+"""
 SLOW_PART = 0.75
 """Share of the rows of a period that must be slow; noise may hide the others."""
 LEVELS = ((0.0, 0.01), (1.5, 0.01), (3.0, 0.01), (6.0, 0.05))
-"""(deviations above the median from which a row is slow, chance of a false alarm allowed).
+"""(deviations above the median from which a row is slow, chance of a false alarm
+allowed).
 
-The lowest finds every second step, the next small excesses in many rows, the highest three big ones in a short run: no
-row of a steady run is above it, so a larger chance is allowed.
+The lowest finds every second step, the next small excesses in many rows, the highest
+three big ones in a short run: no row of a steady run is above it, so a larger chance is
+allowed.
 """
 
 DRIFT_DEVIATIONS = 3.0
 JUMP_FIT = 2.0
-"""A jump must scatter less than a line by this / sqrt(rows): in few rows it fits any noise better."""
+"""A jump must scatter less than a line by this / sqrt(rows): in few rows it fits any
+noise better.
+"""
 FAR_APART = 6.0
 """Deviations between early and late steps that need no counting of rows."""
 MIN_TREND = 0.03
 """Share of the median step that fewer than MIN_ROWS rows must drift."""
 TREND_DEVIATIONS = 1.65
-"""Deviations of Kendall's count without a trend: 9 of 10 series lie within; four rows that only
-rise lie outside.
+"""Deviations of Kendall's count without a trend: 9 of 10 series lie within; four rows
+that only rise lie outside.
 """
 MIN_DRIFT_ROWS = 6.0
-"""Effective pairs of an early and a late step; six that agree come by chance once in 32."""
+"""Effective pairs of an early and a late step; six that agree come by chance once in
+32.
+"""
 
 OUTLIER_DEVIATIONS = 6.0
 OUTLIER_EFFECT = 0.05
-"""Share of the median step below which no row is an outlier: in a very quiet run six deviations are
-still nothing.
+"""Share of the median step below which no row is an outlier: in a very quiet run six
+deviations are still nothing.
 """
 CLOCK_DEVIATION = 0.41
-"""Deviation of the difference of two times that a clock cut off, in its resolution: the root of
-1/6.
+"""Deviation of the difference of two times that a clock cut off, in its resolution: the
+root of 1/6.
 """
 NOISY_DEVIATION = 0.05
 NOISY_OUTLIERS = 0.05
@@ -69,7 +79,9 @@ class Steadiness(Frozen):
     """
 
     verdict: Literal["steady", "periodic", "drifting", "noisy", "too_short"]
-    """The first that holds of periodic, drifting, noisy, steady; of few rows drifting or too_short."""
+    """The first that holds of periodic, drifting, noisy, steady; of few rows drifting
+    or too_short.
+    """
     detail: str
     """Finding, in a sentence."""
     period: int | None = None
@@ -77,13 +89,17 @@ class Steadiness(Frozen):
     periodic_excess_s: float | None = None
     """Median of those, less the median of the others."""
     drift_pct: float = 0.0
-    """Median change from the first third to the last, in percent of the median step; above 0 is slower."""
+    """Median change from the first third to the last, in percent of the median step;
+    above 0 is slower.
+    """
     outliers: int = 0
     """Rows far above the median, without those that the period explains."""
 
     @property
     def drifted(self) -> bool:
-        """Whether the step time drifted so far that its median describes none of the steps."""
+        """Whether the step time drifted so far that its median describes none of the
+        steps.
+        """
         return self.verdict == "drifting" and abs(self.drift_pct) >= 100 * MIN_TREND
 
 
@@ -95,17 +111,21 @@ class _Comb(NamedTuple):
     excess_s: float
 
 
-def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: float = 0.0) -> Steadiness:
-    """Measure how even ``values`` (s, in the order of the steps) are; ``steps`` are the numbers of
-    their steps.
+def steadiness(
+    values: Values, *, steps: Sequence[int] | Ints, resolution_s: float = 0.0
+) -> Steadiness:
+    """Measure how even ``values`` (s, in the order of the steps) are; ``steps`` are the
+    numbers of their steps.
 
-    A clock that counts in ``resolution_s`` makes even steps jump by as much, now and then or each second one.
+    A clock that counts in ``resolution_s`` makes even steps jump by as much, now and
+    then or each second one.
     """
     times = np.asarray(values, dtype=np.float64)
     if times.size < MIN_ROWS:
         return _of_few(times)
     numbers = np.asarray(steps, dtype=np.int64)
-    # A drift would lift the late rows above the median and hide a comb among them: look again without it.
+    # A drift would lift the late rows above the median and hide a comb among them: look
+    # again without it.
     comb = _comb(times, numbers, resolution_s) or _comb(_level(times), numbers, resolution_s)
     rest = times[~comb.rows] if comb else times
     median = float(np.median(rest))
@@ -120,10 +140,15 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: flo
     verdict: Literal["steady", "periodic", "drifting", "noisy"] = "steady"
     detail = f"{varying}; {stalls}" if outliers else varying
     if comb:
-        verdict, detail = "periodic", _recurs(comb, median, alone=bool(np.median(np.diff(numbers)) < 2))
+        verdict, detail = (
+            "periodic",
+            _recurs(comb, median, alone=bool(np.median(np.diff(numbers)) < 2)),
+        )
     elif clear and abs(drift) > max(MIN_EFFECT * median, resolution_s):
         verdict, detail = "drifting", _drifts(drift / median)
-    elif deviation > max(NOISY_DEVIATION * median, resolution_s) or outliers > max(2, NOISY_OUTLIERS * times.size):
+    elif deviation > max(NOISY_DEVIATION * median, resolution_s) or outliers > max(
+        2, NOISY_OUTLIERS * times.size
+    ):
         verdict, detail = "noisy", f"{detail}: the network, storage or another job on the node?"
     return Steadiness(
         verdict=verdict,
@@ -144,7 +169,9 @@ def _recurs(comb: _Comb, median: float, *, alone: bool) -> str:
 
 
 def _of_few(times: Floats) -> Steadiness:
-    """A drift shows in fewer rows than anything else: nearly every later step is slower than every earlier one."""
+    """A drift shows in fewer rows than anything else: nearly every later step is slower
+    than every earlier one.
+    """
     rows = times.size
     trend = sum(float(np.sign(times[later:] - times[:-later]).sum()) for later in range(1, rows))
     deviation = math.sqrt(rows * (rows - 1) * (2 * rows + 5) / 18)
@@ -152,22 +179,29 @@ def _of_few(times: Floats) -> Steadiness:
         drift = float(np.median(_pairs(times))) / float(np.median(times))
         if abs(drift) > MIN_TREND:
             return Steadiness(verdict="drifting", detail=_drifts(drift), drift_pct=100 * drift)
-    return Steadiness(verdict="too_short", detail=f"{rows} rows; {MIN_ROWS} are needed to judge steadiness")
+    return Steadiness(
+        verdict="too_short", detail=f"{rows} rows; {MIN_ROWS} are needed to judge steadiness"
+    )
 
 
 def _drifts(drift: float) -> str:
-    change, cause = ("slower", "clocks or temperature?") if drift > 0 else ("faster", "still warming up?")
+    change, cause = (
+        ("slower", "clocks or temperature?") if drift > 0 else ("faster", "still warming up?")
+    )
     return f"steps got {100 * abs(drift):.1f} % {change} from first to last third: {cause}"
 
 
 def _drift(times: Floats) -> tuple[float, bool]:
-    """Median of late less early step over the pairs two thirds of the run apart, and whether it is clearly not 0.
+    """Median of late less early step over the pairs two thirds of the run apart, and
+    whether it is clearly not 0.
 
-    A pair has the same distance everywhere, so a steady drift adds the same to each, and a stall spoils two of them.
-    The distance is even, so that a slow step every second one cannot pass for a drift.
+    A pair has the same distance everywhere, so a steady drift adds the same to each,
+    and a stall spoils two of them. The distance is even, so that a slow step every
+    second one cannot pass for a drift.
     """
     pairs = _pairs(times)
-    # Counted in all rows: a third of a short run is too little to see how they hang together.
+    # Counted in all rows: a third of a short run is too little to see how they hang
+    # together.
     effective = effective_rows(_level(times)) * pairs.size / times.size
     low, high = median_bounds(pairs, effective, DRIFT_DEVIATIONS)
     drift = float(np.median(pairs))
@@ -181,28 +215,36 @@ def _pairs(times: Floats) -> Floats:
 
 
 def _level(times: Floats) -> Floats:
-    """The times without their trend: a line, or a jump (clocks fell, a neighbour came) if that fits clearly better.
+    """The times without their trend: a line, or a jump (clocks fell, a neighbour came)
+    if that fits clearly better.
 
-    Left in, a trend looks like rows that resemble their neighbours, so nothing could be said about it.
+    Left in, a trend looks like rows that resemble their neighbours, so nothing could be
+    said about it.
     """
     slope = float(np.median(_pairs(times))) / (times.size // 3 * 2)
     line = times - slope * (np.arange(times.size) - (times.size - 1) / 2)
-    # The place where two parts differ most, each at least a sixth of the run; in ranks, so that a stall is no jump.
+    # The place where two parts differ most, each at least a sixth of the run; in ranks,
+    # so that a stall is no jump.
     before = np.arange(1, times.size)
     between = np.cumsum(ranks(times))[:-1] ** 2 / (before * (times.size - before))
     edge = times.size // 6
     at = edge + int(np.argmax(between[edge - 1 : times.size - edge]))
-    jump = times - np.repeat([np.median(times[:at]), np.median(times[at:])], [at, times.size - at]) + np.median(times)
+    jump = (
+        times
+        - np.repeat([np.median(times[:at]), np.median(times[at:])], [at, times.size - at])
+        + np.median(times)
+    )
     scatter, of_line = (float(np.abs(each - np.median(each)).mean()) for each in (jump, line))
     return jump if scatter < (1 - JUMP_FIT / math.sqrt(times.size)) * of_line else line
 
 
 def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:
-    """The comb that explains most slow rows, among those that chance does not explain; None if it
-    explains them all.
+    """The comb that explains most slow rows, among those that chance does not explain;
+    None if it explains them all.
 
-    Given how many rows are slow, the number of them on a comb's teeth is hypergeometric if they fell at random: this
-    holds for any distribution of the times. The chance counts once for every comb that was tried.
+    Given how many rows are slow, the number of them on a comb's teeth is hypergeometric
+    if they fell at random: this holds for any distribution of the times. The chance
+    counts once for every comb that was tried.
     """
     unit = max(int(np.median(np.diff(numbers))), 1)
     grain = max(unit // FINEST, 1)
@@ -225,12 +267,16 @@ def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:
 def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[int, int]]:
     """(period, offset) of the combs with more slow rows than chance puts there.
 
-    A row covers its place and the ``width`` - 1 before it, so a comb's tooth needs no row of its own to fall on.
+    A row covers its place and the ``width`` - 1 before it, so a comb's tooth needs no
+    row of its own to fall on.
     """
     longest = min(MAX_PERIOD_ROWS * width, (int(places[-1]) + width) // MIN_OCCURRENCES)
     periods = range(2 * width, longest + 1)
     above, deviation = times - np.median(times), robust_deviation(times)
-    levels = [(above > level * deviation, math.log(allowed / max(sum(periods), 1))) for level, allowed in LEVELS]
+    levels = [
+        (above > level * deviation, math.log(allowed / max(sum(periods), 1)))
+        for level, allowed in LEVELS
+    ]
     combs = set()
     for period in periods:
         phases = places % period
@@ -238,7 +284,10 @@ def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[i
         for slow, allowed in levels:
             hits = _covering(phases[slow], period, width)
             for offset in np.flatnonzero((hits >= MIN_OCCURRENCES) & (hits >= SLOW_PART * rows)):
-                if log_chance(times.size, int(slow.sum()), int(rows[offset]), int(hits[offset])) < allowed:
+                if (
+                    log_chance(times.size, int(slow.sum()), int(rows[offset]), int(hits[offset]))
+                    < allowed
+                ):
                     combs.add((period, int(offset)))
     return sorted(combs)
 

@@ -1,4 +1,6 @@
-"""A log and the setting of its run -> metrics.json (`measure`) or ``parse --json`` (`summarise`)."""
+"""A log and the setting of its run -> metrics.json (`measure`) or ``parse --json``
+(`summarise`).
+"""
 
 import math
 from typing import Any
@@ -27,28 +29,37 @@ from benchrun.measure.problems import contradictions, contradictory_layout, fata
 from benchrun.measure.rows import CompletedRows, completed_rows, lowest_rate, too_fast
 from benchrun.measure.serving import answered, counts, result_problems, stated_settings
 from benchrun.measure.setting import Setting, setting_of_log
-from benchrun.measure.statistics import MIN_INTERVAL_ROWS, Floats, Spread, confidence_interval, spread, warmup_rows
+from benchrun.measure.statistics import (
+    MIN_INTERVAL_ROWS,
+    Floats,
+    Spread,
+    confidence_interval,
+    spread,
+    warmup_rows,
+)
 from benchrun.measure.steadiness import steadiness
 from benchrun.measure.training import no_training, updates
 from benchrun.model import ModelShape
 from benchrun.vocabulary import DEGREES
 
 COARSE_S = 10.0
-"""Seconds of a row below which a clock of whole seconds is more than 5 % uncertain: only the mean
-of many rows counts.
+"""Seconds of a row below which a clock of whole seconds is more than 5 % uncertain:
+only the mean of many rows counts.
 """
 
 MOST_COUNTED = 2.0
-"""Factor by which a printed TFLOPS may exceed a peak: whole scores count twice what causal
-attention computes.
+"""Factor by which a printed TFLOPS may exceed a peak: whole scores count twice what
+causal attention computes.
 """
 AT_MOST_FULL = frozenset({"full", "causal", "causal_ungated"})
 """Conventions by which a model has at most the FLOPs of ``full``."""
 ENOUGH_ROWS = 20_000
-"""Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
+"""Rows at the end of a longer run from which steadiness and interval follow; the spread
+is that of all rows.
+"""
 NO_SPEED = frozenset({"two_jobs"})
-"""Kinds of problems after which the rows belong to no single run, so that nothing of them is a
-speed.
+"""Kinds of problems after which the rows belong to no single run, so that nothing of
+them is a speed.
 """
 UNKNOWN = "unknown_option"
 """Kind of the problem of a log whose options are not all understood."""
@@ -56,22 +67,33 @@ NAMED = ("gpu", "precision", "num_gpus")
 """Facts of its setting that a measurement repeats."""
 
 
-def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: int | None = None) -> Metrics:
-    """Metrics of one run. What the log states of its setting wins over ``setting``, and is a problem.
+def measure(
+    log: Log, setting: Setting, *, planned_steps: int | None, warmup: int | None = None
+) -> Metrics:
+    """Metrics of one run. What the log states of its setting wins over ``setting``, and
+    is a problem.
 
-    ``setting`` names the GPU, their number and the precision. The first ``warmup`` rows are dropped, by default 5 or a
-    tenth of the rows.
+    ``setting`` names the GPU, their number and the precision. The first ``warmup`` rows
+    are dropped, by default 5 or a tenth of the rows.
     """
     logged = setting_of_log(log, setting)
     planned = log.planned_steps if planned_steps is None else planned_steps
     measurement = _measurement(log, logged, planned, warmup, launched=setting.model)
     problems = (*measurement.problems, *contradictions(log, setting))
-    return Metrics(**{**dict(measurement), **_fields(setting, *NAMED), "problems": problems, "warmup": warmup})
+    return Metrics(
+        **{**dict(measurement), **_fields(setting, *NAMED), "problems": problems, "warmup": warmup}
+    )
 
 
 def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = None) -> Summary:
-    """Reduce ``log``; ``warmup`` rows are dropped (the default rule if None). The log wins over ``given``."""
-    setting, facts, steps = setting_of_log(log, given or Setting()), log.facts, log.distinct.column("step")
+    """Reduce ``log``; ``warmup`` rows are dropped (the default rule if None). The log
+    wins over ``given``.
+    """
+    setting, facts, steps = (
+        setting_of_log(log, given or Setting()),
+        log.facts,
+        log.distinct.column("step"),
+    )
     return Summary(
         **dict(_measurement(log, setting, log.planned_steps, warmup)),
         **_fields(log, "file", "segments", "post_training"),
@@ -92,9 +114,14 @@ def _fields(source: object, *names: str) -> dict[str, Any]:
 
 
 def _measurement(
-    log: Log, setting: Setting, planned_steps: int | None, warmup: int | None, launched: ModelShape | None = None
+    log: Log,
+    setting: Setting,
+    planned_steps: int | None,
+    warmup: int | None,
+    launched: ModelShape | None = None,
 ) -> Measurement:
-    """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it has no speed.
+    """The numbers of ``log``. With a rate above the GPU's peak, which is impossible, it
+    has no speed.
 
     ``launched`` is the model that was to be trained.
     """
@@ -107,7 +134,10 @@ def _measurement(
         values = inside = values.chosen(np.zeros(count, bool))
     speeds, rate, notes = _speeds(log, setting, values, inside)
     served = [*result_problems(log, setting.num_prompts)]
-    notes += [*_printed_mfu(inside), *contradictory_rates(log, setting, inside, (launched, setting.model))]
+    notes += [
+        *_printed_mfu(inside),
+        *contradictory_rates(log, setting, inside, (launched, setting.model)),
+    ]
     notes += [*contradictory_layout(log.facts), *_unknown(setting), *_assumed_length(log, setting)]
     problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes)
     steps_timed, skipped, skipped_share = updates(log)
@@ -139,7 +169,8 @@ def _measurement(
 def _speeds(
     log: Log, setting: Setting, values: CompletedRows, inside: CompletedRows
 ) -> tuple[dict[str, Any], float | None, list[Problem]]:
-    """Step time, throughput, TFLOPS and MFU of the rows ``inside``, by field; tokens/s/GPU; what makes them worth less.
+    """Step time, throughput, TFLOPS and MFU of the rows ``inside``, by field;
+    tokens/s/GPU; what makes them worth less.
 
     There are no fields if the rate is impossible.
     """
@@ -153,7 +184,9 @@ def _speeds(
     steps = timed.step if len(timed.step) else inside.step
     speeds = {
         **times,
-        "window": Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None,
+        "window": Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps))
+        if len(steps)
+        else None,
         "quantities": _quantities(log, steps),
         "other_windows": _other_windows(values),
         "tokens_per_s_per_gpu": tokens,
@@ -163,37 +196,54 @@ def _speeds(
 
 
 def _coarse(log: Log, timed: CompletedRows) -> bool:
-    """Whether a single row is too uncertain, because the clock of the log is too coarse for it."""
+    """Whether a single row is too uncertain, because the clock of the log is too coarse
+    for it.
+    """
     spans = timed.step_time_s * timed.interval
     return log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
 
 
-def _rates(setting: Setting, rate: float | None, above: float | None) -> tuple[dict[str, Any], list[Problem]]:
-    """TFLOPS and MFU at ``rate`` tokens/s/GPU, by field; a problem if they, or the share ``above`` of the rows, are
-    above the GPU's peak."""
+def _rates(
+    setting: Setting, rate: float | None, above: float | None
+) -> tuple[dict[str, Any], list[Problem]]:
+    """TFLOPS and MFU at ``rate`` tokens/s/GPU, by field; a problem if they, or the
+    share ``above`` of the rows, are above the GPU's peak.
+    """
     flops, tflops = setting.flops_per_token(), None
     if flops and rate is not None:
         tflops = Conventions(full=rate * flops.full / 1e12, causal=rate * flops.causal / 1e12)
-    mfu, bf16 = (_mfu(setting, tflops, precision) for precision in (setting.precision or "bf16", "bf16"))
+    mfu, bf16 = (
+        _mfu(setting, tflops, precision) for precision in (setting.precision or "bf16", "bf16")
+    )
     rates: dict[str, Any] = {"tflops_per_gpu": tflops, "mfu": (mfu,) if mfu else ()}
     if bf16 and (mfu is None or mfu.divisor != bf16.divisor):
         rates["bf16_peak_ratio"] = Conventions(full=bf16.full, causal=bf16.causal)
     fastest = setting.fastest_precision
     limit = _mfu(setting, tflops, fastest) if fastest else None
     if limit and (limit.causal > 1 or above):
-        what = f"{limit.causal:.2f} times" if limit.causal > 1 else f"{100 * (above or 0):.0f} % of the steps are above"
+        what = (
+            f"{limit.causal:.2f} times"
+            if limit.causal > 1
+            else f"{100 * (above or 0):.0f} % of the steps are above"
+        )
         detail = f"{what} the peak of {limit.divisor}: check GPU, precision, batch, sequence, model"
         return rates, [Problem("impossible_rate", None, detail)]
     return rates, []
 
 
 def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> list[Problem]:
-    """A problem if the model is unknown, and the printed TFLOPS would need more than the GPU's peak."""
+    """A problem if the model is unknown, and the printed TFLOPS would need more than
+    the GPU's peak.
+    """
     printed = _middles(inside.tflops_per_gpu, inside.interval).median
     fastest = setting.fastest_precision
     peak = setting.peak_tflops(fastest) if fastest else None
     other = not set(log.printed_conventions) <= AT_MOST_FULL
-    if other or setting.flops_per_token() or not (printed and peak and printed > MOST_COUNTED * peak):
+    if (
+        other
+        or setting.flops_per_token()
+        or not (printed and peak and printed > MOST_COUNTED * peak)
+    ):
         return []
     detail = f"{printed:.4g} TFLOPS are printed, the peak of {setting.gpu} is {peak:g}: check GPU and precision"
     return [Problem("impossible_rate", None, detail)]
@@ -209,7 +259,9 @@ def _printed_mfu(inside: CompletedRows) -> list[Problem]:
 
 
 def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bool) -> MeanMedian:
-    """Tokens/s/GPU; the mean over the time in place of the median if a single row is too uncertain."""
+    """Tokens/s/GPU; the mean over the time in place of the median if a single row is
+    too uncertain.
+    """
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average:
         return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
@@ -222,8 +274,8 @@ def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bo
 
 
 def _reported(setting: Setting, inside: CompletedRows, rate: float | None) -> dict[str, Any]:
-    """Values that the log itself reports, by field; ``rate``: tokens/s/GPU, by which its convention
-    is known.
+    """Values that the log itself reports, by field; ``rate``: tokens/s/GPU, by which
+    its convention is known.
     """
     reported = _middles(inside.tflops_per_gpu, inside.interval)
     return {
@@ -243,7 +295,9 @@ def _losses(log: Log) -> dict[str, Any]:
 
 
 def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, Any], list[Problem]]:
-    """Spread, confidence and steadiness of the step time, by field, and what makes them worth less."""
+    """Spread, confidence and steadiness of the step time, by field, and what makes them
+    worth less.
+    """
     if not len(timed.step):
         return {}, []
     step_time = spread(timed.step_time_s, timed.interval)
@@ -252,7 +306,9 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
         detail = f"only the mean over the whole run is printed ({mean}), with start-up and evaluation in it"
         return {"step_time_s": step_time}, [Problem("only_average", None, detail)]
     if coarse:
-        detail = "the log prints step times in whole seconds, so the mean is used instead of the median"
+        detail = (
+            "the log prints step times in whole seconds, so the mean is used instead of the median"
+        )
         usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=True)
         step_time = step_time.model_copy(update={"median": usual_s})
         return {"step_time_s": step_time}, [Problem("coarse_clock", None, detail)]
@@ -266,7 +322,9 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
         smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)
     enough = not log.whole_seconds or len(smooth) >= MIN_INTERVAL_ROWS
     interval = confidence_interval(smooth) if enough else None
-    if interval and log.whole_seconds:  # the median is a whole number, beside which the means of rows may lie
+    if (
+        interval and log.whole_seconds
+    ):  # the median is a whole number, beside which the means of rows may lie
         ends = min(interval.low, step_time.median), max(interval.high, step_time.median)
         interval = interval.model_copy(update=dict(zip(("low", "high"), ends, strict=True)))
     return {
@@ -278,11 +336,18 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
 
 def _rewards(log: Log) -> dict[str, Any]:
     """Mean reward of the first and the last tenth of the steps; empty without rewards."""
-    rewards = [reward for _, reward in sorted(log.quantities.get("reward", {}).items()) if math.isfinite(reward)]
+    rewards = [
+        reward
+        for _, reward in sorted(log.quantities.get("reward", {}).items())
+        if math.isfinite(reward)
+    ]
     if not rewards:
         return {}
     tenth = math.ceil(len(rewards) / 10)
-    return {"first_reward": math.fsum(rewards[:tenth]) / tenth, "final_reward": math.fsum(rewards[-tenth:]) / tenth}
+    return {
+        "first_reward": math.fsum(rewards[:tenth]) / tenth,
+        "final_reward": math.fsum(rewards[-tenth:]) / tenth,
+    }
 
 
 def _quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
@@ -290,7 +355,10 @@ def _quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
     step, samples = log.distinct.columns("step", "samples_per_s")
     rates = dict(zip(step[samples > 0].tolist(), samples[samples > 0].tolist(), strict=True))
     stated = {**log.quantities, SAMPLES: rates}
-    inside = {name: [by_step[step] for step in steps.tolist() if step in by_step] for name, by_step in stated.items()}
+    inside = {
+        name: [by_step[step] for step in steps.tolist() if step in by_step]
+        for name, by_step in stated.items()
+    }
     return {name: spread(each) for name, each in inside.items() if each}
 
 
@@ -323,16 +391,22 @@ def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:
 
 
 def _mfu(setting: Setting, tflops: Conventions | None, precision: str) -> Mfu | None:
-    """TFLOPS over the dense peak of this precision; None for a GPU without a listed one."""
+    """TFLOPS over the dense peak of this precision; None for a GPU without a listed
+    one.
+    """
     peak = setting.peak_tflops(precision)
     if peak is None or tflops is None:
         return None
     divisor = f"{setting.gpu} {precision} dense"
-    return Mfu(divisor=divisor, peak_tflops=peak, full=tflops.full / peak, causal=tflops.causal / peak)
+    return Mfu(
+        divisor=divisor, peak_tflops=peak, full=tflops.full / peak, causal=tflops.causal / peak
+    )
 
 
 def _unknown(setting: Setting) -> list[Problem]:
-    """A problem for the options of a log that change the work of a step and are not understood."""
+    """A problem for the options of a log that change the work of a step and are not
+    understood.
+    """
     if not setting.unknown_options:
         return []
     detail = f"the FLOPs of a step are not known with {', '.join(setting.unknown_options)}"
@@ -340,7 +414,9 @@ def _unknown(setting: Setting) -> list[Problem]:
 
 
 def _assumed_length(log: Log, setting: Setting) -> list[Problem]:
-    """A note if the caller states the length of samples of which the log states a limit."""
+    """A note if the caller states the length of samples of which the log states a
+    limit.
+    """
     if not (log.facts.variable_length and setting.fixed_length and setting.seq_length):
         return []
     detail = f"every sample is taken to have {setting.seq_length} tokens: the log states a limit, they may have fewer"
@@ -349,4 +425,6 @@ def _assumed_length(log: Log, setting: Setting) -> list[Problem]:
 
 def _entry(problem: Problem) -> ProblemEntry:
     detail = f"{problem.source}: {problem.detail}" if problem.source else problem.detail
-    return ProblemEntry(kind=problem.kind, line=problem.line, detail=detail, host=problem.host, rank=problem.rank)
+    return ProblemEntry(
+        kind=problem.kind, line=problem.line, detail=detail, host=problem.host, rank=problem.rank
+    )

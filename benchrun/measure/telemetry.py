@@ -1,6 +1,8 @@
-"""The GPUs during the measured steps: telemetry/<host>.csv -> clocks, power, temperature, energy.
+"""The GPUs during the measured steps: telemetry/<host>.csv -> clocks, power,
+temperature, energy.
 
-nvidia-smi samples each GPU once a second. Energy is that of the GPUs' boards alone, without hosts, network and cooling.
+nvidia-smi samples each GPU once a second. Energy is that of the GPUs' boards alone,
+without hosts, network and cooling.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,11 +16,15 @@ from benchrun.measure.statistics import Floats
 from benchrun.model import Frozen
 
 THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
-"""Reasons that are faults of cooling or supply. ``power_cap`` is not: a GPU at full load runs at its power limit."""
+"""Reasons that are faults of cooling or supply. ``power_cap`` is not: a GPU at full
+load runs at its power limit.
+"""
 UNDER_LOAD = 0.5
 """A GPU that draws at least this share of the largest power is under load."""
 EDGE_S = 2.0
-"""Largest distance of the first and last sample from the ends of the window; the power is constant beyond them."""
+"""Largest distance of the first and last sample from the ends of the window; the power
+is constant beyond them.
+"""
 GAP_S = 10.0
 """Seconds between two samples above which the energy is unknown."""
 
@@ -38,7 +44,9 @@ class Over(NamedTuple):
 
 
 class Readings(Frozen):
-    """The samples of the window, with power and memory of one GPU; None if the GPU reports no value."""
+    """The samples of the window, with power and memory of one GPU; None if the GPU
+    reports no value.
+    """
 
     samples: int
     sm_clock_mhz: Annotated[float | None, Over("sm_clock_mhz", np.median)]
@@ -74,15 +82,19 @@ class Telemetry(Readings):
     ends: Literal["log", "load"]
     """Evidence for the window's end: the log, or the last sample under load."""
     energy_j: float | None
-    """Energy of all GPUs in the window, in J; None unless every GPU of the run was sampled
-    throughout.
+    """Energy of all GPUs in the window, in J; None unless every GPU of the run was
+    sampled throughout.
     """
     tokens_per_joule: float | None
 
     @property
     def fault(self) -> str | None:
         """The faults that lowered clocks, in words."""
-        faults = [f"{name} in {percent(self.reasons[name])}" for name in THROTTLES if self.reasons.get(name)]
+        faults = [
+            f"{name} in {percent(self.reasons[name])}"
+            for name in THROTTLES
+            if self.reasons.get(name)
+        ]
         return f"throttled: {', '.join(faults)} of the samples" if faults else None
 
 
@@ -95,23 +107,43 @@ class Sampled(Frozen):
 
 
 def sampled(
-    files: Mapping[str, str], *, num_gpus: int, seconds: float, tokens: float, until: float | None = None
+    files: Mapping[str, str],
+    *,
+    num_gpus: int,
+    seconds: float,
+    tokens: float,
+    until: float | None = None,
 ) -> Sampled | None:
-    """The window's telemetry from the text of each host's file; None without samples of the run's own GPUs in it.
+    """The window's telemetry from the text of each host's file; None without samples of
+    the run's own GPUs in it.
 
-    The window is the ``seconds`` before ``until`` (when the last step ended by the log, in seconds since 1970), or
-    before the last sample under load; ``tokens`` were trained in it. Where more GPUs were sampled than the run had,
-    those under load in it are the run's; None if these are too many as well.
+    The window is the ``seconds`` before ``until`` (when the last step ended by the log,
+    in seconds since 1970), or before the last sample under load; ``tokens`` were
+    trained in it. Where more GPUs were sampled than the run had, those under load in it
+    are the run's; None if these are too many as well.
     """
-    gpus = {(host, index): samples for host, text in sorted(files.items()) for index, samples in read(text).items()}
+    gpus = {
+        (host, index): samples
+        for host, text in sorted(files.items())
+        for index, samples in read(text).items()
+    }
     end = until if until is not None else _load_end(gpus.values())
     if end is None or seconds <= 0:
         return None
     start = end - seconds
-    inside = {gpu: each[(each["time"] >= start) & (each["time"] <= end)] for gpu, each in gpus.items()}
+    inside = {
+        gpu: each[(each["time"] >= start) & (each["time"] <= end)] for gpu, each in gpus.items()
+    }
     if len(inside) > num_gpus:
-        power = {gpu: float(np.nansum(each["power_w"])) / max(len(each), 1) for gpu, each in inside.items()}
-        inside = {gpu: each for gpu, each in inside.items() if power[gpu] >= UNDER_LOAD * max(power.values())}
+        power = {
+            gpu: float(np.nansum(each["power_w"])) / max(len(each), 1)
+            for gpu, each in inside.items()
+        }
+        inside = {
+            gpu: each
+            for gpu, each in inside.items()
+            if power[gpu] >= UNDER_LOAD * max(power.values())
+        }
     if len(inside) > num_gpus or not any(map(len, inside.values())):
         return None
     energies = {gpu: _energy_j(gpus[gpu], start, end) for gpu in inside}
@@ -134,7 +166,9 @@ def sampled(
 
 
 def _energy_j(samples: Samples, start: float, end: float) -> float | None:
-    """The integral of a GPU's power, by trapezoids; None if samples are missing between ``start`` and ``end``."""
+    """The integral of a GPU's power, by trapezoids; None if samples are missing between
+    ``start`` and ``end``.
+    """
     valid = samples[~np.isnan(samples["power_w"])]
     time = valid["time"]
     if not len(time) or time[0] > start + EDGE_S or time[-1] < end - EDGE_S:
@@ -169,8 +203,16 @@ def _load_end(gpus: Iterable[Samples]) -> float | None:
     """The time of the last sample under load, over all GPUs."""
     samples = np.concatenate([np.empty(0, SAMPLE), *gpus])
     largest = np.nanmax(samples["power_w"], initial=0)
-    return float(samples["time"][samples["power_w"] >= UNDER_LOAD * largest].max()) if largest else None
+    return (
+        float(samples["time"][samples["power_w"] >= UNDER_LOAD * largest].max())
+        if largest
+        else None
+    )
 
 
 def _utc(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(seconds, timezone.utc)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )

@@ -17,10 +17,11 @@ ENOUGH_DIGITS = 5
 
 
 def updates(log: Log) -> tuple[int, int, float]:
-    """Number of steps that the rows stand for, how many of them made no update, and their share.
+    """Number of steps that the rows stand for, how many of them made no update, and
+    their share.
 
-    Counted by the rows, else by messages, which tell of all steps and not of those with a row alone; a single message
-    is the usual search for a loss scale.
+    Counted by the rows, else by messages, which tell of all steps and not of those with
+    a row alone; a single message is the usual search for a loss scale.
     """
     number, left_out, intervals = log.distinct.columns("step", "skipped", "interval")
     skipped, steps = int(left_out.sum()), int(intervals.sum())
@@ -32,8 +33,8 @@ def updates(log: Log) -> tuple[int, int, float]:
 
 
 def no_training(log: Log, first_step: int) -> Iterator[Problem]:
-    """Find evidence that the weights do not change: fatal as ``no_update``, else the note
-    ``constant_loss``.
+    """Find evidence that the weights do not change: fatal as ``no_update``, else the
+    note ``constant_loss``.
 
     ``first_step`` is the first one after the warm-up.
     """
@@ -45,7 +46,8 @@ def no_training(log: Log, first_step: int) -> Iterator[Problem]:
 def _without_gradients(log: Log) -> Iterator[Problem]:
     """Gradient norms that are zero or NaN in too many steps.
 
-    GRPO has none if all answers are rated alike. It trains nothing if every loss is zero too.
+    GRPO has none if all answers are rated alike. It trains nothing if every loss is
+    zero too.
     """
     norm, loss, skipped, line = log.distinct.columns("grad_norm", "loss", "skipped", "line")
     stated = (norm != NO_VALUE) & (skipped <= 0)
@@ -54,7 +56,9 @@ def _without_gradients(log: Log) -> Iterator[Problem]:
     lost = stated & (np.isnan(norm) | (zero & counts))
     enough = stated.sum() >= FEWEST or log.post_training
     if enough and lost.sum() > MOST_LOST * stated.sum():
-        detail = f"the gradients' norm is zero or not a number in {lost.sum()} of {stated.sum()} rows"
+        detail = (
+            f"the gradients' norm is zero or not a number in {lost.sum()} of {stated.sum()} rows"
+        )
         yield Problem("no_update", int(line[lost][0]) or None, detail)
 
 

@@ -105,7 +105,9 @@ def _smaller(spec: TrainingSpec, available_gib: float) -> Iterator[tuple[str, fl
     """Changes that would fit into ``available_gib`` on the same GPUs, with what they
     would need in GiB."""
     full = Recompute(granularity="full", method="uniform", num_layers=1)
-    recomputing = spec.model_copy(update={"training": spec.training.model_copy(update={"recompute": full})})
+    recomputing = spec.model_copy(
+        update={"training": spec.training.model_copy(update={"recompute": full})}
+    )
     size = estimate(recomputing).total
     if size <= available_gib:
         yield "full recompute", size
@@ -125,7 +127,9 @@ def warning(spec: TrainingSpec) -> str | None:
     gpu, total = hardware.site_gpu(spec.cluster), estimate(spec).total
     if gpu is None or total <= NEARLY_FULL * gpu.memory_gib:
         return None
-    return f"{spec.recipe} needs about {total:.0f} GiB per GPU, and {spec.gpu} has {gpu.memory_gib:g}"
+    return (
+        f"{spec.recipe} needs about {total:.0f} GiB per GPU, and {spec.gpu} has {gpu.memory_gib:g}"
+    )
 
 
 def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
@@ -142,7 +146,9 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     ranks, expert_ranks = optimizer_shards(layout, spec.dp, training.distributed_optimizer)
     states = (dense + ends) / ranks + expert / expert_ranks
     if lora:
-        adapters = adapter_params(spec.model, MEGATRON, training.lora.target_modules, training.lora.rank)
+        adapters = adapter_params(
+            spec.model, MEGATRON, training.lora.target_modules, training.lora.rank
+        )
         trained, states = adapters * layers / layout.tp, adapters * layers / layout.tp / ranks
     output = not first or layout.pp == 1
     stored, logits = activations.stored(spec, first), activations.logits(spec) * output
@@ -204,7 +210,9 @@ def _placeholders(spec: TrainingSpec, products: Iterable[Product]) -> float:
     return 2.0 * sum(n * k for n, k in shapes)
 
 
-def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gradient: int) -> tuple[int, float]:
+def _adam(
+    spec: TrainingSpec, states: float, of_ends: float, largest: float, gradient: int
+) -> tuple[int, float]:
     """Bytes per parameter that Adam keeps, and bytes that its step needs for a while.
 
     ``states``: parameters of this rank, ``of_ends`` of them outside the layers;
@@ -251,7 +259,9 @@ def _fully_sharded(spec: TrainingSpec) -> dict[str, float]:
     trained, frozen = float(model.params_total), 0
     if spec.task == "lora":
         frozen = model.params_total
-        trained = model.num_layers * adapter_params(model, TRANSFORMERS, lora.target_modules, lora.rank)
+        trained = model.num_layers * adapter_params(
+            model, TRANSFORMERS, lora.target_modules, lora.rank
+        )
     narrow, tokens = activations.width(spec), spec.mbs * spec.seq_length
     layer, eager = sum(product.weights for product in listed.block), _eager_bytes(spec)
     # transformers stores logits as computed, in FP32 and as a gradient in FP32; it
@@ -279,5 +289,7 @@ def _eager_bytes(spec: TrainingSpec) -> float:
     extra = 2 * 4 * spec.model.hidden_size + 2 * (queries + keys)
     if spec.task == "lora" and lora.dropout:
         # Each adapter stores its own dropped copy and a mask.
-        extra += 3 * sum(inputs for inputs, _ in adapted(spec.model, TRANSFORMERS, lora.target_modules))
+        extra += 3 * sum(
+            inputs for inputs, _ in adapted(spec.model, TRANSFORMERS, lora.target_modules)
+        )
     return extra

@@ -8,7 +8,12 @@ from benchrun.model.operators import operators
 from benchrun.model.shape import ModelShape
 
 Names = Mapping[str, tuple[str, ...]]
-MEGATRON: Names = {"qkv": ("linear_qkv",), "proj": ("linear_proj",), "fc1": ("linear_fc1",), "fc2": ("linear_fc2",)}
+MEGATRON: Names = {
+    "qkv": ("linear_qkv",),
+    "proj": ("linear_proj",),
+    "fc1": ("linear_fc1",),
+    "fc2": ("linear_fc2",),
+}
 """A product of the operator list -> its names in Megatron-Bridge and NeMo: one layer
 each."""
 TRANSFORMERS: Names = {
@@ -25,7 +30,9 @@ LLAMA_LINEARS = tuple(chain.from_iterable(TRANSFORMERS.values()))
 """The linear layers of a Llama's block, as transformers names them."""
 
 
-def adapted(model: ModelShape, names: Names, targets: Collection[str]) -> Iterator[tuple[float, float]]:
+def adapted(
+    model: ModelShape, names: Names, targets: Collection[str]
+) -> Iterator[tuple[float, float]]:
     """(inputs, outputs) of each adapted layer of a block; of all of them if
     ``targets`` names none."""
     whole = operators(model)

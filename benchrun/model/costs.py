@@ -34,7 +34,10 @@ def bubble(stages: Any, virtual: Any, microbatches: Any = 1) -> Any:
 
 
 def repeats(
-    product: "Product", granularity: str, modules: Collection[str] = (), stored: Collection[str] | None = None
+    product: "Product",
+    granularity: str,
+    modules: Collection[str] = (),
+    stored: Collection[str] | None = None,
 ) -> bool:
     """Whether the backward pass computes the forward pass of a layer's ``product``
     again.

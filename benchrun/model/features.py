@@ -50,7 +50,8 @@ def features(model: ModelShape) -> list[str]:
     }
     if moe is not None:
         present |= {
-            "dense_layers": model.mamba is None and (moe.leading_dense_layers > 0 or moe.every is not None),
+            "dense_layers": model.mamba is None
+            and (moe.leading_dense_layers > 0 or moe.every is not None),
             "shared_experts": moe.shared_ffn_hidden_size is not None,
             "latent_experts": moe.latent_size is not None,
             "sigmoid": moe.sigmoid,

@@ -27,7 +27,9 @@ class FlopsPerToken:
     causal: float
 
 
-def flops_per_token(model: ModelShape, seq_length: float, *, task: Task = "pretrain") -> FlopsPerToken:
+def flops_per_token(
+    model: ModelShape, seq_length: float, *, task: Task = "pretrain"
+) -> FlopsPerToken:
     """FLOPs per token at ``seq_length`` tokens, with the unpadded vocabulary.
 
     Where documents share a sequence and no token looks into another one, the length

@@ -37,14 +37,21 @@ def kinds(model: "ModelShape") -> list[str]:
     letter in a hybrid one."""
     if model.mamba:
         return list(model.mamba.pattern[: model.num_layers])
-    return [ATTENTION + (EXPERTS if has_experts(model, layer) else MLP) for layer in range(model.num_layers)]
+    return [
+        ATTENTION + (EXPERTS if has_experts(model, layer) else MLP)
+        for layer in range(model.num_layers)
+    ]
 
 
 def has_experts(model: "ModelShape", layer: int) -> bool:
     """Whether the MLP of ``layer`` (from 0) of a plain transformer is a mixture of
     experts."""
     moe = model.moe
-    return moe is not None and layer >= moe.leading_dense_layers and (layer + 1) % (moe.every or 1) == 0
+    return (
+        moe is not None
+        and layer >= moe.leading_dense_layers
+        and (layer + 1) % (moe.every or 1) == 0
+    )
 
 
 @functools.lru_cache(maxsize=64)

@@ -19,7 +19,15 @@ from benchrun.model import communication
 from benchrun.model.communication import Collective, Sizes
 from benchrun.model.layers import layer_counts
 from benchrun.model.layout import Layout
-from benchrun.model.products import MULTIPLY_ADD, OUTPUT, PASSES, Pass, Product, products, weight_passes
+from benchrun.model.products import (
+    MULTIPLY_ADD,
+    OUTPUT,
+    PASSES,
+    Pass,
+    Product,
+    products,
+    weight_passes,
+)
 from benchrun.vocabulary import Task
 
 if TYPE_CHECKING:
@@ -111,7 +119,9 @@ class Operators:
     @property
     def params(self) -> float:
         """Parameters on this GPU, the mean over pipeline stages."""
-        return sum(each.params for each in self.products) + sum(each.params for each in self.memory_bound)
+        return sum(each.params for each in self.products) + sum(
+            each.params for each in self.memory_bound
+        )
 
 
 def operators(
@@ -140,7 +150,9 @@ def operators(
     if task != "lora":  # the adapters' own gradients, below 1 %, are left out
         experts = sum(product.params for product in listed if product.expert)
         dense = Operators(listed, attention, memory_bound, ()).params - experts
-        collectives += communication.of_data_parallel_ranks(layout, dp, dense, experts, sizes, distributed_optimizer)
+        collectives += communication.of_data_parallel_ranks(
+            layout, dp, dense, experts, sizes, distributed_optimizer
+        )
         # Gradients read, states read and written, weights written, of this rank's
         # share.
         ranks, expert_ranks = communication.optimizer_shards(layout, dp, distributed_optimizer)
@@ -174,7 +186,11 @@ def _scan_flops(model: "ModelShape", tokens: float, layout: Layout) -> float:
 
 
 def _memory_bound(
-    model: "ModelShape", layout: Layout, listed: tuple[Product, ...], attention: Attention, sizes: Sizes
+    model: "ModelShape",
+    layout: Layout,
+    listed: tuple[Product, ...],
+    attention: Attention,
+    sizes: Sizes,
 ) -> Iterator[MemoryBound]:
     """Fused kernels, as transformer-engine has them."""
     counts, named = layer_counts(model), {product.name: product for product in listed}
@@ -199,14 +215,20 @@ def _memory_bound(
     table = ends * logits.weights  # of the same size as the output layer
     yield MemoryBound("embedding", ends * 2 * hidden, ends * 3 * hidden, params=table)
     if model.position_embedding == "learned":
-        yield MemoryBound("positions", params=ends * model.max_position_embeddings * model.hidden_size)
+        yield MemoryBound(
+            "positions", params=ends * model.max_position_embeddings * model.hidden_size
+        )
     # Maximum and sum of the logits, then the gradient in their place.
     scores = (1 + model.mtp_layers) * logits.layers * logits.rows * logits.n * size
     yield MemoryBound("loss", 3 * scores, 2 * scores)
 
 
 def _around_attention(
-    model: "ModelShape", layout: Layout, named: dict[str, Product], attention: Attention, size: float
+    model: "ModelShape",
+    layout: Layout,
+    named: dict[str, Product],
+    attention: Attention,
+    size: float,
 ) -> Iterator[MemoryBound]:
     """Rotary positions and norms of queries and keys, norms of latents, sinks."""
     layers, mla = attention.layers, model.mla

@@ -108,9 +108,14 @@ def products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> 
     if moe and counts.experts:
         linear += _experts(model, moe, tokens, layout, counts.experts / pp)
     if model.mamba and counts.mamba:
-        linear += [replace(each, layers=counts.mamba / pp) for each in _mamba(model, model.mamba, tokens, tp)]
+        linear += [
+            replace(each, layers=counts.mamba / pp)
+            for each in _mamba(model, model.mamba, tokens, tp)
+        ]
     linear = [replace(each, bias=each.bias or model.bias) for each in linear]
-    logits = Product("logits", tokens, (model.vocab_size / tp,), model.hidden_size, 1 / pp, low_precision=False)
+    logits = Product(
+        "logits", tokens, (model.vocab_size / tp,), model.hidden_size, 1 / pp, low_precision=False
+    )
     linear += [replace(logits, tied=model.tied_embeddings)]
     if model.mtp_layers:
         # The embedding of the next token and the layer's input, side by side;
@@ -137,7 +142,9 @@ def _latent(model: "ModelShape", mla: "Mla", tokens: float, layout: Layout) -> I
         yield Product("q_down", rows, (mla.q_lora_rank,), hidden, 1)
     yield Product("q_up", tokens, (heads * mla.qk_width,), mla.q_lora_rank or hidden, 1)
     yield Product("kv_down", rows, (mla.kv_lora_rank, mla.qk_pos_emb_head_dim), hidden, 1)
-    yield Product("kv_up", tokens, (heads * mla.qk_head_dim, heads * mla.v_head_dim), mla.kv_lora_rank, 1)
+    yield Product(
+        "kv_up", tokens, (heads * mla.qk_head_dim, heads * mla.v_head_dim), mla.kv_lora_rank, 1
+    )
     yield Product("proj", tokens, (hidden,), heads * mla.v_head_dim, 1)
 
 
@@ -152,7 +159,9 @@ def _mlp(
     yield Product(f"{name}fc2", rows, (width,), inner, layers, own, expert)
 
 
-def _experts(model: "ModelShape", moe: "Moe", tokens: float, layout: Layout, layers: float) -> Iterator[Product]:
+def _experts(
+    model: "ModelShape", moe: "Moe", tokens: float, layout: Layout, layers: float
+) -> Iterator[Product]:
     # Each tp rank routes its part of the sequence; an expert that is split over etp
     # ranks sees the tokens of all.
     routed = tokens * moe.topk * layout.etp / layout.tp

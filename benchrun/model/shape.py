@@ -87,9 +87,13 @@ class ModelShape(Frozen):
                 f"num_layers ({self.num_layers}) must be at most {len(mamba.pattern)}, as mamba.pattern has"
             )
         if mamba and (EXPERTS in mamba.pattern) != (moe is not None):
-            raise ValueError("mamba.pattern has layers with experts (E) exactly where the model has moe")
+            raise ValueError(
+                "mamba.pattern has layers with experts (E) exactly where the model has moe"
+            )
         if self.mla and (self.qk_norm or self.qkv_bias or self.window or self.attention_sinks):
-            raise ValueError("mla has norms of its own, and no qk_norm, qkv_bias, window or attention_sinks")
+            raise ValueError(
+                "mla has norms of its own, and no qk_norm, qkv_bias, window or attention_sinks"
+            )
         if moe and (moe.num_groups is None) != (moe.topk_groups is None):
             raise ValueError("moe.num_groups and moe.topk_groups belong together")
         return self

@@ -6,7 +6,9 @@ from benchrun.runspec.spec import TrainingSpec
 
 
 def arithmetic(spec: TrainingSpec) -> list[str]:
-    """One line for each division of the model, the batch and the GPUs, with its numbers."""
+    """One line for each division of the model, the batch and the GPUs, with its
+    numbers.
+    """
     return [*_ranks(spec), *_layers(spec), *_widths(spec)]
 
 
@@ -51,7 +53,9 @@ def _widths(spec: TrainingSpec) -> Iterator[str]:
         of_groups = "" if model.mla else f" and {groups // layout.tp} of {groups} groups"
         yield f"a tp rank has {heads // layout.tp} of {heads} heads{of_groups}"
     if layout.cp > 1 or layout.sequence_parallel:
-        cut = f"cp {layout.cp}" + (f" * tp {layout.tp} (sequence parallel)" if layout.sequence_parallel else "")
+        cut = f"cp {layout.cp}" + (
+            f" * tp {layout.tp} (sequence parallel)" if layout.sequence_parallel else ""
+        )
         pieces = layout.cp * (layout.tp if layout.sequence_parallel else 1)
         yield f"{spec.seq_length} tokens = {cut} * {spec.seq_length // pieces}"
     if model.moe:

@@ -1,6 +1,7 @@
 """Refuses what a framework cannot run, from the attributes of the framework.
 
-A value that the framework ignores is refused as well: the run would differ from its spec.
+A value that the framework ignores is refused as well: the run would differ from its
+spec.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -92,7 +93,11 @@ def _model(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
             wrong = f"{field} must be {value}, not {getattr(model, field)}"
             yield f"benchrun does not support {name} for this kind of model: {wrong}"
     longest = model.max_position_embeddings
-    if framework.positions_per_sequence and model.position_embedding == "learned" and longest != spec.seq_length:
+    if (
+        framework.positions_per_sequence
+        and model.position_embedding == "learned"
+        and longest != spec.seq_length
+    ):
         what = f"max_position_embeddings ({longest}) must be seq_length ({spec.seq_length})"
         yield f"{name} has one learned position for each token of a sequence: {what}"
 
@@ -101,7 +106,9 @@ def _training(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, training = framework.name, spec.training
     policy, policies = training.recompute.policy, framework.memory.policies
     if policy is not None and policy not in policies:
-        legal = f"it could be {', '.join(policies)}" if policies else "recompute.policy must be null"
+        legal = (
+            f"it could be {', '.join(policies)}" if policies else "recompute.policy must be null"
+        )
         yield f"{name} has no recompute.policy '{policy}': {legal}"
     for what in ("ceilings", "breakdown"):
         if getattr(training, what) and not framework.own_worker:
@@ -128,8 +135,12 @@ def _data(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
         return
     if not framework.synthetic_data:
         yield f"{name} makes its own tokens: data.kind must be mock, not {data.kind}"
-    elif spec.task != "pretrain" and spec.task in framework.tasks and framework.conversations is None:
-        readers = _or(names(lambda other: other.conversations is not None and spec.task in other.tasks))
+    elif (
+        spec.task != "pretrain" and spec.task in framework.tasks and framework.conversations is None
+    ):
+        readers = _or(
+            names(lambda other: other.conversations is not None and spec.task in other.tasks)
+        )
         yield f"{name} cannot read conversations: use {readers} for {spec.task}, or data.kind mock"
     elif spec.packed:
         if spec.mbs > 1:
@@ -148,10 +159,15 @@ def _profile(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, profile, training = framework.name, spec.profile, spec.training
     if profile.tool == "none":
         stated = (key for key, value in profile if value != getattr(DEFAULTS.profile, key))
-        yield from (f"profile.{key} {WITHOUT_PROFILER} (--profile kineto or nsys)" for key in stated)
+        yield from (
+            f"profile.{key} {WITHOUT_PROFILER} (--profile kineto or nsys)" for key in stated
+        )
         return
     if profile.tool not in framework.profilers:
-        legal, others = _or(("none", *framework.profilers)), _others(lambda other: profile.tool in other.profilers)
+        legal, others = (
+            _or(("none", *framework.profilers)),
+            _others(lambda other: profile.tool in other.profilers),
+        )
         yield f"benchrun cannot profile {name} with {profile.tool}: profile.tool could be {legal}{others}"
     if spec.gpu == "CPU" and profile.tool == "nsys":
         yield "nsys records between two calls of CUDA's profiler, on a GPU: profile.tool must be kineto on a CPU"

@@ -1,4 +1,6 @@
-"""Recipes and suites as checked models; pydantic's errors get file:line and a legal alternative."""
+"""Recipes and suites as checked models; pydantic's errors get file:line and a legal
+alternative.
+"""
 
 import typing
 from collections.abc import Sequence
@@ -34,7 +36,9 @@ class RecipeFile:
 
 @dataclass(frozen=True)
 class Point:
-    """One tuned point: a group of the recipe at one GPU, precision, number of GPUs and framework."""
+    """One tuned point: a group of the recipe at one GPU, precision, number of GPUs and
+    framework.
+    """
 
     index: int
     """Position of the group in the file."""
@@ -44,7 +48,8 @@ class Point:
     num_gpus: int
     framework: str
     scaled_from: int | None = None
-    """The listed number of GPUs whose layout this point has; None for a listed point."""
+    """The listed number of GPUs whose layout this point has; None for a listed point.
+    """
     borrowed_from: str | None = None
     """The GPU whose point this is, if this one has none."""
 
@@ -99,7 +104,9 @@ def is_suite(name: str) -> bool:
 
 
 def study_file(name: str) -> tuple[str, Study, Document]:
-    """The name of a study or suite, the study, and its document, which has the line of every value."""
+    """The name of a study or suite, the study, and its document, which has the line of
+    every value.
+    """
     folder = paths.SUITES if (paths.SUITES / f"{name}.yaml").is_file() else paths.STUDIES
     path = find(name, folder, "study")
     document = load(path)
@@ -130,7 +137,9 @@ def explained(error: ValidationError, model: type[BaseModel], document: Document
     """Every problem of ``error``, with its place in ``document``."""
     # A misspelt key is often a missing one as well: the cause comes first.
     every = error.errors(include_url=False)
-    problems = sorted(filter(partial(_is_cause, every), every), key=lambda p: p["type"] != "extra_forbidden")
+    problems = sorted(
+        filter(partial(_is_cause, every), every), key=lambda p: p["type"] != "extra_forbidden"
+    )
     errors = []
     for problem in problems:
         message, hint = _explain(model, problem["loc"], dict(problem))
@@ -143,7 +152,9 @@ def explained(error: ValidationError, model: type[BaseModel], document: Document
 def _is_cause(problems: Sequence[Any], problem: Any) -> bool:
     """False for a list that counts as empty only because its items are wrong."""
     loc = problem["loc"]
-    return problem["type"] != "too_short" or not any(p["loc"] != loc and p["loc"][: len(loc)] == loc for p in problems)
+    return problem["type"] != "too_short" or not any(
+        p["loc"] != loc and p["loc"][: len(loc)] == loc for p in problems
+    )
 
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
@@ -154,7 +165,9 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     if kind == "extra_forbidden":
         legal = fields(model, loc[:-1])
         word = str(loc[-1])
-        return f"unknown key '{key}'", (belongs(model, word) or closest(word, legal)) if legal else None
+        return f"unknown key '{key}'", (
+            belongs(model, word) or closest(word, legal)
+        ) if legal else None
     if kind == "missing":
         return f"key '{key}' is missing", None
     if kind == UNKNOWN_NAME:
@@ -166,7 +179,9 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
         return f"'{key}' has no value", None
     if kind in _WORDS:
         text = _WORDS[kind]
-    elif kind == "string_pattern_mismatch" and (expected := IN_WORDS.get(problem["ctx"]["pattern"])):
+    elif kind == "string_pattern_mismatch" and (
+        expected := IN_WORDS.get(problem["ctx"]["pattern"])
+    ):
         text = f"expected {expected}"
     text = text.removeprefix("value error, ")
     # The input of a contradiction is a whole mapping: too long for a message.
@@ -179,11 +194,15 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
 
 
 def _in_place_of_a_list(model: type[BaseModel], key: str, values: list[Any]) -> str:
-    """Hint for a ``key`` that takes one value: several runs have several, a site has one."""
+    """Hint for a ``key`` that takes one value: several runs have several, a site has
+    one.
+    """
     if issubclass(model, Cluster) or key.startswith("cluster."):
         texts = all(isinstance(value, str) for value in values)
         return f"one text: '{key}: {','.join(values)}'" if texts else "a site has one value"
-    return f"a study file compares several values: 'matrix: {{{key}: {values}}}'; benchrun study FILE"
+    return (
+        f"a study file compares several values: 'matrix: {{{key}: {values}}}'; benchrun study FILE"
+    )
 
 
 def fields(model: type[BaseModel], loc: Loc) -> list[str]:
@@ -196,7 +215,9 @@ def fields(model: type[BaseModel], loc: Loc) -> list[str]:
 
 
 def belongs(model: type[BaseModel], key: str) -> str | None:
-    """A hint that names the group of ``model`` that has this key: ``layout.tp`` for tp; None if none has."""
+    """A hint that names the group of ``model`` that has this key: ``layout.tp`` for tp;
+    None if none has.
+    """
     places = [f"{name}.{key}" for name in model.model_fields if key in fields(model, (name,))]
     return f"did you mean '{places[0]}'?" if places else None
 
@@ -204,5 +225,9 @@ def belongs(model: type[BaseModel], key: str) -> str | None:
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     """The model inside ``X``, ``X | None``, ``tuple[X, ...]``, ``dict[str, X]``."""
     if typing.get_origin(annotation) is None:
-        return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+        return (
+            annotation
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel)
+            else None
+        )
     return next(filter(None, map(_model_in, typing.get_args(annotation))), None)

@@ -1,4 +1,6 @@
-"""Files of recipes, models, clusters and suites, unchecked. A shipped file has a name, the user's own a path."""
+"""Files of recipes, models, clusters and suites, unchecked. A shipped file has a name,
+the user's own a path.
+"""
 
 import difflib
 import re
@@ -28,14 +30,23 @@ def find(name: str, folder: Path, kind: str) -> Path:
 
 
 def recipe_document(name: str) -> tuple[str, Document]:
-    """The name of a recipe, and its document with the dimensions of a named model, at the lines of that file."""
+    """The name of a recipe, and its document with the dimensions of a named model, at
+    the lines of that file.
+    """
     if re.search(STAMP, name) and not is_own_file(name):
         raise UserError(f"no recipe is called '{name}'", hint=f"of a run: benchrun report {name}")
     if not (paths.RECIPES / f"{name}.yaml").is_file():
-        others = (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES), ("plan", "plan", paths.PLANS))
+        others = (
+            ("suite", "launch", paths.SUITES),
+            ("study", "study", paths.STUDIES),
+            ("plan", "plan", paths.PLANS),
+        )
         for kind, verb, folder in others:
             if near := difflib.get_close_matches(name, paths.shipped(folder), n=1, cutoff=0.8):
-                raise UserError(f"no recipe is called '{name}'", hint=f"there is a {kind}: benchrun {verb} {near[0]}")
+                raise UserError(
+                    f"no recipe is called '{name}'",
+                    hint=f"there is a {kind}: benchrun {verb} {near[0]}",
+                )
     path = find(name, paths.RECIPES, "recipe")
     document = load(path)
     model_name = document.get("model")
@@ -44,7 +55,9 @@ def recipe_document(name: str) -> tuple[str, Document]:
     try:
         model = load(find(model_name, paths.MODELS, "model"))
     except UserError as error:
-        raise UserError(error.message, hint=error.hint, where=error.where or document.where(("model",))) from None
+        raise UserError(
+            error.message, hint=error.hint, where=error.where or document.where(("model",))
+        ) from None
     document, document.places = copy(document), {**document.places, "model": model.place}
     document["model"] = model
     return path.stem, document
@@ -60,7 +73,9 @@ def cluster_document(name: str) -> Document:
 
 
 def _check_hardware(site: Document, path: Path) -> None:
-    """UserError for a site that gives a listed GPU other peaks or another memory than the hardware table."""
+    """UserError for a site that gives a listed GPU other peaks or another memory than
+    the hardware table.
+    """
     own = site.get("hardware")
     if not isinstance(own, Mapping):
         return
@@ -71,7 +86,11 @@ def _check_hardware(site: Document, path: Path) -> None:
         size = getattr(listed, name, value)
         if name not in ("arch", "source") and value != size:
             what = f"hardware.{name} is {value}, but {site['gpu']} is listed with {size}"
-            raise UserError(what, where=str(path), hint="leave hardware: out, or give your GPU a name of its own")
+            raise UserError(
+                what,
+                where=str(path),
+                hint="leave hardware: out, or give your GPU a name of its own",
+            )
 
 
 def default_cluster(gpu: str) -> str:

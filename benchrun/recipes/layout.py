@@ -1,7 +1,9 @@
-"""The rules of a layout, which refuse a run that cannot work before it waits in a queue.
+"""The rules of a layout, which refuse a run that cannot work before it waits in a
+queue.
 
-Each rule gives one line: the rule, the numbers, the nearest legal value. Sources: the assertions of
-megatron.core (parallel_state, TransformerConfig, schedules) and transformer-engine's size rules for FP8.
+Each rule gives one line: the rule, the numbers, the nearest legal value. Sources: the
+assertions of megatron.core (parallel_state, TransformerConfig, schedules) and
+transformer-engine's size rules for FP8.
 """
 
 import math
@@ -21,12 +23,16 @@ Legal = Callable[[int], bool]
 
 
 def refusals(spec: RunSpec, framework: Framework) -> dict[str, str | None]:
-    """Every rule that ``spec`` breaks, with a hint if the text has none; empty when it can run."""
+    """Every rule that ``spec`` breaks, with a hint if the text has none; empty when it
+    can run.
+    """
     broken = dict.fromkeys(_nodes(spec), CHANGE_LAYOUT) | dict.fromkeys(
         (*incapable(spec, framework), *_container(spec))
     )
     if isinstance(spec, TrainingSpec):
-        broken |= dict.fromkeys((*_sizes(spec), *_spread(spec), *_experts(spec)), CHANGE_LAYOUT) | _positions(spec)
+        broken |= dict.fromkeys(
+            (*_sizes(spec), *_spread(spec), *_experts(spec)), CHANGE_LAYOUT
+        ) | _positions(spec)
         broken |= dict.fromkeys((*_training(spec), *_precision(spec)))
         if not broken and (too_large := impossible(spec)):
             broken[too_large] = CHANGE_LAYOUT
@@ -63,9 +69,16 @@ def _nearest(value: int, legal: Legal) -> str:
 
 
 def _multiple(
-    what: str, value: int, of: str, unit: int, plus: int = 0, change: tuple[str, int, Legal] | None = None
+    what: str,
+    value: int,
+    of: str,
+    unit: int,
+    plus: int = 0,
+    change: tuple[str, int, Legal] | None = None,
 ) -> Iterator[str]:
-    """``value + plus`` must be a multiple of ``unit``: names the nearest legal values, of ``change`` if given."""
+    """``value + plus`` must be a multiple of ``unit``: names the nearest legal values,
+    of ``change`` if given.
+    """
     if (value + plus) % unit:
         name, number, legal = change or (what, value, lambda n: (n + plus) % unit == 0)
         extra = f" with {plus} more for embedding and output" if plus else ""
@@ -74,7 +87,9 @@ def _multiple(
 
 def _divides(what: str, total: int, by: str, part: int) -> Iterator[str]:
     """``part`` must divide ``total``: names the nearest divisors."""
-    yield from _multiple(what, total, f"{by} ({part})", part, change=(by, min(part, total), lambda n: total % n == 0))
+    yield from _multiple(
+        what, total, f"{by} ({part})", part, change=(by, min(part, total), lambda n: total % n == 0)
+    )
 
 
 def _product(**factors: int) -> tuple[str, int]:
@@ -85,13 +100,17 @@ def _product(**factors: int) -> tuple[str, int]:
 
 def _sizes(spec: TrainingSpec) -> Iterator[str]:
     model, layout = spec.model, spec.layout
-    split = ("num_attention_heads", "ffn_hidden_size") + (() if model.mla else ("num_query_groups",))
+    split = ("num_attention_heads", "ffn_hidden_size") + (
+        () if model.mla else ("num_query_groups",)
+    )
     for size in split:
         yield from _divides(size, getattr(model, size), "tp", layout.tp)
     if model.mamba:
         for size in ("num_heads", "num_groups"):
             yield from _divides(f"mamba.{size}", getattr(model.mamba, size), "tp", layout.tp)
-    yield from _divides("num_attention_heads", model.num_attention_heads, "num_query_groups", model.num_query_groups)
+    yield from _divides(
+        "num_attention_heads", model.num_attention_heads, "num_query_groups", model.num_query_groups
+    )
     if layout.pp == 1:
         if layout.vp > 1:
             yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
@@ -101,19 +120,27 @@ def _sizes(spec: TrainingSpec) -> Iterator[str]:
         yield from _stages(spec)
     else:
         ends = 2 if layout.account_for_embedding_and_loss else 0
-        yield from _multiple("num_layers", model.num_layers, *_product(pp=layout.pp, vp=layout.vp), plus=ends)
-    pieces = (2 * layout.cp if layout.cp > 1 else 1) * (layout.tp if layout.sequence_parallel else 1)
+        yield from _multiple(
+            "num_layers", model.num_layers, *_product(pp=layout.pp, vp=layout.vp), plus=ends
+        )
+    pieces = (2 * layout.cp if layout.cp > 1 else 1) * (
+        layout.tp if layout.sequence_parallel else 1
+    )
     rule = f"{pieces} (2 * cp if cp > 1; times tp with sequence_parallel)"
     yield from _multiple("seq_length", spec.seq_length, rule, pieces)
     if layout.sequence_parallel and layout.tp == 1:
         yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
     if spec.training.tp_comm_overlap and layout.tp > (per_node := spec.cluster.gpus_per_node):
-        exceeds = f"tp ({layout.tp}) exceeds the {per_node} GPUs per node of cluster {spec.cluster.name}"
+        exceeds = (
+            f"tp ({layout.tp}) exceeds the {per_node} GPUs per node of cluster {spec.cluster.name}"
+        )
         yield f"tp_comm_overlap works only within a node: {exceeds}, so it must be false"
 
 
 def _stages(spec: TrainingSpec) -> Iterator[str]:
-    """``layout.stages`` must have the stages of the pipeline and the layers of the model, in their order."""
+    """``layout.stages`` must have the stages of the pipeline and the layers of the
+    model, in their order.
+    """
     model, layout = spec.model, spec.layout
     stages, (rule, count) = layout.stage_list, _product(pp=layout.pp, vp=layout.vp)
     if layout.account_for_embedding_and_loss:
@@ -149,7 +176,9 @@ def _spread(spec: TrainingSpec) -> Iterator[str]:
         yield from _divides("dp * cp", dp * layout.cp, "fsdp", layout.fsdp)
     interleaved = {"pp": layout.pp} if layout.vp > 1 else {}
     rule, unit = _product(mbs=spec.mbs, dp=dp, **interleaved)
-    yield from _multiple("gbs", spec.gbs, rule + (" with interleaved stages" if interleaved else ""), unit)
+    yield from _multiple(
+        "gbs", spec.gbs, rule + (" with interleaved stages" if interleaved else ""), unit
+    )
 
 
 def _experts(spec: TrainingSpec) -> Iterator[str]:
@@ -161,7 +190,8 @@ def _experts(spec: TrainingSpec) -> Iterator[str]:
     if moe.topk > moe.num_experts:
         yield f"topk ({moe.topk}) must be at most num_experts ({moe.num_experts})"
     if moe.topk == 1 and not moe.sigmoid and moe.balance != "sinkhorn":
-        # The softmax over one chosen expert is 1: megatron.core raises, and the router would learn nothing.
+        # The softmax over one chosen expert is 1: megatron.core raises, and the router
+        # would learn nothing.
         yield "topk (1) must be 2 or more: the softmax is over the chosen experts, and one alone always gets weight 1"
     yield from _router(moe)
     yield from _sinkhorn(moe)
@@ -170,8 +200,9 @@ def _experts(spec: TrainingSpec) -> Iterator[str]:
     if layout.tp > 1 and not layout.sequence_parallel:
         yield f"experts with tp ({layout.tp}) > 1 need sequence_parallel: it must be true"
     if layout.ep == 1 and layout.etp != layout.tp:
-        # megatron.core (seen in 0.16) treats experts as dense weights when ep is 1: tensor-parallel ranks, which then
-        # hold whole experts, do not reduce their gradients and drift apart.
+        # megatron.core (seen in 0.16) treats experts as dense weights when ep is 1:
+        # tensor-parallel ranks, which then hold whole experts, do not reduce their
+        # gradients and drift apart.
         yield f"experts with ep 1 need etp ({layout.etp}) equal to tp ({layout.tp}): etp must be {layout.tp}"
     rule, block = _product(**layout.units[1])
     ranks = spec.num_gpus // layout.pp // layout.etp
@@ -194,7 +225,9 @@ def _router(moe: Moe) -> Iterator[str]:
 
 
 def _sinkhorn(moe: Moe) -> Iterator[str]:
-    """Conditions that megatron.core refuses beside Sinkhorn's algorithm, or does not read then."""
+    """Conditions that megatron.core refuses beside Sinkhorn's algorithm, or does not
+    read then.
+    """
     if moe.balance != "sinkhorn":
         return
     if moe.aux_loss_coeff:
@@ -213,7 +246,9 @@ def _training(spec: TrainingSpec) -> Iterator[str]:
     training, recompute = spec.training, spec.training.recompute
     if training.min_lr > training.lr:
         yield f"min_lr ({training.min_lr:g}) must be at most lr ({training.lr:g}), from which the rate falls to it"
-    if training.overlap_param_gather and not (training.distributed_optimizer and training.overlap_grad_reduce):
+    if training.overlap_param_gather and not (
+        training.distributed_optimizer and training.overlap_grad_reduce
+    ):
         yield "overlap_param_gather needs distributed_optimizer and overlap_grad_reduce: both must be true"
     whole = recompute.method is not None and recompute.num_layers is not None
     if recompute.granularity == "full" and not whole:
@@ -241,15 +276,24 @@ def _precision(spec: TrainingSpec) -> Iterator[str]:
         units = "FP4" if precision == "nvfp4" else "FP8"
         other = "fp8 or bf16" if gpu and gpu.peak_fp8_tflops else "bf16"
         yield f"precision {precision} needs a GPU with {units} units: {spec.gpu} has none; use {other}"
-    if precision == "fp8" and spec.training.fp8.recipe == "mxfp8" and gpu is not None and not gpu.computes("mxfp8"):
+    if (
+        precision == "fp8"
+        and spec.training.fp8.recipe == "mxfp8"
+        and gpu is not None
+        and not gpu.computes("mxfp8")
+    ):
         yield f"fp8.recipe mxfp8 needs Blackwell; {spec.gpu} has delayed, tensorwise and blockwise"
-    inner = (spec.model.moe.ffn_hidden_size if spec.model.moe else spec.model.ffn_hidden_size) // spec.layout.tp
+    inner = (
+        spec.model.moe.ffn_hidden_size if spec.model.moe else spec.model.ffn_hidden_size
+    ) // spec.layout.tp
     for name, size in (("hidden_size", spec.model.hidden_size), ("ffn_hidden_size / tp", inner)):
         yield from _multiple(name, size, f"16 in {precision}", 16)
 
 
 def slow_links(spec: TrainingSpec) -> str | None:
-    """A warning if tensor-parallel ranks communicate over the network in every layer; else None."""
+    """A warning if tensor-parallel ranks communicate over the network in every layer;
+    else None.
+    """
     tp, per_node, gpu = spec.layout.tp, spec.cluster.gpus_per_node, hardware.gpu(spec.gpu)
     # NVLink of a rack joins more GPUs than a node has.
     joined = gpu.nvlink_domain if gpu and gpu.nvlink_domain > gpu.gpus_per_node else 0

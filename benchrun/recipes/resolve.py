@@ -1,8 +1,10 @@
-"""Recipe x GPU x precision x number of GPUs x framework x cluster -> one RunSpec with nothing implicit.
+"""Recipe x GPU x precision x number of GPUs x framework x cluster -> one RunSpec with
+nothing implicit.
 
-Recipe, framework, point, cluster and ``--set`` are merged in this order and then checked. Mappings merge key by key;
-any other value replaces the earlier one; null removes it, so that the default applies. A recompute granularity other
-than full also removes the recipe's method and number of layers.
+Recipe, framework, point, cluster and ``--set`` are merged in this order and then
+checked. Mappings merge key by key; any other value replaces the earlier one; null
+removes it, so that the default applies. A recompute granularity other than full also
+removes the recipe's method and number of layers.
 """
 
 import contextlib
@@ -36,14 +38,18 @@ _KEY = re.compile(r"\b[a-z_]+(?:\.[a-z0-9_]+)+\b")
 
 
 def resolve(request: Request, *, to_launch: bool = True) -> RunSpec:
-    """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value.
+    """The RunSpec that ``request`` names. UserError names the rule that it breaks, with
+    numbers and a legal value.
 
-    Without ``to_launch`` the site need not state what only a launch needs: see `recipes.images.missing_scripts`.
+    Without ``to_launch`` the site need not state what only a launch needs: see
+    `recipes.images.missing_scripts`.
     """
     file = catalogue.recipe_file(request.recipe)
     if request.gpu is None and request.cluster:
         request = replace(request, gpu=cluster_document(request.cluster).get("gpu"))
-    return resolve_point(file, select(file, request), request.cluster, request.overrides, to_launch=to_launch)
+    return resolve_point(
+        file, select(file, request), request.cluster, request.overrides, to_launch=to_launch
+    )
 
 
 def resolve_point(
@@ -62,7 +68,9 @@ def resolve_point(
     changes = _changes(file, point, profile, overrides, inputs)
     if to_launch and (missing := missing_scripts(inputs.cluster, launched)):
         hint = f"--set cluster.frameworks.{launched.name}.path=DIR; images have them in {launched.scripts}"
-        raise UserError(missing, hint=hint, where=document.where(("cluster", "container", "runtime")))
+        raise UserError(
+            missing, hint=hint, where=document.where(("cluster", "container", "runtime"))
+        )
     spec = _spec(file, point, inputs, document, launched)
     if changes:
         origin = spec.derived or spec.source or "this recipe"
@@ -80,8 +88,8 @@ def resolve_point(
 
 
 def _named_place(broken: Iterable[str], document: Document) -> str | None:
-    """Place of the first value that these rules name by its key; None if they name none that is
-    stated.
+    """Place of the first value that these rules name by its key; None if they name none
+    that is stated.
     """
     keys = (tuple(key.split(".")) for text in broken for key in _KEY.findall(text))
     return next((place for key in keys if (place := document.stated(key))), None)
@@ -116,8 +124,12 @@ def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ())
     return _with_environment(spec, launched, document)  # type: ignore[return-value]
 
 
-def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> tuple[Inputs, Document]:
-    """The checked inputs, and their document with the place of each value: file:line, or the ``--set``."""
+def _draft(
+    file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]
+) -> tuple[Inputs, Document]:
+    """The checked inputs, and their document with the place of each value: file:line,
+    or the ``--set``.
+    """
     source, inputs = file.document, workload(file.recipe.workload).inputs
     merged = Document(source.place)
     entry, group = source["frameworks"][point.framework], source["points"][point.index]
@@ -125,39 +137,59 @@ def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[s
     for level, stated in ((Recipe, source), (FrameworkEntry, entry), (PointGroup, group)):
         for key, value in stated.items():
             if key not in level.model_fields and value is not None:
-                target, at_this_size = computed.get(key, ((key,), value)) if stated is group else ((key,), value)
+                target, at_this_size = (
+                    computed.get(key, ((key,), value)) if stated is group else ((key,), value)
+                )
                 merged.put(target, at_this_size, stated.places[key])
     for key, stated in (("image", entry), ("env", entry), ("env", source)):
         if key in stated:
             merged.put((key,), stated[key], stated.places[key])
     merged.put(("cluster",), cluster, cluster.place)
     per_node, borrowed = cluster.get("gpus_per_node"), point.borrowed_from and "training" in merged
-    wide = isinstance(point.group, TrainingGroup) and isinstance(per_node, int) and point.group.layout.tp > per_node
+    wide = (
+        isinstance(point.group, TrainingGroup)
+        and isinstance(per_node, int)
+        and point.group.layout.tp > per_node
+    )
     if borrowed and wide:
         overlap = ("training", "tp_comm_overlap")
-        merged.put(overlap, False, f"the nodes of {point.gpu}, which are smaller than those of {point.borrowed_from}")
+        merged.put(
+            overlap,
+            False,
+            f"the nodes of {point.gpu}, which are smaller than those of {point.borrowed_from}",
+        )
     if inputs.time_limit and "time_limit" not in cluster:
-        merged.put(("cluster", "time_limit"), inputs.time_limit, f"the limit of a {file.recipe.workload}")
+        merged.put(
+            ("cluster", "time_limit"), inputs.time_limit, f"the limit of a {file.recipe.workload}"
+        )
     for override in overrides:
         _override(merged, override, inputs)
     _drop(merged, inputs)
     return checked(inputs, merged), merged
 
 
-def _changes(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...], inputs: Inputs) -> str:
+def _changes(
+    file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...], inputs: Inputs
+) -> str:
     """The overrides that give the point another layout or batch; empty if none does."""
     texts = [text for text in overrides if re.match(r"(layout|mbs|gbs)\b", text)]
     if not texts:
         return ""
     tuned = None
     with contextlib.suppress(UserError):  # the values of the point may be wrong by themselves
-        tuned, _ = _draft(file, point, cluster, tuple(text for text in overrides if text not in texts))
-    same = all(getattr(tuned, key, None) == getattr(inputs, key, None) for key in ("layout", "mbs", "gbs"))
+        tuned, _ = _draft(
+            file, point, cluster, tuple(text for text in overrides if text not in texts)
+        )
+    same = all(
+        getattr(tuned, key, None) == getattr(inputs, key, None) for key in ("layout", "mbs", "gbs")
+    )
     return "" if same else " ".join(f"--set {' '.join(text.split())}" for text in texts)
 
 
 def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:
-    """Apply one ``a.b=value``. Lists, mappings and quoted values are YAML, anything else a scalar or text."""
+    """Apply one ``a.b=value``. Lists, mappings and quoted values are YAML, anything
+    else a scalar or text.
+    """
     key, equals, value = text.partition("=")
     loc, place = tuple(key.split(".")), f"--set {text}"
     if not equals or not all(loc):
@@ -172,14 +204,22 @@ def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:
     except UserError as error:
         raise UserError(error.message, hint=error.hint, where=place) from None
     if given == {}:
-        raise UserError(f"{place}: an empty mapping changes nothing", hint=f"{key}=null removes the value")
+        raise UserError(
+            f"{place}: an empty mapping changes nothing", hint=f"{key}=null removes the value"
+        )
     merged.put(loc, given, place)
 
 
 def _drop(document: Document, inputs: type[Inputs], loc: Loc = ()) -> None:
-    """Remove every null, except keys that the inputs cannot have, which are refused afterwards."""
+    """Remove every null, except keys that the inputs cannot have, which are refused
+    afterwards.
+    """
     stated = {key for key, place in document.places.items() if place.startswith("--set")}
-    if loc == ("training", "recompute") and "granularity" in stated and document["granularity"] != "full":
+    if (
+        loc == ("training", "recompute")
+        and "granularity" in stated
+        and document["granularity"] != "full"
+    ):
         for key in {"method", "num_layers"} - stated:
             document.pop(key, None)
     legal = fields(inputs, loc)
@@ -196,10 +236,14 @@ def _same_gpu(inputs: Inputs, point: Point) -> None:
         hint = f"choose --gpu {gpu}, or a --cluster with {point.gpu}"
         if gpu not in (listed := [*hardware.names(), "CPU"]) and not inputs.cluster.hardware:
             hint = f"the hardware table has no such GPU; {closest(gpu.upper(), listed)}; or state its peaks: hardware:"
-        raise UserError(f"cluster {inputs.cluster.name} has {gpu}, the point is for {point.gpu}", hint=hint)
+        raise UserError(
+            f"cluster {inputs.cluster.name} has {gpu}, the point is for {point.gpu}", hint=hint
+        )
 
 
-def _spec(file: RecipeFile, point: Point, inputs: Inputs, document: Document, launched: Framework) -> RunSpec:
+def _spec(
+    file: RecipeFile, point: Point, inputs: Inputs, document: Document, launched: Framework
+) -> RunSpec:
     """The run with the recipe's environment only."""
     stated = {
         "workload": file.recipe.workload,
@@ -212,7 +256,9 @@ def _spec(file: RecipeFile, point: Point, inputs: Inputs, document: Document, la
         "precision": point.precision,
         "num_gpus": point.num_gpus,
         "num_nodes": -(-point.num_gpus // inputs.cluster.gpus_per_node),
-        "replaced_image": inputs.image if launched.site_image(inputs.cluster, inputs.image) else None,
+        "replaced_image": inputs.image
+        if launched.site_image(inputs.cluster, inputs.image)
+        else None,
         **dict(inputs),
         "image": image_of_run(inputs.cluster, launched, inputs.image, document),
     }
@@ -224,7 +270,9 @@ def _spec(file: RecipeFile, point: Point, inputs: Inputs, document: Document, la
 
 
 def _with_environment(spec: RunSpec, launched: Framework, document: Document) -> RunSpec:
-    """``spec`` with the framework's and the site's variables. UserError if null is set for one of the framework's."""
+    """``spec`` with the framework's and the site's variables. UserError if null is set
+    for one of the framework's.
+    """
     variables = {name: variable.value for name, variable in launched.environment(spec).items()}
     site = spec.cluster.env
     for section in (document.get("env", Document()), document["cluster"].get("env", Document())):

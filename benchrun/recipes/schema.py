@@ -1,8 +1,10 @@
-"""The models of recipe and suite files. The name of a recipe or suite is the name of its file.
+"""The models of recipe and suite files. The name of a recipe or suite is the name of
+its file.
 
-`Recipe`, `FrameworkEntry` and `PointGroup` are what every workload has. Their other keys are inputs of the workload
-(`benchrun.runspec.spec.Inputs`): merged in the order recipe, framework, point, ``--set``, and checked afterwards. For
-trainings a subclass names them.
+`Recipe`, `FrameworkEntry` and `PointGroup` are what every workload has. Their other
+keys are inputs of the workload (`benchrun.runspec.spec.Inputs`): merged in the order
+recipe, framework, point, ``--set``, and checked afterwards. For trainings a subclass
+names them.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -31,7 +33,9 @@ def _one_of(known: Callable[[], Collection[str]], name: str) -> str:
 
 
 FrameworkName = Annotated[Line, AfterValidator(partial(_one_of, lambda: FRAMEWORKS))]
-WorkloadName = Annotated[Line, AfterValidator(partial(_one_of, partial(extensions.names, "workloads")))]
+WorkloadName = Annotated[
+    Line, AfterValidator(partial(_one_of, partial(extensions.names, "workloads")))
+]
 Value = TypeVar("Value")
 Values = Annotated[Listed[Value], Field(min_length=1)]
 """A list, or one value alone."""
@@ -43,13 +47,17 @@ class FrameworkEntry(Frozen, extra="allow"):
     """Settings of one framework for this workload."""
 
     image: Line | None = None
-    """Container image as ``registry/name:tag`` or a path; none if the worker runs on the host."""
+    """Container image as ``registry/name:tag`` or a path; none if the worker runs on
+    the host.
+    """
     env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks for this framework."""
 
 
 class PointGroup(Frozen, extra="allow"):
-    """Tuned points: every listed GPU, precision and framework at every listed number of GPUs."""
+    """Tuned points: every listed GPU, precision and framework at every listed number of
+    GPUs.
+    """
 
     gpu: Values[Line]
     """GPUs, as named in the hardware table."""
@@ -71,11 +79,15 @@ class PointGroup(Frozen, extra="allow"):
         return self
 
     def inputs(self, num_gpus: int) -> dict[str, tuple[tuple[str, ...], Any]]:
-        """Key -> the input that it sets and its value at ``num_gpus``, of keys that are no input themselves."""
+        """Key -> the input that it sets and its value at ``num_gpus``, of keys that are
+        no input themselves.
+        """
         return {}
 
     def sizes(self, num_gpus: int, recipe: "Recipe") -> dict[str, Any]:
-        """The inputs that tell this group from others of the same GPU, precision, number of GPUs and framework."""
+        """The inputs that tell this group from others of the same GPU, precision,
+        number of GPUs and framework.
+        """
         return flat(self.model_extra or {})
 
     def scales_to(self, num_gpus: int) -> bool:
@@ -95,7 +107,8 @@ class Recipe(Frozen, extra="allow"):
     env: dict[OwnName, Text] = Field(default_factory=dict)
     """Environment of the ranks for every framework."""
     frameworks: Mapping[FrameworkName, FrameworkEntry] = Field(min_length=1)
-    """Frameworks and what each needs; by default the first one that has the point runs."""
+    """Frameworks and what each needs; by default the first one that has the point runs.
+    """
     points: tuple[PointGroup, ...] = Field(min_length=1)
     """Tuned points, in groups that share their settings."""
 
@@ -104,7 +117,9 @@ class Recipe(Frozen, extra="allow"):
         for group in self.points:
             for name in group.framework or ():
                 if name not in self.frameworks:
-                    raise ValueError(f"a point is for framework {name}, which the recipe does not list")
+                    raise ValueError(
+                        f"a point is for framework {name}, which the recipe does not list"
+                    )
         return self
 
 
@@ -116,9 +131,11 @@ class TrainingEntry(FrameworkEntry, extra="forbid"):
 
 
 class TrainingGroup(PointGroup, extra="forbid"):
-    """Tuned points that share a layout: every listed GPU, precision and framework at every listed number of GPUs.
+    """Tuned points that share a layout: every listed GPU, precision and framework at
+    every listed number of GPUs.
 
-    If several groups share all these, the first one applies, unless ``--set`` names the batch or sequence of another.
+    If several groups share all these, the first one applies, unless ``--set`` names the
+    batch or sequence of another.
     """
 
     layout: Layout = Layout()
@@ -128,13 +145,17 @@ class TrainingGroup(PointGroup, extra="forbid"):
     gbs: PositiveInt | None = None
     """Global batch, the same at every number of GPUs (strong scaling)."""
     gbs_per_gpu: PositiveFloat | None = None
-    """Global batch per GPU (weak scaling); may be a fraction if the global batch is whole."""
+    """Global batch per GPU (weak scaling); may be a fraction if the global batch is
+    whole.
+    """
     seq_length: PositiveInt | None = None
     """Tokens per sequence, if not the recipe's."""
     num_layers: PositiveInt | None = None
     """Number of layers, fewer than the model has, which makes a proxy."""
     model: Section = Field(default_factory=dict)
-    """Dimensions that differ from the model's: a smaller vocabulary or fewer experts (a proxy), or more positions."""
+    """Dimensions that differ from the model's: a smaller vocabulary or fewer experts (a
+    proxy), or more positions.
+    """
     training: Section = Field(default_factory=dict)
     """Fields of Training, on top of the framework's."""
 
@@ -144,11 +165,15 @@ class TrainingGroup(PointGroup, extra="forbid"):
             raise ValueError("give gbs or gbs_per_gpu, one of them")
         for num_gpus in self.num_gpus:
             if self.batch(num_gpus) is None:
-                raise ValueError(f"gbs_per_gpu {self.gbs_per_gpu:g} gives no whole batch on {num_gpus} GPUs")
+                raise ValueError(
+                    f"gbs_per_gpu {self.gbs_per_gpu:g} gives no whole batch on {num_gpus} GPUs"
+                )
         return self
 
     def batch(self, num_gpus: int) -> int | None:
-        """The global batch at ``num_gpus``; None if the rule gives no whole number of sequences."""
+        """The global batch at ``num_gpus``; None if the rule gives no whole number of
+        sequences.
+        """
         if self.gbs is not None:
             return self.gbs
         total = (self.gbs_per_gpu or 0) * num_gpus
@@ -163,11 +188,20 @@ class TrainingGroup(PointGroup, extra="forbid"):
 
     def sizes(self, num_gpus: int, recipe: Recipe) -> dict[str, Any]:
         """Batch and sequence length."""
-        return {"gbs": self.batch(num_gpus), "seq_length": self.seq_length or getattr(recipe, "seq_length", None)}
+        return {
+            "gbs": self.batch(num_gpus),
+            "seq_length": self.seq_length or getattr(recipe, "seq_length", None),
+        }
 
     def scales_to(self, num_gpus: int) -> bool:
-        """Weakly: not a fixed batch, nor a proxy or weights cut over all GPUs, which belong to its number of GPUs."""
-        fixed = self.gbs is not None or self.num_layers is not None or self.num_gpus == (self.layout.fsdp,)
+        """Weakly: not a fixed batch, nor a proxy or weights cut over all GPUs, which
+        belong to its number of GPUs.
+        """
+        fixed = (
+            self.gbs is not None
+            or self.num_layers is not None
+            or self.num_gpus == (self.layout.fsdp,)
+        )
         return not fixed and self.batch(num_gpus) is not None
 
 
@@ -185,9 +219,12 @@ class TrainingRecipe(Recipe, extra="forbid"):
     data: Data = Data()
     """Data that the model is fed."""
     profile: Section = Field(default_factory=dict)
-    """Fields of Profile: which tool profiles which steps and ranks after the measured ones; by default none."""
+    """Fields of Profile: which tool profiles which steps and ranks after the measured
+    ones; by default none.
+    """
     frameworks: Mapping[FrameworkName, TrainingEntry] = Field(min_length=1)
-    """Frameworks and what each needs; by default the first one that has the point runs."""
+    """Frameworks and what each needs; by default the first one that has the point runs.
+    """
     points: tuple[TrainingGroup, ...] = Field(min_length=1)
     """Tuned points, in groups that share a layout."""
 
@@ -213,7 +250,9 @@ Scalar = bool | int | float | str | None
 Setting = Scalar | list[Any] | dict[str, Any]
 """A value as with ``--set``."""
 Factors = dict[Line, Annotated[list[Setting], Field(min_length=1)]]
-"""Key -> its values. A key is one of `SuiteRun` (``precision``), or one of ``--set`` (``training.lr``)."""
+"""Key -> its values. A key is one of `SuiteRun` (``precision``), or one of ``--set``
+(``training.lr``).
+"""
 
 
 class Study(Frozen):
@@ -226,12 +265,15 @@ class Study(Frozen):
     matrix: Factors = Field(default_factory=dict)
     """Factors of which every combination is a point; the last one varies fastest."""
     zip: tuple[Annotated[Factors, Field(min_length=1)], ...] = ()
-    """Groups of factors that vary together: the first values of a group, then the second ones, and so on."""
+    """Groups of factors that vary together: the first values of a group, then the
+    second ones, and so on.
+    """
     exclude: tuple[Annotated[dict[Line, Setting], Field(min_length=1)], ...] = ()
     """Points to leave out: those with all of these values of factors."""
     baseline: dict[Line, Setting] = Field(default_factory=dict)
-    """Values of factors: a point is compared with the one that has them and agrees in the run and the other factors;
-    by default with the first point of its run."""
+    """Values of factors: a point is compared with the one that has them and agrees in
+    the run and the other factors; by default with the first point of its run.
+    """
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 1
     """Runs of each point."""
     price_per_gpu_hour: PositiveFloat | None = None

@@ -30,18 +30,23 @@ class Request:
 
 
 def select(file: RecipeFile, request: Request) -> Point:
-    """The point that ``request`` names, scaled from a listed one if its number of GPUs is not listed.
+    """The point that ``request`` names, scaled from a listed one if its number of GPUs
+    is not listed.
 
-    Among points that differ in batch or sequence length it is the one that ``--set`` names, else the first. UserError
-    names what is missing and the alternatives.
+    Among points that differ in batch or sequence length it is the one that ``--set``
+    names, else the first. UserError names what is missing and the alternatives.
     """
     if (request.num_gpus or 0) > MOST_GPUS:
-        raise UserError(f"number of GPUs ({request.num_gpus}) must be at most {MOST_GPUS}", where=file.name)
+        raise UserError(
+            f"number of GPUs ({request.num_gpus}) must be at most {MOST_GPUS}", where=file.name
+        )
     listed = points(file.recipe)
     if request.gpu and not _answers(listed, request):
         listed = [*listed, *borrowed(listed, request)]
     suitable = {point.framework for point in listed if _agree(point, request, KEYS[1:])}
-    scales = (name for name in file.recipe.frameworks if _scaled(listed, replace(request, framework=name)))
+    scales = (
+        name for name in file.recipe.frameworks if _scaled(listed, replace(request, framework=name))
+    )
     suitable = suitable or {*scales}
     first = min(file.recipe.frameworks, key=lambda name: name not in suitable)
     wanted = replace(request, framework=request.framework or first)
@@ -52,12 +57,22 @@ def select(file: RecipeFile, request: Request) -> Point:
         _none(file.name, listed, "framework", wanted)
     for key in KEYS[1:]:
         if getattr(wanted, key) is not None:
-            left = [point for point in left if _agree(point, wanted, (key,))] or _none(file.name, left, key, wanted)
+            left = [point for point in left if _agree(point, wanted, (key,))] or _none(
+                file.name, left, key, wanted
+            )
     _complete(file.name, left, wanted)
     values = dict(override.split("=", 1) for override in request.overrides if "=" in override)
     sizes = [point.group.sizes(point.num_gpus, file.recipe) for point in left]
-    stated = {key: value.strip("\"'").lower() for key, value in values.items() if any(key in size for size in sizes)}
-    named = (size for size in sizes if all(str(size.get(key)).lower() == value for key, value in stated.items()))
+    stated = {
+        key: value.strip("\"'").lower()
+        for key, value in values.items()
+        if any(key in size for size in sizes)
+    }
+    named = (
+        size
+        for size in sizes
+        if all(str(size.get(key)).lower() == value for key, value in stated.items())
+    )
     wanted_sizes = next(named, sizes[0])
     same = [point for point, size in zip(left, sizes, strict=True) if size == wanted_sizes]
     if len(same) > 1:
@@ -67,23 +82,30 @@ def select(file: RecipeFile, request: Request) -> Point:
 
 
 def borrowed(listed: list[Point], request: Request) -> list[Point]:
-    """Points that a GPU without such a point borrows: those of the GPU that has one and is closest
-    in memory.
+    """Points that a GPU without such a point borrows: those of the GPU that has one and
+    is closest in memory.
 
-    Those of the closest GPU of all if none has one. Empty if the GPU is unknown, or has less memory than all.
+    Those of the closest GPU of all if none has one. Empty if the GPU is unknown, or has
+    less memory than all.
     """
     gpu = wanted_gpu(request.gpu, request.cluster)
     if gpu is None:
         return []
     lent = [
-        [replace(p, gpu=gpu.name, borrowed_from=name) for p in listed if p.gpu == name and gpu.peak_tflops(p.precision)]
+        [
+            replace(p, gpu=gpu.name, borrowed_from=name)
+            for p in listed
+            if p.gpu == name and gpu.peak_tflops(p.precision)
+        ]
         for name in lenders([point.gpu for point in listed], gpu)
     ]
     return next((each for each in lent if _answers(each, request)), lent[0] if lent else [])
 
 
 def _answers(listed: list[Point], request: Request) -> bool:
-    """Whether ``listed`` has the wanted point, or one that scales up to its number of GPUs."""
+    """Whether ``listed`` has the wanted point, or one that scales up to its number of
+    GPUs.
+    """
     alike = [point for point in listed if _agree(point, request, KEYS[:3])]
     wanted = request.num_gpus
     if wanted is None or any(point.num_gpus == wanted for point in alike):
@@ -92,9 +114,13 @@ def _answers(listed: list[Point], request: Request) -> bool:
 
 
 def lenders(listed: Iterable[str], gpu: hardware.Device) -> list[str]:
-    """The other ``listed`` GPUs that have not more memory than ``gpu``, the closest first."""
+    """The other ``listed`` GPUs that have not more memory than ``gpu``, the closest
+    first.
+    """
     memory_gib = {name: device.memory_gib for name in listed if (device := hardware.gpu(name))}
-    others = (name for name, size in memory_gib.items() if size <= gpu.memory_gib and name != gpu.name)
+    others = (
+        name for name, size in memory_gib.items() if size <= gpu.memory_gib and name != gpu.name
+    )
     return sorted(others, key=memory_gib.__getitem__, reverse=True)
 
 
@@ -115,7 +141,8 @@ def listed_counts(file: RecipeFile, point: Point) -> str:
 
 
 def _scaled(listed: list[Point], wanted: Request) -> Point | None:
-    """The nearest point that scales to a number of GPUs that is not listed; None if that is impossible.
+    """The nearest point that scales to a number of GPUs that is not listed; None if
+    that is impossible.
 
     The model-parallel block and the batch per GPU stay, the data-parallel ranks grow.
     """
@@ -130,7 +157,9 @@ def _scaled(listed: list[Point], wanted: Request) -> Point | None:
 
 
 def _agree(point: Point, wanted: Point | Request, keys: tuple[str, ...]) -> bool:
-    return all((value := getattr(wanted, key)) is None or _same(getattr(point, key), value) for key in keys)
+    return all(
+        (value := getattr(wanted, key)) is None or _same(getattr(point, key), value) for key in keys
+    )
 
 
 def _none(recipe: str, left: list[Point], key: str, request: Request) -> NoReturn:

@@ -1,6 +1,7 @@
 """Study file -> points: every run of the file under every combination of its factors.
 
-A point is a request and what it states. Whether it is legal shows when it is resolved; here only the study is checked.
+A point is a request and what it states. Whether it is legal shows when it is resolved;
+here only the study is checked.
 """
 
 import functools
@@ -43,11 +44,17 @@ class Expanded:
     def columns(self) -> tuple[str, ...]:
         """Keys whose values differ between points."""
         stated = dict.fromkeys(key for point in self.points for key in point.settings)
-        differ = [key for key in stated if len({text(point.settings.get(key)) for point in self.points}) > 1]
+        differ = [
+            key
+            for key in stated
+            if len({text(point.settings.get(key)) for point in self.points}) > 1
+        ]
         return tuple(differ)
 
     def baseline(self, point: StudyPoint) -> StudyPoint | None:
-        """The point that ``point`` is compared with, maybe itself; None if it is excluded."""
+        """The point that ``point`` is compared with, maybe itself; None if it is
+        excluded.
+        """
         if not self.study.baseline:
             return self._first_of[point.run]
         wanted = dict(point.settings)
@@ -68,7 +75,8 @@ class Expanded:
 
 
 def expand(request: Request) -> Expanded:
-    """The points of the study or suite that ``request`` names; what else ``request`` states applies to every point.
+    """The points of the study or suite that ``request`` names; what else ``request``
+    states applies to every point.
 
     UserError for a study that contradicts itself, with file and line.
     """
@@ -78,13 +86,19 @@ def expand(request: Request) -> Expanded:
     check(study, document, request)
     groups = alternatives(study)
     combined = [functools.reduce(dict.__or__, chosen, Settings()) for chosen in product(*groups)]
-    varied = [each for each in combined if not any(_has(each, excluded) for excluded in study.exclude)]
+    varied = [
+        each for each in combined if not any(_has(each, excluded) for excluded in study.exclude)
+    ]
     if not varied:
         raise UserError("exclude leaves no point", where=document.where(("exclude",)))
     if not any(_has(each, study.baseline) for each in varied):
         hint = "name one that stays, or leave out that exclusion"
         excluded = any(_has(each, study.baseline) for each in combined)
-        why = "exclude removes every point of the baseline" if excluded else "no point has the values of the baseline"
+        why = (
+            "exclude removes every point of the baseline"
+            if excluded
+            else "no point has the values of the baseline"
+        )
         raise UserError(why, hint=hint, where=document.where(("baseline",)))
     points = [
         point_of(index, run, values, request, document.where(("runs", index)))
@@ -94,13 +108,25 @@ def expand(request: Request) -> Expanded:
     return Expanded(name, study, tuple(points))
 
 
-def point_of(index: int, run: SuiteRun, varied: Settings, request: Request, place: str) -> StudyPoint:
-    """The point of the run at position ``index`` with the values ``varied``; what ``request`` states counts more."""
-    stated = {key: getattr(run, key) for key in OF_REQUEST if getattr(run, key) is not None} | run.set | varied
+def point_of(
+    index: int, run: SuiteRun, varied: Settings, request: Request, place: str
+) -> StudyPoint:
+    """The point of the run at position ``index`` with the values ``varied``; what
+    ``request`` states counts more.
+    """
+    stated = (
+        {key: getattr(run, key) for key in OF_REQUEST if getattr(run, key) is not None}
+        | run.set
+        | varied
+    )
     stated |= {key: value for key in KEYS if (value := getattr(request, key)) is not None}
-    sets = tuple(f"{key}={json.dumps(value)}" for key, value in stated.items() if key not in OF_REQUEST)
+    sets = tuple(
+        f"{key}={json.dumps(value)}" for key, value in stated.items() if key not in OF_REQUEST
+    )
     chosen: dict[str, Any] = {key: stated.get(key) for key in OF_REQUEST}
-    return StudyPoint(index, stated, replace(request, overrides=(*sets, *request.overrides), **chosen), place)
+    return StudyPoint(
+        index, stated, replace(request, overrides=(*sets, *request.overrides), **chosen), place
+    )
 
 
 def _values(settings: Settings) -> frozenset[tuple[str, str]]:

@@ -1,4 +1,6 @@
-"""Refuses a study that contradicts itself, with file and line. Whether its points are legal is another question."""
+"""Refuses a study that contradicts itself, with file and line. Whether its points are
+legal is another question.
+"""
 
 import json
 import math
@@ -18,8 +20,8 @@ OF_REQUEST = ("recipe", *KEYS)
 """Keys of a point that are no ``--set``."""
 MOST_POINTS = 10_000
 SWITCHES = (("true", "yes", "on", "y", "t"), ("false", "no", "off", "n", "f"))
-"""Words that a switch takes; a YAML file has only ``true`` and ``false`` as such, and the others as
-text.
+"""Words that a switch takes; a YAML file has only ``true`` and ``false`` as such, and
+the others as text.
 """
 
 
@@ -31,31 +33,36 @@ def text(value: Any) -> str:
 
 
 def _meaning(value: Any) -> str:
-    """Meaning of a value, the same for all that mean the same wherever a switch is expected: yes
-    and on are true.
+    """Meaning of a value, the same for all that mean the same wherever a switch is
+    expected: yes and on are true.
     """
     word = text(value)
     return next((each[0] for each in SWITCHES if word.lower() in each), word)
 
 
 def alternatives(study: Study) -> list[list[Settings]]:
-    """Alternatives of each independent choice: a factor's values, or the rows of a group that
-    varies together.
+    """Alternatives of each independent choice: a factor's values, or the rows of a
+    group that varies together.
     """
     crossed = [[{key: value} for value in values] for key, values in study.matrix.items()]
     rows = [zip(*group.values(), strict=True) for group in study.zip]
     return crossed + [
-        [dict(zip(group, row, strict=True)) for row in each] for group, each in zip(study.zip, rows, strict=True)
+        [dict(zip(group, row, strict=True)) for row in each]
+        for group, each in zip(study.zip, rows, strict=True)
     ]
 
 
 def check(study: Study, document: Document, request: Request) -> None:
-    """UserError for the first contradiction of ``study``, whose places ``document`` has."""
+    """UserError for the first contradiction of ``study``, whose places ``document``
+    has.
+    """
     for index, group in enumerate(study.zip):
         if len({len(values) for values in group.values()}) > 1:
             lengths = ", ".join(f"{key} has {len(values)}" for key, values in group.items())
             where = document.where(("zip", index))
-            raise UserError(f"factors that vary together need equally many values: {lengths}", where=where)
+            raise UserError(
+                f"factors that vary together need equally many values: {lengths}", where=where
+            )
     _check_size(study, document)
     factors = dict(_factors(study))
     for index, run in enumerate(study.runs):
@@ -78,14 +85,18 @@ def _check_size(study: Study, document: Document) -> None:
         raise UserError(
             f"the study has {size:,} points ({factors}), at most {MOST_POINTS:,} are planned",
             hint="fewer values, or several studies; `exclude` does not count here",
-            where=document.where(("matrix",) if study.matrix else ("zip",) if study.zip else ("runs",)),
+            where=document.where(
+                ("matrix",) if study.matrix else ("zip",) if study.zip else ("runs",)
+            ),
         )
 
 
 def _factors(study: Study) -> Iterator[tuple[str, Loc]]:
     """Each factor with its place in the file."""
     yield from ((key, ("matrix", key)) for key in study.matrix)
-    yield from ((key, ("zip", index, key)) for index, group in enumerate(study.zip) for key in group)
+    yield from (
+        (key, ("zip", index, key)) for index, group in enumerate(study.zip) for key in group
+    )
 
 
 def _check_run(run: SuiteRun, factors: Mapping[str, Loc], where: str) -> None:
@@ -97,7 +108,9 @@ def _check_run(run: SuiteRun, factors: Mapping[str, Loc], where: str) -> None:
     for key in factors:
         if getattr(run, key) is not None if key in OF_REQUEST else key in run.set:
             raise UserError(
-                f"this run states '{key}', which is a factor", hint="leave it out in one place", where=where
+                f"this run states '{key}', which is a factor",
+                hint="leave it out in one place",
+                where=where,
             )
 
 
@@ -107,7 +120,9 @@ def _check_factor(study: Study, key: str, document: Document, loc: Loc, request:
     if [name for name, _ in _factors(study)].count(key) > 1:
         raise UserError(f"factor '{key}' is given twice", where=where)
     means = [_meaning(value) for value in values]
-    if loc[0] == "matrix" and (twice := [values[n] for n, each in enumerate(means) if each in means[:n]]):
+    if loc[0] == "matrix" and (
+        twice := [values[n] for n, each in enumerate(means) if each in means[:n]]
+    ):
         first = values[means.index(_meaning(twice[0]))]
         same = "" if text(first) == text(twice[0]) else f": {text(first)} means the same"
         raise UserError(
@@ -117,10 +132,16 @@ def _check_factor(study: Study, key: str, document: Document, loc: Loc, request:
         )
     if key in KEYS and getattr(request, key) is not None:
         raise UserError(
-            f"--{key.replace('_', '-')} is a factor of this study", hint="edit a copy of its file", where=where
+            f"--{key.replace('_', '-')} is a factor of this study",
+            hint="edit a copy of its file",
+            where=where,
         )
     if any(override.partition("=")[0] == key for override in request.overrides):
-        raise UserError(f"--set {key}: it is a factor of this study", hint="edit a copy of its file", where=where)
+        raise UserError(
+            f"--set {key}: it is a factor of this study",
+            hint="edit a copy of its file",
+            where=where,
+        )
     for index, value in enumerate(values):
         if key in OF_REQUEST:
             _check_type(key, value, document.where((*loc, index)))
@@ -131,21 +152,29 @@ def _check_type(key: str, value: Any, where: str) -> None:
         SuiteRun.model_validate({key: value})
     except ValidationError as error:
         message = error.errors()[0]["msg"]
-        raise UserError(f"'{key}' is {value!r}: {message[:1].lower()}{message[1:]}", where=where) from None
+        raise UserError(
+            f"'{key}' is {value!r}: {message[:1].lower()}{message[1:]}", where=where
+        ) from None
     if value is None:
         raise UserError(f"'{key}' cannot be null", where=where)
 
 
 def _check_chosen(study: Study, chosen: Mapping[str, Any], document: Document, loc: Loc) -> None:
-    """UserError unless each key of an exclusion or of the baseline is a factor with such a value."""
+    """UserError unless each key of an exclusion or of the baseline is a factor with
+    such a value.
+    """
     factors = dict(_factors(study))
     for key, value in chosen.items():
         where = document.where((*loc, key))
         if key not in factors:
             hint = closest(key, factors) if factors else "this study has no factors"
             raise UserError(f"{loc[0]} names '{key}', which is no factor", hint=hint, where=where)
-        legal = [text(each[key]) for choice in alternatives(study) for each in choice if key in each]
+        legal = [
+            text(each[key]) for choice in alternatives(study) for each in choice if key in each
+        ]
         if text(value) not in legal:
             raise UserError(
-                f"{loc[0]}: {key} is never {text(value)}", hint=f"its values: {', '.join(legal)}", where=where
+                f"{loc[0]}: {key} is never {text(value)}",
+                hint=f"its values: {', '.join(legal)}",
+                where=where,
             )

@@ -1,7 +1,7 @@
 """YAML with the file and line of every value, for errors.
 
-Differs from YAML 1.1 where that surprises: a key given twice is an error, ``on``, ``no`` and ``00:30:00`` are text,
-``1e9`` is a number.
+Differs from YAML 1.1 where that surprises: a key given twice is an error, ``on``,
+``no`` and ``00:30:00`` are text, ``1e9`` is a number.
 """
 
 import functools
@@ -29,7 +29,9 @@ class _Loader(_Base):  # type: ignore[misc]
 
 
 MOST_VALUES = 100_000
-"""Values of a file once its aliases are expanded: a few lines of aliases can stand for billions."""
+"""Values of a file once its aliases are expanded: a few lines of aliases can stand for
+billions.
+"""
 LARGEST_INT = 2**63 - 1
 """Frameworks and tables have whole numbers of 64 bits."""
 LONGEST_NUMBER = 40
@@ -40,7 +42,9 @@ _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
 class Int(int):
-    """A whole number that is not written as Python prints it, e.g. ``010``; ``text`` is how the file has it."""
+    """A whole number that is not written as Python prints it, e.g. ``010``; ``text`` is
+    how the file has it.
+    """
 
     text: str
 
@@ -58,7 +62,9 @@ class Items(list[Any]):
 
 
 class Document(dict[str, Any]):
-    """A mapping: plain values (str, int, float, bool, None), lists and mappings, with the place of each."""
+    """A mapping: plain values (str, int, float, bool, None), lists and mappings, with
+    the place of each.
+    """
 
     def __init__(self, place: str = "") -> None:
         self.place = place
@@ -72,7 +78,10 @@ class Document(dict[str, Any]):
         for key in loc:
             if key not in getattr(value, "places", ()):
                 break
-            place, value = value.places[key], value.get(str(key)) if isinstance(value, Document) else value[key]
+            place, value = (
+                value.places[key],
+                value.get(str(key)) if isinstance(value, Document) else value[key],
+            )
         return place
 
     def stated(self, loc: Loc) -> str | None:
@@ -90,7 +99,9 @@ class Document(dict[str, Any]):
         return self[key]  # type: ignore[no-any-return]
 
     def put(self, loc: Sequence[str], value: Any, place: str) -> None:
-        """Set the value at ``loc``: mappings merge key by key, any other value replaces the earlier one."""
+        """Set the value at ``loc``: mappings merge key by key, any other value replaces
+        the earlier one.
+        """
         *outer, key = loc
         target = functools.reduce(lambda section, name: section.section(name, place), outer, self)
         if isinstance(value, Document):
@@ -102,7 +113,9 @@ class Document(dict[str, Any]):
 
 
 def load(path: Path) -> Document:
-    """One YAML file whose top is a mapping, read again if it changes. UserError with file:line for anything else."""
+    """One YAML file whose top is a mapping, read again if it changes. UserError with
+    file:line for anything else.
+    """
     try:
         return _load(path, path.stat().st_mtime_ns)
     except (OSError, UnicodeDecodeError) as error:
@@ -115,7 +128,9 @@ def _load(path: Path, changed_ns: int) -> Document:
 
 
 def parse(text: str, name: str, *, lines: bool = True) -> Document:
-    """Parse YAML text; ``name`` is the name of the file in errors, without ``lines`` the place of every value."""
+    """Parse YAML text; ``name`` is the name of the file in errors, without ``lines``
+    the place of every value.
+    """
     try:
         root = yaml.compose(text, Loader=_Loader)
         if not isinstance(root, yaml.MappingNode):
@@ -124,7 +139,9 @@ def parse(text: str, name: str, *, lines: bool = True) -> Document:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         what = getattr(error, "problem", None) or getattr(error, "context", None) or error
-        raise UserError(f"not valid YAML: {what}", where=f"{name}:{mark.line + 1}" if mark else name) from error
+        raise UserError(
+            f"not valid YAML: {what}", where=f"{name}:{mark.line + 1}" if mark else name
+        ) from error
     except RecursionError:
         raise UserError("a value contains itself or is nested too deeply", where=name) from None
 
@@ -139,14 +156,17 @@ def scalar(text: str) -> Any:
         value = int(text.replace("_", ""))
         if abs(value) > LARGEST_INT:
             raise UserError(
-                f"{text} is too large for a whole number: at most 2^63 - 1", hint="quote it where it is text"
+                f"{text} is too large for a whole number: at most 2^63 - 1",
+                hint="quote it where it is text",
             )
         return _number(value, Int, text)
     return _number(float(text), Float, text) if _FLOAT.match(text) else text
 
 
 def _number(value: float, with_text: type[Int] | type[Float], text: str) -> float:
-    """``value``, with ``text`` if that is not how Python prints it: a field for text gets what the file has."""
+    """``value``, with ``text`` if that is not how Python prints it: a field for text
+    gets what the file has.
+    """
     if str(value) == text:
         return value
     number = with_text(value)
@@ -165,7 +185,9 @@ class _Builder:
 
     def value(self, node: yaml.Node) -> Any:
         if next(self.count) > MOST_VALUES:
-            raise UserError(f"more than {MOST_VALUES:,} values with its aliases expanded", where=self.name)
+            raise UserError(
+                f"more than {MOST_VALUES:,} values with its aliases expanded", where=self.name
+            )
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node)
         if isinstance(node, yaml.SequenceNode):
@@ -185,6 +207,8 @@ class _Builder:
             if not isinstance(key, str):
                 raise UserError("a key must be one word", where=where)
             if (first := result.places.get(key)) is not None:
-                raise UserError(f"key '{key}' is given twice", hint=f"first at {first}; remove one", where=where)
+                raise UserError(
+                    f"key '{key}' is given twice", hint=f"first at {first}; remove one", where=where
+                )
             result[key], result.places[key] = self.value(value_node), where
         return result

@@ -1,4 +1,6 @@
-"""RunSpec -> the text of every file a job needs. Pure: no clock, no environment, no path of this machine."""
+"""RunSpec -> the text of every file a job needs. Pure: no clock, no environment, no
+path of this machine.
+"""
 
 import functools
 import shlex
@@ -31,7 +33,9 @@ _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def render(spec: RunSpec) -> dict[str, str]:
-    """Text of each file by name: job script, ``spec.json``, probe, and what GPUs, runtime and framework need."""
+    """Text of each file by name: job script, ``spec.json``, probe, and what GPUs,
+    runtime and framework need.
+    """
     scripts = [PROBE_SCRIPT]
     if spec.cluster.container.runtime in ("podman", "docker"):
         scripts.append(CONTAINER_SCRIPT)
@@ -41,13 +45,17 @@ def render(spec: RunSpec) -> dict[str, str]:
         JOB: _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
         SPEC: spec.model_dump_json(indent=2) + "\n",
         **{name: (paths.TEMPLATES / name).read_text(encoding="utf-8") for name in scripts},
-        **({PROFILE_SCRIPT: _text(f"{PROFILE_SCRIPT}.j2", spec)} if spec.profiler == "nsys" else {}),
+        **(
+            {PROFILE_SCRIPT: _text(f"{PROFILE_SCRIPT}.j2", spec)} if spec.profiler == "nsys" else {}
+        ),
         **{name: _text(f"frameworks/{name}.j2", spec) for name in framework(spec.framework).files},
     }
 
 
 def check_script(cluster: Cluster, words: Sequence[str]) -> str:
-    """The job by which the doctor asks a node of ``cluster``; ``words``: a script in its folder, with arguments."""
+    """The job by which the doctor asks a node of ``cluster``; ``words``: a script in
+    its folder, with arguments.
+    """
     template = _environment("sh", paths.TEMPLATES).get_template("doctor.sh.j2")
     script, *arguments = words or ("true",)
     return template.render(cluster=cluster, script=script, words=arguments)
@@ -68,10 +76,16 @@ def _text(template: str, spec: RunSpec) -> str:
         "python": launched.installed(spec.cluster).python or spec.cluster.python,
         "all_steps": launched.all_steps(spec),
         "profiler": spec.profiler,
-        "launched": None if launched.own_worker or not isinstance(spec, TrainingSpec) else launched_line(spec),
+        "launched": None
+        if launched.own_worker or not isinstance(spec, TrainingSpec)
+        else launched_line(spec),
         "profiles": PROFILES.format(spec.planned_steps),
         "profile_folder": PROFILE,
-        "why": {name: var.why for name, var in launched.environment(spec).items() if name not in spec.cluster.env},
+        "why": {
+            name: var.why
+            for name, var in launched.environment(spec).items()
+            if name not in spec.cluster.env
+        },
         "version": __version__,
         "reaper": (paths.TEMPLATES / "parts" / "reap.py").read_text(encoding="utf-8"),
     }
@@ -82,8 +96,9 @@ def _text(template: str, spec: RunSpec) -> str:
 def image_for(spec: RunSpec) -> str | None:
     """The image as the cluster's runtime expects it.
 
-    enroot separates registry and name by ``#`` (``nvcr.io#nvidia/nemo:25.07``); apptainer and singularity take a
-    ``docker://`` address; charliecloud, podman and docker take the name as it is; paths stay as they are.
+    enroot separates registry and name by ``#`` (``nvcr.io#nvidia/nemo:25.07``);
+    apptainer and singularity take a ``docker://`` address; charliecloud, podman and
+    docker take the name as it is; paths stay as they are.
     """
     image, runtime = spec.image, spec.cluster.container.runtime
     if image is None or is_path(image):
@@ -102,7 +117,9 @@ def mount_of(text: str) -> dict[str, str | bool]:
 
 def unmountable(runtime: str) -> str:
     """Characters at which the runtime's own syntax for mounts would split a path."""
-    both = dict.fromkeys(("pyxis", "apptainer", "singularity"), ":,") | dict.fromkeys(("podman", "docker"), ',"')
+    both = dict.fromkeys(("pyxis", "apptainer", "singularity"), ":,") | dict.fromkeys(
+        ("podman", "docker"), ',"'
+    )
     return {**both, "charliecloud": ":"}.get(runtime, "")
 
 
@@ -110,9 +127,14 @@ def inside_env(spec: RunSpec) -> tuple[str, ...]:
     """Names of the variables that a rank needs inside the container."""
     launched = framework(spec.framework)
     data = ("BENCHRUN_DATA",) if spec.reads_files else ()
-    # Only if the ranks import this package: the image may set a PYTHONPATH for its framework (NeMo's Dockerfile.ci
-    # does), and the submitting shell's would replace it.
-    path = ("PYTHONPATH",) if spec.cluster.container.runtime != "pyxis" and (launched.ships(spec) or data) else ()
+    # Only if the ranks import this package: the image may set a PYTHONPATH for its
+    # framework (NeMo's Dockerfile.ci does), and the submitting shell's would replace
+    # it.
+    path = (
+        ("PYTHONPATH",)
+        if spec.cluster.container.runtime != "pyxis" and (launched.ships(spec) or data)
+        else ()
+    )
     slurm = launched.rank_variables if spec.cluster.scheduler == "slurm" else ()
     pipe = ("BENCHRUN_PIPE",) if spec.cluster.container.runtime in ("podman", "docker") else ()
     return (*_RANK, *pipe, *path, *slurm, *data, *sorted(spec.env), *spec.cluster.secrets)
@@ -122,15 +144,17 @@ def inside_env(spec: RunSpec) -> tuple[str, ...]:
 def _environment(language: str, folder: Path) -> jinja2.Environment:
     """Jinja that writes every ``{{ value }}`` as a literal of the file's language.
 
-    Autoescape marks the results of macros and includes as Markup; ``finalize`` quotes every value that is not Markup,
-    so no value of a recipe reaches a file unquoted.
+    Autoescape marks the results of macros and includes as Markup; ``finalize`` quotes
+    every value that is not Markup, so no value of a recipe reaches a file unquoted.
     """
     literal = _LITERAL[language]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([paths.TEMPLATES, folder]),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
-        finalize=lambda value: value if isinstance(value, (Markup, jinja2.Undefined)) else Markup(literal(value)),
+        finalize=lambda value: (
+            value if isinstance(value, (Markup, jinja2.Undefined)) else Markup(literal(value))
+        ),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -1,4 +1,6 @@
-"""Jinja filters that write models, such as groups of the Megatron configuration, as flags, Python keywords or YAML."""
+"""Jinja filters that write models, such as groups of the Megatron configuration, as
+flags, Python keywords or YAML.
+"""
 
 import json
 import shlex
@@ -19,20 +21,35 @@ LONGEST_LINE = 110
 
 
 def flags(groups: Groups, *names: str, **renamed: str) -> Markup:
-    """Command-line flags: ``--num-layers 32``. True is the flag alone, false and None are nothing."""
+    """Command-line flags: ``--num-layers 32``. True is the flag alone, false and None
+    are nothing.
+    """
     chosen = _chosen(groups, names, renamed).items()
-    stated = ((name.replace("_", "-"), value) for name, value in chosen if value is not None and value is not False)
-    return _wrapped(f"--{name}" + ("" if value is True else f" {shlex.quote(str(value))}") for name, value in stated)
+    stated = (
+        (name.replace("_", "-"), value)
+        for name, value in chosen
+        if value is not None and value is not False
+    )
+    return _wrapped(
+        f"--{name}" + ("" if value is True else f" {shlex.quote(str(value))}")
+        for name, value in stated
+    )
 
 
 def kwargs(groups: Groups, *names: str, **renamed: str) -> Markup:
     """Python keyword arguments, one per line, each with its comma."""
-    return Markup("\n".join(f"{n}={_python(n, value)}," for n, value in _chosen(groups, names, renamed).items()))
+    return Markup(
+        "\n".join(
+            f"{n}={_python(n, value)}," for n, value in _chosen(groups, names, renamed).items()
+        )
+    )
 
 
 def yaml(groups: Groups, *names: str, **renamed: str) -> Markup:
     """Keys and values of a YAML flow mapping, each with its comma."""
-    return _wrapped(f"{name}: {yaml_literal(value)}," for name, value in _chosen(groups, names, renamed).items())
+    return _wrapped(
+        f"{name}: {yaml_literal(value)}," for name, value in _chosen(groups, names, renamed).items()
+    )
 
 
 def _wrapped(words: Iterable[str]) -> Markup:
@@ -46,7 +63,9 @@ def _wrapped(words: Iterable[str]) -> Markup:
 
 
 def yaml_literal(value: Any) -> str:
-    """JSON, which YAML reads too, except one thing: to YAML 1.1 a number like 1e-05 is text, and 1.0e-05 is not."""
+    """JSON, which YAML reads too, except one thing: to YAML 1.1 a number like 1e-05 is
+    text, and 1.0e-05 is not.
+    """
     if isinstance(value, float):
         mantissa, exponent, power = repr(value).partition("e")
         return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else repr(value)
@@ -54,13 +73,18 @@ def yaml_literal(value: Any) -> str:
 
 
 def _chosen(groups: Groups, names: tuple[str, ...], renamed: dict[str, str]) -> dict[str, Any]:
-    """The values that are named, ``new="old"`` under a new name; with ``*`` or no name at all, all others too."""
+    """The values that are named, ``new="old"`` under a new name; with ``*`` or no name
+    at all, all others too.
+    """
     values: dict[str, Any] = {}
     for group in [groups] if isinstance(groups, (BaseModel, Mapping)) else groups:
         values |= dict(group or {})
     new_names = {old: new for new, old in renamed.items()}
     everything = names == ("*",) or not (names or renamed)
-    return {new_names.get(old, old): values[old] for old in (values if everything else (*names, *new_names))}
+    return {
+        new_names.get(old, old): values[old]
+        for old in (values if everything else (*names, *new_names))
+    }
 
 
 def _python(name: str, value: Any) -> str:

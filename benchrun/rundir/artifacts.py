@@ -1,8 +1,10 @@
-"""Every file of a run directory: its name, who writes it, and the models of those that the job and the host share.
+"""Every file of a run directory: its name, who writes it, and the models of those that
+the job and the host share.
 
-The files below ``worker/`` are a copy of this package, those of `Framework.files` a framework's own. The models of
-steps.jsonl, telemetry.json, metrics.json and verdict.json stand where these are computed: only the host uses them.
-Imports nothing but pydantic and the standard library: the worker reads this inside the training image.
+The files below ``worker/`` are a copy of this package, those of `Framework.files` a
+framework's own. The models of steps.jsonl, telemetry.json, metrics.json and
+verdict.json stand where these are computed: only the host uses them. Imports nothing
+but pydantic and the standard library: the worker reads this inside the training image.
 """
 
 import enum
@@ -26,7 +28,10 @@ def _file(name: str, content: str) -> str:
 
 
 # Written before the job starts.
-SPEC = _file("spec.json", "every value of the run: recipe, site file and options combined, defaults filled in")
+SPEC = _file(
+    "spec.json",
+    "every value of the run: recipe, site file and options combined, defaults filled in",
+)
 JOB = _file("job.sh", "the job script: sbatch job.sh, or bash job.sh on this machine")
 PROBE_SCRIPT = _file("probe.sh", "describes a node")
 TELEMETRY_SCRIPT = _file("telemetry.sh", "samples the GPUs of a node")
@@ -41,24 +46,39 @@ SERVER_LOG = _file("server.log", "what a server of a benchmark printed")
 CRITIC_LOG = _file("critic.log", "what the critic and the reward model of PPO printed")
 SERVER_STOP = _file("server.stop", "exists once the server is to end")
 RESULT = _file("result.json", "what the client of a server measured, in the form that it writes")
-CHECKPOINT = _file("checkpoint", "a folder: the random weights that a server loads where no checkpoint is stated")
+CHECKPOINT = _file(
+    "checkpoint", "a folder: the random weights that a server loads where no checkpoint is stated"
+)
 PROBE = _file("probe", "a folder: HOST.json, hardware and driver of each node")
-TELEMETRY = _file("telemetry", "a folder: HOST.csv, clocks, power and temperature of each GPU, once per second")
+TELEMETRY = _file(
+    "telemetry", "a folder: HOST.csv, clocks, power and temperature of each GPU, once per second"
+)
 DATA = _file("data.json", "what datagen wrote about the data set")
 DATA_INDEX = _file("data-index", "a folder: megatron-core's shuffled order of the samples")
-CEILINGS = _file("ceilings.json", "matrix products, copies and collectives, measured alone before the first step")
+CEILINGS = _file(
+    "ceilings.json", "matrix products, copies and collectives, measured alone before the first step"
+)
 BREAKDOWN = _file("breakdown.json", "one profiled step after the last")
-PROFILE = _file("profile", "a folder: traces of the profiled ranks, e.g. rank0.json.gz, or rank0.nsys-rep and .sqlite")
+PROFILE = _file(
+    "profile",
+    "a folder: traces of the profiled ranks, e.g. rank0.json.gz, or rank0.nsys-rep and .sqlite",
+)
 FINGERPRINT = _file(
-    "fingerprint.json", "what was read of the traces of a kept run; small ones are kept too, in profile"
+    "fingerprint.json",
+    "what was read of the traces of a kept run; small ones are kept too, in profile",
 )
 RANKS = _file("ranks.json", "how long each rank computed in each step, without collectives")
-HOST = _file("host.json", "each rank's waits for data and a core, garbage collection and time between steps, by step")
+HOST = _file(
+    "host.json",
+    "each rank's waits for data and a core, garbage collection and time between steps, by step",
+)
 NODES = _file("nodes", "a folder: HOST.RANK.json, what each rank measured in a check of nodes")
 PROGRESS = _file("progress.json", "what the job's watchdog last read in its log")
 NO_STEP = _file("no_step_s", "seconds without a step after which the watchdog ended the job")
 DONE = _file("done.json", "exit code, signal and restarts, written by the job's EXIT trap")
-LOCAL_STATE = _file("local.json", "state and exit code of a local job; process and host of its supervisor")
+LOCAL_STATE = _file(
+    "local.json", "state and exit code of a local job; process and host of its supervisor"
+)
 LOCAL_CANCELLED = _file("local.cancelled", "exists once a local job was cancelled")
 # Written by the host afterwards.
 ENDING = _file("ending.json", "how the job ended, with the evidence")
@@ -93,11 +113,15 @@ class Ending(str, enum.Enum):
     """Slurm or the runtime could not start the command."""
     IMAGE_MISSING = "image_missing"
     HUNG = "hung"
-    """The run stopped making steps, until its step deadline, its time limit or a user ended it."""
+    """The run stopped making steps, until its step deadline, its time limit or a user
+    ended it.
+    """
     INCOMPLETE = "incomplete"
     """Exit code 0, but not all planned steps."""
     SCHEDULER_FAILURE = "scheduler_failure"
-    """Nobody asked for its end: Slurm dropped it, as after a loss of the controller's state."""
+    """Nobody asked for its end: Slurm dropped it, as after a loss of the controller's
+    state.
+    """
     LOST = "lost"
     """Neither queue, accounting nor the job's files record how it ended."""
 
@@ -126,7 +150,9 @@ class Done(BaseModel, frozen=True, strict=True):
     def elapsed_s(self) -> float | None:
         """Seconds from start to end; None if a time is missing or no time."""
         try:
-            began, end = (datetime.strptime(each, "%Y-%m-%dT%H:%M:%SZ") for each in (self.started, self.ended))
+            began, end = (
+                datetime.strptime(each, "%Y-%m-%dT%H:%M:%SZ") for each in (self.started, self.ended)
+            )
         except ValueError:
             return None
         return max((end - began).total_seconds(), 0.0)
@@ -168,7 +194,9 @@ class EndingRecord(File):
     last_step: int | None = None
     """The number of the last step in the log."""
     step_time_s: float | None = None
-    """Median of the last planned steps of a completed job; metrics.json has the measured one."""
+    """Median of the last planned steps of a completed job; metrics.json has the
+    measured one.
+    """
 
 
 class Environment(File):
@@ -191,14 +219,21 @@ class Environment(File):
 
 
 def trained_with(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Version by package, of env.json: as the worker printed them, else as the first node that names some has them."""
-    stated = (environment.get("worker"), *(node.get("versions") for node in objects(environment.get("nodes"))))
+    """Version by package, of env.json: as the worker printed them, else as the first
+    node that names some has them.
+    """
+    stated = (
+        environment.get("worker"),
+        *(node.get("versions") for node in objects(environment.get("nodes"))),
+    )
     versions = next((each for each in stated if isinstance(each, Mapping) and each), {})
     return {name: str(version) for name, version in versions.items() if version}
 
 
 def machine(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Software and limits of the GPUs in env.json, by name; several values of nodes are joined."""
+    """Software and limits of the GPUs in env.json, by name; several values of nodes are
+    joined.
+    """
     nodes = objects(environment.get("nodes"))
     gpus = [gpu for node in nodes for gpu in objects(node.get("gpus"))]
     values = {
@@ -206,12 +241,18 @@ def machine(environment: Mapping[str, Any]) -> dict[str, str]:
         "power limit (W)": {str(gpu["power_limit_w"]) for gpu in gpus if gpu.get("power_limit_w")},
     }
     stated = {name: ", ".join(sorted(each)) for name, each in values.items() if each}
-    return stated | {f"version of {name}": version for name, version in trained_with(environment).items()}
+    return stated | {
+        f"version of {name}": version for name, version in trained_with(environment).items()
+    }
 
 
 def objects(values: Any) -> list[Mapping[str, Any]]:
     """The objects in a list of a JSON document; none if that is no list."""
-    return [each for each in values if isinstance(each, Mapping)] if isinstance(values, list | tuple) else []
+    return (
+        [each for each in values if isinstance(each, Mapping)]
+        if isinstance(values, list | tuple)
+        else []
+    )
 
 
 class Gemm(Frozen):
@@ -226,7 +267,9 @@ class Gemm(Frozen):
     k: PositiveInt
     """Inner dimension."""
     count: PositiveFloat
-    """Number of times that a GPU computes it per micro-batch, the mean over pipeline stages."""
+    """Number of times that a GPU computes it per micro-batch, the mean over pipeline
+    stages.
+    """
     low_precision: bool
     """FP8 training computes it in FP8; the output layer stays in BF16."""
     tflops: dict[Precision, dict[Pass, PositiveFloat]]
@@ -245,13 +288,15 @@ class CollectiveRate(Frozen):
     size_mib: PositiveFloat
     """Size of the message in MiB."""
     bus_gb_per_s: PositiveFloat
-    """Bus bandwidth by the convention of nccl-tests: 10^9 bytes/s, times 2 (n - 1) / n for
-    all-reduce, (n - 1) / n for the others.
+    """Bus bandwidth by the convention of nccl-tests: 10^9 bytes/s, times 2 (n - 1) / n
+    for all-reduce, (n - 1) / n for the others.
     """
 
 
 class Ceilings(File):
-    """ceilings.json: the slowest rank of each measurement, with all ranks measuring at once."""
+    """ceilings.json: the slowest rank of each measurement, with all ranks measuring at
+    once.
+    """
 
     device: str
     """Name of the GPU."""
@@ -268,8 +313,8 @@ class Ceilings(File):
 class Breakdown(File):
     """breakdown.json: a step after the measured ones, in s, the mean over ranks.
 
-    The parts without ``hidden_s`` add up to the step. The time of overlapping kernels counts as the first of: matrix
-    products, attention, other kernels, communication.
+    The parts without ``hidden_s`` add up to the step. The time of overlapping kernels
+    counts as the first of: matrix products, attention, other kernels, communication.
     """
 
     step_s: PositiveFloat
@@ -281,18 +326,24 @@ class Breakdown(File):
     other_s: NonNegativeFloat
     """Norms, activations, casts, copies, the optimizer."""
     communication_s: NonNegativeFloat
-    """Communication that no other kernel hides, with waiting for other ranks and the pipeline bubble."""
+    """Communication that no other kernel hides, with waiting for other ranks and the
+    pipeline bubble.
+    """
     idle_s: NonNegativeFloat
     """Time without any kernel."""
     hidden_s: NonNegativeFloat
     """Communication that overlaps with other kernels."""
     communication_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
-    """``communication_s`` of each rank: one that the others wait for has less than they. Older runs have none."""
+    """``communication_s`` of each rank: one that the others wait for has less than
+    they. Older runs have none.
+    """
     data_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
-    """Seconds that each rank waited for its data loader in that step. Older runs have none."""
+    """Seconds that each rank waited for its data loader in that step. Older runs have
+    none.
+    """
     queued_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
-    """Seconds that the threads of each rank waited for a core in that step; empty if the system
-    does not count them, and in older runs.
+    """Seconds that the threads of each rank waited for a core in that step; empty if
+    the system does not count them, and in older runs.
     """
 
     @property
@@ -310,13 +361,17 @@ class Breakdown(File):
     def sentence(self) -> str:
         """One line for a person."""
         names = ("matmul", "attention", "other kernels", "communication alone", "nothing")
-        shares = zip(names, (100 * seconds / self.step_s for seconds in self.parts.values()), strict=True)
+        shares = zip(
+            names, (100 * seconds / self.step_s for seconds in self.parts.values()), strict=True
+        )
         listed = ", ".join(f"{name} {share:.1f} %" for name, share in shares)
         return f"{listed} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"
 
 
 KEPT_STEPS = 200
-"""The last steps of ranks.json and host.json: enough for a median, and 4096 ranks still fit into a file."""
+"""The last steps of ranks.json and host.json: enough for a median, and 4096 ranks still
+fit into a file.
+"""
 
 
 class RankTime(Frozen, allow_inf_nan=False):
@@ -331,7 +386,8 @@ class RankTime(Frozen, allow_inf_nan=False):
     stage: NonNegativeInt = 0
     """Its pipeline stage: only ranks of one stage do the same work."""
     compute_time_s: tuple[NonNegativeFloat, ...]
-    """The step without its collectives: kernels, gaps between them, waiting for data."""
+    """The step without its collectives: kernels, gaps between them, waiting for data.
+    """
     collective_time_s: tuple[NonNegativeFloat, ...]
     """Time in collectives that no kernel hides, with waiting for slower ranks."""
 
@@ -340,14 +396,16 @@ class RankTimes(File):
     """ranks.json."""
 
     steps: tuple[PositiveInt, ...]
-    """Numbers of the measured steps: the last 200; every tenth if a step has more than 500 collectives."""
+    """Numbers of the measured steps: the last 200; every tenth if a step has more than
+    500 collectives.
+    """
     ranks: tuple[RankTime, ...]
     """Every rank, in order."""
 
 
 class HostTime(Frozen, allow_inf_nan=False):
-    """Seconds that the host of one rank spent in each step on other things: the most that the step
-    may have lost by it.
+    """Seconds that the host of one rank spent in each step on other things: the most
+    that the step may have lost by it.
     """
 
     rank: NonNegativeInt
@@ -363,9 +421,11 @@ class HostTime(Frozen, allow_inf_nan=False):
     garbage_s: tuple[NonNegativeFloat, ...]
     """Collecting Python's garbage."""
     queued_s: tuple[NonNegativeFloat, ...]
-    """Waiting for a core, all threads together; empty if the system does not count it."""
+    """Waiting for a core, all threads together; empty if the system does not count it.
+    """
     between_s: tuple[NonNegativeFloat, ...] = ()
-    """Seconds between the end of the step before and the begin of this one: logging, saving.
+    """Seconds between the end of the step before and the begin of this one: logging,
+    saving.
 
     Older runs lack them.
     """

@@ -1,4 +1,6 @@
-"""The fingerprint: where the time of each rank goes. Shares are those of the rank's window."""
+"""The fingerprint: where the time of each rank goes. Shares are those of the rank's
+window.
+"""
 
 from typing import Literal
 
@@ -67,7 +69,9 @@ class RankShares(Frozen):
         if not all(-ROUNDING <= share <= 1 + ROUNDING for share in shares):
             raise ValueError(f"rank {self.rank}: every share must be from 0 to 1")
         if abs(sum(parts) - 1) > ROUNDING:
-            raise ValueError(f"rank {self.rank}: compute, exposed_comm, copy and idle must add up to 1")
+            raise ValueError(
+                f"rank {self.rank}: compute, exposed_comm, copy and idle must add up to 1"
+            )
         if causes and abs(sum(causes) - self.idle) > ROUNDING:
             raise ValueError(f"rank {self.rank}: the causes must add up to idle")
         return self
@@ -91,9 +95,13 @@ class CollectiveTime(Frozen):
     duration_s: float
     """Transfer and waiting, the mean over the ranks."""
     transfer_s: float | None
-    """The shortest duration over the ranks, all occurrences together; None with one rank's trace."""
+    """The shortest duration over the ranks, all occurrences together; None with one
+    rank's trace.
+    """
     waiting_s: float | None
-    """Seconds that the ranks' kernels took beyond the transfer, the mean over the ranks."""
+    """Seconds that the ranks' kernels took beyond the transfer, the mean over the
+    ranks.
+    """
     busbw_gb_s: float | None
     """Bus bandwidth of the transfers."""
 
@@ -121,7 +129,9 @@ class RangeTime(Frozen):
     count: int
     host_s: float
     device_s: float | None
-    """Union of what any thread of their process launched while they were open; None if launches are unknown."""
+    """Union of what any thread of their process launched while they were open; None if
+    launches are unknown.
+    """
 
 
 class ProductRow(Frozen):

@@ -20,7 +20,17 @@ from pydantic import BaseModel, ValidationError
 
 from benchrun import clock, kept, paths
 from benchrun.errors import UserError, reading
-from benchrun.rundir.artifacts import DONE, EVENTS, SERVER_LOG, SPEC, STDERR, STDOUT, TELEMETRY, XZ, Done
+from benchrun.rundir.artifacts import (
+    DONE,
+    EVENTS,
+    SERVER_LOG,
+    SPEC,
+    STDERR,
+    STDOUT,
+    TELEMETRY,
+    XZ,
+    Done,
+)
 from benchrun.runspec.spec import RunSpec
 from benchrun.vocabulary import STAMP
 
@@ -65,12 +75,16 @@ class RunDir:
 
     @property
     def writable(self) -> bool:
-        """Whether files can be added: not to another user's run, nor on a read-only file system."""
+        """Whether files can be added: not to another user's run, nor on a read-only
+        file system.
+        """
         return not self.read_only and self.owner == os.geteuid() and os.access(self.path, os.W_OK)
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """The existing ones of the job's stdout, its stderr and a server's log; compressed in a kept run."""
+        """The existing ones of the job's stdout, its stderr and a server's log;
+        compressed in a kept run.
+        """
         present: list[str] = []
         with contextlib.suppress(OSError):
             present = os.listdir(self.path)  # noqa: PTH208
@@ -80,19 +94,31 @@ class RunDir:
     def telemetry(self) -> dict[str, str]:
         """The CSV samples of each node's GPUs, by host."""
         files = sorted((self.path / TELEMETRY).glob("*.csv*"))
-        return {file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace") for file in files}
+        return {
+            file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace")
+            for file in files
+        }
 
     def document(self, name: str, model: type[M]) -> M | None:
-        """A JSON file of this run as ``model``; None if there is none. UserError if it holds something else."""
+        """A JSON file of this run as ``model``; None if there is none. UserError if it
+        holds something else.
+        """
         document = self.read_json(name)
         try:
             return None if document is None else model.model_validate(document)
         except ValidationError as error:
-            where, hint = str(self.path / name), "another version wrote it, or it is damaged; move it away"
-            raise UserError(f"not what benchrun writes: {error.errors()[0]['msg']}", where=where, hint=hint) from None
+            where, hint = (
+                str(self.path / name),
+                "another version wrote it, or it is damaged; move it away",
+            )
+            raise UserError(
+                f"not what benchrun writes: {error.errors()[0]['msg']}", where=where, hint=hint
+            ) from None
 
     def read(self, name: str, model: type[M]) -> M | None:
-        """A JSON file of this run as ``model``; None if it is missing, damaged, or holds something else."""
+        """A JSON file of this run as ``model``; None if it is missing, damaged, or
+        holds something else.
+        """
         with contextlib.suppress(UserError):
             return self.document(name, model)
         return None
@@ -117,7 +143,9 @@ class RunDir:
         return event["job"] if event else None
 
     def time_of(self, kind: str) -> float | None:
-        """Time of the newest event of one kind in seconds since the epoch; None if there is none."""
+        """Time of the newest event of one kind in seconds since the epoch; None if
+        there is none.
+        """
         with contextlib.suppress(ValueError, OverflowError):
             event = self.last_event(kind)
             return _epoch(event["time"]) if event else None
@@ -125,8 +153,8 @@ class RunDir:
 
     @property
     def created(self) -> float | None:
-        """Seconds since the epoch at which the run was created: by its event, else by its files (a
-        killed launcher).
+        """Seconds since the epoch at which the run was created: by its event, else by
+        its files (a killed launcher).
 
         None if the directory has vanished.
         """
@@ -135,11 +163,17 @@ class RunDir:
         return None
 
     def append_event(self, kind: str, **facts: Any) -> None:
-        """Add an event with the file system's time, in one write, because two processes may write at once."""
+        """Add an event with the file system's time, in one write, because two processes
+        may write at once.
+        """
         with self._events(os.O_CREAT) as file:
             size = os.fstat(file).st_size
-            cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # a full disk took half of the last line
-            now = datetime.fromtimestamp(clock.touched(file), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            cut = (
+                size > 0 and os.pread(file, 1, size - 1) != b"\n"
+            )  # a full disk took half of the last line
+            now = datetime.fromtimestamp(clock.touched(file), timezone.utc).strftime(
+                "%Y-%m-%dT%H:%M:%SZ"
+            )
             line = json.dumps({"time": now, "event": kind, **facts}) + "\n"
             data = (b"\n" if cut else b"") + line.encode()
             if os.write(file, data) < len(data):
@@ -147,9 +181,11 @@ class RunDir:
             os.fsync(file)
 
     def clock(self) -> float | None:
-        """Seconds since the epoch by the clock of this run's file system; None if it cannot be read.
+        """Seconds since the epoch by the clock of this run's file system; None if it
+        cannot be read.
 
-        Clocks of hosts and file servers may differ by minutes, so only this one measures ages.
+        Clocks of hosts and file servers may differ by minutes, so only this one
+        measures ages.
         """
         with contextlib.suppress(OSError), self._events() as file:
             return clock.touched(file)
@@ -164,13 +200,20 @@ class RunDir:
         self.write_text(name, json.dumps(document, indent=2) + "\n", first=first)
 
     def write_text(self, name: str, text: str, *, first: bool = False) -> None:
-        """Write a file of this run atomically; a link of that name is replaced, never followed.
+        """Write a file of this run atomically; a link of that name is replaced, never
+        followed.
 
-        With ``first`` nothing is replaced: FileExistsError if another process was faster.
+        With ``first`` nothing is replaced: FileExistsError if another process was
+        faster.
         """
         temporary = f".{name}.{secrets.token_hex(4)}"
         with self._folder() as folder, contextlib.ExitStack() as undo:
-            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+            file = os.open(
+                temporary,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW,
+                0o666,
+                dir_fd=folder,
+            )
             undo.callback(os.unlink, temporary, dir_fd=folder)
             with os.fdopen(file, "w", encoding="utf-8") as stream:
                 stream.write(text)
@@ -184,7 +227,10 @@ class RunDir:
     def _events(self, create: int = 0) -> Iterator[int]:
         """events.jsonl, open for appending; OSError if it is a link or missing."""
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | create
-        with self._folder() as folder, os.fdopen(os.open(EVENTS, flags, 0o644, dir_fd=folder), "r+b", 0) as file:
+        with (
+            self._folder() as folder,
+            os.fdopen(os.open(EVENTS, flags, 0o644, dir_fd=folder), "r+b", 0) as file,
+        ):
             yield file.fileno()
 
     @contextlib.contextmanager
@@ -203,7 +249,9 @@ class RunDir:
 
 @dataclass(frozen=True)
 class TolerantRun(RunDir):
-    """A run whose damaged documents are left out and noted, for readers that need none of them."""
+    """A run whose damaged documents are left out and noted, for readers that need none
+    of them.
+    """
 
     damaged: dict[str, str] = field(default_factory=dict, compare=False)
     """Name of each file that was left out -> why."""
@@ -222,12 +270,16 @@ class TolerantRun(RunDir):
 
 @functools.lru_cache
 def _epoch(text: str) -> float:
-    """The time of an event in seconds since the epoch; ValueError or OverflowError if it is none."""
+    """The time of an event in seconds since the epoch; ValueError or OverflowError if
+    it is none.
+    """
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
 
 
 def read_text(path: Path | str, limit: int = LIMIT) -> str | None:
-    """The first ``limit`` bytes of a file; None if it is missing or no regular file (a directory, a pipe)."""
+    """The first ``limit`` bytes of a file; None if it is missing or no regular file (a
+    directory, a pipe).
+    """
     with contextlib.suppress(OSError, ValueError):
         found = os.stat(path)  # noqa: PTH116
         if stat.S_ISREG(found.st_mode):
@@ -267,7 +319,9 @@ def find_runs(root: Path | None = None) -> list[RunDir]:
 
 
 def stamp_of(run_id: str) -> str:
-    """The time of the launch in a run's id, as ``20250102T030405Z``; empty if there is none."""
+    """The time of the launch in a run's id, as ``20250102T030405Z``; empty if there is
+    none.
+    """
     stamp = re.search(STAMP, run_id)
     return stamp[0] if stamp else ""
 
@@ -280,7 +334,8 @@ def launch_time(run_id: str) -> datetime | None:
 
 
 def runs_at(name: str) -> list[RunDir]:
-    """The run called ``name``, as `open_run` has it, or all runs of the folder ``name``, oldest first.
+    """The run called ``name``, as `open_run` has it, or all runs of the folder
+    ``name``, oldest first.
 
     UserError if it is neither.
     """
@@ -288,7 +343,9 @@ def runs_at(name: str) -> list[RunDir]:
         return [open_run(name)]
     if runs := find_runs(Path(name)):
         return runs
-    raise UserError("holds no run", where=name, hint=f"each run is a directory in it, with a {SPEC}")
+    raise UserError(
+        "holds no run", where=name, hint=f"each run is a directory in it, with a {SPEC}"
+    )
 
 
 def is_folder(name: str) -> bool:
@@ -299,17 +356,24 @@ def is_folder(name: str) -> bool:
 
 
 def open_run(name: str, root: Path | None = None) -> RunDir:
-    """The run called ``name`` in ``root`` (the runs folder if None), at the path ``name``, or among the kept runs.
+    """The run called ``name`` in ``root`` (the runs folder if None), at the path
+    ``name``, or among the kept runs.
 
-    The beginning of a run's name is enough if no other run's begins so.
-    UserError if its specification cannot be read; if there is no such run it lists close matches.
+    The beginning of a run's name is enough if no other run's begins so. UserError if
+    its specification cannot be read; if there is no such run it lists close matches.
     """
     root = root or paths.runs_dir()
     if not name:
-        raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
+        raise UserError(
+            "the name of a run is empty", hint="an unset variable? benchrun status lists the runs"
+        )
     stored = paths.MEASURED / name.removeprefix(KEPT)
     with reading(name):
-        places = [path for path in (root / name, Path(name), stored) if (kept.place(path.absolute()) / SPEC).exists()]
+        places = [
+            path
+            for path in (root / name, Path(name), stored)
+            if (kept.place(path.absolute()) / SPEC).exists()
+        ]
     if not places:
         close = _beginning_with(name, root)
         if len(close) != 1:
@@ -322,7 +386,9 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
                 kind = "file" if Path(name).is_file() else "directory"
                 hint = "parse, compare, explain and diff read logs, fingerprint reads traces"
                 raise UserError(f"is a {kind}, and no run", where=name, hint=hint)
-            raise UserError(f"no run is called '{name}' in {root}, and no file or directory is", hint=hint)
+            raise UserError(
+                f"no run is called '{name}' in {root}, and no file or directory is", hint=hint
+            )
         places = close
     run = _opened(root, places[0])
     _ = run.spec
@@ -330,7 +396,9 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
 
 
 def _beginning_with(name: str, root: Path) -> list[Path]:
-    """Runs whose names begin so: at a path those of its folder, else those in ``root``, else the kept ones."""
+    """Runs whose names begin so: at a path those of its folder, else those in ``root``,
+    else the kept ones.
+    """
     begin = Path(name.removeprefix(KEPT))
     if not begin.name:  # "." or "/" begins every name
         return []
@@ -341,7 +409,9 @@ def _beginning_with(name: str, root: Path) -> list[Path]:
 
 
 def _opened(root: Path, path: Path) -> RunDir:
-    """The run at ``path``, read-only if it is not directly in ``root`` or belongs to another user."""
+    """The run at ``path``, read-only if it is not directly in ``root`` or belongs to
+    another user.
+    """
     place = kept.place(path.resolve())
     if place.parent == root.resolve() and place.stat().st_uid == os.geteuid():
         return RunDir(paths.given(root) / place.name)

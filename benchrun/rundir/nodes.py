@@ -1,4 +1,6 @@
-"""Measurements of a check of nodes: its files, and which nodes exchange data with each other."""
+"""Measurements of a check of nodes: its files, and which nodes exchange data with each
+other.
+"""
 
 import math
 from typing import Annotated, Literal
@@ -24,8 +26,10 @@ class Rate(Frozen):
     """One measurement of a rank."""
 
     test: Test
-    """products: matrix products; memory: a copy, bytes read and written; node_collective: bus bandwidth of an
-    all-reduce within the node; exchange: with the same rank of another node, both ways at once, bytes of one way."""
+    """products: matrix products; memory: a copy, bytes read and written;
+    node_collective: bus bandwidth of an all-reduce within the node; exchange: with the
+    same rank of another node, both ways at once, bytes of one way.
+    """
     work: str
     """Work that was computed or sent."""
     peer: str | None = None
@@ -56,10 +60,12 @@ class RankRates(File):
 
 
 def rounds(count: int) -> list[list[Pair]]:
-    """Rounds of disjoint pairs of ``count`` nodes, numbered from 0; with an odd number one of them rests in each.
+    """Rounds of disjoint pairs of ``count`` nodes, numbered from 0; with an odd number
+    one of them rests in each.
 
-    A round-robin tournament by the circle method. All rounds up to FEW_NODES nodes, else log2(count) of them, evenly
-    spread, so that the time hardly grows and no two nodes meet twice.
+    A round-robin tournament by the circle method. All rounds up to FEW_NODES nodes,
+    else log2(count) of them, evenly spread, so that the time hardly grows and no two
+    nodes meet twice.
     """
     even = count + count % 2
     turns = even - 1
@@ -68,6 +74,7 @@ def rounds(count: int) -> list[list[Pair]]:
     played = turns if count <= FEW_NODES else math.ceil(math.log2(count))
     chosen = [turns * index // played for index in range(played)]
     tables = (
-        [(even - 1, turn), *(((turn + k) % turns, (turn - k) % turns) for k in range(1, even // 2))] for turn in chosen
+        [(even - 1, turn), *(((turn + k) % turns, (turn - k) % turns) for k in range(1, even // 2))]
+        for turn in chosen
     )
     return [[(min(pair), max(pair)) for pair in table if max(pair) < count] for table in tables]

@@ -1,4 +1,6 @@
-"""The docstrings of a model's fields, read from its source: reference pages and written site files show them."""
+"""The docstrings of a model's fields, read from its source: reference pages and written
+site files show them.
+"""
 
 import ast
 import inspect
@@ -16,7 +18,15 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         assert isinstance(body, ast.ClassDef)
         for node, after in zip(body.body, body.body[1:], strict=False):
-            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(text, str):
+            text = (
+                after.value.value
+                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                else None
+            )
+            if (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.target, ast.Name)
+                and isinstance(text, str)
+            ):
                 docs[node.target.id] = inspect.cleandoc(text)
     return docs

@@ -1,9 +1,12 @@
-"""The identity of a run: a digest of a canonical form of its RunSpec, with its own names and defaults.
+"""The identity of a run: a digest of a canonical form of its RunSpec, with its own
+names and defaults.
 
-The form is frozen. For trainings identity.csv lists the name of each value in the form, the field of RunSpec that
-holds it, the runs that have it (all trainings if empty), and the usual value, which the form omits. If a field gets
-another name or default, only that file changes and every id stays. A new field gets a row with the value that older
-runs had. Any other change needs the next ``VERSION``. Of another workload the form has every input.
+The form is frozen. For trainings identity.csv lists the name of each value in the form,
+the field of RunSpec that holds it, the runs that have it (all trainings if empty), and
+the usual value, which the form omits. If a field gets another name or default, only
+that file changes and every id stays. A new field gets a row with the value that older
+runs had. Any other change needs the next ``VERSION``. Of another workload the form has
+every input.
 """
 
 import functools
@@ -23,31 +26,52 @@ VERSION = 1
 ANY = "any workload"
 NOTHING = "nothing"
 """An empty value in the last column."""
-NOT_SPEED = ("HF_HUB_OFFLINE", "HYDRA_FULL_ERROR", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_OFFLINE", "VOCAB_PATH")
+NOT_SPEED = (
+    "HF_HUB_OFFLINE",
+    "HYDRA_FULL_ERROR",
+    "TOKENIZERS_PARALLELISM",
+    "TRANSFORMERS_OFFLINE",
+    "VOCAB_PATH",
+)
 """Variables that do not change the speed."""
 OF_THE_SITE = re.compile(r"_IFNAME$|_HCA$|_NET_DEVICES$|_ADDR$|_PORT$")
 """Variables that name a network interface or address."""
 
 
 def canonical(spec: "RunSpec") -> dict[str, Any]:
-    """The form of ``spec``: everything that changes the measurement, without site and paths."""
-    form = {row["name"]: value_of(spec, row["field"]) for row in table(__file__) if row["only"] == ANY} | spec.form()
+    """The form of ``spec``: everything that changes the measurement, without site and
+    paths.
+    """
+    form = {
+        row["name"]: value_of(spec, row["field"]) for row in table(__file__) if row["only"] == ANY
+    } | spec.form()
     form["image"] = workload_image(spec)
-    return form | {f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)}
+    return form | {
+        f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)
+    }
 
 
 def training_form(spec: "TrainingSpec") -> dict[str, Any]:
     """A training's part of the form."""
     kinds = {"", spec.model.position_embedding, spec.precision, spec.task}
-    kinds |= {part for part in ("moe", "mla", "mamba", "window", "rope_scaling") if getattr(spec.model, part)}
+    kinds |= {
+        part
+        for part in ("moe", "mla", "mamba", "window", "rope_scaling")
+        if getattr(spec.model, part)
+    }
     if spec.data.kind == "synthetic":
         kinds.add("conversations" if spec.instructed else "tokens")
     all_read = ("data.tokens", spec.training.steps * spec.tokens_per_step + 1)
-    values = [(row, _plain(value_of(spec, row["field"]))) for row in table(__file__) if row["only"] in kinds]
+    values = [
+        (row, _plain(value_of(spec, row["field"])))
+        for row in table(__file__)
+        if row["only"] in kinds
+    ]
     return {
         row["name"]: value
         for row, value in values
-        if (str(value) or NOTHING) != row["usual"] and (row["name"], value) not in (all_read, ("data.tokens", None))
+        if (str(value) or NOTHING) != row["usual"]
+        and (row["name"], value) not in (all_read, ("data.tokens", None))
     }
 
 
@@ -64,13 +88,17 @@ def digest(spec: "RunSpec", without: Collection[str] = ()) -> str:
 
 
 def workload_env(spec: "RunSpec") -> dict[str, str]:
-    """The variables of the framework and the recipe, before the cluster's took their place."""
+    """The variables of the framework and the recipe, before the cluster's took their
+    place.
+    """
     own = {name: value for name, value in spec.env.items() if name not in spec.cluster.env}
     return own | spec.replaced_env
 
 
 def workload_image(spec: "RunSpec") -> str | None:
-    """``name:tag`` of the image. A site's file counts only if its name states a release of the recipe's image."""
+    """``name:tag`` of the image. A site's file counts only if its name states a release
+    of the recipe's image.
+    """
     if spec.image is None:
         return None
     named, own = image_name(spec.image), spec.replaced_image and image_name(spec.replaced_image)
@@ -90,4 +118,8 @@ def _plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, Mapping):
         value = [f"{name}={value[name]}" for name in value]
-    return "+".join(sorted(value)) if isinstance(value, Iterable) and not isinstance(value, str) else value
+    return (
+        "+".join(sorted(value))
+        if isinstance(value, Iterable) and not isinstance(value, str)
+        else value
+    )

@@ -1,11 +1,19 @@
-"""Facts in the name of a container image: name and tag, NeMo's release, whether it is a file."""
+"""Facts in the name of a container image: name and tag, NeMo's release, whether it is a
+file.
+"""
 
 import re
 
 
 def image_name(image: str) -> str:
-    """``name:tag`` of an image in any registry or folder: ``nemo:25.07`` for ``/images/nvidia+nemo+25.07.sqsh``."""
-    last = re.sub(r"\.(sqsh|sif|simg|img|tar|tgz)$", "", image.rstrip("/").rpartition("/")[2].rpartition("#")[2])
+    """``name:tag`` of an image in any registry or folder: ``nemo:25.07`` for
+    ``/images/nvidia+nemo+25.07.sqsh``.
+    """
+    last = re.sub(
+        r"\.(sqsh|sif|simg|img|tar|tgz)$",
+        "",
+        image.rstrip("/").rpartition("/")[2].rpartition("#")[2],
+    )
     if ":" in last or "@" in last:
         name, _, digest = last.partition("@")
         return name if ":" in name else f"{name}:{digest}"
@@ -16,7 +24,9 @@ def image_name(image: str) -> str:
 
 
 def nemo_release(image: str | None) -> str | None:
-    """The release in an image's name, e.g. ``24.09`` in ``nvcr.io/nvidia/nemo:24.09`` or ``nemo+24.09.sqsh``."""
+    """The release in an image's name, e.g. ``24.09`` in ``nvcr.io/nvidia/nemo:24.09``
+    or ``nemo+24.09.sqsh``.
+    """
     match = re.search(r"(?<!\d)(2\d\.\d\d)(?!\d)", (image or "").rpartition("/")[2])
     return match[1] if match else None
 

@@ -14,7 +14,9 @@ from benchrun.runspec.spec import Inputs, Reduction, RunSpec
 from benchrun.vocabulary import Reduced, dimensions, reductions, request_load
 
 PROMPTS_PER_SLOT = 10
-"""Requests for each one that is answered at a time, if their number is not stated: the ends count for little."""
+"""Requests for each one that is answered at a time, if their number is not stated: the
+ends count for little.
+"""
 WARMUPS_PER_SLOT = 2
 
 
@@ -26,17 +28,23 @@ class InferenceInputs(Inputs):
     model: ModelShape
     """Dimensions of the model."""
     checkpoint: Line | None = None
-    """Weights and tokenizer: a name on Hugging Face, or a folder. Null: random weights, if the framework can."""
+    """Weights and tokenizer: a name on Hugging Face, or a folder. Null: random weights,
+    if the framework can.
+    """
     input_tokens: Size
     """Tokens of a prompt, without those that a chat template adds."""
     output_tokens: Size
     """Tokens of an answer: the end of a sequence is ignored."""
     shortest: float = Field(default=1.0, gt=0, le=1)
-    """Lengths are uniform from this share of ``input_tokens`` and ``output_tokens`` to the whole; 1: all are equal."""
+    """Lengths are uniform from this share of ``input_tokens`` and ``output_tokens`` to
+    the whole; 1: all are equal.
+    """
     concurrency: Size | None = None
     """The most requests in flight; null: no limit."""
     request_rate: PositiveFloat | None = None
-    """Requests that arrive per second, as a Poisson process; null: each as soon as ``concurrency`` allows."""
+    """Requests that arrive per second, as a Poisson process; null: each as soon as
+    ``concurrency`` allows.
+    """
     num_prompts: Size | None = None
     """Measured requests; by default 10 for each of ``concurrency``."""
     warmups: NonNegativeInt | None = None
@@ -46,7 +54,9 @@ class InferenceInputs(Inputs):
     slo_ttft_ms: PositiveFloat | None = None
     """Goodput counts requests whose first token comes within this time."""
     slo_tpot_ms: PositiveFloat | None = None
-    """Goodput counts requests whose tokens after the first take at most this time each, in the mean."""
+    """Goodput counts requests whose tokens after the first take at most this time each,
+    in the mean.
+    """
     slo_e2el_ms: PositiveFloat | None = None
     """Goodput counts requests that are answered within this time."""
     tp: Size = 1
@@ -58,20 +68,29 @@ class InferenceInputs(Inputs):
     ep: Size = 1
     """GPUs over which the experts are spread: 1, or tp * dp."""
     prefix_cache: bool = False
-    """Keep the keys and values of prompts: repeated prompts would then be answered from it."""
+    """Keep the keys and values of prompts: repeated prompts would then be answered from
+    it.
+    """
     kv_cache: Literal["auto", "fp8"] = "auto"
     """Precision of keys and values; auto: that of the model."""
     max_num_seqs: Size | None = None
-    """The most requests that the server computes at once; by default ``concurrency``."""
+    """The most requests that the server computes at once; by default ``concurrency``.
+    """
     max_num_batched_tokens: Size | None = None
     """The most tokens of a forward pass; null: the server's default."""
     memory_fraction: float | None = Field(default=None, gt=0, lt=1)
-    """Share of a GPU's memory for weights and cache (TensorRT-LLM: of what weights leave); null: the default."""
+    """Share of a GPU's memory for weights and cache (TensorRT-LLM: of what weights
+    leave); null: the default.
+    """
     stream_interval: Size | None = None
-    """Tokens that the server sends at once; above 1 the inter-token latency is a time between chunks."""
+    """Tokens that the server sends at once; above 1 the inter-token latency is a time
+    between chunks.
+    """
     server_options: tuple[Option, ...] = ()
-    """More options of the server, one word each, e.g. ``--attention-backend=flashinfer``; of a section of
-    TensorRT-LLM's options file ``--moe_config.backend=CUTLASS``."""
+    """More options of the server, one word each, e.g.
+    ``--attention-backend=flashinfer``; of a section of TensorRT-LLM's options file
+    ``--moe_config.backend=CUTLASS``.
+    """
     ready_timeout_s: Size = 3600
     """Seconds within which the server must have loaded the weights."""
 
@@ -87,12 +106,14 @@ class InferenceSpec(InferenceInputs, RunSpec):
     warmups: NonNegativeInt
     """Requests before the measured ones."""
     reduced: tuple[Reduction, ...] = ()
-    """Reason why it is a proxy: ``num_layers 4 of 80`` for each dimension that differs from the recipe's model."""
+    """Reason why it is a proxy: ``num_layers 4 of 80`` for each dimension that differs
+    from the recipe's model.
+    """
 
     @classmethod
     def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
-        """Complete the specification with the number of requests, and what the model has less of
-        than the recipe's.
+        """Complete the specification with the number of requests, and what the model
+        has less of than the recipe's.
         """
         slots = stated["concurrency"] or 1
         sent, warm = stated["num_prompts"], stated["warmups"]
@@ -104,10 +125,14 @@ class InferenceSpec(InferenceInputs, RunSpec):
         return cls(**{**stated, **counts}, reduced=reductions(stated["model"], whole))
 
     def own(self) -> dict[str, Any]:
-        """The inputs that change the measurement: of a checkpoint's path the last part, and not how long it loads."""
+        """The inputs that change the measurement: of a checkpoint's path the last part,
+        and not how long it loads.
+        """
         stated = super().own()
         del stated["ready_timeout_s"]
-        return stated | {"checkpoint": self.checkpoint and self.checkpoint.rstrip("/").rpartition("/")[2]}
+        return stated | {
+            "checkpoint": self.checkpoint and self.checkpoint.rstrip("/").rpartition("/")[2]
+        }
 
     @property
     def proxy(self) -> bool:
@@ -126,20 +151,27 @@ class InferenceSpec(InferenceInputs, RunSpec):
 
     @property
     def settings(self) -> str:
-        """The load of requests, which must agree before two numbers are compared; `request_load` writes it."""
+        """The load of requests, which must agree before two numbers are compared;
+        `request_load` writes it.
+        """
         return request_load(self.model_dump())
 
     @property
     def summary(self) -> tuple[str, ...]:
         """The head of the job script: what is served, how it is spread, the load."""
-        what = super().summary[0] + (f", PROXY: {', '.join(map(str, self.reduced))}" if self.reduced else "")
+        what = super().summary[0] + (
+            f", PROXY: {', '.join(map(str, self.reduced))}" if self.reduced else ""
+        )
         layout = ", ".join(f"{name} {getattr(self, name)}" for name in ("tp", "pp", "dp", "ep"))
-        return what, f"{layout}; {self.settings}; {self.num_prompts} requests after {self.warmups} to warm up"
+        return (
+            what,
+            f"{layout}; {self.settings}; {self.num_prompts} requests after {self.warmups} to warm up",
+        )
 
     @property
     def weights(self) -> str:
-        """Path that the server loads: the checkpoint, or the folder in which the job writes random
-        weights.
+        """Path that the server loads: the checkpoint, or the folder in which the job
+        writes random weights.
         """
         return self.checkpoint or CHECKPOINT
 
@@ -150,6 +182,8 @@ class InferenceSpec(InferenceInputs, RunSpec):
 
     @property
     def goodput(self) -> dict[str, float]:
-        """Limits in ms by the name that vLLM's client gives the latency; empty if none is set."""
+        """Limits in ms by the name that vLLM's client gives the latency; empty if none
+        is set.
+        """
         limits = {"ttft": self.slo_ttft_ms, "tpot": self.slo_tpot_ms, "e2el": self.slo_e2el_ms}
         return {name: limit for name, limit in limits.items() if limit is not None}

@@ -1,5 +1,5 @@
-"""Facts that a job states about itself in one line of its log: a framework's own log may lack GPUs,
-batch or layout.
+"""Facts that a job states about itself in one line of its log: a framework's own log
+may lack GPUs, batch or layout.
 """
 
 from pydantic import ConfigDict
@@ -34,4 +34,6 @@ class Launched(Frozen):
 def launched_line(spec: TrainingSpec) -> str:
     """The line of the run ``spec``; values that are the default are left out."""
     stated = {name: getattr(spec, name) for name in Launched.model_fields if name != "steps"}
-    return LAUNCHED + Launched(**stated, steps=spec.planned_steps).model_dump_json(exclude_defaults=True)
+    return LAUNCHED + Launched(**stated, steps=spec.planned_steps).model_dump_json(
+        exclude_defaults=True
+    )

@@ -1,7 +1,9 @@
-"""The Megatron configuration of a run: arguments of megatron-core's classes, in groups, by megatron-core's own names.
+"""The Megatron configuration of a run: arguments of megatron-core's classes, in groups,
+by megatron-core's own names.
 
-`benchrun.frameworks.megatron.config` decides which arguments a group has and their values; spec.json holds them; the
-worker and four templates read them. Types and functions are names of torch's (``bfloat16``, ``silu``).
+`benchrun.frameworks.megatron.config` decides which arguments a group has and their
+values; spec.json holds them; the worker and four templates read them. Types and
+functions are names of torch's (``bfloat16``, ``silu``).
 """
 
 from typing import Any
@@ -17,7 +19,9 @@ TUPLE = "window_size"
 
 
 def is_torch_type(name: str) -> bool:
-    """Whether an argument's value is the name of a type of torch's; the router's has names of its own (``fp32``)."""
+    """Whether an argument's value is the name of a type of torch's; the router's has
+    names of its own (``fp32``).
+    """
     return name.endswith("_dtype") and name != "moe_router_dtype"
 
 
@@ -29,17 +33,20 @@ class Megatron(Frozen):
     gpt: Values
     """GPTModel: what surrounds the layers."""
     attention: Values | None = None
-    """TransformerConfig or MLATransformerConfig: kinds of attention that only some models have, and multi-token
-    prediction; null if a model has none."""
+    """TransformerConfig or MLATransformerConfig: kinds of attention that only some
+    models have, and multi-token prediction; null if a model has none.
+    """
     mamba: Values | None = None
-    """MambaModel and TransformerConfig: the layers of a hybrid model; null for a transformer."""
+    """MambaModel and TransformerConfig: the layers of a hybrid model; null for a
+    transformer.
+    """
     experts: Values | None
     """TransformerConfig: the mixture of experts; null for dense models."""
     parallel: Values
     """ModelParallelConfig: how the model is spread over the ranks."""
     communication: Values
-    """Communication that overlaps with computation; all of it for NeMo's and Megatron-Bridge's
-    overlap settings.
+    """Communication that overlaps with computation; all of it for NeMo's and
+    Megatron-Bridge's overlap settings.
     """
     precision: Values
     """Types of weights, and of what pipeline stages send to each other."""
@@ -54,12 +61,20 @@ class Megatron(Frozen):
     optimizer: Values
     """OptimizerConfig."""
     schedule: Values
-    """Learning rate and weight decay over the run, in iterations, as Megatron-LM's arguments name them."""
+    """Learning rate and weight decay over the run, in iterations, as Megatron-LM's
+    arguments name them.
+    """
     ddp: Values
     """DistributedDataParallelConfig."""
     sharding: Values
-    """DistributedDataParallelConfig: whether weights, gradients and states are cut over the ranks (FSDP)."""
+    """DistributedDataParallelConfig: whether weights, gradients and states are cut over
+    the ranks (FSDP).
+    """
     worker: Values | None
-    """TransformerConfig: what the worker of this repository adds; null for other frameworks."""
+    """TransformerConfig: what the worker of this repository adds; null for other
+    frameworks.
+    """
     bridge: Values | None = None
-    """TransformerConfig: what is stated to Megatron-Bridge alone; null for other frameworks."""
+    """TransformerConfig: what is stated to Megatron-Bridge alone; null for other
+    frameworks.
+    """

@@ -12,13 +12,16 @@ ADDED_IN_1 = {
     "moe_permute_fusion": True,
     "manual_gc_interval": 100,
 }
-"""Training options that were added under schema 1, with the behaviour of runs before."""
+"""Training options that were added under schema 1, with the behaviour of runs before.
+"""
 CHAT_READERS = ("hf",)
 """Frameworks that read conversations as text, for documents without ``data_format``."""
 
 
 def migrated(document: Any) -> Any:
-    """``document`` in the schema of today, without the identity, which is computed. UserError for a newer schema."""
+    """``document`` in the schema of today, without the identity, which is computed.
+    UserError for a newer schema.
+    """
     if not isinstance(document, dict):
         return document
     version = document.get("schema_version", SCHEMA)
@@ -41,9 +44,11 @@ def migrated(document: Any) -> Any:
 
 
 def _from_1(document: dict[str, Any]) -> dict[str, Any]:
-    """Schema 1 did not record which of the cluster's variables replaced the framework's or the recipe's.
+    """Schema 1 did not record which of the cluster's variables replaced the framework's
+    or the recipe's.
 
-    Their order shows it: a replaced variable kept its position, and the cluster's other variables came last.
+    Their order shows it: a replaced variable kept its position, and the cluster's other
+    variables came last.
     """
     env, cluster, training = (_mapping(document.get(key)) for key in ("env", "cluster", "training"))
     of_site = _mapping(cluster.get("env"))
@@ -51,7 +56,12 @@ def _from_1(document: dict[str, Any]) -> dict[str, Any]:
     while names and names[-1] in of_site:
         names.pop()
     replaced = {name: env[name] for name in names if name in of_site}
-    return {**document, "schema_version": SCHEMA, "training": ADDED_IN_1 | training, "replaced_env": replaced}
+    return {
+        **document,
+        "schema_version": SCHEMA,
+        "training": ADDED_IN_1 | training,
+        "replaced_env": replaced,
+    }
 
 
 def _mapping(value: Any) -> dict[str, Any]:

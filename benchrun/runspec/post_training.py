@@ -1,4 +1,6 @@
-"""Post-training by reinforcement learning: a step generates responses, scores them, and trains the policy on them."""
+"""Post-training by reinforcement learning: a step generates responses, scores them, and
+trains the policy on them.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -20,9 +22,13 @@ class Generation(Frozen):
     """Generation of the responses."""
 
     engine: Engine
-    """vLLM, TensorRT-LLM, or the training framework's own generation (nemo, transformers)."""
+    """vLLM, TensorRT-LLM, or the training framework's own generation (nemo,
+    transformers).
+    """
     num_gpus: Size | None = None
-    """GPUs that only generate; null if policy and generation take turns on the same GPUs."""
+    """GPUs that only generate; null if policy and generation take turns on the same
+    GPUs.
+    """
     tp: Size = 1
     """Tensor parallel."""
     pp: Size = 1
@@ -32,8 +38,9 @@ class Generation(Frozen):
     memory_share: Share = 0.6
     """Part of a GPU's memory that the engine may take."""
     max_age_steps: NonNegativeInt = 0
-    """0: on-policy, generation and training take turns. n: both run at once, and a response may have been made by
-    weights n steps old."""
+    """0: on-policy, generation and training take turns. n: both run at once, and a
+    response may have been made by weights n steps old.
+    """
 
 
 class Critic(Frozen):
@@ -53,23 +60,31 @@ class PostTrainingInputs(Inputs):
     """Inputs of a post-training that a user can set."""
 
     time_limit = "04:00:00"
-    """The published steps take up to 7 minutes, and engines and weights of the largest models half an hour."""
+    """The published steps take up to 7 minutes, and engines and weights of the largest
+    models half an hour.
+    """
     model: ModelShape
     """Dimensions of the policy."""
     policy: Line | None = None
-    """The weights to start from, as the framework names them: a name at a model hub or a path that the ranks see;
-    null for random weights."""
+    """The weights to start from, as the framework names them: a name at a model hub or
+    a path that the ranks see; null for random weights.
+    """
     reward_model: Line | None = None
-    """Weights of the reward model, from which the critic starts too, named as those of the policy;
-    null for random weights."""
+    """Weights of the reward model, from which the critic starts too, named as those of
+    the policy; null for random weights.
+    """
     prompts: Line | None = None
-    """The prompts: a data set's name, or a file that the ranks see; null for the framework's own task."""
+    """The prompts: a data set's name, or a file that the ranks see; null for the
+    framework's own task.
+    """
     prompts_per_step: Size
     """Prompts of a step."""
     generations_per_prompt: Size = 1
     """Responses to each prompt; a group of GRPO."""
     gbs: Size
-    """Responses of one update of the weights; a step makes as many updates as its responses need."""
+    """Responses of one update of the weights; a step makes as many updates as its
+    responses need.
+    """
     mbs: Size = 1
     """Responses that a data-parallel rank computes at once in the update."""
     max_sequence_length: Size
@@ -91,7 +106,8 @@ class PostTrainingInputs(Inputs):
     critic: Critic | None = None
     """Critic and reward model; null if the algorithm has none."""
     options: dict[Line, Any] = Field(default_factory=dict)
-    """Further values of the framework's configuration, as a tree or with dotted keys."""
+    """Further values of the framework's configuration, as a tree or with dotted keys.
+    """
 
     @property
     def rollouts(self) -> int:
@@ -105,7 +121,9 @@ class PostTrainingInputs(Inputs):
             raise ValueError(f"a step's responses ({made}) must be a multiple of gbs ({self.gbs})")
         if self.max_response_length > self.max_sequence_length:
             longest = f"max_sequence_length ({self.max_sequence_length})"
-            raise ValueError(f"max_response_length ({self.max_response_length}) must be at most {longest}")
+            raise ValueError(
+                f"max_response_length ({self.max_response_length}) must be at most {longest}"
+            )
         return self
 
 
@@ -142,7 +160,9 @@ class PostTrainingSpec(PostTrainingInputs, RunSpec):
 
     @property
     def dp(self) -> int:
-        """Data-parallel ranks of the policy; 1 for a layout of too many ranks, which is refused."""
+        """Data-parallel ranks of the policy; 1 for a layout of too many ranks, which is
+        refused.
+        """
         return self.layout.dp(self.policy_gpus)
 
     @property
@@ -159,7 +179,9 @@ class PostTrainingSpec(PostTrainingInputs, RunSpec):
 
     @property
     def settings(self) -> str:
-        """The work of a step, without how it is spread: that may differ from a reference."""
+        """The work of a step, without how it is spread: that may differ from a
+        reference.
+        """
         return rollout_settings(self.own())
 
     def form(self) -> dict[str, Any]:

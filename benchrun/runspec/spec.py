@@ -1,7 +1,8 @@
-"""RunSpec: one run with nothing implicit. Written as spec.json; every later step reads only this.
+"""RunSpec: one run with nothing implicit. Written as spec.json; every later step reads
+only this.
 
-`RunSpec` has the fields of every workload, a subclass those of one. A user can set the fields of its `Inputs`; the
-others are computed from them.
+`RunSpec` has the fields of every workload, a subclass those of one. A user can set the
+fields of its `Inputs`; the others are computed from them.
 """
 
 import hashlib
@@ -42,24 +43,32 @@ if TYPE_CHECKING:
 Reduction = Annotated[Reduced, PlainValidator(reduced), PlainSerializer(str)]
 """The type of a field that holds a reduction as text."""
 DataFormat = Literal["tokens", "chat", "packed"]
-"""Synthetic data: plain tokens, conversations as text, or conversations as packed sequences of tokens."""
+"""Synthetic data: plain tokens, conversations as text, or conversations as packed
+sequences of tokens.
+"""
 
 
 class Inputs(Frozen):
     """Inputs that a user can set in every workload; a workload adds its own fields."""
 
     time_limit: ClassVar[str | None] = None
-    """Limit of a job whose site states none, as hours:minutes:seconds; null: the default of all jobs."""
+    """Limit of a job whose site states none, as hours:minutes:seconds; null: the
+    default of all jobs.
+    """
     image: Line | None = None
     """Container image as the recipe or the site names it; null if there is none."""
     env: dict[OwnName, Text] = Field(default_factory=dict)
-    """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
+    """Environment of the ranks: the framework's, the recipe's, then the cluster's;
+    later ones win.
+    """
     cluster: Cluster
     """Profile of the site."""
 
 
 class RunSpec(Inputs):
-    """One run, resolved: the only input of rendering, launching, the worker and the comparison."""
+    """One run, resolved: the only input of rendering, launching, the worker and the
+    comparison.
+    """
 
     inputs: ClassVar[type[Inputs]] = Inputs
     """Inputs that a user can set in this workload."""
@@ -68,17 +77,20 @@ class RunSpec(Inputs):
     schema_version: Literal[2] = 2
     """Version of this file's schema."""
     workload: Line
-    """Kind of work, which decides the other fields; files without it are of training."""
+    """Kind of work, which decides the other fields; files without it are of training.
+    """
     recipe: Line
     """Name of the recipe."""
     task: Line
     """Part of its workload that the run does."""
     source: Line | None = None
-    """Source of the point's settings: who published them, where, in which version; null for derived
-    ones.
+    """Source of the point's settings: who published them, where, in which version; null
+    for derived ones.
     """
     derived: Line | None = None
-    """Why the settings were derived rather than published, or with which ``--set`` they differ from the point's."""
+    """Why the settings were derived rather than published, or with which ``--set`` they
+    differ from the point's.
+    """
     framework: Line
     """Name of the framework."""
     replaced_image: Line | None = None
@@ -92,7 +104,9 @@ class RunSpec(Inputs):
     num_nodes: PositiveInt
     """Nodes of the job."""
     replaced_env: dict[EnvName, Text] = Field(default_factory=dict)
-    """Values of the framework or the recipe that the cluster's variables of the same names replaced."""
+    """Values of the framework or the recipe that the cluster's variables of the same
+    names replaced.
+    """
 
     @property
     def ranks_per_node(self) -> int:
@@ -106,13 +120,17 @@ class RunSpec(Inputs):
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """The head of the job script, one line each: what the run computes, and its settings."""
+        """The head of the job script, one line each: what the run computes, and its
+        settings.
+        """
         what = f"{self.recipe}: {self.task}, {self.precision}, {self.framework}, {self.num_gpus} x {self.gpu}"
         return what, self.settings
 
     @property
     def settings(self) -> str:
-        """The workload's own inputs, which must agree before two numbers are compared; empty in training."""
+        """The workload's own inputs, which must agree before two numbers are compared;
+        empty in training.
+        """
         return ", ".join(f"{name} {value}" for name, value in self.own().items())
 
     @property
@@ -141,11 +159,15 @@ class RunSpec(Inputs):
 
     @classmethod
     def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
-        """The run with the fields ``stated``; a workload adds those that follow from them."""
+        """The run with the fields ``stated``; a workload adds those that follow from
+        them.
+        """
         return cls(**stated)
 
     def identity(self) -> str:
-        """Eight hex digits that differ when what is measured differs; the site does not count."""
+        """Eight hex digits that differ when what is measured differs; the site does not
+        count.
+        """
         return digest(self)
 
     def step_identity(self) -> str:
@@ -158,8 +180,12 @@ class RunSpec(Inputs):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _of_its_workload(cls, document: Any, build: "ModelWrapValidatorHandler[Self]", info: ValidationInfo) -> Any:
-        """Files of older schemas too; `RunSpec` itself reads the document of any workload."""
+    def _of_its_workload(
+        cls, document: Any, build: "ModelWrapValidatorHandler[Self]", info: ValidationInfo
+    ) -> Any:
+        """Files of older schemas too; `RunSpec` itself reads the document of any
+        workload.
+        """
         document = migrated(document)
         if cls is RunSpec and isinstance(document, dict):
             return workload(document["workload"]).model_validate(document, context=info.context)
@@ -168,12 +194,18 @@ class RunSpec(Inputs):
     @model_serializer(mode="wrap")
     def _with_identity(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
         stated = {"version": VERSION, "hash": self.identity()}
-        first = {"schema_version": self.schema_version, "workload": self.workload, "identity": stated}
+        first = {
+            "schema_version": self.schema_version,
+            "workload": self.workload,
+            "identity": stated,
+        }
         return {**first, **fields(self)}
 
     @classmethod
     def read(cls, path: Path) -> "Self":
-        """Read spec.json, of this schema or an older one. UserError if that cannot be done."""
+        """Read spec.json, of this schema or an older one. UserError if that cannot be
+        done.
+        """
         hint: str | None = f"another version wrote it, or it is damaged: move {path.parent} away"
         try:
             if not path.is_file():
@@ -183,7 +215,9 @@ class RunSpec(Inputs):
             message, hint = error.message, error.hint
         except ValidationError as error:
             first = error.errors()[0]
-            message = f"not a RunSpec: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+            message = (
+                f"not a RunSpec: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+            )
         except (OSError, ValueError, RecursionError) as error:
             message = f"cannot be read: {error}"
         raise UserError(message, hint=hint, where=str(path))
@@ -221,7 +255,9 @@ class TrainingSpec(TrainingInputs, RunSpec):
     proxy: bool
     """A smaller model than the recipe's: never comparable with the whole one."""
     reduced: tuple[Reduction, ...] = ()
-    """Reason why it is a proxy: ``num_layers 1 of 126`` for each dimension that differs."""
+    """Reason why it is a proxy: ``num_layers 1 of 126`` for each dimension that
+    differs.
+    """
     dp: PositiveInt
     """Data-parallel ranks: num_gpus / (tp * pp * cp)."""
     num_microbatches: PositiveInt
@@ -229,19 +265,28 @@ class TrainingSpec(TrainingInputs, RunSpec):
     data_format: DataFormat
     """The form of synthetic data that the framework reads in this task."""
     profiled_steps: tuple[PositiveInt, PositiveInt] | None = None
-    """The first and the last profiled step, counted from 1; null if none is. All steps after the planned ones are
-    left out of the measurement."""
+    """The first and the last profiled step, counted from 1; null if none is. All steps
+    after the planned ones are left out of the measurement.
+    """
     megatron: Megatron | None = None
-    """Megatron-core's arguments, computed from the other fields; null for other frameworks, and in files of 0.1."""
+    """Megatron-core's arguments, computed from the other fields; null for other
+    frameworks, and in files of 0.1.
+    """
 
     @classmethod
     def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
         """Complete the specification with what follows from model, batch and layout."""
         model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
         cut = reductions(model, recipe.model)
-        read = stated["training"].steps * gbs * stated["seq_length"] + 1  # the last label is one more token
+        read = (
+            stated["training"].steps * gbs * stated["seq_length"] + 1
+        )  # the last label is one more token
         return cls(
-            **{**stated, "data": stated["data"].of_tokens(read), **split_batch(stated["num_gpus"], layout, mbs, gbs)},
+            **{
+                **stated,
+                "data": stated["data"].of_tokens(read),
+                **split_batch(stated["num_gpus"], layout, mbs, gbs),
+            },
             proxy=bool(cut),
             reduced=cut,
             data_format=framework.data_format(stated["task"]),
@@ -251,7 +296,9 @@ class TrainingSpec(TrainingInputs, RunSpec):
     @property
     def summary(self) -> tuple[str, ...]:
         """The head of the job script: the workload, and how it is divided."""
-        what = super().summary[0] + (f", PROXY: {', '.join(map(str, self.reduced))}" if self.proxy else "")
+        what = super().summary[0] + (
+            f", PROXY: {', '.join(map(str, self.reduced))}" if self.proxy else ""
+        )
         cut = ", ".join(f"{name} {degree}" for name, degree in self.layout.degrees)
         batch = f"micro-batch {self.mbs} x dp {self.dp} x {self.num_microbatches} micro-batches"
         return what, f"{cut}, dp {self.dp}; global batch {self.gbs} = {batch}"
@@ -268,7 +315,9 @@ class TrainingSpec(TrainingInputs, RunSpec):
 
     @property
     def profiler(self) -> Tool:
-        """The tool that profiles steps after the measured ones; none if no step is profiled."""
+        """The tool that profiles steps after the measured ones; none if no step is
+        profiled.
+        """
         return self.profile.tool
 
     @property
@@ -281,10 +330,12 @@ class TrainingSpec(TrainingInputs, RunSpec):
         return training_form(self)
 
     def resized(self, **sizes: Any) -> "Self":
-        """Return the specification with other ``sizes`` (num_gpus, layout, mbs, gbs), and the
-        micro-batches that follow from them.
+        """Return the specification with other ``sizes`` (num_gpus, layout, mbs, gbs),
+        and the micro-batches that follow from them.
         """
-        all_sizes = {name: getattr(self, name) for name in ("num_gpus", "layout", "mbs", "gbs")} | sizes
+        all_sizes = {
+            name: getattr(self, name) for name in ("num_gpus", "layout", "mbs", "gbs")
+        } | sizes
         return self.model_copy(update={**sizes, **split_batch(**all_sizes)})
 
     @property
@@ -324,9 +375,15 @@ class TrainingSpec(TrainingInputs, RunSpec):
     @property
     def data_set(self) -> str:
         """Name of the synthetic data set, which depends on all its parameters."""
-        part, size = self.data.synthetic.model_dump(mode="json"), f"tokens{self.data.synthetic.tokens}"
+        part, size = (
+            self.data.synthetic.model_dump(mode="json"),
+            f"tokens{self.data.synthetic.tokens}",
+        )
         if self.instructed:
-            part, size = self.data.instructions.model_dump(mode="json"), f"samples{self.data.instructions.samples}"
+            part, size = (
+                self.data.instructions.model_dump(mode="json"),
+                f"samples{self.data.instructions.samples}",
+            )
         if self.packed:
             part, size = {**part, "seq_length": self.seq_length}, f"seq{self.seq_length}-{size}"
         keys = {"vocab_size": self.model.vocab_size, **part}
@@ -344,11 +401,15 @@ class NodesInputs(Inputs):
     """Inputs of a check of nodes that a user can set."""
 
     repeats: int = Field(5, ge=3)
-    """Number of times that each measurement is repeated; more repeats find smaller differences."""
+    """Number of times that each measurement is repeated; more repeats find smaller
+    differences.
+    """
 
 
 class NodesSpec(NodesInputs, RunSpec):
-    """One check of nodes: each measures its products, its memory and its links. No recipe is one."""
+    """One check of nodes: each measures its products, its memory and its links. No
+    recipe is one.
+    """
 
     inputs = NodesInputs
     reported = False
@@ -357,7 +418,9 @@ class NodesSpec(NodesInputs, RunSpec):
 
 
 def workload(name: Any) -> type[RunSpec]:
-    """The class of the runs of one workload. UserError with the closest names if there is none."""
+    """The class of the runs of one workload. UserError with the closest names if there
+    is none.
+    """
     known = extensions.names("workloads")
     if name not in known:
         raise UserError(f"no workload is called '{name}'", hint=closest(str(name), known))

@@ -1,5 +1,5 @@
-"""Computation of a training step (optimizer, recomputation, FP8, adapters), and the data that the
-model is fed.
+"""Computation of a training step (optimizer, recomputation, FP8, adapters), and the
+data that the model is fed.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,17 @@ class Recompute(Frozen):
     """Activations that the forward pass drops and the backward pass computes again."""
 
     granularity: Literal["none", "selective", "full"] = "none"
-    """Amount that is computed again: nothing, the modules of ``modules``, or whole layers."""
+    """Amount that is computed again: nothing, the modules of ``modules``, or whole
+    layers.
+    """
     method: Literal["uniform", "block"] | None = None
     """Method of choosing layers; only with ``full``."""
     num_layers: Size | None = None
     """Layers per unit (uniform) or per virtual stage (block); only with ``full``."""
     modules: tuple[Module, ...] = ()
-    """Modules that ``selective`` recomputes, by megatron.core's names; attention alone when empty."""
+    """Modules that ``selective`` recomputes, by megatron.core's names; attention alone
+    when empty.
+    """
     policy: Line | None = None
     """Checkpoint policy of MaxText or PaXML, in place of a granularity."""
 
@@ -48,26 +52,38 @@ class Fp8(Frozen):
     dot_product_attention: bool = False
     """Attention in FP8 too, not only the linear layers."""
     store_activation_input: bool = False
-    """The input of SwiGLU is stored in FP8 for the backward pass: a quarter less activations per layer."""
+    """The input of SwiGLU is stored in FP8 for the backward pass: a quarter less
+    activations per layer.
+    """
     fast_gradients: bool = False
-    """The products of gradients are summed like the forward pass's, in fewer bits (delayed scaling)."""
+    """The products of gradients are summed like the forward pass's, in fewer bits
+    (delayed scaling).
+    """
     tp_only_amax_reduction: bool = False
-    """The largest values are shared by the ranks that split a tensor (tp, cp), not by the data-parallel ones."""
+    """The largest values are shared by the ranks that split a tensor (tp, cp), not by
+    the data-parallel ones.
+    """
 
 
 FP32_AT_A_TIME = 2**28
-"""Parameters whose lower-precision moments the worker's Adam converts to FP32 at once: 1 GiB per moment."""
+"""Parameters whose lower-precision moments the worker's Adam converts to FP32 at once:
+1 GiB per moment.
+"""
 
 
 class Optimizer(Frozen):
     """Precision of Adam's states. That of gradients is ``grad_reduce_in_fp32``."""
 
     precision_aware: bool = False
-    """transformer-engine's Adam stores all states and reads gradients in their precision, without an FP32 copy."""
+    """transformer-engine's Adam stores all states and reads gradients in their
+    precision, without an FP32 copy.
+    """
     main_params: Literal["fp32", "fp16"] = "fp32"
     """The copy of the weights that is updated."""
     main_grads: Literal["fp32", "bf16"] | None = None
-    """The gradients that a precision-aware Adam reads; by default in the precision of their reduction."""
+    """The gradients that a precision-aware Adam reads; by default in the precision of
+    their reduction.
+    """
     exp_avg: StatePrecision = "fp32"
     """Adam's first moment."""
     exp_avg_sq: StatePrecision = "fp32"
@@ -75,7 +91,9 @@ class Optimizer(Frozen):
 
 
 class Lora(Frozen):
-    """Low-rank adapters: the weights are frozen, and two thin matrices beside each are trained."""
+    """Low-rank adapters: the weights are frozen, and two thin matrices beside each are
+    trained.
+    """
 
     rank: Size = 8
     """Inner width of an adapter."""
@@ -84,11 +102,15 @@ class Lora(Frozen):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout of an adapter's input."""
     target_modules: tuple[Line, ...] = ()
-    """Linear layers that get an adapter, by the framework's names; all of a block when empty."""
+    """Linear layers that get an adapter, by the framework's names; all of a block when
+    empty.
+    """
 
 
 RESIDENT_LAYERS = 2
-"""Layers whose activations are on the GPU while others are offloaded: one computes, the other is being copied."""
+"""Layers whose activations are on the GPU while others are offloaded: one computes, the
+other is being copied.
+"""
 
 
 class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinity
@@ -101,8 +123,8 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     seed: NonNegativeInt = 1234
     """Seed of weights and data order."""
     lr: PositiveFloat = 3e-6
-    """Learning rate, as small as early in a long warm-up: without one, GPT-3's loss rose from 13 to
-    40 at 3e-5.
+    """Learning rate, as small as early in a long warm-up: without one, GPT-3's loss
+    rose from 13 to 40 at 3e-5.
     """
     min_lr: NonNegativeFloat = 3e-7
     """Learning rate at the end of the cosine decay."""
@@ -121,66 +143,94 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     grad_reduce_in_fp32: bool = False
     """Gradients are accumulated and reduced in FP32."""
     tp_comm_overlap: bool = False
-    """Tensor-parallel communication overlaps with its matrix products (transformer-engine's userbuffers)."""
+    """Tensor-parallel communication overlaps with its matrix products
+    (transformer-engine's userbuffers).
+    """
     cp_comm: Literal["p2p", "a2a", "all_gather"] = "p2p"
-    """How context-parallel ranks share keys and values: in a ring, exchanged for heads, or gathered."""
+    """How context-parallel ranks share keys and values: in a ring, exchanged for heads,
+    or gathered.
+    """
     cuda_graphs: Literal["none", "layers", "full_iteration"] = "none"
-    """``layers``: each layer is launched as one graph, or its parts in ``graph_scopes`` (worker: of experts, the
-    attention alone); ``full_iteration``: all of a step's forward and backward passes are."""
+    """``layers``: each layer is launched as one graph, or its parts in ``graph_scopes``
+    (worker: of experts, the attention alone); ``full_iteration``: all of a step's
+    forward and backward passes are.
+    """
     graph_scopes: tuple[Scope, ...] = ()
-    """Parts of a layer that ``layers`` captures, by megatron.core's names; the whole layer when empty."""
+    """Parts of a layer that ``layers`` captures, by megatron.core's names; the whole
+    layer when empty.
+    """
     transformer_impl: Literal["transformer_engine", "local"] = "transformer_engine"
-    """Layers of the worker on a GPU: transformer-engine's, or megatron.core's own, as on a CPU."""
+    """Layers of the worker on a GPU: transformer-engine's, or megatron.core's own, as
+    on a CPU.
+    """
     fused_kernels: bool = True
-    """Use one kernel of transformer-engine for each of: an activation with its bias, RoPE, the
-    loss, the router.
+    """Use one kernel of transformer-engine for each of: an activation with its bias,
+    RoPE, the loss, the router.
     """
     swiglu: Literal["torch", "transformer_engine"] = "torch"
-    """Library of the fused kernel that computes SwiGLU in dense layers: torch compiles one,
-    transformer-engine has one.
+    """Library of the fused kernel that computes SwiGLU in dense layers: torch compiles
+    one, transformer-engine has one.
     """
     late_loss_scale: bool = False
-    """The loss's scale is applied after the output layer's products of gradients, not to the gradient of all logits."""
+    """The loss's scale is applied after the output layer's products of gradients, not
+    to the gradient of all logits.
+    """
     moe_grouped_gemm: bool = True
-    """Multiply the experts of a rank together with transformer-engine, not one by one (NeMo 1:
-    never).
+    """Multiply the experts of a rank together with transformer-engine, not one by one
+    (NeMo 1: never).
     """
     moe_permute_fusion: bool = True
-    """Sort tokens by their experts, and back, in one kernel of transformer-engine (NeMo 1:
-    never).
+    """Sort tokens by their experts, and back, in one kernel of transformer-engine (NeMo
+    1: never).
     """
     moe_dispatcher: Literal["alltoall", "deepep", "hybridep"] = "alltoall"
-    """What sends tokens to their experts: NCCL's all-to-all, or the kernels of DeepEP or of HybridEP."""
+    """What sends tokens to their experts: NCCL's all-to-all, or the kernels of DeepEP
+    or of HybridEP.
+    """
     moe_overlap: bool = False
-    """The exchange of tokens of one micro-batch overlaps with the computation of another."""
+    """The exchange of tokens of one micro-batch overlaps with the computation of
+    another.
+    """
     manual_gc_interval: NonNegativeInt = 100
-    """Steps between garbage collections of Python; 0: automatic, which may stall one rank mid-step."""
+    """Steps between garbage collections of Python; 0: automatic, which may stall one
+    rank mid-step.
+    """
     optimizer: Optimizer = Optimizer()
     """Precision of Adam's states."""
     recompute: Recompute = Recompute()
     """Activations that are computed again."""
     offload_activations: bool = False
-    """Activations wait in host memory for the backward pass; those of two layers are on the GPU."""
+    """Activations wait in host memory for the backward pass; those of two layers are on
+    the GPU.
+    """
     offload_modules: tuple[Line, ...] = ()
-    """Modules whose inputs wait in host memory for the backward pass, by megatron.core's names."""
+    """Modules whose inputs wait in host memory for the backward pass, by
+    megatron.core's names.
+    """
     switches: Mapping[str, Switch] = {}
-    """Other arguments of Megatron-Bridge's configuration, as its publisher set them: ``ddp.average_in_collective``."""
+    """Other arguments of Megatron-Bridge's configuration, as its publisher set them:
+    ``ddp.average_in_collective``.
+    """
     fp8: Fp8 = Fp8()
     """Used only if the run's precision is fp8."""
     lora: Lora = Lora()
     """Used only if the task is lora."""
     ceilings: bool = False
-    """Measure the machine before the first step: matrix products, copies, collectives (10 s)."""
+    """Measure the machine before the first step: matrix products, copies, collectives
+    (10 s).
+    """
     breakdown: bool = False
-    """Profile one more step after the last: time in matrix products, attention, other kernels,
-    communication, idle.
+    """Profile one more step after the last: time in matrix products, attention, other
+    kernels, communication, idle.
     """
 
 
 class Synthetic(Frozen):
-    """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data.
+    """A data set that ``datagen tokens`` makes: files, so that loader, index and
+    shuffling run as with real data.
 
-    The limits here and below are datagen's, so that a wrong value is refused before the job starts.
+    The limits here and below are datagen's, so that a wrong value is refused before the
+    job starts.
     """
 
     tokens: int | None = Field(default=None, gt=0, le=10**15)
@@ -196,13 +246,17 @@ class Synthetic(Frozen):
     exponent: float = Field(default=1.1, gt=0, le=8)
     """Exponent of the Zipf distribution of tokens."""
     learnable: bool = False
-    """Tokens follow a rule with a known lowest loss: a loss that falls to it proves that training works."""
+    """Tokens follow a rule with a known lowest loss: a loss that falls to it proves
+    that training works.
+    """
 
 
 class Instructions(Frozen):
-    """Conversations that ``datagen sft`` makes; ``datagen tokenizer`` makes their tokenizer.
+    """Conversations that ``datagen sft`` makes; ``datagen tokenizer`` makes their
+    tokenizer.
 
-    Framework hf reads their text; NeMo 2 and Megatron-Bridge read their tokens, packed to whole sequences.
+    Framework hf reads their text; NeMo 2 and Megatron-Bridge read their tokens, packed
+    to whole sequences.
     """
 
     samples: int = Field(default=10_000, gt=0, le=10**10)
@@ -219,7 +273,9 @@ class Data(Frozen):
     """Data that the model is fed."""
 
     kind: Literal["mock", "synthetic"] = "mock"
-    """``mock``: random tokens made by the framework itself; ``synthetic``: files, made before the run if missing."""
+    """``mock``: random tokens made by the framework itself; ``synthetic``: files, made
+    before the run if missing.
+    """
     num_workers: NonNegativeInt = 1
     """Data-loader processes per rank (0: in the training process)."""
     synthetic: Synthetic = Synthetic()
@@ -231,4 +287,6 @@ class Data(Frozen):
         """Return the data with the size of a synthetic data set, if none is stated."""
         if self.kind == "mock" or self.synthetic.tokens is not None:
             return self
-        return self.model_copy(update={"synthetic": self.synthetic.model_copy(update={"tokens": tokens})})
+        return self.model_copy(
+            update={"synthetic": self.synthetic.model_copy(update={"tokens": tokens})}
+        )

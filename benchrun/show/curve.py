@@ -1,4 +1,6 @@
-"""A curve over numbers of GPUs as a table, a picture and a document: measured beside predicted, or predicted alone."""
+"""A curve over numbers of GPUs as a table, a picture and a document: measured beside
+predicted, or predicted alone.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,13 +28,17 @@ class CurveView:
         return self.measured or self.predicted
 
     def rates(self, points: Sequence[CurvePoint], end: str = "step_s") -> tuple[float, ...]:
-        """Tokens/s/GPU of ``points``; ``end``: at which end of the interval of their steps."""
+        """Tokens/s/GPU of ``points``; ``end``: at which end of the interval of their
+        steps.
+        """
         tokens = [point.gbs * self.seq_length / point.num_gpus for point in points]
         return tuple(each / getattr(point, end) for each, point in zip(tokens, points, strict=True))
 
     @property
     def broken(self) -> Break | None:
-        """The place where the curve breaks; its parts come from predictions if the runs have no breakdown."""
+        """The place where the curve breaks; its parts come from predictions if the runs
+        have no breakdown.
+        """
         loss = breaks(self.points)
         if loss is None or loss.grew or not self.predicted:
             return loss
@@ -45,7 +51,10 @@ class CurveView:
     def table(self) -> Table:
         """One row per number of GPUs."""
         titles = ["GPUs", "batch"]
-        columns: list[list[Any]] = [[point.num_gpus for point in self.points], [int(each.gbs) for each in self.points]]
+        columns: list[list[Any]] = [
+            [point.num_gpus for point in self.points],
+            [int(each.gbs) for each in self.points],
+        ]
         if self.measured:
             titles += ["step s", "efficiency %"]
             columns += [[point.step_s for point in self.measured], _percent(self.measured)]
@@ -62,13 +71,17 @@ class CurveView:
         return f"{self.title}, {self.kind} scaling\n{plain(self.table())}{end}\n"
 
     def document(self) -> dict[str, Any]:
-        """Document for JSON: seconds, tokens/s/GPU, efficiency as a share of the first point's
-        speed.
+        """Document for JSON: seconds, tokens/s/GPU, efficiency as a share of the first
+        point's speed.
         """
         loss, shares = self.broken, efficiencies(self.points)
         rows: list[dict[str, Any]] = []
         for index, (point, share) in enumerate(zip(self.points, shares, strict=True)):
-            row: dict[str, Any] = {"num_gpus": point.num_gpus, "gbs": int(point.gbs), "efficiency": share}
+            row: dict[str, Any] = {
+                "num_gpus": point.num_gpus,
+                "gbs": int(point.gbs),
+                "efficiency": share,
+            }
             if self.measured:
                 row["step_time_s"] = point.step_s
             if self.predicted:
@@ -76,11 +89,18 @@ class CurveView:
                 row["predicted_s"] = {"median": one.step_s, "low": one.low_s, "high": one.high_s}
                 row["parts_s"] = dict(one.parts)
             rows.append(row)
-        return {"title": self.title, "scaling": self.kind, "points": rows, "break": loss and loss.document()}
+        return {
+            "title": self.title,
+            "scaling": self.kind,
+            "points": rows,
+            "break": loss and loss.document(),
+        }
 
 
 def scaling_plots(views: Sequence[CurveView]) -> Iterator[Plot]:
-    """Tokens/s/GPU over the number of GPUs, measured beside predicted, by workload, weak and strong."""
+    """Tokens/s/GPU over the number of GPUs, measured beside predicted, by workload,
+    weak and strong.
+    """
     for view in views:
         yield Plot(
             "line",
@@ -102,7 +122,9 @@ def _curves(view: CurveView) -> Iterator[Series]:
     if view.measured:
         yield Series("measured", view.rates(view.measured), places)
     if view.predicted:
-        rates, low, high = (view.rates(view.predicted, end) for end in ("step_s", "high_s", "low_s"))
+        rates, low, high = (
+            view.rates(view.predicted, end) for end in ("step_s", "high_s", "low_s")
+        )
         name = "predicted, with its interval" if view.measured else "predicted"
         yield Series(name, rates, places, low, high, style="dashed")
 
@@ -115,7 +137,11 @@ def _same(view: CurveView) -> str:
 def rounded_table(table: Table) -> Table:
     """Numbers with four digits."""
     return Table(
-        table.titles, [[f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row] for row in table.rows]
+        table.titles,
+        [
+            [f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row]
+            for row in table.rows
+        ],
     )
 
 

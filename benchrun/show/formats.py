@@ -14,11 +14,19 @@ FORMATS = ("terminal", "markdown", "csv", "junit")
 """Formats of text that need no extension."""
 
 
-def formatted(report: ReportModel, form: str, by: str = "point", *, one: bool = False, width: int | None = None) -> str:
-    """Format ``report`` as terminal, markdown, csv, junit or what an extension adds; the first two are a page if
-    there is ``one`` run.
+def formatted(
+    report: ReportModel,
+    form: str,
+    by: str = "point",
+    *,
+    one: bool = False,
+    width: int | None = None,
+) -> str:
+    """Format ``report`` as terminal, markdown, csv, junit or what an extension adds;
+    the first two are a page if there is ``one`` run.
 
-    ``by``: point, framework or scaling. JUnit has a case per run, whatever the rows are. ``width``: of the terminal.
+    ``by``: point, framework or scaling. JUnit has a case per run, whatever the rows
+    are. ``width``: of the terminal.
     """
     if form not in FORMATS:
         added: str = extensions.load("formats", form)(report, by=by)
@@ -30,7 +38,9 @@ def formatted(report: ReportModel, form: str, by: str = "point", *, one: bool = 
     if form == "csv":
         return as_csv(report.rows(by))
     if by == "framework":
-        return markdown(report.frameworks) if form == "markdown" else fitted(report.frameworks, width)
+        return (
+            markdown(report.frameworks) if form == "markdown" else fitted(report.frameworks, width)
+        )
     if one:
         return run_page(report.results[0])
     if form == "markdown":
@@ -44,8 +54,14 @@ def _scaling(curves: Sequence[CurveView], form: str) -> str:
     if form == "terminal":
         return "\n".join(view.text() for view in curves)
     if form == "markdown":
-        return "\n".join(f"## {view.title}, {view.kind} scaling\n\n{markdown(view.table())}" for view in curves)
+        return "\n".join(
+            f"## {view.title}, {view.kind} scaling\n\n{markdown(view.table())}" for view in curves
+        )
     tables = [(view, view.table()) for view in curves]
     titles = dict.fromkeys(title for _, table in tables for title in table.titles)
-    rows = [[view.title, view.kind, *map(row.get, titles)] for view, table in tables for row in table.records()]
+    rows = [
+        [view.title, view.kind, *map(row.get, titles)]
+        for view, table in tables
+        for row in table.records()
+    ]
     return as_csv(Table(("curve", "scaling", *titles), rows))

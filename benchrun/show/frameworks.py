@@ -1,4 +1,6 @@
-"""Frameworks side by side: runs of one point, launched with different frameworks on the same GPUs."""
+"""Frameworks side by side: runs of one point, launched with different frameworks on the
+same GPUs.
+"""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -19,7 +21,18 @@ from benchrun.show.runs import proxy, short_layout
 from benchrun.show.table import Table
 
 TITLES = (
-    *("recipe", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "framework", "options", "runs"),
+    *(
+        "recipe",
+        "gpu",
+        "precision",
+        "num_gpus",
+        "seq_length",
+        "gbs",
+        "layout",
+        "framework",
+        "options",
+        "runs",
+    ),
     *(
         "step_time_s",
         "speed",
@@ -33,17 +46,20 @@ TITLES = (
     ),
     *("profiled_step", "longer_than_the_fastest"),
 )
-"""``framework`` names its release if several ran. ``runs``: those launched within a day of its last one.
+"""``framework`` names its release if several ran. ``runs``: those launched within a day
+of its last one.
 
-``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``, except defaults and those
-that all frameworks of the point have.
+``options`` are those with which the framework was fastest, e.g. ``cuda_graphs=layers``,
+except defaults and those that all frameworks of the point have.
 
-``speed`` is relative to the fastest framework of the point, with its 95 % interval ``speed_low`` to ``speed_high``:
-that of repeats, which may be from several machines, or, of single runs, that of their steps.
-``memory_gib`` is the most that a GPU had in use.
+``speed`` is relative to the fastest framework of the point, with its 95 % interval
+``speed_low`` to ``speed_high``: that of repeats, which may be from several machines,
+or, of single runs, that of their steps. ``memory_gib`` is the most that a GPU had in
+use.
 
-``profiled_step`` has the seconds of each part of a profiled step, and ``longer_than_the_fastest`` those parts that take
-longer than in the fastest framework that has them, the longest first.
+``profiled_step`` has the seconds of each part of a profiled step, and
+``longer_than_the_fastest`` those parts that take longer than in the fastest framework
+that has them, the longest first.
 """
 PARTS = {
     "matmul": "matmul_s",
@@ -52,10 +68,14 @@ PARTS = {
     "communication": "communication_s",
     "nothing": "idle_s",
 }
-"""The parts of a step -> fields of a breakdown: kernels, communication that none hides, no kernel at all."""
+"""The parts of a step -> fields of a breakdown: kernels, communication that none hides,
+no kernel at all.
+"""
 A_DAY = timedelta(days=1)
 SMALLEST = 0.01
-"""Share of the fastest framework's step by which a part must be longer to explain anything."""
+"""Share of the fastest framework's step by which a part must be longer to explain
+anything.
+"""
 POINT = TITLES.index("framework")
 """Columns before this one name the point."""
 
@@ -76,7 +96,9 @@ class ValidRun(NamedTuple):
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds of each part of a profiled step, by the worker's own profile or the run's traces; empty without."""
+        """Seconds of each part of a profiled step, by the worker's own profile or the
+        run's traces; empty without.
+        """
         step = self.metrics.breakdown or (self.fingerprint.breakdown if self.fingerprint else None)
         return {name: getattr(step, field) for name, field in PARTS.items()} if step else {}
 
@@ -91,7 +113,9 @@ def valid_runs(results: Sequence[RunResult]) -> list[ValidRun]:
 
 
 def side_by_side(runs: Sequence[ValidRun]) -> Table:
-    """One row per framework of every point that at least two frameworks ran, the fastest first; medians of repeats."""
+    """One row per framework of every point that at least two frameworks ran, the
+    fastest first; medians of repeats.
+    """
     points: dict[tuple[Any, ...], dict[str, list[ValidRun]]] = {}
     for run in runs:
         if run.metrics.step_time_s:
@@ -99,7 +123,9 @@ def side_by_side(runs: Sequence[ValidRun]) -> Table:
     rows: list[list[Any]] = []
     for point, by_framework in points.items():
         if len(by_framework) > 1:
-            ordered = sorted(itertools.chain.from_iterable(map(_fastest, by_framework.values())), key=_time)
+            ordered = sorted(
+                itertools.chain.from_iterable(map(_fastest, by_framework.values())), key=_time
+            )
             shared = set.intersection(*(set(_options(repeats)) for repeats in ordered))
             parts = [next((run.parts for run in repeats if run.parts), {}) for repeats in ordered]
             for repeats, why in zip(ordered, _reasons(parts), strict=True):
@@ -110,7 +136,8 @@ def side_by_side(runs: Sequence[ValidRun]) -> Table:
 
 
 def _fastest(runs: Sequence[ValidRun]) -> Iterator[list[ValidRun]]:
-    """The latest repeats of each release of a framework, with the options with which it was fastest.
+    """The latest repeats of each release of a framework, with the options with which it
+    was fastest.
 
     Where some runs say their release, those that do not are left out.
     """
@@ -140,12 +167,16 @@ def _time(repeats: Sequence[ValidRun]) -> float:
 
 
 def _reasons(parts: Sequence[Mapping[str, float]]) -> Iterator[tuple[str | None, str | None]]:
-    """The last two cells of each framework, the fastest first; None if it has no profiled step."""
+    """The last two cells of each framework, the fastest first; None if it has no
+    profiled step.
+    """
     first: Mapping[str, float] = next(filter(None, parts), {})
     for each in parts:
         longer = {name: each[name] - first[name] for name in each if each is not first}
         least = SMALLEST * sum(first.values())
-        shown = sorted((item for item in longer.items() if item[1] >= least), key=lambda item: -item[1])
+        shown = sorted(
+            (item for item in longer.items() if item[1] >= least), key=lambda item: -item[1]
+        )
         yield _seconds(each.items()), _seconds(shown)
 
 
@@ -154,41 +185,66 @@ def _seconds(parts: Iterable[tuple[str, float]]) -> str | None:
 
 
 def losses(runs: Sequence[tuple[TrainingSpec, Sequence[float]]]) -> Table:
-    """The losses of each framework at some steps, for points whose frameworks read the same files of tokens.
+    """The losses of each framework at some steps, for points whose frameworks read the
+    same files of tokens.
 
-    ``difference`` is the largest over the steps, in nats, from the median of the point's frameworks.
+    ``difference`` is the largest over the steps, in nats, from the median of the
+    point's frameworks.
     """
     points: dict[tuple[Any, ...], dict[str, Sequence[float]]] = {}
     for spec, each in runs:
         if spec.reads_files and each:
-            points.setdefault((*_point(spec), spec.data_set, spec.training.steps), {})[spec.framework] = each
+            points.setdefault((*_point(spec), spec.data_set, spec.training.steps), {})[
+                spec.framework
+            ] = each
     rows: list[list[Any]] = []
     for point, by_framework in points.items():
         if len(by_framework) > 1:
             middle = [median(each) for each in zip(*by_framework.values(), strict=False)]
-            rows += [[*point[: POINT - 1], name, *_loss_cells(each, middle)] for name, each in by_framework.items()]
-    return Table((*TITLES[: POINT - 1], "framework", "first", "a third", "two thirds", "last", "difference"), rows)
+            rows += [
+                [*point[: POINT - 1], name, *_loss_cells(each, middle)]
+                for name, each in by_framework.items()
+            ]
+    return Table(
+        (*TITLES[: POINT - 1], "framework", "first", "a third", "two thirds", "last", "difference"),
+        rows,
+    )
 
 
 def _loss_cells(losses: Sequence[float], middle: Sequence[float]) -> list[str]:
     steps = len(middle)
     shown = (losses[step] for step in (0, steps // 3, 2 * steps // 3, steps - 1))
-    return [f"{value:.4f}" for value in (*shown, max(abs(a - b) for a, b in zip(losses, middle, strict=False)))]
+    return [
+        f"{value:.4f}"
+        for value in (*shown, max(abs(a - b) for a, b in zip(losses, middle, strict=False)))
+    ]
 
 
 def _point(spec: TrainingSpec) -> tuple[Any, ...]:
-    return (proxy(spec), spec.gpu, spec.precision, spec.num_gpus, spec.seq_length, spec.gbs, short_layout(spec))
+    return (
+        proxy(spec),
+        spec.gpu,
+        spec.precision,
+        spec.num_gpus,
+        spec.seq_length,
+        spec.gbs,
+        short_layout(spec),
+    )
 
 
-def _row(repeats: Sequence[ValidRun], fastest: Sequence[ValidRun], shared: Set[str], release: str | None) -> list[Any]:
-    """Row from the framework to the losses; ``fastest``: the repeats with the shortest step of the
-    point.
+def _row(
+    repeats: Sequence[ValidRun], fastest: Sequence[ValidRun], shared: Set[str], release: str | None
+) -> list[Any]:
+    """Row from the framework to the losses; ``fastest``: the repeats with the shortest
+    step of the point.
     """
     name = " ".join(filter(None, (repeats[0].spec.framework, release)))
     time, metrics = _time(repeats), [run.metrics for run in repeats]
     speed = ratio(metrics, [run.metrics for run in fastest])
     options = ", ".join(option for option in _options(repeats) if option not in shared)
-    memory = [run.telemetry.memory_gib for run in metrics if run.telemetry and run.telemetry.memory_gib]
+    memory = [
+        run.telemetry.memory_gib for run in metrics if run.telemetry and run.telemetry.memory_gib
+    ]
     first, last = metrics[0].first_loss, metrics[0].final_loss
     return [
         *(name, options or None, len(repeats), time, _time(fastest) / time),

@@ -13,7 +13,8 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(results: Sequence[RunResult]) -> str:
-    """A failure is a slow run, an error one that is invalid or was not judged after it failed.
+    """A failure is a slow run, an error one that is invalid or was not judged after it
+    failed.
 
     What passed or was as expected is well; any other run was skipped.
     """
@@ -23,7 +24,9 @@ def junit(results: Sequence[RunResult]) -> str:
         suite.set(name, str(kinds.count(element)))
     for result, kind in zip(results, kinds, strict=True):
         spec, step = result.spec, result.metrics.step_time_s if result.metrics else None
-        name = _xml(f"{spec.precision} {spec.num_gpus} x {spec.gpu} {spec.framework} {result.run_id}")
+        name = _xml(
+            f"{spec.precision} {spec.num_gpus} x {spec.gpu} {spec.framework} {result.run_id}"
+        )
         case = SubElement(suite, "testcase", classname=_xml(spec.recipe), name=name)
         if step:
             case.set("time", f"{step.median:.6g}")
@@ -36,7 +39,9 @@ def junit(results: Sequence[RunResult]) -> str:
 
 
 def _xml(text: str) -> str:
-    """``text`` without control characters and changes of direction, with U+FFFD for what else XML cannot hold."""
+    """``text`` without control characters and changes of direction, with U+FFFD for
+    what else XML cannot hold.
+    """
     return NOT_XML.sub("\ufffd", visible(text))
 
 

@@ -25,7 +25,9 @@ def _gpus(listed: Sequence[str]) -> str:
 
 
 def span(numbers: Iterable[int]) -> str:
-    """Numbers in few letters: ``8-128`` if each is twice the one before, ``8..96`` if there are many others."""
+    """Numbers in few letters: ``8-128`` if each is twice the one before, ``8..96`` if
+    there are many others.
+    """
     listed = sorted(set(numbers))
     if len(listed) > 2 and all(b == 2 * a for a, b in pairwise(listed)):
         return f"{listed[0]}-{listed[-1]}"
@@ -38,7 +40,12 @@ def recipes_table(rows: Rows) -> Table:
     lines = [
         (
             *(row["recipe"], row["task"], _gpus(row["gpu"]), " ".join(sorted(row["precision"]))),
-            *(span(row["num_gpus"]), row["points"], row["published"] or None, len(row["framework"])),
+            *(
+                span(row["num_gpus"]),
+                row["points"],
+                row["published"] or None,
+                len(row["framework"]),
+            ),
         )
         for row in rows
     ]
@@ -50,7 +57,9 @@ def _with_origin(table: Table, rows: Rows) -> Table:
     if not any(row["derived"] for row in rows):
         return table
     origins = (row["derived"] for row in rows)
-    derived = [(*line, name and f"from {name}") for line, name in zip(table.rows, origins, strict=True)]
+    derived = [
+        (*line, name and f"from {name}") for line, name in zip(table.rows, origins, strict=True)
+    ]
     return Table((*table.titles, "DERIVED"), derived)
 
 
@@ -95,7 +104,9 @@ def _batch(row: dict[str, Any]) -> str | None:
 
 
 def inventory_table(rows: Rows, left_out: Sequence[str] = ()) -> Table:
-    """Suites, clusters, GPUs, frameworks or runs: every key but those in ``left_out`` is a column."""
+    """Suites, clusters, GPUs, frameworks or runs: every key but those in ``left_out``
+    is a column.
+    """
     names = [name for name in rows[0] if name not in left_out]
     titles = [name.upper().replace("_", " ") for name in names]
     return Table(titles, [[_cell(row[name]) for name in names] for row in rows])

@@ -1,4 +1,6 @@
-"""A report as data: the one source of terminal, Markdown, CSV, JSON, JUnit and HTML, and of the pages in docs/."""
+"""A report as data: the one source of terminal, Markdown, CSV, JSON, JUnit and HTML,
+and of the pages in docs/.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,4 +69,6 @@ def _points(results: Sequence[RunResult]) -> list[tuple[str, list[ValidRun]]]:
     """The valid trainings of each point, with its name."""
     valid = [each for each in results if each.numbers and isinstance(each.spec, TrainingSpec)]
     points = by_point(valid)
-    return [(name, valid_runs(point)) for name, point in zip(point_labels(points), points, strict=True)]
+    return [
+        (name, valid_runs(point)) for name, point in zip(point_labels(points), points, strict=True)
+    ]

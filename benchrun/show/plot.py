@@ -16,7 +16,9 @@ EQUAL = "Dashed: equal speed."
 
 @dataclass(frozen=True)
 class Series:
-    """Named values: ``y`` over ``x``, or one bar for each label of the plot; no point and no bar for NaN."""
+    """Named values: ``y`` over ``x``, or one bar for each label of the plot; no point
+    and no bar for NaN.
+    """
 
     name: str
     y: tuple[float, ...]
@@ -39,7 +41,9 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Plot:
-    """One plot; its table is for readers who do not see it and for those who want the numbers."""
+    """One plot; its table is for readers who do not see it and for those who want the
+    numbers.
+    """
 
     kind: Kind
     title: str
@@ -56,7 +60,9 @@ class Plot:
     """Values of x that do not count, e.g. the warm-up."""
     marks: tuple[Mark, ...] = ()
     limits: tuple[float, float] | None = None
-    """Lowest and highest value of the axis, from the data if None; a larger value is written at its edge."""
+    """Lowest and highest value of the axis, from the data if None; a larger value is
+    written at its edge.
+    """
     log_x: bool = False
     """The x axis is logarithmic, with powers of two."""
     note: str = ""
@@ -73,7 +79,9 @@ class Plot:
 
     @property
     def legend(self) -> list[str]:
-        """Name of each series; empty if nothing has to be told apart. A single bar's parts have their value."""
+        """Name of each series; empty if nothing has to be told apart. A single bar's
+        parts have their value.
+        """
         names = [series.name for series in self.series]
         if self.kind == "waterfall" or (len(names) < 2 and not self.series[0].low):
             return []
@@ -114,9 +122,11 @@ def ratio_bars(
     return Plot("bars", title, (bars,), table, labels=tuple(names), level=1.0, note=note)
 
 
-def thinned(x: Sequence[float], y: Sequence[float], most: int = 300) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Thin a curve to ``2 * most`` points at most: the lowest and highest of each stretch, in
-    order.
+def thinned(
+    x: Sequence[float], y: Sequence[float], most: int = 300
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Thin a curve to ``2 * most`` points at most: the lowest and highest of each
+    stretch, in order.
     """
     if len(x) <= 2 * most:
         return tuple(x), tuple(y)
@@ -128,7 +138,8 @@ def thinned(x: Sequence[float], y: Sequence[float], most: int = 300) -> tuple[tu
 
 
 def save(plots: Sequence[Plot], path: Path) -> None:
-    """Write the plots below each other to a new file, in the format that its name ends in.
+    """Write the plots below each other to a new file, in the format that its name ends
+    in.
 
     UserError if nothing can draw, and if the file cannot be written.
     """

@@ -1,4 +1,6 @@
-"""One point in about 25 lines: what is trained, how it is spread, what it needs, what was published for it."""
+"""One point in about 25 lines: what is trained, how it is spread, what it needs, what
+was published for it.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
@@ -22,7 +24,9 @@ SHOWN = 4
 
 
 def point_view(spec: RunSpec, document: Mapping[str, Any], request: Request) -> Text:
-    """``document`` (`benchrun.api.describe`) of ``spec``, which answers ``request``, for a reader."""
+    """``document`` (`benchrun.api.describe`) of ``spec``, which answers ``request``,
+    for a reader.
+    """
     title = f"{spec.recipe}, {spec.task}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}\n"
     rows = [row for part in PARTS for row in part(spec, document)]
     rows.append(("launch", launch_line(spec, request)))
@@ -48,12 +52,17 @@ def _work(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if spec.reduced:
         yield "proxy", ", ".join(map(str, spec.reduced))
     tokens = spec.gbs * spec.seq_length
-    yield "batch", f"{spec.gbs} sequences of {spec.seq_length} tokens ({_large(tokens, 1e6)} tokens a step)"
+    yield (
+        "batch",
+        f"{spec.gbs} sequences of {spec.seq_length} tokens ({_large(tokens, 1e6)} tokens a step)",
+    )
     yield "work", f"{flops['full'] / 1e9:.3g} GFLOP per token (causal: {flops['causal'] / 1e9:.3g})"
 
 
 def _large(number: float, most: float = 1e9) -> str:
-    """A number with three digits, in billions, millions or thousands; the largest unit is ``most``."""
+    """A number with three digits, in billions, millions or thousands; the largest unit
+    is ``most``.
+    """
     scales = [(1e9, "billion"), (1e6, "million"), (1e3, "thousand")]
     scale, name = next((each for each in scales if each[0] <= min(number, most)), scales[-1])
     return f"{number / scale:.3g} {name}"
@@ -89,7 +98,10 @@ def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     total, gpu = parts.pop("total"), hardware.site_gpu(spec.cluster)
     named = {name: size for name, size in parts.items() if size >= 0.05}
     if gpu is None:
-        yield "memory", f"{total:.1f} GiB per rank" if total >= 0.05 else "less than 0.1 GiB per rank"
+        yield (
+            "memory",
+            f"{total:.1f} GiB per rank" if total >= 0.05 else "less than 0.1 GiB per rank",
+        )
     else:
         yield "memory", f"{bar(named, gpu.memory_gib)} {total:.1f} of {gpu.memory_gib:g} GiB"
     if named:
@@ -99,7 +111,8 @@ def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
 
 
 def bar(parts: Mapping[str, float], whole: float) -> str:
-    """Draw ``parts`` of ``whole`` as a bar: each part by its first letter, free space by dots.
+    """Draw ``parts`` of ``whole`` as a bar: each part by its first letter, free space
+    by dots.
 
     A part that is not empty has a letter at least; what does not fit ends in ``!``.
     """
@@ -109,8 +122,12 @@ def bar(parts: Mapping[str, float], whole: float) -> str:
 
 
 def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
-    """The references, the newest first, as seconds and tokens/s/GPU if a step time was published."""
-    references = sorted(document["references"], key=lambda entry: entry["source"]["date"], reverse=True)
+    """The references, the newest first, as seconds and tokens/s/GPU if a step time was
+    published.
+    """
+    references = sorted(
+        document["references"], key=lambda entry: entry["source"]["date"], reverse=True
+    )
     if not references:
         yield "published", "no number for these conditions"
     for index, entry in enumerate(references[:SHOWN]):
@@ -136,7 +153,10 @@ def _expected(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if step and isinstance(spec, TrainingSpec):
         rate = spec.gbs * spec.seq_length / spec.num_gpus / step["median"]
         limits = f"{step['low']:.3g} to {step['high']:.3g} s"
-        yield "expected", f"{step['median']:.3g} s ({limits}; {rate:,.0f} tokens/s/GPU): a prediction"
+        yield (
+            "expected",
+            f"{step['median']:.3g} s ({limits}; {rate:,.0f} tokens/s/GPU): a prediction",
+        )
 
 
 def _unit(entry: Mapping[str, Any]) -> str:
@@ -157,27 +177,44 @@ def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         yield "image", spec.container_image
     if document["launch_warning"]:
         yield "  note", document["launch_warning"]
-    steps = f"{spec.planned_steps} steps; " if spec.planned_steps else ""  # a benchmark of a server has none
+    steps = (
+        f"{spec.planned_steps} steps; " if spec.planned_steps else ""
+    )  # a benchmark of a server has none
     yield "run", f"{steps}identity {spec.identity()}"
 
 
 def launch_line(spec: RunSpec, request: Request) -> str:
-    """The command that launches this very point of the recipe, by its name or path as it was given."""
+    """The command that launches this very point of the recipe, by its name or path as
+    it was given.
+    """
     point = f"{quote(request.recipe)} --gpu {spec.gpu} --precision {spec.precision} --num-gpus {spec.num_gpus}"
     given = [part for override in request.overrides for part in ("--set", quote(override))]
     where = quote(request.cluster) if request.cluster else "FILE"
-    return " ".join([f"benchrun launch {point} --framework {spec.framework} --cluster {where}", *given])
+    return " ".join(
+        [f"benchrun launch {point} --framework {spec.framework} --cluster {where}", *given]
+    )
 
 
-PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (_work, _layout, _memory, _expected, _published, _job)
+PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (
+    _work,
+    _layout,
+    _memory,
+    _expected,
+    _published,
+    _job,
+)
 """Parts of the page, in this order."""
 
 
 CHOSEN = ("recipe", "framework", "gpu", "precision", "num_gpus")
 
 
-def suite_rows(points: Sequence[tuple[Mapping[str, Any], RunSpec | UserError]]) -> list[dict[str, Any]]:
-    """One row per run of a suite or study, in its order: its conditions, and ``refused``: why it is illegal."""
+def suite_rows(
+    points: Sequence[tuple[Mapping[str, Any], RunSpec | UserError]],
+) -> list[dict[str, Any]]:
+    """One row per run of a suite or study, in its order: its conditions, and
+    ``refused``: why it is illegal.
+    """
     varied: dict[str, set[str]] = {}
     for stated, _ in points:
         for key in stated:
@@ -191,12 +228,17 @@ def suite_rows(points: Sequence[tuple[Mapping[str, Any], RunSpec | UserError]]) 
 
 
 def _chosen(stated: Mapping[str, Any], spec: RunSpec | UserError) -> dict[str, Any]:
-    return {name: stated.get(name) if isinstance(spec, UserError) else getattr(spec, name) for name in CHOSEN}
+    return {
+        name: stated.get(name) if isinstance(spec, UserError) else getattr(spec, name)
+        for name in CHOSEN
+    }
 
 
 def _size(spec: RunSpec | UserError) -> dict[str, Any]:
     if isinstance(spec, UserError):
-        return dict.fromkeys(("num_nodes", "gbs", "steps", "gpu_hours_at_most")) | {"refused": spec.message}
+        return dict.fromkeys(("num_nodes", "gbs", "steps", "gpu_hours_at_most")) | {
+            "refused": spec.message
+        }
     return {
         "num_nodes": spec.num_nodes,
         "gbs": getattr(spec, "gbs", None),

@@ -52,7 +52,9 @@ class Pair:
 
     @property
     def differs(self) -> str:
-        """Other differences, published -> ours, besides the model, the GPUs, the framework and its image."""
+        """Other differences, published -> ours, besides the model, the GPUs, the
+        framework and its image.
+        """
         others = [each for each in self.near.differs if each.partition(" ")[0] not in STATED]
         return ", ".join(others) or "nothing else that is stated"
 
@@ -65,8 +67,12 @@ class Pair:
         return key.gbs * spec.num_gpus == spec.gbs * key.num_gpus
 
 
-def pairs(points: Sequence[tuple[str, Sequence[ValidRun]]], published: Sequence[Reference]) -> list[Pair]:
-    """One pair for each named point that has a published number near it; medians over its repeats."""
+def pairs(
+    points: Sequence[tuple[str, Sequence[ValidRun]]], published: Sequence[Reference]
+) -> list[Pair]:
+    """One pair for each named point that has a published number near it; medians over
+    its repeats.
+    """
     listed = []
     for name, repeats in points:
         spec, metrics = repeats[0].spec, [run.metrics for run in repeats]
@@ -82,7 +88,15 @@ def pairs(points: Sequence[tuple[str, Sequence[ValidRun]]], published: Sequence[
 
 def published_table(listed: Sequence[Pair]) -> Table:
     """One row per pair, for readers."""
-    titles = ("point", "measured", "published", "unit", "ratio", "published by", "also differs: published, ours")
+    titles = (
+        "point",
+        "measured",
+        "published",
+        "unit",
+        "ratio",
+        "published by",
+        "also differs: published, ours",
+    )
     rows = []
     for pair in listed:
         near, by = pair.near, f"{pair.source}, {pair.published_on}"

@@ -11,10 +11,23 @@ from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.show.runs import distinctions, proxy, short_layout, table
 from benchrun.show.table import Table
 
-READ = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "mfu_causal_pct", "rank_spread_percent")
+READ = (
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "tflops_per_gpu_causal",
+    "mfu_causal_pct",
+    "rank_spread_percent",
+)
 """Metrics that have a column."""
-SERVED = ("output_tokens_per_s_per_gpu", "output_tokens_per_s_per_user", "median_ttft_ms", "median_tpot_ms")
-"""Metrics of servers, which share one column: few reports have both servers and trainings."""
+SERVED = (
+    "output_tokens_per_s_per_gpu",
+    "output_tokens_per_s_per_user",
+    "median_ttft_ms",
+    "median_tpot_ms",
+)
+"""Metrics of servers, which share one column: few reports have both servers and
+trainings.
+"""
 METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
 NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
 """Columns that state what a step computes."""
@@ -34,7 +47,11 @@ def readable(results: Sequence[RunResult]) -> Table:
         rows.append([*row, _served(record), ": ".join(filter(None, verdict))])
     metrics = [METRICS_BY_KEY[key].title or key for key in READ]
     titles = ("point", "layout", *NAMES.values(), "with", "runs", *metrics, "served", "verdict")
-    shown = [index for index in range(len(titles)) if not rows or any(row[index] is not None for row in rows)]
+    shown = [
+        index
+        for index in range(len(titles))
+        if not rows or any(row[index] is not None for row in rows)
+    ]
     return Table(titles, rows).only(shown)
 
 
@@ -49,14 +66,18 @@ def _served(record: Mapping[str, Any]) -> str | None:
 
 
 def _differing(results: Sequence[RunResult]) -> list[str | None]:
-    """The settings that tell each point from those with the same name, batch and layout; None without such."""
+    """The settings that tell each point from those with the same name, batch and
+    layout; None without such.
+    """
     keys = []
     for result in results:
         stated = [getattr(result.spec, name, None) for name in NAMES]
         keys.append(str((point_name(result), short_layout(result.spec), *stated)))
     settings: list[str | None] = [None] * len(keys)
     for same in grouped(range(len(keys)), lambda index: keys[index]):
-        for index, text in zip(same, distinctions([results[index].spec for index in same]), strict=True):
+        for index, text in zip(
+            same, distinctions([results[index].spec for index in same]), strict=True
+        ):
             settings[index] = text or None
     return settings
 
@@ -68,7 +89,9 @@ def point_name(result: RunResult) -> str:
 
 
 def brief(layout: str) -> str:
-    """A layout without the degrees that are 1, and without the micro-batch; empty if nothing is split."""
+    """A layout without the degrees that are 1, and without the micro-batch; empty if
+    nothing is split.
+    """
     return re.sub(r"\b(?:[a-z]p1|mbs\d+)\b ?", "", layout).strip()
 
 
@@ -84,7 +107,9 @@ def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
 
 
 def _sizes(same: Sequence[RunSpec]) -> list[str]:
-    """Batch, micro-batch and degrees of each of several points with one name, as far as they differ."""
+    """Batch, micro-batch and degrees of each of several points with one name, as far as
+    they differ.
+    """
     sizes: list[dict[str, Any]] = []
     for spec in same:
         if isinstance(spec, TrainingSpec):

@@ -1,4 +1,6 @@
-"""Several runs as one table: one row per point, its repeats together; and words that every report uses."""
+"""Several runs as one table: one row per point, its repeats together; and words that
+every report uses.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,33 +23,63 @@ from benchrun.vocabulary import DEGREES, by_path
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""
 NOT_COMPARED = frozenset(
-    {"schema_version", "identity", "megatron", "cluster", "replaced_env", "image", "derived", "source"}
+    {
+        "schema_version",
+        "identity",
+        "megatron",
+        "cluster",
+        "replaced_env",
+        "image",
+        "derived",
+        "source",
+    }
 )
 """Fields of a specification that follow from others, or have a line of their own."""
-MINOR = frozenset({"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"})
+MINOR = frozenset(
+    {"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"}
+)
 """Settings that do not change a step."""
-SIDES = {"trtllm_over_nemo": ("TensorRT-LLM", "NeMo's"), "vllm_over_transformers": ("vLLM", "transformers' own")}
+SIDES = {
+    "trtllm_over_nemo": ("TensorRT-LLM", "NeMo's"),
+    "vllm_over_transformers": ("vLLM", "transformers' own"),
+}
 """Names of the two engines, by the name of their ratio."""
 SPREAD = "step_time_s"
 """Metric whose range over the repeats is shown."""
 
 
 def table(results: Sequence[RunResult]) -> Table:
-    """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
+    """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is
+    the range of their step times.
+    """
     points = by_point(results)
     columns = _columns(results)
     metrics = (metric.key for metric in columns)
-    titles = ("recipe", *STATED, "layout", "cluster", "runs", *metrics, "verdict", "limits", "spread_pct")
+    titles = (
+        "recipe",
+        *STATED,
+        "layout",
+        "cluster",
+        "runs",
+        *metrics,
+        "verdict",
+        "limits",
+        "spread_pct",
+    )
     return Table(titles, [_row(point, columns) for point in points])
 
 
 def _columns(results: Sequence[RunResult]) -> tuple[Metric, ...]:
     """The metrics that have a column: those of servers only if a run is of one."""
-    return tuple(tabled(served=any(result.numbers and result.numbers.settings for result in results)))
+    return tuple(
+        tabled(served=any(result.numbers and result.numbers.settings for result in results))
+    )
 
 
 def identified(results: Sequence[RunResult]) -> Table:
-    """`table` for programs: with the runs of each point, when they were launched, and every condition by itself."""
+    """`table` for programs: with the runs of each point, when they were launched, and
+    every condition by itself.
+    """
     plain, rows = table(results), []
     for row, point in zip(plain.rows, by_point(results), strict=True):
         ids = [result.run_id for result in point]
@@ -58,14 +90,26 @@ def identified(results: Sequence[RunResult]) -> Table:
         identity = (spec.image, spec.identity(), own.task, reduced)
         more = (*identity, *degrees, getattr(spec, "dp", None), ", ".join(own.options or ()))
         rows.append((*row, " ".join(ids), _distinct(map(stamp_of, ids)), *more))
-    titles = (*plain.titles, "run_ids", "launched", "image", "identity", "task", "proxy", *DEGREES, "dp", "options")
+    titles = (
+        *plain.titles,
+        "run_ids",
+        "launched",
+        "image",
+        "identity",
+        "task",
+        "proxy",
+        *DEGREES,
+        "dp",
+        "options",
+    )
     return Table(titles, rows)
 
 
 def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     """Fields in which each of several specifications differs, e.g. ``num_workers 4``.
 
-    Those in `MINOR`, and then the image, are left out if the others tell all of them apart.
+    Those in `MINOR`, and then the image, are left out if the others tell all of them
+    apart.
     """
     if len(specs) < 2:
         return [""] * len(specs)
@@ -106,7 +150,11 @@ def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
 def runs_page(results: Sequence[RunResult]) -> str:
     """The table in Markdown, and a line for each ratio of two kinds of runs."""
     lines = map(ratio_line, ratios(results, load_references()))
-    return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines) if results else "no runs\n"
+    return (
+        markdown(table(results)) + "".join(f"\n{line}\n" for line in lines)
+        if results
+        else "no runs\n"
+    )
 
 
 def ratio_line(ratio: Ratio) -> str:
@@ -136,7 +184,9 @@ def short_layout(spec: RunSpec) -> str:
     if not isinstance(spec, TrainingSpec):
         return spec.settings
     degrees = [f"{name}{getattr(spec.layout, name)}" for name in DEGREES]
-    return " ".join([*degrees, f"mbs{spec.mbs}", *([f"fsdp{spec.layout.fsdp}"] if spec.layout.fsdp > 1 else [])])
+    return " ".join(
+        [*degrees, f"mbs{spec.mbs}", *([f"fsdp{spec.layout.fsdp}"] if spec.layout.fsdp > 1 else [])]
+    )
 
 
 def _distinct(words: Iterable[str]) -> str:
@@ -150,8 +200,12 @@ def reference_line(entry: Reference) -> str:
 
 
 def source(entry: Reference) -> str:
-    """Source of a reference: who published it, when, measured with what, and where it stands."""
-    version = "".join(f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v)
+    """Source of a reference: who published it, when, measured with what, and where it
+    stands.
+    """
+    version = "".join(
+        f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v
+    )
     return f"{entry.source.who} {entry.source.date}{version}; {entry.source.where}"
 
 
@@ -160,7 +214,9 @@ def _flags(entry: Reference) -> str:
 
 
 def check_rows(check: Check) -> list[tuple[str, str]]:
-    """One number beside the reference it was compared with; if that stands; what differs."""
+    """One number beside the reference it was compared with; if that stands; what
+    differs.
+    """
     entry = check.reference
     digits = ".0f" if check.value >= 1000 else ".4g"  # the digits of the step time below it
     is_loss = entry.better == "equal"
@@ -170,5 +226,7 @@ def check_rows(check: Check) -> list[tuple[str, str]]:
         ("  source", source(entry)),
     ]
     if check.differs:
-        rows.append(("  differs", ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)))
+        rows.append(
+            ("  differs", ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs))
+        )
     return rows

@@ -1,4 +1,6 @@
-"""Speed against one condition: curves over the number of GPUs, FSDP over 3D parallelism, one engine over another."""
+"""Speed against one condition: curves over the number of GPUs, FSDP over 3D
+parallelism, one engine over another.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,23 +45,36 @@ class Run(Protocol):
 
 def curves(groups: Sequence[Sequence[Run]]) -> list[Curve]:
     """Every curve among ``groups`` of repeats."""
-    rates = ([rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)] for group in groups)
-    return curves_of([(group[0].spec, median(each)) for group, each in zip(groups, rates, strict=True) if each])
+    rates = (
+        [rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)]
+        for group in groups
+    )
+    return curves_of(
+        [(group[0].spec, median(each)) for group, each in zip(groups, rates, strict=True) if each]
+    )
 
 
 def curves_of(points: Iterable[tuple[TrainingSpec, float]]) -> list[Curve]:
     """Every curve among ``points``: runs with their tokens/s/GPU."""
-    families: dict[tuple[str, Fraction, str], dict[int, tuple[TrainingSpec, float]]] = defaultdict(dict)
+    families: dict[tuple[str, Fraction, str], dict[int, tuple[TrainingSpec, float]]] = defaultdict(
+        dict
+    )
     for spec, rate in points:
-        # Everything except the size and the number of steps stays the same along a curve.
+        # Everything except the size and the number of steps stays the same along a
+        # curve.
         same = spec.model_copy(update=dict.fromkeys(SIZES, 1)).step_identity()
-        for kind, batch in (("weak", Fraction(spec.gbs, spec.num_gpus)), ("strong", Fraction(spec.gbs))):
+        for kind, batch in (
+            ("weak", Fraction(spec.gbs, spec.num_gpus)),
+            ("strong", Fraction(spec.gbs)),
+        ):
             families[kind, batch, same][spec.num_gpus] = (spec, rate)
     candidates = []
     for (kind, *_), family in families.items():
         specs = tuple(family[count][0] for count in sorted(family))
         by_size = {spec.num_gpus: family[spec.num_gpus][1] for spec in specs}
-        candidates.append(Curve(specs[0], kind, by_size, tuple(dict.fromkeys(spec.gbs for spec in specs)), specs))
+        candidates.append(
+            Curve(specs[0], kind, by_size, tuple(dict.fromkeys(spec.gbs for spec in specs)), specs)
+        )
     return [curve for curve in candidates if len(curve.rates) > 1]
 
 
@@ -69,7 +84,9 @@ PUBLISHED = attrgetter("recipe", "gpu", "num_gpus", "precision", "seq_length", "
 """Fields that a published ratio shares with the runs."""
 FSDP = attrgetter("spec.layout.fsdp")
 BOTH_SIDES = attrgetter("framework", "image", "reduced", "cluster.name")
-"""Other fields that both sides share. Layout and micro-batch are tuned: the fastest point of each side counts."""
+"""Other fields that both sides share. Layout and micro-batch are tuned: the fastest
+point of each side counts.
+"""
 
 
 @dataclass(frozen=True)
@@ -91,11 +108,17 @@ def ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Ite
 
 
 def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
-    """One ratio for each workload measured with and without FSDP; the speed of a point is the median of its repeats."""
+    """One ratio for each workload measured with and without FSDP; the speed of a point
+    is the median of its repeats.
+    """
     trainings = (result for result in results if isinstance(result.spec, TrainingSpec))
-    for runs in grouped(trainings, lambda result: (PUBLISHED(result.spec), BOTH_SIDES(result.spec))):
+    for runs in grouped(
+        trainings, lambda result: (PUBLISHED(result.spec), BOTH_SIDES(result.spec))
+    ):
         spec: Any = runs[0].spec
-        with_fsdp, without = (_fastest(run for run in runs if (FSDP(run) > 1) is side) for side in (True, False))
+        with_fsdp, without = (
+            _fastest(run for run in runs if (FSDP(run) > 1) is side) for side in (True, False)
+        )
         if with_fsdp and without:
             yield Ratio(spec, with_fsdp / without, _published(spec, references))
 
@@ -110,7 +133,9 @@ def _fastest(runs: Iterable[RunResult]) -> float | None:
 
 
 def _published(spec: TrainingSpec, references: Sequence[Reference]) -> Reference | None:
-    ratios = () if spec.reduced else (entry for entry in references if entry.metric == "fsdp_over_3d")
+    ratios = (
+        () if spec.reduced else (entry for entry in references if entry.metric == "fsdp_over_3d")
+    )
     return next((entry for entry in ratios if PUBLISHED(entry.key) == PUBLISHED(spec)), None)
 
 
@@ -126,13 +151,19 @@ ENGINES: Mapping[str, tuple[Engine, Engine]] = {
 
 
 def engine_ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
-    """One ratio for each post-training measured with both engines; the rest of the work agrees."""
-    for runs in grouped((each for each in results if isinstance(each.spec, PostTrainingSpec)), _besides_engine):
+    """One ratio for each post-training measured with both engines; the rest of the work
+    agrees.
+    """
+    for runs in grouped(
+        (each for each in results if isinstance(each.spec, PostTrainingSpec)), _besides_engine
+    ):
         for metric, engines in ENGINES.items():
             fast, slow = (_fastest(run for run in runs if _engine(run) == name) for name in engines)
             if fast and slow:
                 entries = (entry for entry in references if entry.metric == metric)
-                same = (entry for entry in entries if GENERATED(entry.key) == GENERATED(runs[0].spec))
+                same = (
+                    entry for entry in entries if GENERATED(entry.key) == GENERATED(runs[0].spec)
+                )
                 yield Ratio(runs[0].spec, fast / slow, next(same, None), metric)
 
 
@@ -143,4 +174,10 @@ def _engine(run: RunResult) -> str:
 
 def _besides_engine(run: RunResult) -> tuple[Any, ...]:
     spec: Any = run.spec
-    return GENERATED(spec), spec.settings.replace(_engine(run), ""), spec.framework, spec.image, spec.cluster.name
+    return (
+        GENERATED(spec),
+        spec.settings.replace(_engine(run), ""),
+        spec.framework,
+        spec.image,
+        spec.cluster.name,
+    )

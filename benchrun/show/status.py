@@ -9,7 +9,9 @@ TITLES = ("RUN", "STATE", "JOB", "NODES", "AGE", "STEP", "STEP TIME", "NOTE")
 
 
 def status_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The rows of ``status --json`` for a reader, with a heading. What a terminal would obey becomes ``?``."""
+    """The rows of ``status --json`` for a reader, with a heading. What a terminal would
+    obey becomes ``?``.
+    """
     yield from plain(Table(TITLES, [*map(_cells, rows)])).splitlines()
 
 
@@ -22,7 +24,9 @@ def _note(row: Mapping[str, Any]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     step, planned, step_s = row["last_step"], row["planned_steps"], row["step_time_s"]
-    job = "local" if "/" in (row["job"] or "") else row["job"] or ""  # a local job is called by its folder
+    job = (
+        "local" if "/" in (row["job"] or "") else row["job"] or ""
+    )  # a local job is called by its folder
     cells = (
         *(row["run_id"], row["state"], job, row["nodes"], age(row["age_s"])),
         *(f"{step} of {planned}" if step else "", f"{step_s:.3g} s" if step_s else "", _note(row)),
@@ -31,7 +35,9 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def age(seconds: float) -> str:
-    """A time in the largest unit of which there are two: ``95 s``, ``12 min``, ``5 h``, ``3 d``."""
+    """A time in the largest unit of which there are two: ``95 s``, ``12 min``, ``5 h``,
+    ``3 d``.
+    """
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

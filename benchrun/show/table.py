@@ -1,4 +1,6 @@
-"""One table of values, written as Markdown, CSV, JSON or aligned text. Values are formatted here and nowhere before."""
+"""One table of values, written as Markdown, CSV, JSON or aligned text. Values are
+formatted here and nowhere before.
+"""
 
 import csv
 import io
@@ -24,13 +26,19 @@ GAP = 2
 DIGITS = 4
 """Decimal places of a number in CSV and JSON."""
 
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that change the direction of text: a name could look like another one."""
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""Control characters, and those that change the direction of text: a name could look
+like another one.
+"""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Headings, which are keys in CSV and JSON, and rows of values in their order; None is what was not measured."""
+    """Headings, which are keys in CSV and JSON, and rows of values in their order; None
+    is what was not measured.
+    """
 
     titles: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -44,7 +52,9 @@ class Table:
 
     def cells(self) -> list[list[str]]:
         """Rows for readers: six digits of a number."""
-        return [[self.missing if value is None else _text(value) for value in row] for row in self.rows]
+        return [
+            [self.missing if value is None else _text(value) for value in row] for row in self.rows
+        ]
 
     def records(self) -> list[dict[str, Any]]:
         """Rows for JSON: one object each."""
@@ -56,12 +66,16 @@ def _text(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """``text`` without control characters and without those that change its direction; lines and tabs stay."""
+    """``text`` without control characters and without those that change its direction;
+    lines and tabs stay.
+    """
     return _UNSEEN.sub("", text)
 
 
 def capitals(table: Table) -> Table:
-    """The table as a terminal shows it: headings in capitals, ``-`` for what was not measured."""
+    """The table as a terminal shows it: headings in capitals, ``-`` for what was not
+    measured.
+    """
     return Table([str(title).upper() for title in table.titles], table.rows, missing="-")
 
 
@@ -76,7 +90,9 @@ def markdown_rows(rows: Iterable[Sequence[str]]) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text of a log or a recipe for Markdown: one line without control characters, in which no tag or cell begins."""
+    """Text of a log or a recipe for Markdown: one line without control characters, in
+    which no tag or cell begins.
+    """
     printable = "".join(letter if letter.isprintable() else " " for letter in text)
     return " ".join(printable.split()).replace("<", "&lt;").replace("|", "&#124;")
 
@@ -91,19 +107,27 @@ def as_csv(table: Table) -> str:
 
 
 def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Cells padded to the width of their columns, except the last one: terminals and pipes want lines unwrapped."""
+    """Cells padded to the width of their columns, except the last one: terminals and
+    pipes want lines unwrapped.
+    """
     listed = [tuple(line) for line in lines]
     widths = [max(map(len, cells)) for cells in zip(*listed, strict=True)][:-1]
-    return [(*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]) for line in listed]
+    return [
+        (*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1])
+        for line in listed
+    ]
 
 
 def plain(table: Table) -> str:
     """The table as aligned text, for terminals and grep."""
-    return "".join("  ".join(line).rstrip() + "\n" for line in aligned([table.titles, *table.cells()]))
+    return "".join(
+        "  ".join(line).rstrip() + "\n" for line in aligned([table.titles, *table.cells()])
+    )
 
 
 def fitted(table: Table, width: int | None) -> str:
-    """The table as text; if that is wider than ``width`` characters, long cells are wrapped within their columns.
+    """The table as text; if that is wider than ``width`` characters, long cells are
+    wrapped within their columns.
 
     A terminal that is too narrow even so gets the lines unwrapped.
     """
@@ -111,7 +135,11 @@ def fitted(table: Table, width: int | None) -> str:
     if width is None or max(map(len, text.splitlines()), default=0) <= width:
         return text
     sizes = [_needed(str(title), cells) for title, cells in zip(table.titles, columns, strict=True)]
-    long = {index: max(map(len, cells)) for index, cells in enumerate(columns) if max(map(len, cells)) > SHORT}
+    long = {
+        index: max(map(len, cells))
+        for index, cells in enumerate(columns)
+        if max(map(len, cells)) > SHORT
+    }
     sizes = [LEAST if index in long else size for index, size in enumerate(sizes)]
     room = width - GAP * (len(sizes) - 1) - sum(sizes)
     if room < 0:
@@ -134,7 +162,9 @@ def _wrapped(sizes: Sequence[int], row: Sequence[str]) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """A float rounded to DIGITS places; ties are those of the product, as NumPy and pandas round."""
+    """A float rounded to DIGITS places; ties are those of the product, as NumPy and
+    pandas round.
+    """
     return round(value * 10**DIGITS) / 10**DIGITS if isinstance(value, float) else value
 
 
@@ -146,16 +176,25 @@ UNWRITTEN = "samples_per_s"
 
 
 def step_lines(rows: "Rows", form: str) -> Iterator[str]:
-    """Each row in the order of the log, as ``form`` (csv or jsonl); an unknown value is empty or null."""
+    """Each row in the order of the log, as ``form`` (csv or jsonl); an unknown value is
+    empty or null.
+    """
     from benchrun.logs.rows import Step  # numpy, which a listing does without
 
     written = [name for name in Step._fields if name != UNWRITTEN]
     if form == "csv":
         yield ",".join(written)
         for row in rows:
-            yield ",".join("" if value is None else repr(value) for value in map(row._asdict().get, written))
+            yield ",".join(
+                "" if value is None else repr(value) for value in map(row._asdict().get, written)
+            )
     else:
         for row in rows:
             # JSON has neither NaN nor infinity.
             values = ((name, getattr(row, name)) for name in written)
-            yield json.dumps({name: value if value is None or isfinite(value) else None for name, value in values})
+            yield json.dumps(
+                {
+                    name: value if value is None or isfinite(value) else None
+                    for name, value in values
+                }
+            )

@@ -1,4 +1,5 @@
-"""One run or log for a reader: rich text for a terminal (plain lines elsewhere), or a Markdown page.
+"""One run or log for a reader: rich text for a terminal (plain lines elsewhere), or a
+Markdown page.
 
 A row is a name and a text; what was not measured has no row.
 """
@@ -32,7 +33,12 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     point = f"  {own.recipe}, {own.precision}, {own.num_gpus} x {own.gpu}: {verdict.reason}\n"
     rows = basis_rows(verdict)
     if metrics is not None and verdict.runs > 1:
-        rows.append(("repeats", f"{verdict.runs} runs were judged together; below are the numbers of the first"))
+        rows.append(
+            (
+                "repeats",
+                f"{verdict.runs} runs were judged together; below are the numbers of the first",
+            )
+        )
     rows += metrics_rows(metrics) if metrics else []
     return Text.assemble((verdict.headline, style), point).append_text(_aligned(rows))
 
@@ -51,7 +57,13 @@ def summary_view(summary: Summary) -> Text:
     """The numbers of a log."""
     rows = [("framework", " ".join(filter(None, (summary.framework, summary.framework_version))))]
     planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
-    end = "complete" if summary.complete else "NOT complete" if planned else "the log states no planned end"
+    end = (
+        "complete"
+        if summary.complete
+        else "NOT complete"
+        if planned
+        else "the log states no planned end"
+    )
     steps = f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {end}"
     if summary.num_steps or not summary.results:
         rows.append(("steps", steps if summary.num_steps else "none"))
@@ -59,7 +71,11 @@ def summary_view(summary: Summary) -> Text:
         rows.append(("restarts", str(summary.segments - 1)))
     rows += _measured_rows(summary) if summary.num_steps else _result_rows(summary)
     rows += [("ranks", summary.ranks.sentence)] if summary.ranks else []
-    rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_more_rows(summary)]
+    rows += [
+        *_telemetry_rows(summary.telemetry),
+        ("conditions", _conditions(summary)),
+        *_more_rows(summary),
+    ]
     rows += _problem_rows(summary)
     uneven = slow_steps([summary])
     limit = f"  ({uneven.text})" if uneven else ""
@@ -78,18 +94,28 @@ def _conditions(summary: Summary) -> str:
     gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
     model = summary.model
     shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
-    return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "the log states none"
+    return (
+        ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "the log states none"
+    )
 
 
 def _more_rows(summary: Summary) -> Rows:
-    """Options that would give what is missing; none if nothing is, or the log has no steps."""
+    """Options that would give what is missing; none if nothing is, or the log has no
+    steps.
+    """
     if summary.post_training:
         counted = "tokens" in summary.quantities and summary.num_gpus is None
         return [("  for tokens/s/GPU", "add --num-gpus")] if counted else []
-    batch = {"seq-length": summary.seq_length, "gbs": summary.global_batch_size, "num-gpus": summary.num_gpus}
+    batch = {
+        "seq-length": summary.seq_length,
+        "gbs": summary.global_batch_size,
+        "num-gpus": summary.num_gpus,
+    }
     rates = {"step time": summary.step_time_s, "tokens/s/GPU": summary.tokens_per_s_per_gpu.median}
     needed = {
-        what: [name for name, value in batch.items() if value is None] for what, rate in rates.items() if not rate
+        what: [name for name, value in batch.items() if value is None]
+        for what, rate in rates.items()
+        if not rate
     }
     if SAMPLES in summary.quantities and not summary.step_time_s:
         needed["step time"] = ["gbs"]
@@ -102,7 +128,9 @@ def _more_rows(summary: Summary) -> Rows:
             needed["MFU"].append("peak-tflops")
     if not summary.num_steps:
         return []
-    rows = [(what, " ".join(f"--{name}" for name in names)) for what, names in needed.items() if names]
+    rows = [
+        (what, " ".join(f"--{name}" for name in names)) for what, names in needed.items() if names
+    ]
     return [(f"  for {what}", f"add {options}") for what, options in rows]
 
 
@@ -119,7 +147,11 @@ def metrics_rows(metrics: Metrics) -> Rows:
     ):  # RL steps mix generation and training: MFU is undefined
         rows.append(("MFU", f"none: {_why_no_mfu(metrics)}"))
     rows += _telemetry_rows(metrics.telemetry)
-    rows += [(name, part.sentence) for name in ("bound", "breakdown", "ranks") if (part := getattr(metrics, name))]
+    rows += [
+        (name, part.sentence)
+        for name in ("bound", "breakdown", "ranks")
+        if (part := getattr(metrics, name))
+    ]
     return [*rows, *_problem_rows(metrics)]
 
 
@@ -144,7 +176,9 @@ def _telemetry_rows(measured: Telemetry | None) -> Rows:
         "memory {} GiB": measured.memory_gib,
     }
     state = [words.format(_short(value)) for words, value in readings.items() if value is not None]
-    state += [f"{name} in {percent(share)} of the samples" for name, share in measured.reasons.items()]
+    state += [
+        f"{name} in {percent(share)} of the samples" for name, share in measured.reasons.items()
+    ]
     healthy = "otherwise not throttled" if measured.reasons else "not throttled"
     rows = [("GPUs", f"{', '.join(state)}; {measured.fault or healthy}")]
     if measured.energy_j and measured.tokens_per_joule:
@@ -154,26 +188,39 @@ def _telemetry_rows(measured: Telemetry | None) -> Rows:
 
 
 def _measured_rows(measured: Measurement) -> Rows:
-    """Every metric that has a value, in the order of the registry; those in DETAILS with what qualifies them."""
+    """Every metric that has a value, in the order of the registry; those in DETAILS
+    with what qualifies them.
+    """
     rows, dropped = _result_rows(measured), measured.warmup_rows_dropped
     if window := measured.window:
         planned = f" of {measured.planned_steps}" if measured.planned_steps else ""
         steps = f"steps {window.first_step} to {window.last_step}{planned}"
-        rows.append(("window", f"{steps}, {_rows(window.rows)} ({_rows(dropped, 'warm-up ')} dropped)"))
+        rows.append(
+            ("window", f"{steps}, {_rows(window.rows)} ({_rows(dropped, 'warm-up ')} dropped)")
+        )
     elif 0 < measured.num_steps <= dropped:
         rows.append(("window", f"none: all {dropped} rows were dropped as warm-up"))
     if measured.profiled_after is not None:
-        rows.append(("profiled", f"the steps after {measured.profiled_after}, which are left out of all numbers"))
+        rows.append(
+            (
+                "profiled",
+                f"the steps after {measured.profiled_after}, which are left out of all numbers",
+            )
+        )
     for entry in METRICS.values():
         if entry.name in DETAILS:
             rows += DETAILS[entry.name](measured)
-        elif entry.tabled and not entry.served and (value := entry.read(measured, OURS)) is not None:
+        elif (
+            entry.tabled and not entry.served and (value := entry.read(measured, OURS)) is not None
+        ):
             rows.append((entry.title or entry.key, entry.text(value)))
     return rows + _quantity_rows(measured)
 
 
 def _quantity_rows(measured: Measurement) -> Rows:
-    """The median of each quantity of the steps, with its share of the step if it is a part of it."""
+    """The median of each quantity of the steps, with its share of the step if it is a
+    part of it.
+    """
     rows, step = [], measured.step_time_s
     for name, spread in measured.quantities.items():
         if name == "reward":  # it has a row of its own
@@ -193,10 +240,17 @@ def _result_rows(measured: Measurement) -> Rows:
 
 
 def _step_time_rows(measured: Measurement) -> Rows:
-    step, interval, others = measured.step_time_s, measured.step_time_interval_s, measured.other_windows
+    step, interval, others = (
+        measured.step_time_s,
+        measured.step_time_interval_s,
+        measured.other_windows,
+    )
     if step is None:
         return [] if measured.results else [("step time", "none")]
-    limits = interval and f", {100 * interval.level:.0f} % interval {_short(interval.low)} to {_short(interval.high)}"
+    limits = (
+        interval
+        and f", {100 * interval.level:.0f} % interval {_short(interval.low)} to {_short(interval.high)}"
+    )
     spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
     rows = [("step time", f"{_short(step.median)} s median{limits or ''}"), ("", spread)]
     windows = {"last 10 rows": others.last_10_rows, "steps 35 to 44": others.steps_35_to_44}
@@ -204,28 +258,46 @@ def _step_time_rows(measured: Measurement) -> Rows:
     if means:
         rows.append(("  other windows", f"mean of the {', of '.join(means)}"))
     if even := measured.steadiness:
-        rows.append(("steadiness", even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}"))
+        rows.append(
+            (
+                "steadiness",
+                even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}",
+            )
+        )
     return rows
 
 
 def _tokens_rows(measured: Measurement) -> Rows:
     tokens = measured.tokens_per_s_per_gpu.median
-    return [] if tokens is None else [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
+    return (
+        []
+        if tokens is None
+        else [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
+    )
 
 
 def _tflops_rows(measured: Measurement) -> Rows:
     both, printed = measured.tflops_per_gpu, measured.tflops_per_gpu_reported.median
-    rows = [("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal")] if both else []
+    rows = (
+        [("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal")] if both else []
+    )
     if printed is not None:
         unknown = ", counted by a convention not recognised" if both else ""
-        by = f", counted as {measured.reported_convention}" if measured.reported_convention else unknown
+        by = (
+            f", counted as {measured.reported_convention}"
+            if measured.reported_convention
+            else unknown
+        )
         rows.append(("  as printed" if both else "TFLOPS printed", f"{_short(printed)}{by}"))
     return rows
 
 
 def _mfu_rows(measured: Measurement) -> Rows:
     rows = [
-        ("MFU", f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})")
+        (
+            "MFU",
+            f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})",
+        )
         for mfu in measured.mfu
     ]
     if (printed := measured.mfu_reported.median) is not None:
@@ -243,7 +315,12 @@ def _reward_rows(measured: Measurement) -> Rows:
     first, final = measured.first_reward, measured.final_reward
     if first is None or final is None:
         return []
-    return [("reward", f"{_short(first)} -> {_short(final)}, means of the first and the last tenth of the steps")]
+    return [
+        (
+            "reward",
+            f"{_short(first)} -> {_short(final)}, means of the first and the last tenth of the steps",
+        )
+    ]
 
 
 DETAILS: dict[str, Callable[[Measurement], Rows]] = {
@@ -260,7 +337,9 @@ DETAILS: dict[str, Callable[[Measurement], Rows]] = {
 
 
 def _problem_rows(measured: Measurement) -> Rows:
-    """Derived conditions with their reasons, then the first problems, the fatal one first."""
+    """Derived conditions with their reasons, then the first problems, the fatal one
+    first.
+    """
     guesses = [(f"  {name.replace('_', ' ')}", reason) for name, reason in measured.derived.items()]
     rows = []
     for entry in _problems(measured):
@@ -289,24 +368,32 @@ def _short(value: float) -> str:
 
 def _aligned(rows: Rows) -> Text:
     """Two columns of unwrapped lines."""
-    return Text("\n").join(Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows))
+    return Text("\n").join(
+        Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows)
+    )
 
 
 def run_page(result: RunResult) -> str:
-    """Verdict or ending, reason, numbers, conditions. A run that measured nothing has problems in place of numbers."""
+    """Verdict or ending, reason, numbers, conditions. A run that measured nothing has
+    problems in place of numbers.
+    """
     verdict, metrics = result.verdict, result.numbers
     parts = [f"# {result.run_id}\n"]
     if verdict is None:
         parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")
     else:
         limits = "".join(f" ({markdown_text(label.text)})" for label in verdict.labels)
-        basis = "".join(f"- {name.strip()}: {markdown_text(text)}\n" for name, text in basis_rows(verdict))
+        basis = "".join(
+            f"- {name.strip()}: {markdown_text(text)}\n" for name, text in basis_rows(verdict)
+        )
         parts.append(f"**{verdict.verdict}**{limits}: {markdown_text(verdict.reason)}\n\n{basis}")
     if metrics is not None:
         parts.append(markdown(Table(("measured", ""), metrics_rows(metrics))))
     elif result.metrics is not None:
         problems = _problems(result.metrics)
-        parts.append("".join(f"- {problem.kind}: {markdown_text(problem.detail)}\n" for problem in problems))
+        parts.append(
+            "".join(f"- {problem.kind}: {markdown_text(problem.detail)}\n" for problem in problems)
+        )
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     conditions = [*spec_rows(result.spec), *([("versions", versions)] if versions else [])]
     return "\n".join([*parts, markdown(Table(("conditions", ""), conditions))])

@@ -1,4 +1,6 @@
-"""A site file against what Slurm reports: everything because of which a job would be refused or wait for ever."""
+"""A site file against what Slurm reports: everything because of which a job would be
+refused or wait for ever.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +40,9 @@ def fault(what: str, detail: str, hint: str = "") -> Check:
 
 
 def gpu_check(site: Cluster) -> Iterator[Check]:
-    """A fault if no table has the file's GPU: it would have no peak and no memory, and no recipe has its name."""
+    """A fault if no table has the file's GPU: it would have no peak and no memory, and
+    no recipe has its name.
+    """
     listed = [*hardware.names(), "CPU"]
     if site.hardware is None and site.gpu not in listed:
         hint = f"{closest(site.gpu.upper(), listed)}; or state its peaks: hardware:"
@@ -46,14 +50,19 @@ def gpu_check(site: Cluster) -> Iterator[Check]:
 
 
 def queue_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
-    """Partition, account, QOS, reservation, time limit, nodes; what depends on a fault is not checked again."""
+    """Partition, account, QOS, reservation, time limit, nodes; what depends on a fault
+    is not checked again.
+    """
     partition = chosen_partition(site, slurm)
     if isinstance(partition, Check):
         yield partition
         yield from _rights(site, slurm, None)
         yield Check("nodes", "not_checked", "they depend on the partition")
         return
-    yield ok("partition", f"{partition.name}, {partition.state}, {len(slurm.nodes_of(partition.name))} nodes")
+    yield ok(
+        "partition",
+        f"{partition.name}, {partition.state}, {len(slurm.nodes_of(partition.name))} nodes",
+    )
     yield _time_limit(site, partition)
     yield from _rights(site, slurm, partition)
     yield from _nodes(site, slurm, partition)
@@ -62,12 +71,16 @@ def queue_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
 
 
 def chosen_partition(site: Cluster, slurm: Survey) -> Partition | Check:
-    """The partition of the site's jobs, the first of several; a fault if there is none that is up."""
+    """The partition of the site's jobs, the first of several; a fault if there is none
+    that is up.
+    """
     names = [partition.name for partition in slurm.partitions]
     if site.partition is None:
         default = next((partition for partition in slurm.partitions if partition.default), None)
         return default or fault(
-            "partition", "none is stated, and Slurm has no default one", f"one of {', '.join(names)}"
+            "partition",
+            "none is stated, and Slurm has no default one",
+            f"one of {', '.join(names)}",
         )
     named = site.partition.split(",")
     if wrong := [name for name in named if name not in names]:
@@ -75,7 +88,9 @@ def chosen_partition(site: Cluster, slurm: Survey) -> Partition | Check:
     partition = next(each for each in slurm.partitions if each.name == named[0])
     if partition.state != "UP":
         up = [each.name for each in slurm.partitions if each.state == "UP"]
-        return fault("partition", f"partition {partition.name} is {partition.state}", f"up: {', '.join(up)}")
+        return fault(
+            "partition", f"partition {partition.name} is {partition.state}", f"up: {', '.join(up)}"
+        )
     return partition
 
 
@@ -92,22 +107,38 @@ def _rights(site: Cluster, slurm: Survey, partition: Partition | None) -> Iterat
     if slurm.associations is None:
         yield Check("account", "not_checked", "Slurm's accounting does not answer")
         return
-    here = [right for right in slurm.associations if partition is None or right.partition in ("", partition.name)]
+    here = [
+        right
+        for right in slurm.associations
+        if partition is None or right.partition in ("", partition.name)
+    ]
     account = _account(site, slurm, here, partition)
     yield account
-    # With a wrong account any of the user's rights will do: the account alone is the fault.
-    mine = [right for right in here if site.account is None or right.account == site.account.lower()] or here
-    yield from _qos(site, slurm, slurm.associations if account.status == "fault" else mine, partition)
+    # With a wrong account any of the user's rights will do: the account alone is the
+    # fault.
+    mine = [
+        right for right in here if site.account is None or right.account == site.account.lower()
+    ] or here
+    yield from _qos(
+        site, slurm, slurm.associations if account.status == "fault" else mine, partition
+    )
     if site.reservation is not None:
         yield from _reservations(site.reservation.split(","), slurm)
 
 
-def _account(site: Cluster, slurm: Survey, here: Sequence[Association], partition: Partition | None) -> Check:
-    enforced, accounts = "associations" in slurm.enforced, list(dict.fromkeys(right.account for right in here))
+def _account(
+    site: Cluster, slurm: Survey, here: Sequence[Association], partition: Partition | None
+) -> Check:
+    enforced, accounts = (
+        "associations" in slurm.enforced,
+        list(dict.fromkeys(right.account for right in here)),
+    )
     legal = f"yours: {', '.join(accounts)}" if accounts else "sacctmgr show assoc lists yours"
     if site.account is None:
         if enforced and not accounts:
-            return fault("account", f"user {slurm.user} has no account here, and Slurm requires one", legal)
+            return fault(
+                "account", f"user {slurm.user} has no account here, and Slurm requires one", legal
+            )
         return ok("account", "Slurm's default")
     if site.account.lower() not in accounts:  # Slurm keeps names in lower case
         detail = f"user {slurm.user} has no account '{site.account}'"
@@ -116,13 +147,17 @@ def _account(site: Cluster, slurm: Survey, here: Sequence[Association], partitio
         return Check("account", "warning", f"{detail}; this Slurm does not check it", legal)
     if partition and partition.accounts is not None and site.account not in partition.accounts:
         only = f"it takes {', '.join(partition.accounts)}"
-        return fault("account", f"partition {partition.name} does not take account {site.account}", only)
+        return fault(
+            "account", f"partition {partition.name} does not take account {site.account}", only
+        )
     if partition and site.account in partition.denied_accounts:
         return fault("account", f"partition {partition.name} refuses account {site.account}", legal)
     return ok("account", site.account)
 
 
-def _qos(site: Cluster, slurm: Survey, mine: Sequence[Association], partition: Partition | None) -> Iterator[Check]:
+def _qos(
+    site: Cluster, slurm: Survey, mine: Sequence[Association], partition: Partition | None
+) -> Iterator[Check]:
     if site.qos is None:
         return
     allowed = list(dict.fromkeys(qos for right in mine for qos in right.qos))
@@ -132,7 +167,9 @@ def _qos(site: Cluster, slurm: Survey, mine: Sequence[Association], partition: P
         yield Check("qos", status, f"Slurm has no QOS '{site.qos}'", closest(site.qos, slurm.qos))
     elif enforced and site.qos not in allowed:
         owner = f"account {site.account}" if site.account else f"user {slurm.user}"
-        yield fault("qos", f"{owner} may not use QOS {site.qos}", f"allowed: {', '.join(allowed) or 'none'}")
+        yield fault(
+            "qos", f"{owner} may not use QOS {site.qos}", f"allowed: {', '.join(allowed) or 'none'}"
+        )
     elif partition and partition.qos is not None and site.qos not in partition.qos:
         only = f"it takes {', '.join(partition.qos)}"
         yield fault("qos", f"partition {partition.name} does not take QOS {site.qos}", only)
@@ -143,7 +180,9 @@ def _qos(site: Cluster, slurm: Survey, mine: Sequence[Association], partition: P
 
 
 def _reservations(names: Sequence[str], slurm: Survey) -> Iterator[Check]:
-    """Each of a comma list: Slurm refuses a wrong name, and takes the first that begins of the others."""
+    """Each of a comma list: Slurm refuses a wrong name, and takes the first that begins
+    of the others.
+    """
     checks = [_reservation(name, slurm) for name in names]
     begun = any(check.status == "ok" for check in checks)
     for check in checks:
@@ -160,7 +199,9 @@ def _reservation(name: str, slurm: Survey) -> Check:
     accounts = {right.account for right in slurm.associations or ()}
     if slurm.user not in reservation.users and not accounts & {*reservation.accounts}:
         owners = ", ".join((*reservation.users, *reservation.accounts))
-        return fault("reservation", f"{reservation.name} is not for user {slurm.user}", f"it is for {owners}")
+        return fault(
+            "reservation", f"{reservation.name} is not for user {slurm.user}", f"it is for {owners}"
+        )
     if reservation.state != "ACTIVE":
         detail = f"{reservation.name} is {reservation.state}: the job would wait"
         return Check("reservation", "warning", detail, "wait until it begins")
@@ -168,11 +209,15 @@ def _reservation(name: str, slurm: Survey) -> Check:
 
 
 def _nodes(site: Cluster, slurm: Survey, partition: Partition) -> Iterator[Check]:
-    """Narrow the partition's nodes down, one key after the other; the key that leaves none is the fault."""
+    """Narrow the partition's nodes down, one key after the other; the key that leaves
+    none is the fault.
+    """
     names = {node.name for node in slurm.nodes}
     for key in ("nodelist", "exclude"):
         if (text := getattr(site, key)) and not is_host_list(text):
-            yield fault(key, f"'{text}' is no list of nodes", "names and closed ranges, e.g. n[1-3],m7")
+            yield fault(
+                key, f"'{text}' is no list of nodes", "names and closed ranges, e.g. n[1-3],m7"
+            )
             return
         if unknown := [name for name in named_nodes(text) if name not in names]:
             yield fault(key, f"Slurm has no node '{unknown[0]}'", closest(unknown[0], names))
@@ -190,11 +235,17 @@ def _nodes(site: Cluster, slurm: Survey, partition: Partition) -> Iterator[Check
     usable = [node for node in left if node.usable]
     if not usable:
         states = ", ".join(f"{node.name} {node.state}" for node in left[:5])
-        yield Check("nodes", "fault", f"none of the {len(left)} fitting nodes is up: {states}", exit_code=Exit.MACHINE)
+        yield Check(
+            "nodes",
+            "fault",
+            f"none of the {len(left)} fitting nodes is up: {states}",
+            exit_code=Exit.MACHINE,
+        )
         return
     yield ok(
         "nodes",
-        f"{len(usable)} fit" + ("" if len(usable) == len(left) else f", {len(left) - len(usable)} more are down"),
+        f"{len(usable)} fit"
+        + ("" if len(usable) == len(left) else f", {len(left) - len(usable)} more are down"),
     )
     yield from _gpu_names(site, usable)
 
@@ -203,12 +254,33 @@ def _gpu_names(site: Cluster, nodes: Sequence[Node]) -> Iterator[Check]:
     """Slurm's type of the GPUs against the file's ``gpu``."""
     kinds = {kind for node in nodes for kind in node.gpus if kind}
     wanted = site.gres.rpartition(":")[2].lower() if site.gres and ":" in site.gres else None
-    names = {kind: hardware.name_of(kind.replace("_", " ")) for kind in kinds if wanted in (None, kind)}
-    other = {kind: name for kind, name in names.items() if name and hardware.chip(name) != hardware.chip(site.gpu)}
+    names = {
+        kind: hardware.name_of(kind.replace("_", " ")) for kind in kinds if wanted in (None, kind)
+    }
+    other = {
+        kind: name
+        for kind, name in names.items()
+        if name and hardware.chip(name) != hardware.chip(site.gpu)
+    }
     if other and len(other) == len(names):
         kind, name = next(iter(other.items()))
-        yield Check("gpu", "warning", f"the file has {site.gpu}, Slurm calls the GPUs {kind}", f"gpu: {name}?")
+        yield Check(
+            "gpu",
+            "warning",
+            f"the file has {site.gpu}, Slurm calls the GPUs {kind}",
+            f"gpu: {name}?",
+        )
     if site.gpu == "CPU" and site.gres is not None:
-        yield Check("gpu", "warning", "the job asks for GPUs, and trains without one", "the name of the GPU, e.g. H100")
+        yield Check(
+            "gpu",
+            "warning",
+            "the job asks for GPUs, and trains without one",
+            "the name of the GPU, e.g. H100",
+        )
     if site.gpu != "CPU" and site.gres is None and any(node.gpus for node in nodes):
-        yield Check("gres", "warning", "Slurm counts GPUs, and the job asks for none: it may see none", "gres: gpu")
+        yield Check(
+            "gres",
+            "warning",
+            "Slurm counts GPUs, and the job asks for none: it may see none",
+            "gres: gpu",
+        )

@@ -23,7 +23,9 @@ TRACKING = {
     "proctrack/linuxproc": "on a node without python3, daemons that a rank starts outlive their job",
     "proctrack/pgid": "after a cancel or the time limit, daemons that a rank starts may outlive their job",
 }
-"""Hints on how Slurm finds the processes of a job: only cgroups hold processes that detach themselves."""
+"""Hints on how Slurm finds the processes of a job: only cgroups hold processes that
+detach themselves.
+"""
 LIBRARIES = {"torch": "train", "megatron-core": "train", "transformer-engine": "te"}
 """Library -> extra of this package."""
 MIN_FREE_GB = 5
@@ -54,13 +56,21 @@ def _slurm() -> Iterator[Finding]:
         broken = "sinfo is installed but fails: is SLURM_CONF set?"
         hint = broken if shutil.which("sinfo") else "not installed: use --cluster local"
     else:
-        hint = "the controller does not answer" if " DOWN" in (output("scontrol", "ping") or " DOWN") else ""
+        hint = (
+            "the controller does not answer"
+            if " DOWN" in (output("scontrol", "ping") or " DOWN")
+            else ""
+        )
     yield Finding("Slurm", version, hint)
     answers = output("sacct", "-X", "--noheader", "--starttime=now", "--endtime=now") is not None
     hint = "" if answers else "without it an ending is taken from the job's done.json"
     yield Finding("Slurm accounting", "answers" if answers else None, hint)
-    kind = re.search(r"^ProctrackType\s*=\s*(\S+)", output("scontrol", "show", "config") or "", re.MULTILINE)
-    yield Finding("Slurm process tracking", kind and kind[1], TRACKING.get(kind[1] if kind else "", ""))
+    kind = re.search(
+        r"^ProctrackType\s*=\s*(\S+)", output("scontrol", "show", "config") or "", re.MULTILINE
+    )
+    yield Finding(
+        "Slurm process tracking", kind and kind[1], TRACKING.get(kind[1] if kind else "", "")
+    )
 
 
 def _runtimes() -> Iterator[Finding]:
@@ -77,13 +87,21 @@ def _worker() -> Iterator[Finding]:
         try:
             yield Finding(name, importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(name, None, f"needed here only to train on this machine: pip install '.[{extra}]'")
+            yield Finding(
+                name, None, f"needed here only to train on this machine: pip install '.[{extra}]'"
+            )
 
 
 def _files() -> Iterator[Finding]:
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
     yield Finding("free disk here", f"{free_gb:.0f} GB", "" if free_gb >= MIN_FREE_GB else "little")
     root = paths.runs_dir().absolute()
-    writable = os.access(next(parent for parent in (root, *root.parents) if parent.exists()), os.W_OK)
-    hint = "must lie on a file system that the nodes share" if writable else "not writable: set BENCHRUN_RESULTS"
+    writable = os.access(
+        next(parent for parent in (root, *root.parents) if parent.exists()), os.W_OK
+    )
+    hint = (
+        "must lie on a file system that the nodes share"
+        if writable
+        else "not writable: set BENCHRUN_RESULTS"
+    )
     yield Finding("runs go to", str(root), hint)

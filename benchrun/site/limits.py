@@ -1,4 +1,6 @@
-"""Limits of accounts and QOS that even a job of one node breaks: Slurm takes such a job and never starts it."""
+"""Limits of accounts and QOS that even a job of one node breaks: Slurm takes such a job
+and never starts it.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +15,13 @@ JOBS, WALL = "jobs", "wall"
 _TRES = re.compile(r"([a-z][\w/:.-]*)=(\d+)(?=,|$)")
 """A resource with its number; an amount of memory has a unit, and is left out."""
 ACCOUNTS = {"grptres": "", "grpjobs": JOBS, "grpsubmit": JOBS}
-"""sacctmgr's column of a limit of all jobs together -> the name of what it counts; empty if it names resources."""
+"""sacctmgr's column of a limit of all jobs together -> the name of what it counts;
+empty if it names resources.
+"""
 USERS = {"maxtres": "", "maxjobs": JOBS, "maxsubmit": JOBS, "maxwall": WALL}
-"""Column of a limit of one job or of a user, as the user inherits it -> the name of what it counts."""
+"""Column of a limit of one job or of a user, as the user inherits it -> the name of
+what it counts.
+"""
 QOS = {"maxtres": "", "maxtrespu": "", "maxjobspu": JOBS, "maxsubmitpu": JOBS, "maxwall": WALL}
 
 
@@ -26,7 +32,9 @@ class Level:
     name: str
     """Name of the account or the QOS."""
     limits: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """sacctmgr's column and the name of what it counts (``cpu``, ``gres/gpu``, ``jobs``, ``wall``) -> the most."""
+    """sacctmgr's column and the name of what it counts (``cpu``, ``gres/gpu``,
+    ``jobs``, ``wall``) -> the most.
+    """
     user: str = ""
     partition: str = ""
     parent: str = ""
@@ -35,11 +43,16 @@ class Level:
 
 
 def limit_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
-    """A fault for each limit that a job of one node of the site breaks; none if Slurm enforces no limits."""
+    """A fault for each limit that a job of one node of the site breaks; none if Slurm
+    enforces no limits.
+    """
     partition = chosen_partition(site, slurm)
     if "limits" not in slurm.enforced or not isinstance(partition, Partition):
         return
-    account = (site.account or output("sacctmgr", "-nP", "show", "user", slurm.user, "format=defaultaccount")) or ""
+    account = (
+        site.account
+        or output("sacctmgr", "-nP", "show", "user", slurm.user, "format=defaultaccount")
+    ) or ""
     accounts, of_qos = _accounts(slurm), _qos()
     places = upwards(accounts, account.lower(), partition.name)
     named = (partition.own_qos, site.qos or next((place.qos for place in places if place.qos), ""))
@@ -48,12 +61,14 @@ def limit_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
     for level, (column, name), most in broken(chosen, places, needs):
         key = "time_limit" if name == WALL else "account" if level in places else "qos"
         need, allowed = (clock(n) if name == WALL else f"{n} {name}" for n in (needs[name], most))
-        yield fault(key, f"{column} of {level.name} allows {allowed}, and a job of one node has {need}")
+        yield fault(
+            key, f"{column} of {level.name} allows {allowed}, and a job of one node has {need}"
+        )
 
 
 def needed(site: Cluster, slurm: Survey, partition: Partition) -> dict[str, int]:
-    """Resources that a job of one node counts as, by Slurm's names; a whole node counts with all of
-    its CPUs.
+    """Resources that a job of one node counts as, by Slurm's names; a whole node counts
+    with all of its CPUs.
     """
     cpus = site.gpus_per_node * (site.cpus_per_task or 1)
     fitting = [node.cpus for node in slurm.nodes_of(partition.name) if node.cpus >= cpus]
@@ -69,7 +84,9 @@ def needed(site: Cluster, slurm: Survey, partition: Partition) -> dict[str, int]
 def broken(
     qos: Sequence[Level], places: Sequence[Level], needs: Mapping[str, int]
 ) -> Iterator[tuple[Level, tuple[str, str], int]]:
-    """Each limit that the needs break, with its level. What a QOS limits, no account limits again."""
+    """Each limit that the needs break, with its level. What a QOS limits, no account
+    limits again.
+    """
     limited = {key for level in qos for key in level.limits}
     for level in (*qos, *places):
         for key, most in level.limits.items():
@@ -79,7 +96,11 @@ def broken(
 
 def upwards(accounts: Sequence[Level], account: str, partition: str) -> list[Level]:
     """The user's place in an account, then the account and its parents."""
-    own = [each for each in accounts if each.user and each.name == account and each.partition in ("", partition)]
+    own = [
+        each
+        for each in accounts
+        if each.user and each.name == account and each.partition in ("", partition)
+    ]
     places = sorted(own, key=lambda level: level.partition == "")[:1]
     above = {each.name: each for each in accounts if not each.user}
     while account in above:

@@ -1,4 +1,6 @@
-"""The job of the doctor: what a node says of itself, asked in the way in which every job of the site runs."""
+"""The job of the doctor: what a node says of itself, asked in the way in which every
+job of the site runs.
+"""
 
 import contextlib
 import secrets
@@ -37,28 +39,46 @@ class Unseen(MachineError):
 
 
 def facts(site: Cluster, words: Sequence[str], wait_s: int) -> dict[str, list[str]]:
-    """Key -> values that the script printed on a node, and ``clock here``. MachineError if it did not run.
+    """Key -> values that the script printed on a node, and ``clock here``. MachineError
+    if it did not run.
 
-    ``words``: arguments of node_check.sh. Without the key ``end`` the part that began last hangs.
+    ``words``: arguments of node_check.sh. Without the key ``end`` the part that began
+    last hangs.
     """
     with _folder() as folder:
-        (folder / SCRIPT).write_text((paths.TEMPLATES / SCRIPT).read_text(encoding="utf-8"), encoding="utf-8")
+        (folder / SCRIPT).write_text(
+            (paths.TEMPLATES / SCRIPT).read_text(encoding="utf-8"), encoding="utf-8"
+        )
         run = RunDir(folder)
         if site.scheduler == "slurm":
             _submitted(run, site, words, wait_s)
         else:
             line = 'exec >"$1"; shift; BENCHRUN_DOCTOR=1 exec bash "$@"'
             with contextlib.suppress(SchedulerUnavailable):  # a part that hangs
-                call(["bash", "-c", line, "bash", STDOUT, SCRIPT, *words], folder, timeout_s=START_S)
+                call(
+                    ["bash", "-c", line, "bash", STDOUT, SCRIPT, *words], folder, timeout_s=START_S
+                )
         (folder / "clock here").touch()
         offset = time.time() - (folder / "clock here").stat().st_mtime
-        return answers(_output(run), read_text(folder / STDERR) or "") | {"clock here": [str(offset)]}
+        return answers(_output(run), read_text(folder / STDERR) or "") | {
+            "clock here": [str(offset)]
+        }
 
 
 def node_gpu(partition: str) -> str | None:
-    """The hardware table's name of the GPU of a free node; None if none answers, or the table lacks it."""
-    where = [f"--partition={partition}", "--gres=gpu:1", "--ntasks=1", "--time=00:01:00", "--immediate=10"]
-    names = output("srun", *where, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader", timeout_s=30)
+    """The hardware table's name of the GPU of a free node; None if none answers, or the
+    table lacks it.
+    """
+    where = [
+        f"--partition={partition}",
+        "--gres=gpu:1",
+        "--ntasks=1",
+        "--time=00:01:00",
+        "--immediate=10",
+    ]
+    names = output(
+        "srun", *where, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader", timeout_s=30
+    )
     return hardware.name_of(names.splitlines()[0]) if names else None
 
 
@@ -70,13 +90,17 @@ def answers(text: str, errors: str = "") -> dict[str, list[str]]:
         if tab:
             answered.setdefault(key, []).append(value)
     if "host" not in answered:
-        raise MachineError(f"no step ran on a node: {' '.join(errors.split())[:300] or 'it gave no output'}")
+        raise MachineError(
+            f"no step ran on a node: {' '.join(errors.split())[:300] or 'it gave no output'}"
+        )
     return answered
 
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A new folder beside the runs, by the name that a job gets; removed afterwards, with the parents made for it."""
+    """A new folder beside the runs, by the name that a job gets; removed afterwards,
+    with the parents made for it.
+    """
     root = paths.given(paths.runs_dir())
     made = [folder for folder in (root, *root.parents) if not folder.exists()]
     folder = root / f".doctor-{secrets.token_hex(4)}"
@@ -91,7 +115,9 @@ def _folder() -> Iterator[Path]:
 
 
 def _submitted(run: RunDir, site: Cluster, words: Sequence[str], wait_s: int) -> None:
-    """Run the job, until it has ended or its answer is there. MachineError if it cannot."""
+    """Run the job, until it has ended or its answer is there. MachineError if it
+    cannot.
+    """
     short = {"time_limit": LIMIT} if site.time_limit_s > 300 else {}
     script = check_script(site.model_copy(update=short), (SCRIPT, *words))
     (run.path / JOB).write_text(script, encoding="utf-8")
@@ -112,7 +138,9 @@ def _submitted(run: RunDir, site: Cluster, words: Sequence[str], wait_s: int) ->
 
 
 def _followed(run: RunDir, slurm: Slurm, wait_s: int) -> Job | None:
-    """The job's last state. NoNode if it does not start in ``wait_s`` seconds; a job that hangs is left."""
+    """The job's last state. NoNode if it does not start in ``wait_s`` seconds; a job
+    that hangs is left.
+    """
     begun, started = time.monotonic(), None
     while True:
         job, now = slurm.poll([run]).get(run), time.monotonic()

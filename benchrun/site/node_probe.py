@@ -1,5 +1,5 @@
-"""Checks that only a compute node can make: images, mounts, the container runtime, GPUs, the shared
-runs folder, its clock.
+"""Checks that only a compute node can make: images, mounts, the container runtime,
+GPUs, the shared runs folder, its clock.
 """
 
 import os
@@ -25,7 +25,9 @@ UNKNOWN_OPTION = ("unrecognized", "Invalid --", "requires an argument")
 
 
 def test_only(site: Cluster) -> Iterator[Check]:
-    """Ask Slurm whether it would take the job. What it refuses for a reason of its own is a fault."""
+    """Ask Slurm whether it would take the job. What it refuses for a reason of its own
+    is a fault.
+    """
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / JOB
         script.write_text(check_script(site, ()), encoding="utf-8")
@@ -40,7 +42,9 @@ def test_only(site: Cluster) -> Iterator[Check]:
 
 
 def _step_options(site: Cluster) -> Iterator[Check]:
-    """Options of a step that srun does not know: sbatch does not see them, and the job would end at its first step."""
+    """Options of a step that srun does not know: sbatch does not see them, and the job
+    would end at its first step.
+    """
     bind = [f"--cpu-bind={site.binding.cpu_bind}"] if site.binding.cpu_bind else []
     for key, words in (("srun_options", [*site.srun_options]), ("binding.cpu_bind", bind)):
         if words:
@@ -51,18 +55,30 @@ def _step_options(site: Cluster) -> Iterator[Check]:
 
 
 def node_checks(site: Cluster, wait_s: int) -> Iterator[Check]:
-    """Run a script of a few seconds on a node (here for the local scheduler), and compare.
+    """Run a script of a few seconds on a node (here for the local scheduler), and
+    compare.
 
-    What cannot be asked because no node is free is no fault; what hangs, or breaks the job, is one.
+    What cannot be asked because no node is free is no fault; what hangs, or breaks the
+    job, is one.
     """
-    asked = [*(f"path={path}" for path in files(site)), *(f"program={name}" for name in programs(site))]
+    asked = [
+        *(f"path={path}" for path in files(site)),
+        *(f"program={name}" for name in programs(site)),
+    ]
     words = (site.python, "\n".join(site.setup), *asked)
     try:
         facts = node_job.facts(site, words, wait_s)
     except node_job.NoNode as error:
-        yield Check("a node", "not_checked", error.message, "again when a node is free, or with --wait SECONDS")
+        yield Check(
+            "a node",
+            "not_checked",
+            error.message,
+            "again when a node is free, or with --wait SECONDS",
+        )
     except node_job.Unseen as error:
-        yield fault("runs folder", error.message, "set BENCHRUN_RESULTS to a folder that the nodes share")
+        yield fault(
+            "runs folder", error.message, "set BENCHRUN_RESULTS to a folder that the nodes share"
+        )
     except BenchrunError as error:
         yield Check("a node", "fault", error.message, error.hint or "", Exit.MACHINE)
     else:
@@ -86,7 +102,9 @@ def _environment(facts: dict[str, list[str]]) -> Iterator[Check]:
     """Check what a site's defaults take away from a job or its steps."""
     for name in filter(os.environ.get, facts.get("lost", ())):
         detail = f"{name} is set here, and not in a job"
-        yield fault("secrets", detail, "the site's default is sbatch --export=NONE: ask its administrator")
+        yield fault(
+            "secrets", detail, "the site's default is sbatch --export=NONE: ask its administrator"
+        )
     if "environment" not in facts:
         detail = "a step of a job does not get the job's environment"
         yield fault("a node", detail, "srun gets --export=ALL, and a plugin of the site removes it")
@@ -100,7 +118,11 @@ def files(site: Cluster) -> dict[str, str]:
     named |= {mount.split(":")[0]: "container.mounts" for mount in site.container.mounts}
     if site.container.runtime == "none":
         for name, installed in site.frameworks.items():
-            named |= {path: f"frameworks.{name}.path" for path in (installed.path or "").split(":") if path}
+            named |= {
+                path: f"frameworks.{name}.path"
+                for path in (installed.path or "").split(":")
+                if path
+            }
             if installed.python and installed.python.startswith("/"):
                 named[installed.python] = f"frameworks.{name}.python"
     return named
@@ -119,12 +141,16 @@ def _files(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
             continue  # an earlier part hangs, or this one
         if path in facts.get("empty", ()) and key.startswith("container.image"):
             yield fault(
-                key, f"{path} is empty on {facts['host'][0]}", "an image file, or the folder of an unpacked image"
+                key,
+                f"{path} is empty on {facts['host'][0]}",
+                "an image file, or the folder of an unpacked image",
             )
         elif path in facts.get("path", ()):
             yield ok(key, path)
         else:
-            yield fault(key, f"{path} does not exist on {facts['host'][0]}", "a path that every node has")
+            yield fault(
+                key, f"{path} does not exist on {facts['host'][0]}", "a path that every node has"
+            )
     difference = abs(float(facts["clock"][0]) - float(facts["clock here"][0]))
     if difference > CLOCK_S:
         detail = f"the clock of {facts['host'][0]} differs by {difference:.0f} s"
@@ -134,7 +160,9 @@ def _files(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
 def _programs(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
     """The site's setup, and what is there after it."""
     if "left" in facts:
-        yield fault("setup", f"it ends the job with exit code {facts['left'][0]} on {facts['host'][0]}")
+        yield fault(
+            "setup", f"it ends the job with exit code {facts['left'][0]} on {facts['host'][0]}"
+        )
         return
     if facts.get("setup", ["0"]) != ["0"]:
         yield fault("setup", f"it ends with exit code {facts['setup'][0]} on {facts['host'][0]}")
@@ -150,7 +178,11 @@ def _programs(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
     if site.container.runtime == "none":
         version = facts.get("python", [None])[0]
         if version is None:
-            yield fault("python", f"{facts['host'][0]} cannot run {site.python}", "the interpreter that has PyTorch")
+            yield fault(
+                "python",
+                f"{facts['host'][0]} cannot run {site.python}",
+                "the interpreter that has PyTorch",
+            )
         else:
             yield ok("python", f"{site.python}, {version}")
 
@@ -161,7 +193,9 @@ def _gpus(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
         return
     name = hardware.name_of(devices[0])
     if name and hardware.chip(name) != hardware.chip(site.gpu):
-        yield fault("gpu", f"{facts['host'][0]} has {devices[0]}, the file has {site.gpu}", f"gpu: {name}")
+        yield fault(
+            "gpu", f"{facts['host'][0]} has {devices[0]}, the file has {site.gpu}", f"gpu: {name}"
+        )
     elif len(devices) < site.gpus_per_node:
         yield fault("gpus_per_node", f"a job sees {len(devices)} GPUs, not {site.gpus_per_node}")
     else:
@@ -169,7 +203,9 @@ def _gpus(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
 
 
 def login_checks(site: Cluster, environment: Mapping[str, str], pyxis: bool) -> Iterator[Check]:
-    """Check what this machine shows: secrets of the shell, pyxis in srun, the runs folder."""
+    """Check what this machine shows: secrets of the shell, pyxis in srun, the runs
+    folder.
+    """
     for name in site.secrets:
         if not environment.get(name):
             yield fault("secrets", f"{name} is not set in this shell", f"export {name}=...")

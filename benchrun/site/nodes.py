@@ -11,17 +11,25 @@ MEMORY = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024, "K": 1 / 1024}
 """Unit of sbatch --mem -> MiB."""
 _HOSTS = re.compile(r"([^\[\],\s]|\[\d+(-\d+)?(,\d+(-\d+)?)*\])+")
 """One item of a host list."""
-Filter = tuple[str, Callable[[Node], bool], Callable[[Sequence[Node]], str], Callable[[Sequence[Node]], str]]
-"""Key of the site file, the nodes that it leaves, what is wrong if it leaves none, what would be right."""
+Filter = tuple[
+    str, Callable[[Node], bool], Callable[[Sequence[Node]], str], Callable[[Sequence[Node]], str]
+]
+"""Key of the site file, the nodes that it leaves, what is wrong if it leaves none, what
+would be right.
+"""
 
 
 def named_nodes(text: str | None) -> list[str]:
-    """The nodes of a host list such as ``n[1-3],m7``, as Slurm expands it; empty if none is named."""
+    """The nodes of a host list such as ``n[1-3],m7``, as Slurm expands it; empty if
+    none is named.
+    """
     return (output("scontrol", "show", "hostnames", text) or text).split() if text else []
 
 
 def is_host_list(text: str) -> bool:
-    """Whether Slurm can expand a host list: every bracket is closed, and has numbers and ranges."""
+    """Whether Slurm can expand a host list: every bracket is closed, and has numbers
+    and ranges.
+    """
     return re.fullmatch(rf"{_HOSTS.pattern}(,{_HOSTS.pattern})*", text) is not None
 
 
@@ -32,21 +40,38 @@ def filters(site: Cluster, partition: str) -> Iterator[Filter]:
         where = f"nodelist {site.nodelist} has no node of partition {partition}"
         yield "nodelist", lambda node: node.name in listed, lambda _: where, _names
     if excluded:
-        yield "exclude", lambda node: node.name not in excluded, lambda _: f"it leaves no node of {partition}", _names
+        yield (
+            "exclude",
+            lambda node: node.name not in excluded,
+            lambda _: f"it leaves no node of {partition}",
+            _names,
+        )
     if site.constraint:
         constraint = site.constraint
         wrong = f"no node of partition {partition} has the features {constraint}"
-        yield "constraint", lambda node: satisfies(node.features, constraint), lambda _: wrong, _features
+        yield (
+            "constraint",
+            lambda node: satisfies(node.features, constraint),
+            lambda _: wrong,
+            _features,
+        )
     if site.gres and site.gres.split(":")[0] in ("gpu", "gres/gpu"):
         kind = site.gres.partition(":")[2].lower()
         if kind:
             absent = f"no node of partition {partition} has GPUs of type {kind}"
             yield "gres", lambda node: kind in node.gpus, lambda _: absent, _gpus
         else:
-            yield "gres", lambda node: bool(node.gpus), lambda _: f"partition {partition} has no GPUs", _gpus
+            yield (
+                "gres",
+                lambda node: bool(node.gpus),
+                lambda _: f"partition {partition} has no GPUs",
+                _gpus,
+            )
 
         def enough(node: Node) -> bool:
-            return (node.gpus.get(kind, 0) if kind else sum(node.gpus.values())) >= site.gpus_per_node
+            return (
+                node.gpus.get(kind, 0) if kind else sum(node.gpus.values())
+            ) >= site.gpus_per_node
 
         few = f"no node has {site.gpus_per_node} GPUs"
         yield "gpus_per_node", enough, lambda _: few, _gpus
@@ -54,16 +79,25 @@ def filters(site: Cluster, partition: str) -> Iterator[Filter]:
     key = "cpus_per_task" if site.cpus_per_task else "gpus_per_node"
     yield key, lambda node: node.cpus >= cpus, lambda _: f"a node would need {cpus} CPUs", _cpus
     if site.mem and (needed := memory_mib(site.mem)):
-        yield "mem", lambda node: node.memory_mib >= needed, lambda _: f"no node has {site.mem} of memory", _memory
+        yield (
+            "mem",
+            lambda node: node.memory_mib >= needed,
+            lambda _: f"no node has {site.mem} of memory",
+            _memory,
+        )
 
 
 def satisfies(features: Sequence[str], constraint: str) -> bool:
-    """Whether a node's features can satisfy a constraint: ``a&b``, ``a|b``, ``[a|b]``, ``a*4``.
+    """Whether a node's features can satisfy a constraint: ``a&b``, ``a|b``, ``[a|b]``,
+    ``a*4``.
 
-    Of brackets and counts only the names are read, so a true answer may still be refused.
+    Of brackets and counts only the names are read, so a true answer may still be
+    refused.
     """
     alternatives = re.split(r"\|", re.sub(r"\*\d+|[\[\]()]", "", constraint))
-    return any(all(word.strip() in features for word in re.split(r"[&,]", each)) for each in alternatives)
+    return any(
+        all(word.strip() in features for word in re.split(r"[&,]", each)) for each in alternatives
+    )
 
 
 def _names(nodes: Sequence[Node]) -> str:
@@ -77,7 +111,11 @@ def _features(nodes: Sequence[Node]) -> str:
 
 def _gpus(nodes: Sequence[Node]) -> str:
     counts = sorted(
-        {f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for node in nodes for kind, count in node.gpus.items()}
+        {
+            f"gpu:{kind}:{count}" if kind else f"gpu:{count}"
+            for node in nodes
+            for kind, count in node.gpus.items()
+        }
     )
     return f"its nodes have {', '.join(counts)}" if counts else "its nodes have no GPUs"
 
@@ -91,6 +129,8 @@ def _memory(nodes: Sequence[Node]) -> str:
 
 
 def memory_mib(text: str) -> float | None:
-    """sbatch's --mem in MiB; None if it cannot be read. ``0`` is all of the node's memory."""
+    """sbatch's --mem in MiB; None if it cannot be read. ``0`` is all of the node's
+    memory.
+    """
     match = re.fullmatch(r"(\d+)([KMGT]?)B?", text.strip().upper())
     return int(match[1]) * MEMORY[match[2]] if match else None

@@ -1,4 +1,6 @@
-"""Writes a site file: every key with its explanation, those that Slurm answers with a value."""
+"""Writes a site file: every key with its explanation, those that Slurm answers with a
+value.
+"""
 
 import json
 import re
@@ -16,13 +18,19 @@ from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.runspec.documentation import field_docs
 from benchrun.site.survey import Association, Node, Partition, Survey, clock
 
-SECTIONS: dict[str, type[BaseModel]] = {"hardware": OwnGpu, "container": Container, "binding": Binding}
+SECTIONS: dict[str, type[BaseModel]] = {
+    "hardware": OwnGpu,
+    "container": Container,
+    "binding": Binding,
+}
 DEFAULT_LIMIT_S = 1800
 WIDTH = 100
 
 
 def site_text(slurm: Survey, runtime: str | None, chosen: Partition, gpu: str | None = None) -> str:
-    """The text of a site file for one partition; ``gpu``: the name where Slurm states none."""
+    """The text of a site file for one partition; ``gpu``: the name where Slurm states
+    none.
+    """
     named = slurm_gpu(slurm, chosen) or gpu
     values = {**_values(slurm, chosen, runtime), "gpu": named or "CPU"}
     remarks = _remarks(slurm, chosen, runtime, named)
@@ -35,13 +43,17 @@ def site_text(slurm: Survey, runtime: str | None, chosen: Partition, gpu: str | 
 
 
 def slurm_gpu(slurm: Survey, partition: Partition) -> str | None:
-    """The GPU that Slurm's type names, ``CPU`` where it counts none; None if it counts GPUs without a type."""
+    """The GPU that Slurm's type names, ``CPU`` where it counts none; None if it counts
+    GPUs without a type.
+    """
     kind, gpus = _gpus(slurm.nodes_of(partition.name))
     return hardware.name_of(kind.replace("_", " ")) if gpus else "CPU"
 
 
 def chosen(slurm: Survey, name: str | None) -> Partition:
-    """The partition of this name, by default that with the most GPUs. UserError if there is none."""
+    """The partition of this name, by default that with the most GPUs. UserError if
+    there is none.
+    """
     names = [partition.name for partition in slurm.partitions]
     if name is not None and name not in names:
         raise UserError(f"Slurm has no partition '{name}'", hint=closest(name, names))
@@ -84,7 +96,9 @@ def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[st
     return values
 
 
-def _remarks(slurm: Survey, partition: Partition, runtime: str | None, gpu: str | None) -> dict[str, str]:
+def _remarks(
+    slurm: Survey, partition: Partition, runtime: str | None, gpu: str | None
+) -> dict[str, str]:
     """Remarks: what Slurm offers for a key. ``gpu``: the value of that key."""
     nodes = slurm.nodes_of(partition.name)
     remarks = {
@@ -99,9 +113,17 @@ def _remarks(slurm: Survey, partition: Partition, runtime: str | None, gpu: str 
         remarks["time_limit"] = f"At most {clock(partition.max_time_s)} here"
     listed = (
         ("account", "Yours", _accounts(slurm, partition)),
-        ("qos", "Yours", dict.fromkeys(name for right in _rights(slurm, partition) for name in right.qos)),
+        (
+            "qos",
+            "Yours",
+            dict.fromkeys(name for right in _rights(slurm, partition) for name in right.qos),
+        ),
         ("reservation", "Here", [each.name for each in slurm.reservations]),
-        ("constraint", "Features of the nodes", sorted({word for node in nodes for word in node.features})),
+        (
+            "constraint",
+            "Features of the nodes",
+            sorted({word for node in nodes for word in node.features}),
+        ),
         ("mpi", "srun has", slurm.mpi),
     )
     for key, what, names in listed:
@@ -144,14 +166,20 @@ def _about(slurm: Survey, partition: Partition) -> str:
     return f"{partition.name} ({text})"
 
 
-def _lines(model: type[BaseModel], values: Mapping[str, Any], remarks: Mapping[str, str]) -> Iterator[str]:
-    """Each field of ``model``: its explanation as a comment, then the key, commented out if it has no value."""
+def _lines(
+    model: type[BaseModel], values: Mapping[str, Any], remarks: Mapping[str, str]
+) -> Iterator[str]:
+    """Each field of ``model``: its explanation as a comment, then the key, commented
+    out if it has no value.
+    """
     docs = field_docs(model)
     for name, field in model.model_fields.items():
         if name == "name":  # the name of the file
             continue
         for text in (docs.get(name, ""), remarks.get(name, "")):
-            yield from textwrap.wrap(text.replace("``", ""), WIDTH, initial_indent="# ", subsequent_indent="# ")
+            yield from textwrap.wrap(
+                text.replace("``", ""), WIDTH, initial_indent="# ", subsequent_indent="# "
+            )
         if name in SECTIONS:
             yield from _section(name, values.get(name) or {})
         elif values.get(name) is not None:

@@ -1,4 +1,6 @@
-"""Slurm's report of a cluster: partitions, nodes, the user's accounts and QOS, reservations."""
+"""Slurm's report of a cluster: partitions, nodes, the user's accounts and QOS,
+reservations.
+"""
 
 import os
 import pwd
@@ -12,8 +14,20 @@ from benchrun.jobs.commands import answer, call, has_pyxis, output
 _PAIR = re.compile(r"([A-Za-z][A-Za-z0-9/_:]*)=(.*?)(?=\s+[A-Za-z][A-Za-z0-9/_:]*=|\s*$)")
 """One ``Key=Value`` of scontrol's one-line form; a value may contain spaces."""
 _GRES = re.compile(r"(?:^|,)(gpu|gres/gpu)(?::([A-Za-z][^:,(]*))?:(\d+)")
-UNUSABLE = ("DOWN", "DRAIN", "FAIL", "MAINT", "UNKNOWN", "FUTURE", "POWERED_DOWN", "NOT_RESPONDING", "INVAL")
-"""Words of a node's state in which it starts no job. POWERED_DOWN nodes of a cloud start when a job needs them."""
+UNUSABLE = (
+    "DOWN",
+    "DRAIN",
+    "FAIL",
+    "MAINT",
+    "UNKNOWN",
+    "FUTURE",
+    "POWERED_DOWN",
+    "NOT_RESPONDING",
+    "INVAL",
+)
+"""Words of a node's state in which it starts no job. POWERED_DOWN nodes of a cloud
+start when a job needs them.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,7 +99,8 @@ class Survey:
     qos: tuple[str, ...] | None
     reservations: tuple[Reservation, ...]
     enforced: frozenset[str]
-    """Kinds of limits that accounting enforces: associations, limits, qos; empty if it only counts.
+    """Kinds of limits that accounting enforces: associations, limits, qos; empty if it
+    only counts.
     """
     mpi: tuple[str, ...] = ()
     """srun's plugins for --mpi that this machine can load."""
@@ -106,7 +121,9 @@ def survey() -> Survey:
     enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(\S+)", config, re.MULTILINE)
     name = re.search(r"^ClusterName\s*=\s*(\S+)", config, re.MULTILINE)
     rights = ("account", "partition", "qos")
-    associations = output("sacctmgr", "-nP", "show", "assoc", f"user={user}", f"format={','.join(rights)}")
+    associations = output(
+        "sacctmgr", "-nP", "show", "assoc", f"user={user}", f"format={','.join(rights)}"
+    )
     qos = output("sacctmgr", "-nP", "show", "qos", "format=name")
     return Survey(
         user,
@@ -115,7 +132,9 @@ def survey() -> Survey:
         None if associations is None else tuple(_associations(associations)),
         None if qos is None else tuple(qos.split()),
         tuple(map(_reservation, rows(output("scontrol", "-o", "show", "reservation") or ""))),
-        frozenset() if enforced is None or enforced[1] == "none" else frozenset(enforced[1].lower().split(",")),
+        frozenset()
+        if enforced is None or enforced[1] == "none"
+        else frozenset(enforced[1].lower().split(",")),
         mpi=tuple(_mpi()),
         pyxis=has_pyxis(),
         name=name[1] if name else "",
@@ -170,24 +189,36 @@ def _associations(text: str) -> Iterator[Association]:
 
 
 def _mpi() -> list[str]:
-    """srun lists one plugin a line, on stderr in some releases, then versions of one after a colon."""
+    """srun lists one plugin a line, on stderr in some releases, then versions of one
+    after a colon.
+    """
     try:
         result = call(["srun", "--mpi=list"], timeout_s=10)
         lines = (result.stderr + result.stdout).splitlines()
-        words = [_words(line.rpartition(":")[2]) for line in lines if ":" in line or len(line.split()) == 1]
+        words = [
+            _words(line.rpartition(":")[2])
+            for line in lines
+            if ":" in line or len(line.split()) == 1
+        ]
         return [name for each in words for name in each if _loads(name)]
     except MachineError:
         return []
 
 
 def _loads(plugin: str) -> bool:
-    """Whether srun can use a listed plugin: pmix is listed if its library is missing, and then every job fails."""
+    """Whether srun can use a listed plugin: pmix is listed if its library is missing,
+    and then every job fails.
+    """
     result = call(["srun", f"--mpi={plugin}", "--test-only", "--ntasks=1", "true"], timeout_s=10)
     return "Invalid MPI type" not in result.stderr
 
 
 def _words(text: str) -> tuple[str, ...]:
-    return () if text in ("(null)", "N/A") else tuple(word for word in re.split(r"[,\s]+", text) if word)
+    return (
+        ()
+        if text in ("(null)", "N/A")
+        else tuple(word for word in re.split(r"[,\s]+", text) if word)
+    )
 
 
 def _allowed(text: str) -> tuple[str, ...] | None:
@@ -195,7 +226,9 @@ def _allowed(text: str) -> tuple[str, ...] | None:
 
 
 def seconds(text: str) -> int | None:
-    """Slurm's time (``1-00:00:00``, ``30:00``, ``30`` minutes) in seconds; None for ``UNLIMITED``."""
+    """Slurm's time (``1-00:00:00``, ``30:00``, ``30`` minutes) in seconds; None for
+    ``UNLIMITED``.
+    """
     days, _, clock = text.rpartition("-")
     parts = clock.split(":")
     if not all(part.isdecimal() for part in (*parts, days or "0")):

@@ -1,1 +1,3 @@
-"""The use cases of the core: one function each, called by the command line and the Python API."""
+"""The use cases of the core: one function each, called by the command line and the
+Python API.
+"""

@@ -25,9 +25,13 @@ COMMANDS = {
 
 
 def list_images(
-    recipes: Sequence[str] = (), cluster: str | None = None, gpu: str | None = None, framework: str | None = None
+    recipes: Sequence[str] = (),
+    cluster: str | None = None,
+    gpu: str | None = None,
+    framework: str | None = None,
 ) -> list[dict[str, Any]]:
-    """One row an image: who needs it, the site's file for it (None if the registry is used), how to pull it.
+    """One row an image: who needs it, the site's file for it (None if the registry is
+    used), how to pull it.
 
     UserError for an unknown recipe or framework, and for a wrong site file.
     """
@@ -51,7 +55,9 @@ def list_images(
         rows.append(
             {
                 "image": image,
-                "site": next(iter(files)) if len(files) == 1 else ", ".join(sorted(map(str, files))),
+                "site": next(iter(files))
+                if len(files) == 1
+                else ", ".join(sorted(map(str, files))),
                 "frameworks": names,
                 "recipes": len({recipe for recipe, _ in users}),
                 "file": file,
@@ -62,7 +68,9 @@ def list_images(
 
 
 def _pairs(recipes: Sequence[str], gpu: str | None) -> dict[tuple[str, str], None]:
-    """Recipe and framework of every run of suites, and of every point of recipes that is for ``gpu``."""
+    """Recipe and framework of every run of suites, and of every point of recipes that
+    is for ``gpu``.
+    """
     pairs: dict[tuple[str, str], None] = {}
     suites = [name for name in recipes if is_suite(name)]
     for suite in suites:

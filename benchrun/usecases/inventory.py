@@ -36,7 +36,11 @@ def _files(kind: str, folder: Path) -> Rows:
         rows.append(
             {
                 kind: name,
-                **({"factors": list(document.get("matrix") or {})} if kind == "study" else {"runs": len(runs)}),
+                **(
+                    {"factors": list(document.get("matrix") or {})}
+                    if kind == "study"
+                    else {"runs": len(runs)}
+                ),
                 "gpu": _distinct(runs, "gpu"),
                 "num_gpus": _distinct(runs, "num_gpus"),
                 "recipes": _distinct(runs, "recipe"),
@@ -50,7 +54,11 @@ def _files(kind: str, folder: Path) -> Rows:
 def _distinct(runs: Rows, key: str) -> list[Any]:
     """The values of a key, each of which may be one or a list."""
     values = [run[key] for run in runs if key in run]
-    return list(dict.fromkeys(one for value in values for one in (value if isinstance(value, list) else [value])))
+    return list(
+        dict.fromkeys(
+            one for value in values for one in (value if isinstance(value, list) else [value])
+        )
+    )
 
 
 def list_clusters() -> Rows:
@@ -61,12 +69,22 @@ def list_clusters() -> Rows:
         about = {key: site.get(key) for key in ("scheduler", "gpu", "gpus_per_node", "partition")}
         runtime = (site.get("container") or {}).get("runtime", "none")
         path = str(paths.CLUSTERS / f"{name}.yaml")
-        rows.append({"cluster": name, **about, "runtime": runtime, "description": site["description"], "path": path})
+        rows.append(
+            {
+                "cluster": name,
+                **about,
+                "runtime": runtime,
+                "description": site["description"],
+                "path": path,
+            }
+        )
     return rows
 
 
 def list_gpus() -> Rows:
-    """One row per GPU of the hardware table, with the number of recipes that have points for it."""
+    """One row per GPU of the hardware table, with the number of recipes that have
+    points for it.
+    """
     from benchrun import hardware
 
     recipes: dict[str, set[str]] = {}
@@ -84,7 +102,9 @@ def list_gpus() -> Rows:
 
 
 def list_frameworks() -> Rows:
-    """One row per framework: those that benchrun launches, then those whose logs it only reads."""
+    """One row per framework: those that benchrun launches, then those whose logs it
+    only reads.
+    """
     from benchrun.frameworks.logs import DIALECTS
     from benchrun.frameworks.registry import FRAMEWORKS
 
@@ -100,7 +120,8 @@ def list_frameworks() -> Rows:
     ]
     only_read = [name for name in DIALECTS if name not in FRAMEWORKS]
     return rows + [
-        {"framework": name, "launched": False, "tasks": [], "precisions": [], "image": None} for name in only_read
+        {"framework": name, "launched": False, "tasks": [], "precisions": [], "image": None}
+        for name in only_read
     ]
 
 

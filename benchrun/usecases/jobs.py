@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun import clock
 from benchrun.jobs.endings import End, Ending, classify, recorded
-from benchrun.jobs.launcher import Observation, asked_to_cancel, backoff, described, done_of, observe
+from benchrun.jobs.launcher import (
+    Observation,
+    asked_to_cancel,
+    backoff,
+    described,
+    done_of,
+    observe,
+)
 from benchrun.jobs.scheduler import Job
 from benchrun.rundir.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
 from benchrun.rundir.folder import RunDir
@@ -29,15 +36,20 @@ LOG_POLL_S = 0.5
 
 
 def wait(run: RunDir, progress: Progressed = lambda _, __: None) -> Observation:
-    """Poll until the job has ended, and return the last observation. Interrupting it leaves the job running.
+    """Poll until the job has ended, and return the last observation. Interrupting it
+    leaves the job running.
 
     ``progress`` gets each observation with the steps that are new in the log.
     """
     return wait_for([run], progress)[0]
 
 
-def wait_for(runs: Sequence[RunDir], progress: Progressed = lambda _, __: None) -> list[Observation]:
-    """`wait` for all of ``runs``, with one poll of each scheduler for all of them; the last observation of each."""
+def wait_for(
+    runs: Sequence[RunDir], progress: Progressed = lambda _, __: None
+) -> list[Observation]:
+    """`wait` for all of ``runs``, with one poll of each scheduler for all of them; the
+    last observation of each.
+    """
     from benchrun.frameworks.logs import Tail
 
     tails = {run: Tail(run.path / STDOUT) for run in runs}
@@ -50,7 +62,8 @@ def wait_for(runs: Sequence[RunDir], progress: Progressed = lambda _, __: None) 
             if has_ended(observation):
                 ended[run] = observation
         seen = [
-            (each.job.state if each.job else each.note, each.run.done() is not None) for each in observations.values()
+            (each.job.state if each.job else each.note, each.run.done() is not None)
+            for each in observations.values()
         ]
         polls = 0 if seen != last_seen else polls + 1
         last_seen = seen
@@ -59,10 +72,19 @@ def wait_for(runs: Sequence[RunDir], progress: Progressed = lambda _, __: None) 
     return [ended[run] for run in runs]
 
 
-def _follow(going: dict[RunDir, Observation], tails: "dict[RunDir, Tail]", progress: Progressed, until: float) -> None:
+def _follow(
+    going: dict[RunDir, Observation],
+    tails: "dict[RunDir, Tail]",
+    progress: Progressed,
+    until: float,
+) -> None:
     """Report new steps until it is time to poll, or one of the jobs has ended."""
     done = {run: run.done() is not None for run in going}
-    while going and clock.monotonic() < until and all((run.done() is not None) is done[run] for run in going):
+    while (
+        going
+        and clock.monotonic() < until
+        and all((run.done() is not None) is done[run] for run in going)
+    ):
         clock.sleep(LOG_POLL_S)
         for run, observation in going.items():
             if steps := tails[run].read():
@@ -77,7 +99,8 @@ def pause(runs: Sequence[RunDir], seconds: float) -> None:
 
 
 def unanswered(run: RunDir) -> str | None:
-    """Reason why it is not known whether the job of ``run`` goes on, so that waiting may have no end; None if it is.
+    """Reason why it is not known whether the job of ``run`` goes on, so that waiting
+    may have no end; None if it is.
 
     Slurm or its accounting does not answer, or has no job with the run's directory yet.
     """
@@ -87,7 +110,9 @@ def unanswered(run: RunDir) -> str | None:
 
 
 def has_ended(observation: Observation) -> bool:
-    """Whether the job is over and its log is whole: the last lines of a completed job may reach this host late."""
+    """Whether the job is over and its log is whole: the last lines of a completed job
+    may reach this host late.
+    """
     completed = observation.job is not None and observation.job.state == "COMPLETED"
     late = completed and not observation.settled and end_of(observation).ending is Ending.INCOMPLETE
     return observation.over and not late
@@ -96,14 +121,17 @@ def has_ended(observation: Observation) -> bool:
 def status_of(observation: Observation) -> dict[str, Any]:
     """An observed run as ``status --json`` prints it. A final ending is recorded.
 
-    ``state`` is the ending of a run that ended, else the job's phase; ``final``: the ending is certain;
-    ``slowest_rank``: of a run that was measured (metrics.json); ``quiet_s``: seconds since the last line of the log;
-    ``note``: why the state is incomplete; ``age_s``: seconds since the launch; ``step_time_s``: the measured median, or
-    that of the last steps of a run that is not measured yet.
+    ``state`` is the ending of a run that ended, else the job's phase; ``final``: the
+    ending is certain; ``slowest_rank``: of a run that was measured (metrics.json);
+    ``quiet_s``: seconds since the last line of the log; ``note``: why the state is
+    incomplete; ``age_s``: seconds since the launch; ``step_time_s``: the measured
+    median, or that of the last steps of a run that is not measured yet.
     """
     run, job = observation.run, observation.job
     end = record_end(observation) if observation.over else None
-    last_step, step_time_s = _progress(run, logs=() if end and end.last_step is not None else run.logs)
+    last_step, step_time_s = _progress(
+        run, logs=() if end and end.last_step is not None else run.logs
+    )
     return {
         "run_id": run.run_id,
         "state": end.ending.value if end else job.phase.value if job else "unknown",
@@ -124,7 +152,9 @@ def status_of(observation: Observation) -> dict[str, Any]:
 
 
 def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | None]:
-    """The last step at the end of ``logs``, or where its watchdog saw one, and the time of a step in seconds."""
+    """The last step at the end of ``logs``, or where its watchdog saw one, and the time
+    of a step in seconds.
+    """
     from benchrun.frameworks.logs import last_rows
 
     measured = (run.read_json(METRICS) or {}).get("step_time_s")
@@ -139,23 +169,31 @@ def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | No
             step_time_s = step_time_s or recent_time(rows, run.spec.planned_steps)
     last = max((step for step in steps if step is not None), default=None)
     # Profiled steps follow the planned ones.
-    return min(last, run.spec.planned_steps) if last is not None and run.spec.planned_steps else last, step_time_s
+    return min(
+        last, run.spec.planned_steps
+    ) if last is not None and run.spec.planned_steps else last, step_time_s
 
 
 def recent_time(rows: "Rows", planned_steps: int | None) -> float | None:
-    """Median time in seconds of the last planned steps; profiled ones follow them. None if no row has a time."""
+    """Median time in seconds of the last planned steps; profiled ones follow them. None
+    if no row has a time.
+    """
     planned = (row for row in reversed(rows) if not planned_steps or row.step <= planned_steps)
     times = [row.step_time_s for row in islice(planned, RECENT) if row.step_time_s is not None]
     return median(times) if times else None
 
 
 def end_of(observation: Observation) -> End:
-    """The ending of an ended job: the recorded one, else from the scheduler's state, the run's files and its log."""
+    """The ending of an ended job: the recorded one, else from the scheduler's state,
+    the run's files and its log.
+    """
     run, job = observation.run, observation.job
     if (end := recorded(run)) is not None:
         return end
     if job is None:
-        return End(ending=Ending.LAUNCH_FAILED, evidence=(observation.note,), final=observation.settled)
+        return End(
+            ending=Ending.LAUNCH_FAILED, evidence=(observation.note,), final=observation.settled
+        )
     from benchrun.frameworks.logs import parse_log
 
     log = parse_log(*run.logs) if run.logs else None
@@ -170,29 +208,45 @@ def end_of(observation: Observation) -> End:
         asked=asked_to_cancel(run, job),
         began=done is not None or _began(run, job),
     )
-    # Steps of a completed job's log cannot vanish again; any other ending may still change with it.
-    final = end.final and ((end.ending is Ending.COMPLETED and described(run)) or observation.settled)
-    time_s = recent_time(log.steps, run.spec.planned_steps) if log and end.ending is Ending.COMPLETED else None
-    update = {"last_step": log.steps.last_step if log else None, "step_time_s": time_s, "final": final}
+    # Steps of a completed job's log cannot vanish again; any other ending may still
+    # change with it.
+    final = end.final and (
+        (end.ending is Ending.COMPLETED and described(run)) or observation.settled
+    )
+    time_s = (
+        recent_time(log.steps, run.spec.planned_steps)
+        if log and end.ending is Ending.COMPLETED
+        else None
+    )
+    update = {
+        "last_step": log.steps.last_step if log else None,
+        "step_time_s": time_s,
+        "final": final,
+    }
     return end.model_copy(update=update)
 
 
 def _began(run: RunDir, job: Job) -> bool:
-    """Whether the script of an ended job began, or may have: a node that fails before writes into stderr.log alone."""
+    """Whether the script of an ended job began, or may have: a node that fails before
+    writes into stderr.log alone.
+    """
     has_nodes = bool(job.nodes) and run.spec.cluster.scheduler == "slurm"
     return not has_nodes or (run.path / STDOUT).exists()
 
 
 def record_end(observation: Observation) -> End:
-    """The ending of an ended job, written to ending.json if it is final, because schedulers forget.
+    """The ending of an ended job, written to ending.json if it is final, because
+    schedulers forget.
 
-    A guess is not written, nor one that rests on files that may still change, nor if the disk is full or read-only:
-    the next call determines it anew. Nor that of a run whose job was refused: it may be submitted again. Of two
-    processes one writes it.
+    A guess is not written, nor one that rests on files that may still change, nor if
+    the disk is full or read-only: the next call determines it anew. Nor that of a run
+    whose job was refused: it may be submitted again. Of two processes one writes it.
     """
     run, end = observation.run, end_of(observation)
     if end.final and observation.job is not None and recorded(run) is None:
         with contextlib.suppress(OSError):
-            run.write_json(ENDING, end.model_dump(mode="json"), first=not os.path.lexists(run.path / ENDING))
+            run.write_json(
+                ENDING, end.model_dump(mode="json"), first=not os.path.lexists(run.path / ENDING)
+            )
             run.append_event("ended", ending=end.ending.value)
     return end

@@ -1,4 +1,6 @@
-"""Judging runs, repeats of one point together, and logs of jobs that benchrun did not launch."""
+"""Judging runs, repeats of one point together, and logs of jobs that benchrun did not
+launch.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,28 +59,43 @@ def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:
 
 
 def judge_runs(
-    runs: Sequence[RunDir], warmup: int | None = None, reference: str | None = None, others: Sequence[RunDir] = ()
+    runs: Sequence[RunDir],
+    warmup: int | None = None,
+    reference: str | None = None,
+    others: Sequence[RunDir] = (),
 ) -> Judgement:
     """Judge the repeats of one point together, from their files. Nothing is written.
 
-    ``reference`` is what alone they are compared with: the id of a published number, a run, or a folder of runs.
-    Without it none of ``others``, which are judged at the same time, becomes a reference. UserError for runs of several
-    points, for a run that has not ended, and for a ``reference`` that does not exist or is of other work.
+    ``reference`` is what alone they are compared with: the id of a published number, a
+    run, or a folder of runs. Without it none of ``others``, which are judged at the
+    same time, becomes a reference. UserError for runs of several points, for a run that
+    has not ended, and for a ``reference`` that does not exist or is of other work.
     """
     if len(repeats(runs)) != 1:
-        raise UserError(f"{len(repeats(runs))} points are judged together", hint="judge each group of repeats(runs)")
+        raise UserError(
+            f"{len(repeats(runs))} points are judged together",
+            hint="judge each group of repeats(runs)",
+        )
     if isinstance(runs[0].spec, NodesSpec):
-        raise UserError("a check of nodes has no verdict", hint=f"benchrun nodes --run {runs[0].run_id}")
+        raise UserError(
+            "a check of nodes has no verdict", hint=f"benchrun nodes --run {runs[0].run_id}"
+        )
     observations = tuple(observe(runs))
     if going := [observation.run.run_id for observation in observations if not observation.over]:
         raise UserError(f"{going[0]} has not ended", hint=f"benchrun status {going[0]}")
     endings = ((observation.run.run_id, end_of(observation).ending) for observation in observations)
-    broken, ending = next((each for each in endings if each[1] is not Ending.COMPLETED), ("", Ending.COMPLETED))
-    measured = [measurement for run in runs if (measurement := measure_run(run, warmup)) is not None]
+    broken, ending = next(
+        (each for each in endings if each[1] is not Ending.COMPLETED), ("", Ending.COMPLETED)
+    )
+    measured = [
+        measurement for run in runs if (measurement := measure_run(run, warmup)) is not None
+    ]
     measurements = without_copies(measured, [times_of(measurement.log) for measurement in measured])
     names = [run.run_id for run in (*runs, *(others if reference is None else ()))]
     environment = runs[0].read_json(ENV) or {}
-    verdict = verdict_together(runs[0].spec, measurements, ending.value, reference, names, environment)
+    verdict = verdict_together(
+        runs[0].spec, measurements, ending.value, reference, names, environment
+    )
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
     if copied := len(measured) - len(measurements):
@@ -95,10 +112,11 @@ def verdict_together(
     names: Sequence[str] = (),
     environment: Mapping[str, Any] = MappingProxyType({}),
 ) -> Verdict:
-    """The verdict on ``measurements`` of ``spec``, whose job ended so; against a prediction if no
-    number is known.
+    """The verdict on ``measurements`` of ``spec``, whose job ended so; against a
+    prediction if no number is known.
 
-    ``names`` are runs that are no reference for these; ``environment`` is what env.json has of the first run.
+    ``names`` are runs that are no reference for these; ``environment`` is what env.json
+    has of the first run.
     """
     numbers = [(measurement.metrics, measurement.log) for measurement in measurements]
     own = with_machine(conditions(spec), environment)
@@ -111,7 +129,8 @@ def verdict_together(
 def store_judgement(judgement: Judgement, *, what_if: bool = False) -> None:
     """Write endings, measurements and the verdict into the runs, if that is allowed.
 
-    ``what_if``: the question had another warm-up or reference than usual; its answer replaces no stored one.
+    ``what_if``: the question had another warm-up or reference than usual; its answer
+    replaces no stored one.
     """
 
     def is_stored(run: RunDir) -> bool:
@@ -127,12 +146,19 @@ def store_judgement(judgement: Judgement, *, what_if: bool = False) -> None:
 
 
 def verdict_on(
-    own: Conditions, runs: Numbers, reference: str | None, *, ending: str | None = None, names: Sequence[str] = ()
+    own: Conditions,
+    runs: Numbers,
+    reference: str | None,
+    *,
+    ending: str | None = None,
+    names: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict against published numbers; if none is comparable, against our own measurements.
+    """The verdict against published numbers; if none is comparable, against our own
+    measurements.
 
-    Against ``reference`` alone if one is named: a published number, a run or a folder of runs. Stored runs with a
-    name of ``names`` or with the steps of one of ``runs`` are left out: a run is no reference for itself.
+    Against ``reference`` alone if one is named: a published number, a run or a folder
+    of runs. Stored runs with a name of ``names`` or with the steps of one of ``runs``
+    are left out: a run is no reference for itself.
     """
     if reference is not None and not is_published(reference):
         return _against_baseline(own, runs, reference, ending=ending, names=names)
@@ -149,7 +175,9 @@ def verdict_on(
 def _against_baseline(
     own: Conditions, runs: Numbers, name: str, *, ending: str | None, names: Sequence[str]
 ) -> Verdict:
-    """The verdict against the runs called ``name``; they are compared like published numbers."""
+    """The verdict against the runs called ``name``; they are compared like published
+    numbers.
+    """
     stored = baseline_runs(name, own)
     same = {*names, *copies([log for _, log in runs], stored, own)}
     others = measured_references(stored, same, baseline=name)
@@ -164,14 +192,17 @@ def _against_baseline(
 def judge_log(
     log: Log, recipe: str, given: Setting, warmup: int | None = None, reference: str | None = None
 ) -> tuple[Verdict, Metrics]:
-    """Judge a bare log as a run of ``recipe``: the verdict and the numbers. What the log states wins over ``given``.
+    """Judge a bare log as a run of ``recipe``: the verdict and the numbers. What the
+    log states wins over ``given``.
 
     UserError for a condition that neither states, and for a log of another model.
     """
     served = catalogue.recipe_file(recipe)
     if served.recipe.workload == "post-training" or log.post_training:
         why = "no log states the prompts and responses of a step, their lengths, the engine and the age of a response"
-        raise UserError(f"a bare log of post-training has no verdict: {why}", where=log.file, hint=PARSE)
+        raise UserError(
+            f"a bare log of post-training has no verdict: {why}", where=log.file, hint=PARSE
+        )
     if served.recipe.workload != "training":
         result_conditions = extensions.capability("serving.judging", "result_conditions")
         own, setting = result_conditions(log, served, completed_setting(None, given))
@@ -181,11 +212,17 @@ def judge_log(
     given = completed_setting(recipe, given)
     setting = setting_of_log(log, given)
     model = as_trained(given.model or workload.model, log)
-    if missing := [name for name in ("gbs", "num_gpus", "gpu", "precision") if getattr(setting, name) is None]:
+    if missing := [
+        name for name in ("gbs", "num_gpus", "gpu", "precision") if getattr(setting, name) is None
+    ]:
         options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         framework = log.framework if log.framework in DIALECTS else "any known framework"
         hint = None if len(log.steps) else f"the log has no step of {framework}"
-        raise UserError(f"the log does not state these conditions: add {options}", where=log.file, hint=hint)
-    metrics = measure(log, replace(setting, model=model), planned_steps=log.planned_steps, warmup=warmup)
+        raise UserError(
+            f"the log does not state these conditions: add {options}", where=log.file, hint=hint
+        )
+    metrics = measure(
+        log, replace(setting, model=model), planned_steps=log.planned_steps, warmup=warmup
+    )
     own = conditions_of_log(log, setting, model, file.name, workload)
     return verdict_on(own, [(metrics, log)], reference), metrics

@@ -1,6 +1,8 @@
-"""A run's files as they are kept and published: compressed, without the names and paths of the machine.
+"""A run's files as they are kept and published: compressed, without the names and paths
+of the machine.
 
-public.yaml lists the published fields, so that a new field is left out until someone adds it there.
+public.yaml lists the published fields, so that a new field is left out until someone
+adds it there.
 """
 
 import hashlib
@@ -31,9 +33,13 @@ DOCUMENTS = (
 )
 """Documents that can name the site only inside a text."""
 PUBLIC = yaml.safe_load(Path(__file__).with_name("public.yaml").read_text(encoding="utf-8"))
-PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(PUBLIC['folders'])})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?")
+PATH = re.compile(
+    rf"(?<![\w./])/(?!(?:{'|'.join(PUBLIC['folders'])})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?"
+)
 """An absolute path outside the folders that every machine has."""
-ADDRESS = re.compile(r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b")
+ADDRESS = re.compile(
+    r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b"
+)
 """A private IP address."""
 MAIL = re.compile(r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 HIDDEN = "SITE"
@@ -41,21 +47,38 @@ HIDDEN = "SITE"
 
 
 def kept_files(run: RunDir) -> dict[str, bytes]:
-    """The published files of ``run`` by name, except its profile: its documents, its logs, its telemetry."""
+    """The published files of ``run`` by name, except its profile: its documents, its
+    logs, its telemetry.
+    """
     hosts, clean = _hosts(run), cleaner(run)
-    documents = {name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None}
+    documents = {
+        name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None
+    }
     documents[SPEC] = public_spec(run.spec).model_dump(mode="json")
     documents[ENV] = public_env(run.read_json(ENV) or {})
     conditions = documents.get(artifacts.VERDICT, {}).get("conditions") or {}
     if "software" in conditions:
-        software = ", ".join(f"{name} {version}" for name, version in sorted(trained_with(documents[ENV]).items()))
+        software = ", ".join(
+            f"{name} {version}" for name, version in sorted(trained_with(documents[ENV]).items())
+        )
         conditions["software"] = software or None
-    files = {name: json.dumps(_each_text(document, clean), indent=2) + "\n" for name, document in documents.items()}
-    packed = {log.name.removesuffix(XZ): unpacked(log).decode(errors="surrogateescape") for log in run.logs}
-    packed |= {f"{TELEMETRY}/{_alias(hosts, host)}.csv": text for host, text in run.telemetry().items()}
+    files = {
+        name: json.dumps(_each_text(document, clean), indent=2) + "\n"
+        for name, document in documents.items()
+    }
+    packed = {
+        log.name.removesuffix(XZ): unpacked(log).decode(errors="surrogateescape")
+        for log in run.logs
+    }
+    packed |= {
+        f"{TELEMETRY}/{_alias(hosts, host)}.csv": text for host, text in run.telemetry().items()
+    }
     return {
         **{name: text.encode() for name, text in files.items()},
-        **{name + XZ: lzma.compress(clean(text).encode(errors="surrogateescape")) for name, text in packed.items()},
+        **{
+            name + XZ: lzma.compress(clean(text).encode(errors="surrogateescape"))
+            for name, text in packed.items()
+        },
     }
 
 
@@ -65,7 +88,9 @@ def cleaned(run: RunDir, document: Any) -> Any:
 
 
 def cleaner(run: RunDir) -> Callable[[str], str]:
-    """A function that returns a text of ``run`` without the names and paths of the site."""
+    """A function that returns a text of ``run`` without the names and paths of the
+    site.
+    """
     hosts, words, image = _hosts(run), site_words(run.spec), run.spec.image
 
     def clean(text: str) -> str:
@@ -76,20 +101,37 @@ def cleaner(run: RunDir) -> Callable[[str], str]:
 
 def scripts(run: RunDir) -> dict[str, bytes]:
     """The scripts of ``run`` by name, rendered again without what identifies the site."""
-    return {name: text.encode() for name, text in render(public_spec(run.spec)).items() if name != SPEC}
+    return {
+        name: text.encode() for name, text in render(public_spec(run.spec)).items() if name != SPEC
+    }
 
 
 def verbatim_files(run: RunDir) -> dict[str, bytes]:
-    """The files of `kept_files` as they are, with the scripts, events and done.json of ``run``; logs are compressed."""
-    names = (*DOCUMENTS, SPEC, ENV, artifacts.FINGERPRINT, artifacts.EVENTS, artifacts.DONE, *render(run.spec))
+    """The files of `kept_files` as they are, with the scripts, events and done.json of
+    ``run``; logs are compressed.
+    """
+    names = (
+        *DOCUMENTS,
+        SPEC,
+        ENV,
+        artifacts.FINGERPRINT,
+        artifacts.EVENTS,
+        artifacts.DONE,
+        *render(run.spec),
+    )
     plain = {name: (run.path / name).read_bytes() for name in names if (run.path / name).is_file()}
     packed = {log.name.removesuffix(XZ) + XZ: lzma.compress(unpacked(log)) for log in run.logs}
-    samples = {f"{TELEMETRY}/{host}.csv{XZ}": lzma.compress(text.encode()) for host, text in run.telemetry().items()}
+    samples = {
+        f"{TELEMETRY}/{host}.csv{XZ}": lzma.compress(text.encode())
+        for host, text in run.telemetry().items()
+    }
     return plain | packed | samples
 
 
 def kept_name(run: RunDir) -> str:
-    """RECIPE-IDENTITY-STAMP-XXXX; for a name of an older version, XXXX is a hash of that name."""
+    """RECIPE-IDENTITY-STAMP-XXXX; for a name of an older version, XXXX is a hash of
+    that name.
+    """
     stamp = re.search(rf"({STAMP})(-[0-9a-f]{{4}}$)?", run.run_id)
     if stamp is None:
         return run.run_id
@@ -98,13 +140,18 @@ def kept_name(run: RunDir) -> str:
 
 
 def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
-    """``text`` with ``hosts`` as node1, node2 ..., ``words`` of the site as SITE, addresses as ADDRESS.
+    """``text`` with ``hosts`` as node1, node2 ..., ``words`` of the site as SITE,
+    addresses as ADDRESS.
 
     An absolute path becomes ``PATH/`` and its last part; a home becomes ``PATH``.
     """
     text = MAIL.sub("ADDRESS", PATH.sub(lambda match: _without_folder(match[0].rstrip("/")), text))
     for host in sorted(hosts, key=len, reverse=True):
-        text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])(?:\.[A-Za-z][\w-]*)*", _alias(hosts, host), text)
+        text = re.sub(
+            rf"(?<![\w.-]){re.escape(host)}(?![\w-])(?:\.[A-Za-z][\w-]*)*",
+            _alias(hosts, host),
+            text,
+        )
     if words:
         any_word = "|".join(re.escape(word) for word in words)
         text = re.sub(rf"(?<![A-Za-z0-9])(?:{any_word})[0-9]*(?![A-Za-z0-9])", HIDDEN, text)
@@ -113,7 +160,11 @@ def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
 
 def _without_folder(path: str) -> str:
     """``PATH/`` and the last part of a path, unless that is the name of a person."""
-    return "PATH" if re.fullmatch(r"/(?:home|Users)/[^/]+", path) else f"PATH/{path.rpartition('/')[2]}"
+    return (
+        "PATH"
+        if re.fullmatch(r"/(?:home|Users)/[^/]+", path)
+        else f"PATH/{path.rpartition('/')[2]}"
+    )
 
 
 def _alias(hosts: Sequence[str], host: str) -> str:
@@ -130,7 +181,11 @@ def _hosts(run: RunDir) -> list[str]:
     traced = (run.read_json(artifacts.FINGERPRINT) or {}).get("ranks") or []
     hosts += [rank.get("host") for rank in traced if isinstance(rank, dict)]
     named = [*hosts, *run.telemetry(), done.host if done else None, env.get("submit_host")]
-    return list(dict.fromkeys(host for host in named if isinstance(host, str) and host not in ("", "localhost")))
+    return list(
+        dict.fromkeys(
+            host for host in named if isinstance(host, str) and host not in ("", "localhost")
+        )
+    )
 
 
 def _each_text(document: Any, clean: Callable[[str], str | None]) -> Any:
@@ -143,11 +198,17 @@ def _each_text(document: Any, clean: Callable[[str], str | None]) -> Any:
 
 
 def public_spec(spec: RunSpec) -> RunSpec:
-    """``spec`` with the same identity, and only the fields of its cluster that do not identify the site."""
-    own = {name: value for name, value in workload_env(spec).items() if not OF_THE_SITE.search(name)}
+    """``spec`` with the same identity, and only the fields of its cluster that do not
+    identify the site.
+    """
+    own = {
+        name: value for name, value in workload_env(spec).items() if not OF_THE_SITE.search(name)
+    }
     replaced = {name: value for name, value in spec.replaced_env.items() if name in own}
     numbers = {
-        n: value for n, value in spec.cluster.env.items() if n in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value)
+        n: value
+        for n, value in spec.cluster.env.items()
+        if n in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value)
     }
     sites = {**dict.fromkeys(replaced, HIDDEN), **numbers}
     gpu = spec.cluster.hardware
@@ -160,9 +221,13 @@ def public_spec(spec: RunSpec) -> RunSpec:
         env=sites,
         **{name: getattr(spec.cluster, name) for name in PUBLIC["cluster"]},
     )
-    image = spec.image and (workload_image(spec) if is_path(spec.image) else public_image(spec.image))
+    image = spec.image and (
+        workload_image(spec) if is_path(spec.image) else public_image(spec.image)
+    )
     env = {"env": {**own, **sites}, "replaced_env": replaced}
-    return spec.model_copy(update={"image": image, "replaced_image": None, **env, "cluster": cluster})
+    return spec.model_copy(
+        update={"image": image, "replaced_image": None, **env, "cluster": cluster}
+    )
 
 
 def public_image(image: str) -> str:
@@ -173,24 +238,39 @@ def public_image(image: str) -> str:
 def public_env(document: dict[str, Any]) -> dict[str, Any]:
     """Versions and hardware of env.json. Host names stay: ``scrubbed`` replaces them."""
     image, worker = document.get("image"), document.get("worker")
-    public = {"image": public_image(image) if isinstance(image, str) else None, "worker": _versions(worker)}
-    return _only(document, PUBLIC["env"]) | public | {"nodes": [_node(node) for node in objects(document.get("nodes"))]}
+    public = {
+        "image": public_image(image) if isinstance(image, str) else None,
+        "worker": _versions(worker),
+    }
+    return (
+        _only(document, PUBLIC["env"])
+        | public
+        | {"nodes": [_node(node) for node in objects(document.get("nodes"))]}
+    )
 
 
 def site_words(spec: RunSpec) -> list[str]:
-    """Words in ``spec`` that identify the site and are absent from ``public_spec``, the longest first."""
+    """Words in ``spec`` that identify the site and are absent from ``public_spec``, the
+    longest first.
+    """
     texts = [name for name in spec.cluster.env if not name.startswith(tuple(PUBLIC["libraries"]))]
     _each_text(spec.cluster.model_dump(mode="json", exclude={"description"}), texts.append)
     if spec.image and spec.image != public_image(spec.image):
         texts.append(spec.image.removesuffix(image_name(spec.image)))
-    plain = " ".join((PUBLIC["words"], *registry.names(), public_spec(spec).model_dump_json().lower()))
+    plain = " ".join(
+        (PUBLIC["words"], *registry.names(), public_spec(spec).model_dump_json().lower())
+    )
     public = set(re.findall(r"[a-z0-9]+", plain))
-    words = {word for text in texts for word in (text, *re.split(r"[^\w.-]+", text))} | {spec.cluster.description}
+    words = {word for text in texts for word in (text, *re.split(r"[^\w.-]+", text))} | {
+        spec.cluster.description
+    }
     return sorted((word for word in words if _is_private(word, public)), key=len, reverse=True)
 
 
 def _is_private(word: str, public: Collection[str]) -> bool:
-    """Whether a word can identify a site: long enough, and made of more than numbers and public words."""
+    """Whether a word can identify a site: long enough, and made of more than numbers
+    and public words.
+    """
     parts = re.findall(r"[a-z0-9]+", word.lower())
     short = len(word) < (3 if re.search(r"\d", word) else 4)
     return not short and any(not p.isdigit() and p not in public for p in parts)
@@ -201,13 +281,22 @@ def _node(node: Mapping[str, Any]) -> dict[str, Any]:
     kernel = re.match(r"\d+(\.\d+)*", str(node.get("kernel", "")))
     gpus = [_only(gpu, PUBLIC["gpu"]) for gpu in objects(node.get("gpus"))]
     versions = {"versions": _versions(node["versions"])} if "versions" in node else {}
-    return {**_only(node, PUBLIC["node"]), **versions, "kernel": kernel[0] if kernel else None, "gpus": gpus}
+    return {
+        **_only(node, PUBLIC["node"]),
+        **versions,
+        "kernel": kernel[0] if kernel else None,
+        "gpus": gpus,
+    }
 
 
 def _versions(packages: Any) -> dict[str, str] | None:
     """Versions by package, those alone that look like one."""
     looks = re.compile(r"\d[\w.+-]*")
-    return {n: v for n, v in packages.items() if looks.fullmatch(str(v))} if isinstance(packages, dict) else None
+    return (
+        {n: v for n, v in packages.items() if looks.fullmatch(str(v))}
+        if isinstance(packages, dict)
+        else None
+    )
 
 
 def _only(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from benchrun.vocabulary import HOUR_S
 
 
 def warnings(spec: RunSpec) -> list[str]:
-    """Sentences about what may go wrong with ``spec``: memory, slow links, a trace that tells
-    nothing, a time limit that the load or the steps exceed, a folder that the container does not
-    have.
+    """Sentences about what may go wrong with ``spec``: memory, slow links, a trace that
+    tells nothing, a time limit that the load or the steps exceed, a folder that the
+    container does not have.
     """
     if isinstance(spec, TrainingSpec):
         texts = [warning(spec), slow_links(spec), _empty_trace(spec), _too_long(spec)]
@@ -25,7 +25,9 @@ def warnings(spec: RunSpec) -> list[str]:
 
 
 def _ignored(spec: RunSpec) -> str | None:
-    """Options of sbatch that this shell has as variables: a run is what its files say, so none counts."""
+    """Options of sbatch that this shell has as variables: a run is what its files say,
+    so none counts.
+    """
     names = [name for name in sorted(os.environ) if name.startswith("SBATCH_")]
     if not names or spec.cluster.scheduler != "slurm":
         return None
@@ -35,16 +37,17 @@ def _ignored(spec: RunSpec) -> str | None:
 
 
 def _too_long(spec: TrainingSpec) -> str | None:
-    """Warning that the steps alone take longer than the job may, by the lower end of the
-    prediction; None if they do not.
+    """Warning that the steps alone take longer than the job may, by the lower end of
+    the prediction; None if they do not.
     """
     expected, limit_s = expected_step(spec), spec.cluster.time_limit_s
     steps = spec.training.steps
     if expected is None or expected.low * steps < limit_s:
         return None
     longer = f"--set cluster.time_limit={ceil(1.5 * expected.high * steps / HOUR_S):02d}:00:00"
+    limit = spec.cluster.time_limit
     takes = (
-        f"{steps} steps of {expected.low:.3g} s or more take longer than {spec.cluster.time_limit}, when the job ends"
+        f"{steps} steps of {expected.low:.3g} s or more take longer than {limit}, when the job ends"
     )
     return f"{takes}: {longer}, or fewer training.steps"
 
@@ -61,7 +64,9 @@ def _empty_trace(spec: TrainingSpec) -> str | None:
 
 def _loading(spec: RunSpec) -> str | None:
     """A server that may load for longer than its job may take; None for any other run."""
-    checkpoint, timeout_s = (getattr(spec, name, None) for name in ("checkpoint", "ready_timeout_s"))
+    checkpoint, timeout_s = (
+        getattr(spec, name, None) for name in ("checkpoint", "ready_timeout_s")
+    )
     if checkpoint is None or timeout_s is None or spec.cluster.time_limit_s > timeout_s:
         return None
     limit, longer = spec.cluster.time_limit, "--set cluster.time_limit=02:00:00"
@@ -69,14 +74,18 @@ def _loading(spec: RunSpec) -> str | None:
 
 
 def _unmounted(spec: RunSpec) -> str | None:
-    """Weights or prompts in folders that no mount of the site brings into the container; None if there are none."""
+    """Weights or prompts in folders that no mount of the site brings into the
+    container; None if there are none.
+    """
     container = spec.cluster.container
     if container.runtime == "none":
         return None
     inside = [Path(text.split(":")[1]) for text in container.mounts]
     stated = (getattr(spec, name, None) for name in ("checkpoint", *OF_THE_SITE))
     folders = (Path(text) for text in stated if text and text.startswith("/"))
-    lost = [str(path) for path in folders if not any(path.is_relative_to(folder) for folder in inside)]
+    lost = [
+        str(path) for path in folders if not any(path.is_relative_to(folder) for folder in inside)
+    ]
     if not lost:
         return None
     mounts = "cluster.container.mounts has no folder that holds"

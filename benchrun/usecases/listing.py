@@ -1,4 +1,6 @@
-"""Every point of every recipe as rows, from the table that `benchrun.usecases.point_table` made: it answers at once."""
+"""Every point of every recipe as rows, from the table that
+`benchrun.usecases.point_table` made: it answers at once.
+"""
 
 import functools
 import hashlib
@@ -21,13 +23,16 @@ COLUMNS = (
 Rows = list[dict[str, Any]]
 
 
-def list_points(recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None) -> Rows:
-    """One row per point of ``recipes`` (of all if empty), with the number of references that it is comparable with.
+def list_points(
+    recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None
+) -> Rows:
+    """One row per point of ``recipes`` (of all if empty), with the number of references
+    that it is comparable with.
 
-    Of a ``gpu`` its own points, and of ``recipes``, or if it has none, also those that it can borrow; of these
-    ``derived`` is the GPU whose points they are.
-    UserError for a wrong recipe of the user's own, for an unknown one, and for a ``gpu`` that can borrow no point.
-    ``cluster`` may state the GPU's hardware.
+    Of a ``gpu`` its own points, and of ``recipes``, or if it has none, also those that
+    it can borrow; of these ``derived`` is the GPU whose points they are. UserError for
+    a wrong recipe of the user's own, for an unknown one, and for a ``gpu`` that can
+    borrow no point. ``cluster`` may state the GPU's hardware.
     """
     names = (*COLUMNS, "reference", "derived")
     return [{name: row[name] for name in names} for row in point_rows(recipes, gpu, cluster)]
@@ -39,7 +44,9 @@ def gpu_of(cluster: str) -> str:
 
 
 def point_rows(recipes: Sequence[str], gpu: str | None, cluster: str | None = None) -> Rows:
-    """The rows of `list_points`, each with ``conditions``: what a published number must agree with."""
+    """The rows of `list_points`, each with ``conditions``: what a published number must
+    agree with.
+    """
     by_recipe = [_rows(name, cluster) for name in recipes or paths.shipped(paths.RECIPES)]
     rows = [row | {"derived": None} for each in by_recipe for row in each]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
@@ -51,7 +58,9 @@ def point_rows(recipes: Sequence[str], gpu: str | None, cluster: str | None = No
 
 
 def _of_gpu(rows: Rows, gpu: str, cluster: str | None) -> Rows:
-    """The rows of a recipe for ``gpu``, then those that it borrows, as `benchrun.recipes.select` does for one point."""
+    """The rows of a recipe for ``gpu``, then those that it borrows, as
+    `benchrun.recipes.select` does for one point.
+    """
     from benchrun.recipes.select import lenders, wanted_gpu
 
     own = [row | {"derived": None} for row in rows if row["gpu"].lower() == gpu.lower()]
@@ -62,13 +71,20 @@ def _of_gpu(rows: Rows, gpu: str, cluster: str | None) -> Rows:
         lent = (row for row in rows if row["gpu"] == name and device.peak_tflops(row["precision"]))
         # No published number is for these conditions: the GPU is another one.
         changed = {"gpu": device.name, "derived": name, "reference": 0}
-        own = [*own, *(row | changed for row in lent if not any(_answers(other, row) for other in own))]
+        own = [
+            *own,
+            *(row | changed for row in lent if not any(_answers(other, row) for other in own)),
+        ]
     return own
 
 
 def _answers(own: dict[str, Any], row: dict[str, Any]) -> bool:
-    """Whether a GPU's row ``own`` is, or scales up to, the point of ``row``, so that none is borrowed."""
-    if own["derived"] == row["gpu"] or any(own[key] != row[key] for key in ("framework", "precision")):
+    """Whether a GPU's row ``own`` is, or scales up to, the point of ``row``, so that
+    none is borrowed.
+    """
+    if own["derived"] == row["gpu"] or any(
+        own[key] != row[key] for key in ("framework", "precision")
+    ):
         return False
     scales = own.get("scales") and own["num_gpus"] < row["num_gpus"]
     return bool(scales or own["num_gpus"] == row["num_gpus"])
@@ -85,7 +101,9 @@ def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:
 
 
 def _rows(recipe: str, cluster: str | None) -> Rows:
-    """The rows of one recipe: of the table, or resolved if the recipe is the user's own."""
+    """The rows of one recipe: of the table, or resolved if the recipe is the user's
+    own.
+    """
     table = {} if is_own_file(recipe) else _table()
     rows = table.get(recipe)
     if rows is None:
@@ -98,7 +116,9 @@ def _rows(recipe: str, cluster: str | None) -> Rows:
 
 @functools.cache
 def _table() -> dict[str, Rows]:
-    """The rows of every shipped recipe by its name; empty if a recipe or reference has changed since."""
+    """The rows of every shipped recipe by its name; empty if a recipe or reference has
+    changed since.
+    """
     with POINTS.open(encoding="utf-8") as file:
         head = json.loads(file.readline())
         if head["inputs"] != inputs_digest():
@@ -111,7 +131,9 @@ def _table() -> dict[str, Rows]:
 
 
 def inputs_digest() -> str:
-    """The digest of all files from which the table follows: recipes, models, clusters, published numbers."""
+    """The digest of all files from which the table follows: recipes, models, clusters,
+    published numbers.
+    """
     digest = hashlib.sha256()
     folders = (paths.RECIPES, paths.MODELS, paths.CLUSTERS)
     files = [path for folder in folders for path in folder.glob("*.yaml")]

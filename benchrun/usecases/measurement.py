@@ -1,4 +1,6 @@
-"""Numbers of runs and of bare logs. A run's are stored beside its log, or kept without names and paths."""
+"""Numbers of runs and of bare logs. A run's are stored beside its log, or kept without
+names and paths.
+"""
 
 import contextlib
 import shutil
@@ -32,18 +34,24 @@ from benchrun.usecases.keep import kept_files, kept_name
 
 
 def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None:
-    """Measure one run from its log and the files beside it; None without a log. Nothing is written.
+    """Measure one run from its log and the files beside it; None without a log. Nothing
+    is written.
 
-    The first ``warmup`` rows are dropped (5 or a tenth of them if None). UserError for a damaged file.
+    The first ``warmup`` rows are dropped (5 or a tenth of them if None). UserError for
+    a damaged file.
     """
     if not run.logs:
         return None
     log = parse_log(*run.logs)
-    metrics = measure(log, setting_of(run.spec), planned_steps=run.spec.planned_steps, warmup=warmup)
+    metrics = measure(
+        log, setting_of(run.spec), planned_steps=run.spec.planned_steps, warmup=warmup
+    )
     samples = _samples(run, log, metrics, run.spec.num_gpus)
     beside = {
         "telemetry": samples.over_all if samples else None,
-        "bound": bound(run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s),
+        "bound": bound(
+            run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s
+        ),
         "breakdown": run.document(artifacts.BREAKDOWN, artifacts.Breakdown),
         "problems": (
             *metrics.problems,
@@ -56,14 +64,20 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
 
 
 def _missing_trace(run: RunDir) -> Iterator[ProblemEntry]:
-    """A problem if the profiled ranks left their folder empty; a kept run has no such folder."""
+    """A problem if the profiled ranks left their folder empty; a kept run has no such
+    folder.
+    """
     folder = run.path / artifacts.PROFILE
     if folder.is_dir() and not any(file.is_file() for file in folder.rglob("*")):
-        yield ProblemEntry(kind="no_trace", line=None, detail=f"{artifacts.PROFILE} is empty; the logs may say why")
+        yield ProblemEntry(
+            kind="no_trace", line=None, detail=f"{artifacts.PROFILE} is empty; the logs may say why"
+        )
 
 
 def store_measurement(measurement: RunMeasurement) -> None:
-    """Write steps.jsonl, telemetry.json and metrics.json into the run, if that is allowed."""
+    """Write steps.jsonl, telemetry.json and metrics.json into the run, if that is
+    allowed.
+    """
     run = measurement.run
     if not run.writable:
         return
@@ -87,22 +101,28 @@ def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) 
     if log.profiled_after is not None and log.facts.ended_at is None:
         return None  # profiled steps followed: the last sample under load is not of the window
     steps = window.last_step - window.first_step + 1
-    # Tokens of a step are its rate times its time; the product of their means would be too large if steps differ.
+    # Tokens of a step are its rate times its time; the product of their means would be
+    # too large if steps differ.
     tokens = rate * step.median * num_gpus * steps
-    return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=log.facts.ended_at)
+    return sampled(
+        files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=log.facts.ended_at
+    )
 
 
 def ranks_of(run: RunDir, numbers: Measurement) -> RankSpread | None:
-    """Compute time of each rank of ``run`` in the window of ``numbers``; None if it was not
-    measured.
+    """Compute time of each rank of ``run`` in the window of ``numbers``; None if it was
+    not measured.
     """
     if (window := numbers.window) is None:
         return None
-    return rank_spread(run.document(artifacts.RANKS, artifacts.RankTimes), (window.first_step, window.last_step))
+    return rank_spread(
+        run.document(artifacts.RANKS, artifacts.RankTimes), (window.first_step, window.last_step)
+    )
 
 
 def result_of(run: RunDir, verdict: Verdict | None = None, *, with_log: bool = False) -> RunResult:
-    """One run, measured anew from its log, with its ending and its verdict; ``verdict`` replaces the recorded one.
+    """One run, measured anew from its log, with its ending and its verdict; ``verdict``
+    replaces the recorded one.
 
     UserError for a damaged file. Nothing is written.
     """
@@ -127,17 +147,21 @@ def fingerprint_if_readable(run: RunDir) -> Fingerprint | None:
     try:
         if not (run.path / artifacts.PROFILE).is_dir():
             return run.document(artifacts.FINGERPRINT, Fingerprint)
-        result: Fingerprint | None = extensions.capability("traces.usecase", "fingerprint_of_run")(run)
+        result: Fingerprint | None = extensions.capability("traces.usecase", "fingerprint_of_run")(
+            run
+        )
     except UserError:
         return None
     return result
 
 
 def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
-    """Write a judged run's measurement into ``folder``, redacted; returns the redacted run.
+    """Write a judged run's measurement into ``folder``, redacted; returns the redacted
+    run.
 
-    ``say`` gets a sentence for each trace of the run that is not kept. UserError if the run has no valid verdict,
-    if it is kept already, and if the redacted files would give other numbers.
+    ``say`` gets a sentence for each trace of the run that is not kept. UserError if the
+    run has no valid verdict, if it is kept already, and if the redacted files would
+    give other numbers.
     """
     verdict = run.document(artifacts.VERDICT, Verdict)
     if verdict is None or verdict.verdict == "invalid_run":
@@ -148,7 +172,9 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
         store_measurement(measurement)
     path, (profile, left_out) = folder / kept_name(run), _kept_profile(run)
     if path.exists() or path in kept.runs(folder):
-        raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
+        raise UserError(
+            f"{path} exists", hint="a measurement is never overwritten; remove it first if you must"
+        )
     files = {**kept_files(run), **profile}
     if kept.is_packed(folder):
         with tempfile.TemporaryDirectory() as temporary:
@@ -197,7 +223,9 @@ def _write_redacted(
 
 
 def index_entry(run: RunDir) -> kept.Entry:
-    """Line of a kept run in the index of packed runs: code chooses runs by it, without their files."""
+    """Line of a kept run in the index of packed runs: code chooses runs by it, without
+    their files.
+    """
     metrics = run.document(artifacts.METRICS, Metrics)
     verdict = run.document(artifacts.VERDICT, Verdict)
     step = metrics.step_time_s if metrics else None
@@ -215,23 +243,30 @@ def index_entry(run: RunDir) -> kept.Entry:
 
 
 def same_numbers(one: RunMeasurement | None, other: RunMeasurement | None) -> bool:
-    """Whether a run and its redacted copy, whose hosts have other names, give the same metrics, or both none."""
+    """Whether a run and its redacted copy, whose hosts have other names, give the same
+    metrics, or both none.
+    """
     hosts: Any = {"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}}
     a, b = (each and each.metrics.model_dump(exclude=hosts) for each in (one, other))
     return a == b
 
 
 def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list[Log], list[Path]]:
-    """One log for each run in these files and directories, and the files that belong to none.
+    """One log for each run in these files and directories, and the files that belong to
+    none.
 
-    The framework is recognised if it is not named. UserError for a file that cannot be read, and for a directory of
-    several runs, which would be read as one.
+    The framework is recognised if it is not named. UserError for a file that cannot be
+    read, and for a directory of several runs, which would be read as one.
     """
     for path in files:
         with reading(path):
             runs = kept.runs(path) if path.is_dir() else []
         if len(runs) > 1:
-            raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
+            raise UserError(
+                f"holds {len(runs)} runs",
+                where=str(path),
+                hint=f"name one of them, e.g. {runs[-1]}",
+            )
     logs, left_out = parse_logs(*map(kept.place, files), framework=framework)
     return [replace(log, file=kept.shown(log.file)) for log in logs], left_out
 
@@ -244,15 +279,22 @@ def read_log(path: Path, framework: str | None = None) -> Log:
     return logs[0]
 
 
-def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None) -> Summary:
-    """Numbers of one log; what it states wins over ``given``. Of a run directory also what lies beside its log."""
+def summarise_log(
+    log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None
+) -> Summary:
+    """Numbers of one log; what it states wins over ``given``. Of a run directory also
+    what lies beside its log.
+    """
     summary = summarise(log, warmup=warmup, given=given)
     places = [path for path in map(kept.place, files) if kept.shown(str(path)) == log.file]
     run = next((path for path in places if (path / artifacts.SPEC).is_file()), None)
     if run is None:
         return summary
     samples = _samples(RunDir(run), log, summary, summary.num_gpus)
-    beside = {"telemetry": samples.over_all if samples else None, "ranks": ranks_of(RunDir(run), summary)}
+    beside = {
+        "telemetry": samples.over_all if samples else None,
+        "ranks": ranks_of(RunDir(run), summary),
+    }
     return summary.model_copy(update=beside)
 
 

@@ -1,6 +1,8 @@
-"""The rows of ``benchrun list``, one per point, made by the typed resolver: recipes/points.jsonl holds them.
+"""The rows of ``benchrun list``, one per point, made by the typed resolver:
+recipes/points.jsonl holds them.
 
-``python -m benchrun.usecases.point_table`` writes the file again after a change of a recipe or a reference.
+``python -m benchrun.usecases.point_table`` writes the file again after a change of a
+recipe or a reference.
 """
 
 import functools
@@ -19,20 +21,26 @@ from benchrun.vocabulary import DEGREES
 
 
 def resolved_rows(file: RecipeFile, cluster: str | None = None) -> Rows:
-    """One row per point of a recipe. UserError names the first point that cannot be resolved.
+    """One row per point of a recipe. UserError names the first point that cannot be
+    resolved.
 
-    Points for the GPU of ``cluster`` are resolved there, others on the shipped cluster of their GPU.
+    Points for the GPU of ``cluster`` are resolved there, others on the shipped cluster
+    of their GPU.
     """
     own_gpu = gpu_of(cluster) if cluster else None
     rows = []
     for point in points(file.recipe):
-        spec = resolve_point(file, point, cluster if point.gpu == own_gpu else None, to_launch=False)
+        spec = resolve_point(
+            file, point, cluster if point.gpu == own_gpu else None, to_launch=False
+        )
         rows.append(_row(spec, point))
     return rows
 
 
 def _row(spec: RunSpec, point: Point) -> dict[str, Any]:
-    """The columns of a point, its settings, and how many published numbers are comparable with it."""
+    """The columns of a point, its settings, and how many published numbers are
+    comparable with it.
+    """
     own = conditions(spec)
     row = {name: getattr(spec, name, None) for name in COLUMNS}
     layout = getattr(spec, "layout", spec)
@@ -59,7 +67,9 @@ def _by_conditions() -> dict[Any, list[Reference]]:
 
 
 def table() -> str:
-    """The text of recipes/points.jsonl: the digest of its inputs and the columns, then a line per point."""
+    """The text of recipes/points.jsonl: the digest of its inputs and the columns, then
+    a line per point.
+    """
     lines: list[Any] = []
     names: list[str] = []
     for name in paths.shipped(paths.RECIPES):

@@ -29,9 +29,11 @@ resolve_point = resolving.resolve
 
 
 def curve_point(request: Request, num_gpus: Sequence[int]) -> RunSpec:
-    """Return the run that a curve over ``num_gpus`` starts from: the smallest of the whole model.
+    """Return the run that a curve over ``num_gpus`` starts from: the smallest of the
+    whole model.
 
-    UserError if all are proxies that nobody asked for: a smaller model would stand for the whole one.
+    UserError if all are proxies that nobody asked for: a smaller model would stand for
+    the whole one.
     """
     specs: list[RunSpec] = []
     errors: list[UserError] = []
@@ -58,14 +60,17 @@ def _reduced(spec: RunSpec) -> Sequence[Reduced]:
 
 
 def resolve_shown(request: Request) -> RunSpec:
-    """The run of a point that is looked at and not launched: its site need not state where scripts are."""
+    """The run of a point that is looked at and not launched: its site need not state
+    where scripts are.
+    """
     return resolve_point(request, to_launch=False)
 
 
 def resolve(request: Request) -> list[RunSpec]:
     """The run of a point, or every run of the suite or study of that name.
 
-    UserError for a point that does not exist or breaks a rule; of a suite it names the run.
+    UserError for a point that does not exist or breaks a rule; of a suite it names the
+    run.
     """
     if not catalogue.is_suite(request.recipe):
         return [resolve_point(request)]
@@ -74,14 +79,18 @@ def resolve(request: Request) -> list[RunSpec]:
     for index, (point, spec) in enumerate(points):
         if isinstance(spec, UserError):
             place = f"{spec.where}: " if spec.where else ""
-            message = f"run {index + 1} of {len(points)} ({point.request.recipe}): {place}{spec.message}"
+            message = (
+                f"run {index + 1} of {len(points)} ({point.request.recipe}): {place}{spec.message}"
+            )
             raise UserError(message, hint=spec.hint, where=point.place, others=spec.others)
         specs += [spec] * repeats
     return specs
 
 
 def resolve_each(request: Request) -> tuple[list[tuple[StudyPoint, RunSpec | UserError]], int]:
-    """Each point of a suite or study with its run, or why it is illegal; and the number of repeats."""
+    """Each point of a suite or study with its run, or why it is illegal; and the number
+    of repeats.
+    """
     expanded = expand(request)
     points: list[tuple[StudyPoint, RunSpec | UserError]] = []
     for point in expanded.points:
@@ -93,7 +102,9 @@ def resolve_each(request: Request) -> tuple[list[tuple[StudyPoint, RunSpec | Use
 
 
 def resolve_profiled(request: Request, tool: str | None = None) -> list[RunSpec]:
-    """Resolve with profiled steps in every run: by ``tool``, else by the recipe's, else by Kineto."""
+    """Resolve with profiled steps in every run: by ``tool``, else by the recipe's, else
+    by Kineto.
+    """
     if tool is not None:
         return resolve(profiled(request, tool))
     try:
@@ -112,11 +123,16 @@ def profiled(request: Request, tool: str) -> Request:
 
 
 def describe(spec: RunSpec) -> dict[str, Any]:
-    """spec.json with what follows from it: parameters, FLOPs per token, arithmetic, memory in GiB, references."""
+    """spec.json with what follows from it: parameters, FLOPs per token, arithmetic,
+    memory in GiB, references.
+    """
     document: dict[str, Any] = spec.model_dump(mode="json")
     if isinstance(spec, TrainingSpec):
         flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
-        document["model"] |= {"params_total": spec.model.params_total, "params_active": spec.model.params_active}
+        document["model"] |= {
+            "params_total": spec.model.params_total,
+            "params_active": spec.model.params_active,
+        }
         document |= {
             "flops_per_token": {"full": flops.full, "causal": flops.causal},
             "arithmetic": arithmetic(spec),
@@ -127,13 +143,18 @@ def describe(spec: RunSpec) -> dict[str, Any]:
     document["launch_warning"] = missing_scripts(spec.cluster, framework(spec.framework))
     expected = expected_step(spec)
     if expected is not None:
-        document["expected_step_time_s"] = {"median": expected.median, "low": expected.low, "high": expected.high}
+        document["expected_step_time_s"] = {
+            "median": expected.median,
+            "low": expected.low,
+            "high": expected.high,
+        }
     references = matching(conditions(spec), load_references())
     return document | {"references": [entry.model_dump(mode="json") for entry in references]}
 
 
 def write_files(folder: Path, spec: RunSpec) -> list[str]:
-    """Write everything that the job of ``spec`` needs into ``folder``; returns the file names.
+    """Write everything that the job of ``spec`` needs into ``folder``; returns the file
+    names.
 
     UserError if a file exists or cannot be written.
     """

@@ -1,4 +1,6 @@
-"""Points in few rows: one per recipe, or one per layout. Imports as little as the listing of all points."""
+"""Points in few rows: one per recipe, or one per layout. Imports as little as the
+listing of all points.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
@@ -11,8 +13,11 @@ LAYOUT = ("recipe", "gpu", "proxy", "seq_length", "mbs", "per_gpu", *DEGREES, "s
 """Fields that all points of one line of a recipe share."""
 
 
-def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None) -> Rows:
-    """One row per recipe: what its points are for, and how many published numbers there are for them.
+def list_recipes(
+    recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None
+) -> Rows:
+    """One row per recipe: what its points are for, and how many published numbers there
+    are for them.
 
     UserError as `list_points`.
     """
@@ -32,8 +37,12 @@ def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None, cluster: s
     ]
 
 
-def list_layouts(recipes: Sequence[str], gpu: str | None = None, cluster: str | None = None) -> Rows:
-    """One row per layout of each recipe: points that differ only in precision, number of GPUs or framework share it."""
+def list_layouts(
+    recipes: Sequence[str], gpu: str | None = None, cluster: str | None = None
+) -> Rows:
+    """One row per layout of each recipe: points that differ only in precision, number
+    of GPUs or framework share it.
+    """
     every = point_rows(recipes, gpu, cluster)
     rows = [row | {"per_gpu": _per_gpu(row), "settings": row.get("settings")} for row in every]
     lines = [
@@ -46,8 +55,8 @@ def list_layouts(recipes: Sequence[str], gpu: str | None = None, cluster: str | 
 
 
 def published_count(rows: Rows) -> int:
-    """Number of published numbers that are comparable with ``rows``; one that several frameworks
-    share counts once.
+    """Number of published numbers that are comparable with ``rows``; one that several
+    frameworks share counts once.
     """
     return sum({row["conditions"]: row["reference"] for row in rows}.values())
 

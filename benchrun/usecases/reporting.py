@@ -13,11 +13,16 @@ from benchrun.usecases.scaling import measured_scaling
 def run_data(run: RunDir, verdict: Verdict | None = None, *, drawn: bool = True) -> RunResult:
     """One run with its fingerprint; if it is ``drawn``, with its log.
 
-    ``verdict`` replaces the stored one. UserError for a damaged file. Nothing is written.
+    ``verdict`` replaces the stored one. UserError for a damaged file. Nothing is
+    written.
     """
-    return replace(result_of(run, verdict, with_log=drawn), fingerprint=fingerprint_if_readable(run))
+    return replace(
+        result_of(run, verdict, with_log=drawn), fingerprint=fingerprint_if_readable(run)
+    )
 
 
 def report_on(runs: Sequence[RunResult], *, scaling: bool = True) -> ReportModel:
-    """The report on runs that `run_data` read; with their curves over the number of GPUs if ``scaling``."""
+    """The report on runs that `run_data` read; with their curves over the number of
+    GPUs if ``scaling``.
+    """
     return report_model(runs, measured_scaling(runs) if scaling else ())

@@ -1,4 +1,6 @@
-"""Launching a run again whose end was no fault of its own, without the node that failed."""
+"""Launching a run again whose end was no fault of its own, without the node that
+failed.
+"""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -26,7 +28,9 @@ class Cause:
 
 
 def retry_cause(run: RunDir) -> Cause | None:
-    """Why an ended ``run`` should be launched again; None if it would end the same: a wrong recipe, a crash."""
+    """Why an ended ``run`` should be launched again; None if it would end the same: a
+    wrong recipe, a crash.
+    """
     observation = observe([run])[0]
     if not observation.over or run.spec.cluster.scheduler != "slurm":
         return None
@@ -44,7 +48,9 @@ def retry_cause(run: RunDir) -> Cause | None:
 
 
 def _failed_nodes(run: RunDir, named: Collection[str]) -> tuple[str, ...]:
-    """The nodes of the run's job that its log names or that Slurm cannot use now; none if Slurm does not answer."""
+    """The nodes of the run's job that its log names or that Slurm cannot use now; none
+    if Slurm does not answer.
+    """
     state = run.last_event("state") or {}
     names = str(state.get("nodes") or "")
     try:
@@ -55,16 +61,22 @@ def _failed_nodes(run: RunDir, named: Collection[str]) -> tuple[str, ...]:
 
 
 def attempts(run: RunDir, retries: int) -> Iterator[tuple[RunDir, str]]:
-    """``run``, then up to ``retries`` launches of the same in its place, each with the reason for it.
+    """``run``, then up to ``retries`` launches of the same in its place, each with the
+    reason for it.
 
-    The caller waits for the end of each before it asks for the next. MachineError if one is refused.
+    The caller waits for the end of each before it asks for the next. MachineError if
+    one is refused.
     """
     yield run, ""
     for _ in range(retries):
         cause = retry_cause(run)
         if cause is None:
             return
-        again = start_in_time(without_nodes(run.spec, ",".join(cause.nodes) or None), run.path.parent)
-        run.append_event("retried", run=again.run_id, reason=cause.reason, excluded=list(cause.nodes))
+        again = start_in_time(
+            without_nodes(run.spec, ",".join(cause.nodes) or None), run.path.parent
+        )
+        run.append_event(
+            "retried", run=again.run_id, reason=cause.reason, excluded=list(cause.nodes)
+        )
         run = again
         yield run, cause.reason

@@ -14,7 +14,9 @@ from benchrun.usecases.expectations import expected_step
 
 
 def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:
-    """Every weak and strong curve among the valid runs; the step time of a point is the median of its repeats."""
+    """Every weak and strong curve among the valid runs; the step time of a point is the
+    median of its repeats.
+    """
     valid = [run for run in results if isinstance(run.spec, TrainingSpec) and run.numbers]
     points: list[tuple[TrainingSpec, float]] = []
     steps: dict[str, float] = {}
@@ -30,7 +32,8 @@ def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:
 
 
 def _view(curve: Curve, steps: dict[str, float], parts: dict[str, dict[str, float]]) -> CurveView:
-    """A measured curve with the predictions for its points, if each has one; likewise the parts of its steps.
+    """A measured curve with the predictions for its points, if each has one; likewise
+    the parts of its steps.
 
     ``steps`` and ``parts``: seconds by point.
     """
@@ -49,7 +52,9 @@ def _view(curve: Curve, steps: dict[str, float], parts: dict[str, dict[str, floa
         one = expected_step(spec)
         if one:
             parts_s = getattr(one, "parts", {})  # an expectation need not know them
-            predicted.append(CurvePoint(spec.num_gpus, spec.gbs, one.median, parts_s, one.low, one.high))
+            predicted.append(
+                CurvePoint(spec.num_gpus, spec.gbs, one.median, parts_s, one.low, one.high)
+            )
     known = tuple(predicted) if len(predicted) == len(measured) else ()
     kind: Scaling = "weak" if curve.kind == "weak" else "strong"
     return CurveView(curve_title(curve.spec), kind, curve.spec.seq_length, measured, known)

@@ -21,13 +21,19 @@ NOTHING = Setting()
 
 
 def completed_setting(
-    recipe: str | None = None, given: Setting = NOTHING, num_layers: int | None = None, *, takes_peak: bool = True
+    recipe: str | None = None,
+    given: Setting = NOTHING,
+    num_layers: int | None = None,
+    *,
+    takes_peak: bool = True,
 ) -> Setting:
-    """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
+    """``given`` with the model, task and sequence length of ``recipe``, and the GPU's
+    name as benchrun spells it.
 
-    ``num_layers`` is that of a proxy of the recipe's model; ``takes_peak``: the caller has an option for the peak of a
-    GPU that is not listed. UserError for an unknown recipe, for a GPU without a stated peak that stands neither in the
-    hardware table nor in a published number, and for a size that is not above zero.
+    ``num_layers`` is that of a proxy of the recipe's model; ``takes_peak``: the caller
+    has an option for the peak of a GPU that is not listed. UserError for an unknown
+    recipe, for a GPU without a stated peak that stands neither in the hardware table
+    nor in a published number, and for a size that is not above zero.
     """
     for name in ("num_gpus", "seq_length", "gbs", "peak"):
         value = getattr(given, name)
@@ -43,17 +49,23 @@ def completed_setting(
     if num_layers is not None:
         model = model.model_copy(update={"num_layers": num_layers})
     if given.seq_length is None:  # a length that a log implies counts more
-        given = replace(given, seq_length=workload.seq_length, derived={"seq_length": f"of {recipe}"})
+        given = replace(
+            given, seq_length=workload.seq_length, derived={"seq_length": f"of {recipe}"}
+        )
     return replace(given, model=model, task=workload.task)
 
 
 def setting_beside(log: Log, given: Setting) -> Setting:
-    """``given`` with its model in the dimensions that ``log`` states. UserError for a log of another model."""
+    """``given`` with its model in the dimensions that ``log`` states. UserError for a
+    log of another model.
+    """
     return replace(given, model=as_trained(given.model, log)) if given.model else given
 
 
 def check_gpu(setting: Setting) -> None:
-    """UserError if a listed GPU is given a peak, or has no units for the precision of ``setting``."""
+    """UserError if a listed GPU is given a peak, or has no units for the precision of
+    ``setting``.
+    """
     gpu = hardware.gpu(setting.gpu or "")
     if gpu is None:
         return
@@ -61,11 +73,15 @@ def check_gpu(setting: Setting) -> None:
         raise UserError(f"{gpu.name} is listed with its peaks", hint="leave --peak-tflops out")
     if setting.precision and not gpu.computes(setting.precision):
         able = [name for name in ("bf16", "fp8", "mxfp8", "nvfp4") if gpu.computes(name)]
-        raise UserError(f"{gpu.name} has no {setting.precision} units", hint=f"it computes in {', '.join(able)}")
+        raise UserError(
+            f"{gpu.name} has no {setting.precision} units", hint=f"it computes in {', '.join(able)}"
+        )
 
 
 def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
-    """The name of a GPU as the hardware table or a published number spells it; others only if ``unlisted``."""
+    """The name of a GPU as the hardware table or a published number spells it; others
+    only if ``unlisted``.
+    """
     listed = (*hardware.names(), "CPU")
     for names in (listed, {entry.key.gpu for entry in load_references()}):
         if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:
@@ -77,10 +93,11 @@ def _gpu(name: str, unlisted: bool, takes_peak: bool) -> str:
 
 
 def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each option, by name, that replaces a guess from the log. UserError if the log states another.
+    """A sentence for each option, by name, that replaces a guess from the log.
+    UserError if the log states another.
 
-    UserError too for a precision, stated or given, that the GPU does not have.
-    A stated value that the log refutes is a guess as well.
+    UserError too for a precision, stated or given, that the GPU does not have. A stated
+    value that the log refutes is a guess as well.
     """
     own, guesses = stated_setting(log, NOTHING), log.facts.derived
     for name, given in options.items():
@@ -101,15 +118,21 @@ def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_ranks(log: Log, given: int, guess: Derived | None) -> None:
-    """UserError if ``given`` GPUs are no whole multiple of the ranks of which the log states the number.
+    """UserError if ``given`` GPUs are no whole multiple of the ranks of which the log
+    states the number.
 
-    The quotient of the batches, a ``guess`` at all ranks, counts those of data parallelism at least.
+    The quotient of the batches, a ``guess`` at all ranks, counts those of data
+    parallelism at least.
     """
     ranks, stated = ranks_of_a_copy(log.facts)
     if given % ranks:
-        raise _contradiction(log, "tp", f"--num-gpus {given} contradicts the log, which states {stated}")
+        raise _contradiction(
+            log, "tp", f"--num-gpus {given} contradicts the log, which states {stated}"
+        )
     if guess and guess.value and given % guess.value:
-        raise _contradiction(log, "gbs", f"--num-gpus {given} is no multiple of {guess.value}: {guess.reason}")
+        raise _contradiction(
+            log, "gbs", f"--num-gpus {given} is no multiple of {guess.value}: {guess.reason}"
+        )
 
 
 def _contradiction(log: Log, name: str, message: str) -> UserError:

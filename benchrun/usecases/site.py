@@ -1,4 +1,6 @@
-"""A site file: written from what Slurm reports, and checked before anything waits in a queue."""
+"""A site file: written from what Slurm reports, and checked before anything waits in a
+queue.
+"""
 
 import os
 from collections.abc import Iterator
@@ -19,17 +21,23 @@ from benchrun.site.survey import survey
 
 
 def write_site(file: Path, partition: str | None = None, gpu: str | None = None) -> bool:
-    """Write a commented site file for a partition of this machine's Slurm (by default that with the most GPUs).
+    """Write a commented site file for a partition of this machine's Slurm (by default
+    that with the most GPUs).
 
-    ``gpu``: its name in the hardware table, if Slurm states none; by default a node is asked. Whether it is known;
-    if not, the file has ``CPU``, with a remark.
+    ``gpu``: its name in the hardware table, if Slurm states none; by default a node is
+    asked. Whether it is known; if not, the file has ``CPU``, with a remark.
 
     UserError if the file exists; MachineError if Slurm does not answer.
     """
     if file.exists():
-        raise UserError(f"{file} exists", hint="a site file is never overwritten: name another with --output FILE")
+        raise UserError(
+            f"{file} exists",
+            hint="a site file is never overwritten: name another with --output FILE",
+        )
     if gpu is not None and gpu not in hardware.names():
-        raise UserError(f"the hardware table has no GPU '{gpu}'", hint=closest(gpu.upper(), hardware.names()))
+        raise UserError(
+            f"the hardware table has no GPU '{gpu}'", hint=closest(gpu.upper(), hardware.names())
+        )
     runtime = next((name for name in RUNTIMES if name != "enroot" and installed(name)), None)
     try:
         slurm = survey()
@@ -45,9 +53,11 @@ def write_site(file: Path, partition: str | None = None, gpu: str | None = None)
 
 
 def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Iterator[Check]:
-    """Everything that would fail with this cluster profile, in the order in which a job would meet it.
+    """Everything that would fail with this cluster profile, in the order in which a job
+    would meet it.
 
-    A node is waited for ``wait_s`` seconds; without ``on_node`` none is asked. UserError for a wrong file.
+    A node is waited for ``wait_s`` seconds; without ``on_node`` none is asked.
+    UserError for a wrong file.
     """
     site = checked(Cluster, cluster_document(cluster))
     pyxis, faults = False, 0
@@ -56,8 +66,14 @@ def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Itera
         slurm = survey()
         pyxis = slurm.pyxis
         limits = [*limit_checks(site, slurm)]
-        limited = {check.what for check in limits}  # the names of these keys are right, but jobs may not use them
-        named = [check for check in queue_checks(site, slurm) if check.status != "ok" or check.what not in limited]
+        limited = {
+            check.what for check in limits
+        }  # the names of these keys are right, but jobs may not use them
+        named = [
+            check
+            for check in queue_checks(site, slurm)
+            if check.status != "ok" or check.what not in limited
+        ]
         for check in (*named, *limits):
             faults += check.status == "fault"
             yield check

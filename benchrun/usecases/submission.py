@@ -22,9 +22,11 @@ def launch_all(
     tell: Tell = lambda _: None,
     start: Callable[[RunSpec], RunDir] = start_run,
 ) -> list[MachineError]:
-    """Launch a run of each of ``specs``, waiting while the account may have no more jobs; the errors of those refused.
+    """Launch a run of each of ``specs``, waiting while the account may have no more
+    jobs; the errors of those refused.
 
-    ``started`` gets each run that has a job, or may have one, at once. MachineError if none has.
+    ``started`` gets each run that has a job, or may have one, at once. MachineError if
+    none has.
     """
     runs: list[RunDir] = []
     errors: list[MachineError] = []
@@ -48,9 +50,11 @@ def start_in_time(
     tell: Tell = lambda _: None,
     start: Callable[[RunSpec], RunDir] | None = None,
 ) -> RunDir:
-    """A run of ``spec`` in the folder ``root`` that has a job, or may have one. MachineError if the job is refused.
+    """A run of ``spec`` in the folder ``root`` that has a job, or may have one.
+    MachineError if the job is refused.
 
-    ``going``: runs whose ends make room if the account may have no more jobs. ``start`` launches into ``root``.
+    ``going``: runs whose ends make room if the account may have no more jobs. ``start``
+    launches into ``root``.
     """
     try:
         return start(spec) if start else start_run(spec, root)
@@ -70,7 +74,8 @@ def _named(error: MachineError, root: Path) -> RunDir:
 
 
 def _submit_in_time(run: RunDir, going: Sequence[RunDir]) -> None:
-    """Submit the job of a prepared run as soon as the account may have one more. MachineError if it is refused.
+    """Submit the job of a prepared run as soon as the account may have one more.
+    MachineError if it is refused.
 
     ``going``: runs whose ends make room, and are recorded meanwhile.
     """

@@ -3,4 +3,6 @@
 from benchrun.worker import entry
 
 if __name__ == "__main__":
-    entry.run("benchrun.worker.train", install="pip install '.[train]', or an image with megatron-core")
+    entry.run(
+        "benchrun.worker.train", install="pip install '.[train]', or an image with megatron-core"
+    )

@@ -17,9 +17,15 @@ from benchrun.worker.host import HostClock, queued, scheduled
 KINDS = {
     # The first match counts. Kernels of NCCL, transformer-engine, cuDNN, cuBLAS and
     # CUTLASS, and torch's on CPUs.
-    "communication": re.compile(r"nccl|userbuffers|gloo:|deep_ep::|nvshmem|multimem_|cross_device_reduce"),
-    "attention": re.compile(r"attention|fused_attn|flash|fmha|sdpa|compute_dot_do_o|convert_dq_to_16bits"),
-    "matmul": re.compile(r"gemm|gemv|nvjet|cutlass|cublas|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"),
+    "communication": re.compile(
+        r"nccl|userbuffers|gloo:|deep_ep::|nvshmem|multimem_|cross_device_reduce"
+    ),
+    "attention": re.compile(
+        r"attention|fused_attn|flash|fmha|sdpa|compute_dot_do_o|convert_dq_to_16bits"
+    ),
+    "matmul": re.compile(
+        r"gemm|gemv|nvjet|cutlass|cublas|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"
+    ),
     "other": re.compile(""),
 }
 FIRST = ("matmul", "attention", "other", "communication")
@@ -58,7 +64,9 @@ def measure(spec: TrainingSpec, step: Callable[[], Any], host: HostClock) -> Non
         return
     *by_part, waited, queues, saw_kernels = zip(*of_ranks, strict=True)
     if not all(saw_kernels):  # the whole step would count as idle
-        log.say("benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters")
+        log.say(
+            "benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters"
+        )
         return
     of_parts = dict(zip(parts, by_part, strict=True))
     means = {name: round(mean(values), 6) for name, values in of_parts.items()}

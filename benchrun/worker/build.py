@@ -45,15 +45,25 @@ def refuse_impossible(spec: TrainingSpec) -> None:
     if not spec.transformer_engine:
         if spec.of_transformer_engine:
             hint = "use an image with it and transformer_impl=transformer_engine, or leave it out"
-            raise UserError(f"{spec.of_transformer_engine[0]} needs transformer-engine on a GPU", hint=hint)
+            raise UserError(
+                f"{spec.of_transformer_engine[0]} needs transformer-engine on a GPU", hint=hint
+            )
     elif not HAVE_TE:
         hint = "use an image that has it, or transformer_impl=local, which is not representative of GPU speed"
-        raise UserError("training.transformer_impl is transformer_engine, and this process cannot import it", hint=hint)
+        raise UserError(
+            "training.transformer_impl is transformer_engine, and this process cannot import it",
+            hint=hint,
+        )
     elif _needs_blackwell(spec) and torch.cuda.get_device_capability() < BLACKWELL:
         hint = f"this GPU is {torch.cuda.get_device_name()}: use bf16, or fp8 with another recipe"
         raise UserError(f"{_needs_blackwell(spec)} needs a Blackwell GPU", hint=hint)
-    elif spec.training.cuda_graphs != "none" and "cuda_graph_modules" not in TransformerConfig.__dataclass_fields__:
-        raise UserError("cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none")
+    elif (
+        spec.training.cuda_graphs != "none"
+        and "cuda_graph_modules" not in TransformerConfig.__dataclass_fields__
+    ):
+        raise UserError(
+            "cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none"
+        )
 
 
 def _needs_blackwell(spec: TrainingSpec) -> str | None:
@@ -69,19 +79,32 @@ def configuration(spec: TrainingSpec) -> Megatron:
     """The Megatron configuration of ``spec``. UserError if an older version wrote
     spec.json without one."""
     if spec.megatron is None:
-        raise UserError("spec.json holds no Megatron configuration", hint="an older version wrote it: render it again")
+        raise UserError(
+            "spec.json holds no Megatron configuration",
+            hint="an older version wrote it: render it again",
+        )
     return spec.megatron
 
 
 def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     """The configuration of megatron.core for ``spec``."""
     core = configuration(spec)
-    of_layers = (core.transformer, core.attention, core.experts, core.parallel, core.precision, core.fp8, core.fp4)
+    of_layers = (
+        core.transformer,
+        core.attention,
+        core.experts,
+        core.parallel,
+        core.precision,
+        core.fp8,
+        core.fp4,
+    )
     of_stages = ("tp_comm_overlap", "overlap_p2p_comm", "batch_p2p_comm")
     values = {name: core.communication[name] for name in of_stages}
     for group in (*of_layers, core.fusion, core.recompute, core.worker):
         values |= group or {}
-    if "qk_l2_norm" not in TransformerConfig.__dataclass_fields__:  # only of the layers before megatron-core 0.19
+    if (
+        "qk_l2_norm" not in TransformerConfig.__dataclass_fields__
+    ):  # only of the layers before megatron-core 0.19
         values.pop("qk_l2_norm", None)
     if spec.model.mla:
         values["rotary_base"] = core.gpt["rotary_base"]
@@ -93,7 +116,9 @@ def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     kind = MLATransformerConfig if spec.model.mla else TransformerConfig
     config = kind(**_arguments(values))
     for name, value in core.gpt.items():
-        if name.startswith(YARN):  # GPTModel reads these from the configuration, which has no fields for them
+        if name.startswith(
+            YARN
+        ):  # GPTModel reads these from the configuration, which has no fields for them
             setattr(config, name, value)
     return config
 
@@ -120,7 +145,10 @@ def _argument(name: str, value: Any) -> Any:
 def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     """The model chunks of this rank, one per virtual pipeline stage, each wrapped for
     data parallelism."""
-    chunks: list[Any] = [_chunk(spec, config, stage if spec.layout.vp > 1 else None) for stage in range(spec.layout.vp)]
+    chunks: list[Any] = [
+        _chunk(spec, config, stage if spec.layout.vp > 1 else None)
+        for stage in range(spec.layout.vp)
+    ]
     if weights.layout_independent(spec):
         weights.initialise(spec, chunks)
     _change(spec, chunks)
@@ -133,7 +161,10 @@ def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     ddp = DistributedDataParallelConfig(**configuration(spec).ddp)
     # Only the first chunk's backward ends the step: bucketing the others would delay
     # their communication.
-    return [DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0]) for chunk in chunks]
+    return [
+        DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0])
+        for chunk in chunks
+    ]
 
 
 def _change(spec: TrainingSpec, chunks: list[Any]) -> None:
@@ -163,7 +194,11 @@ def _chunk(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) 
         pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage),
         post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage),
         vp_stage=vp_stage,
-        **{name: value for name, value in gpt.items() if name not in around_the_model and not name.startswith(YARN)},
+        **{
+            name: value
+            for name, value in gpt.items()
+            if name not in around_the_model and not name.startswith(YARN)
+        },
     )
 
 
@@ -198,11 +233,15 @@ def _prediction_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: in
     """The layers of the multi-token predictions if this stage has them; else None."""
     if not spec.model.mtp_layers:
         return None
-    whole = get_gpt_decoder_layer_specs(config, spec.transformer_engine, None, spec.model.qk_norm == "l2")
+    whole = get_gpt_decoder_layer_specs(
+        config, spec.transformer_engine, None, spec.model.qk_norm == "l2"
+    )
     last = whole[-1]
     if not spec.transformer_engine:
         _own_layers(last)
-    block = get_gpt_mtp_block_spec(config, last, use_transformer_engine=spec.transformer_engine, vp_stage=vp_stage)
+    block = get_gpt_mtp_block_spec(
+        config, last, use_transformer_engine=spec.transformer_engine, vp_stage=vp_stage
+    )
     if block is not None and not spec.transformer_engine:
         for layer in block.layer_specs:
             layer.submodules.enorm = layer.submodules.hnorm = layer.submodules.layer_norm = Norm

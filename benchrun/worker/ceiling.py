@@ -126,7 +126,9 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
     return Gemm(name=name, m=m, n=n, k=k, count=count, low_precision=low_precision, tflops=tflops)
 
 
-def _product(bench: _Bench, number: Precision, name: Pass, m: int, n: int, k: int) -> Callable[[], Any]:
+def _product(
+    bench: _Bench, number: Precision, name: Pass, m: int, n: int, k: int
+) -> Callable[[], Any]:
     """(m x k) times (k x n), with the memory layout of the pass ``name``."""
     if number == "fp8":
         # Like transformer-engine: both matrices contiguous along k, and fast
@@ -137,8 +139,16 @@ def _product(bench: _Bench, number: Precision, name: Pass, m: int, n: int, k: in
             left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
     dtype = device.weight_type(number)
-    left = bench.random(k, m, dtype=dtype).t() if name == "weight_gradient" else bench.random(m, k, dtype=dtype)
-    right = bench.random(n, k, dtype=dtype).t() if name == "forward" else bench.random(k, n, dtype=dtype)
+    left = (
+        bench.random(k, m, dtype=dtype).t()
+        if name == "weight_gradient"
+        else bench.random(m, k, dtype=dtype)
+    )
+    right = (
+        bench.random(n, k, dtype=dtype).t()
+        if name == "forward"
+        else bench.random(k, n, dtype=dtype)
+    )
     return lambda: torch.mm(left, right)
 
 
@@ -169,4 +179,6 @@ def _collectives(bench: _Bench, group_name: str, group: Any) -> Iterator[Collect
         rate = round(bus_factor(name, count) * size / bench.seconds(function) / 1e9, 6)
         whole.fill_(1.0)  # sums of sums would become infinite
         size_mib = round(size / 2**20, 3)
-        yield CollectiveRate(name=name, group=group_name, ranks=count, size_mib=size_mib, bus_gb_per_s=rate)
+        yield CollectiveRate(
+            name=name, group=group_name, ranks=count, size_mib=size_mib, bus_gb_per_s=rate
+        )

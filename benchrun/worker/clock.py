@@ -23,7 +23,9 @@ from benchrun.rundir.artifacts import KEPT_STEPS, RANKS, RankTime, RankTimes
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.worker.ranks import at_first_rank
 
-COLLECTIVES = re.compile(r"_?(all|reduce|broadcast|gather|scatter|barrier|send|recv|end_coalescing)")
+COLLECTIVES = re.compile(
+    r"_?(all|reduce|broadcast|gather|scatter|barrier|send|recv|end_coalescing)"
+)
 """Methods of a process group that communicate, in every version of torch."""
 MANY, SAMPLED = 500, 10
 """Calls in a step above which only every n-th step is measured, and n: marks take the
@@ -39,7 +41,9 @@ def separable(spec: TrainingSpec) -> bool:
     collectives.
     """
     training = spec.training
-    return spec.gpu == "CPU" or not (training.tp_comm_overlap or spec.layout.cp > 1 or training.cuda_graphs != "none")
+    return spec.gpu == "CPU" or not (
+        training.tp_comm_overlap or spec.layout.cp > 1 or training.cuda_graphs != "none"
+    )
 
 
 class StepClock:
@@ -136,7 +140,11 @@ class StepClock:
         def call(*args: Any, **kwargs: Any) -> Any:
             # Communication on another stream delays the step only when the first stream
             # waits for it.
-            if self._inside or (self._gpu and torch.cuda.current_stream() != self._stream) or self._elsewhere(args):
+            if (
+                self._inside
+                or (self._gpu and torch.cuda.current_stream() != self._stream)
+                or self._elsewhere(args)
+            ):
                 return function(*args, **kwargs)
             self._inside = True
             try:
@@ -151,7 +159,12 @@ class StepClock:
 
     def _elsewhere(self, args: tuple[Any, ...]) -> bool:
         """Whether another stream than the first waits in this call."""
-        return self._streams and bool(args) and isinstance(args[0], torch.cuda.Stream) and args[0] != self._stream
+        return (
+            self._streams
+            and bool(args)
+            and isinstance(args[0], torch.cuda.Stream)
+            and args[0] != self._stream
+        )
 
     def _mark(self) -> Any:
         """The time, or an event in the GPU's queue."""

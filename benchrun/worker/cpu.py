@@ -36,7 +36,9 @@ def install() -> None:
     random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
     random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     if not hasattr(moe_utils, "te_general_gemm"):
-        moe_utils.te_general_gemm = None  # tested for None, but only defined with transformer-engine
+        moe_utils.te_general_gemm = (
+            None  # tested for None, but only defined with transformer-engine
+        )
     if not isinstance(multi_latent_attention.TELinear, type):  # a mock without transformer-engine
         multi_latent_attention.TELinear = _Nothing
     token_dispatcher.maybe_move_tensor_to_cpu = _to_numpy
@@ -89,7 +91,9 @@ class _OnCpu(TorchFunctionMode):
         if func is _TYPE and len(args) == 1 and not kwargs:
             # The optimizer distinguishes parameters by the name of their CUDA type.
             return func(*args).replace("torch.", "torch.cuda.", 1)
-        kwargs = {name: _on_cpu(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
+        kwargs = {
+            name: _on_cpu(value) for name, value in (kwargs or {}).items() if name != "pin_memory"
+        }
         return func(*map(_on_cpu, args), **kwargs)
 
 

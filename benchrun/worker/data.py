@@ -57,7 +57,9 @@ def dataset(spec: TrainingSpec) -> Dataset:
     rank 0 while the others wait."""
     if spec.data.kind == "mock":
         return Mock(spec)
-    from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
+    from megatron.core.datasets.blended_megatron_dataset_builder import (
+        BlendedMegatronDatasetBuilder,
+    )
     from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
 
     vocab_size = spec.model.vocab_size
@@ -69,18 +71,24 @@ def dataset(spec: TrainingSpec) -> Dataset:
         split="1,0,0",
         path_to_cache=DATA_INDEX,
         # The attributes of a tokenizer that megatron-core reads for tokenised data.
-        tokenizer=SimpleNamespace(pad=None, eod=vocab_size - 1, vocab_size=vocab_size, unique_identifiers=names),
+        tokenizer=SimpleNamespace(
+            pad=None, eod=vocab_size - 1, vocab_size=vocab_size, unique_identifiers=names
+        ),
         reset_position_ids=False,
         reset_attention_mask=False,
         eod_mask_loss=False,
         create_attention_mask=False,
     )
     sizes = [spec.training.steps * spec.gbs, 0, 0]
-    samples: Dataset = BlendedMegatronDatasetBuilder(GPTDataset, sizes, lambda: True, config).build()[0]
+    samples: Dataset = BlendedMegatronDatasetBuilder(
+        GPTDataset, sizes, lambda: True, config
+    ).build()[0]
     return samples
 
 
-def loader(spec: TrainingSpec, samples: Dataset, dp_rank: int, steps: int, collate: Any = None) -> DataLoader:
+def loader(
+    spec: TrainingSpec, samples: Dataset, dp_rank: int, steps: int, collate: Any = None
+) -> DataLoader:
     """The micro-batches of one data-parallel rank in the first ``steps`` steps; for a
     GPU in pinned memory."""
     return DataLoader(
@@ -96,7 +104,10 @@ def loader(spec: TrainingSpec, samples: Dataset, dp_rank: int, steps: int, colla
 def at_positions(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     """A micro-batch, [mbs, positions] each: the tokens and labels of one
     context-parallel rank."""
-    return {name: torch.stack([sample[name][positions] for sample in samples]) for name in ("tokens", "labels")}
+    return {
+        name: torch.stack([sample[name][positions] for sample in samples])
+        for name in ("tokens", "labels")
+    }
 
 
 def order(spec: TrainingSpec, dp_rank: int, steps: int) -> list[range]:
@@ -124,8 +135,12 @@ def _prefix(spec: TrainingSpec) -> Path:
     try:
         content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"no data set: {error}", where=str(manifest), hint="datagen tokens makes it") from error
+        raise UserError(
+            f"no data set: {error}", where=str(manifest), hint="datagen tokens makes it"
+        ) from error
     vocab_size = content.get("parameters", content).get("vocab_size")
     if vocab_size != spec.model.vocab_size:
-        raise UserError(f"vocab_size {vocab_size}, the model has {spec.model.vocab_size}", where=str(manifest))
+        raise UserError(
+            f"vocab_size {vocab_size}, the model has {spec.model.vocab_size}", where=str(manifest)
+        )
     return prefix

@@ -35,7 +35,8 @@ def end_after(work: Callable[[], None]) -> NoReturn:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
         code = error.exit_code
     except BaseException:  # a library's sys.exit(0) too: not all steps are done
-        print(f"rank {os.environ.get('RANK', '0')} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
+        rank, trace = os.environ.get("RANK", "0"), traceback.format_exc()
+        print(f"rank {rank} failed:\n{trace}", file=sys.stderr, flush=True)  # noqa: T201
         code = 1
     sys.stdout.flush()
     # Not sys.exit, which would wait for ranks that wait for this one.
@@ -88,7 +89,9 @@ def prepare_process(spec: RunSpec) -> None:
         # Otherwise the ranks of each node wait for rank 0 on their own node, until the
         # timeout.
         hint = "start it through its job.sh, or export the first node's name as MASTER_ADDR"
-        raise UserError(f"the run has {spec.num_nodes} nodes, and MASTER_ADDR is not set", hint=hint)
+        raise UserError(
+            f"the run has {spec.num_nodes} nodes, and MASTER_ADDR is not set", hint=hint
+        )
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(local))
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     # A single rank takes any free port, so that two such runs on one machine do not
@@ -110,5 +113,7 @@ def prepare_cpu() -> None:
     # Missing packages, which the log's versions show; a default of megatron.core 0.16.
     warnings.filterwarnings("ignore", message=r".*(Apex|Transformer Engine).*not installed")
     warnings.filterwarnings("ignore", message="full scope is deprecated")
-    warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
+    warnings.filterwarnings(
+        "ignore", message=r"The \.grad attribute of a Tensor that is not a leaf"
+    )
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 from megatron.core.distributed import DistributedDataParallelConfig, TorchFullyShardedDataParallel
-from megatron.core.distributed.torch_fully_sharded_data_parallel_config import TorchFullyShardedDataParallelConfig
+from megatron.core.distributed.torch_fully_sharded_data_parallel_config import (
+    TorchFullyShardedDataParallelConfig,
+)
 from megatron.core.utils import is_te_min_version
 
 from benchrun.runspec.megatron import Megatron
@@ -35,7 +37,9 @@ def fully_sharded(spec: TrainingSpec, config: Any, core: Megatron, chunk: Any) -
     """``chunk`` of the model on its ranks."""
     if spec.gpu == "CPU":
         return TorchFullySharded(config, TorchFullyShardedDataParallelConfig(**core.ddp), chunk)
-    from megatron.core.distributed.fsdp.mcore_fsdp_adapter import FullyShardedDataParallel  # it is for GPUs
+    from megatron.core.distributed.fsdp.mcore_fsdp_adapter import (
+        FullyShardedDataParallel,
+    )  # it is for GPUs
 
     ddp = DistributedDataParallelConfig(use_megatron_fsdp=True, **core.ddp, **core.sharding)
     return FullyShardedDataParallel(config, ddp, chunk)
@@ -51,4 +55,6 @@ def cut_moments(adam: Any) -> None:
     for group in adam.param_groups:
         for parameter in group["params"]:
             for moment in ("exp_avg", "exp_avg_sq"):
-                adam.state[parameter][moment] = torch.zeros_like(parameter.to_local(), dtype=torch.float32)
+                adam.state[parameter][moment] = torch.zeros_like(
+                    parameter.to_local(), dtype=torch.float32
+                )

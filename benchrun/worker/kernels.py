@@ -80,7 +80,9 @@ class LateScale:
         loss: Any = importlib.import_module("transformer_engine.pytorch.triton.cross_entropy")
         loss.cross_entropy_backward = self.logits_gradient
         for name in ("wgrad_gemm_accum_fp32", "wgrad_gemm_accum_fp16"):
-            setattr(sys.modules[WGRAD], name, self.weight_gradient(getattr(sys.modules[WGRAD], name)))
+            setattr(
+                sys.modules[WGRAD], name, self.weight_gradient(getattr(sys.modules[WGRAD], name))
+            )
 
     def before_output_layer(self, _: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The layer's inputs; the first one's gradient will be scaled."""

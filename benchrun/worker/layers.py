@@ -19,7 +19,9 @@ class Norm(torch.nn.Module):
         super().__init__()
         self.eps = eps
         self.offset = 1.0 if config.layernorm_zero_centered_gamma else 0.0
-        self.weight = torch.nn.Parameter(torch.full((hidden_size,), 1.0 - self.offset, dtype=config.params_dtype))
+        self.weight = torch.nn.Parameter(
+            torch.full((hidden_size,), 1.0 - self.offset, dtype=config.params_dtype)
+        )
         self.bias = None
         if config.normalization == "LayerNorm":
             self.bias = torch.nn.Parameter(torch.zeros(hidden_size, dtype=config.params_dtype))
@@ -61,7 +63,9 @@ class Attention(torch.nn.Module):
         if config.softmax_type == "learnable":
             heads = config.num_attention_heads // config.tensor_model_parallel_size
             self.softmax_offset = torch.nn.Parameter(torch.zeros(heads, dtype=config.params_dtype))
-            set_tensor_model_parallel_attributes(self.softmax_offset, is_parallel=True, dim=0, stride=1)
+            set_tensor_model_parallel_attributes(
+                self.softmax_offset, is_parallel=True, dim=0, stride=1
+            )
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
         """Attend: from [sequence, batch, heads, width] (fewer heads in key and value)
@@ -72,7 +76,9 @@ class Attention(torch.nn.Module):
             of_queries, of_keys = self._positions(query.shape[0])
             if self.cp > 1:
                 group = parallel_state.get_context_parallel_group()
-                key, value = (gather_from_sequence_parallel_region(x, group=group) for x in (key, value))
+                key, value = (
+                    gather_from_sequence_parallel_region(x, group=group) for x in (key, value)
+                )
             # Keys stay in the order of the ranks: a mask by position needs no other.
             back = of_queries[:, None] - of_keys[None, :]
             mask = ((back >= 0) & (back < (self.window or back.numel()))).to(query.device)
@@ -81,7 +87,13 @@ class Attention(torch.nn.Module):
             assert mask is not None
             k, v, mask = self._with_sink(k, v, mask)
         out = torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=mask is None, scale=self.scale, enable_gqa=q.shape[1] != k.shape[1]
+            q,
+            k,
+            v,
+            attn_mask=mask,
+            is_causal=mask is None,
+            scale=self.scale,
+            enable_gqa=q.shape[1] != k.shape[1],
         )
         return out.permute(2, 0, 1, 3).reshape(query.shape[0], query.shape[1], -1)
 
@@ -90,7 +102,10 @@ class Attention(torch.nn.Module):
         only takes attention away.
         """
         assert self.softmax_offset is not None
-        shape, open_ = (1, len(self.softmax_offset), mask.shape[0], 1), torch.zeros_like(mask, dtype=key.dtype)
+        shape, open_ = (
+            (1, len(self.softmax_offset), mask.shape[0], 1),
+            torch.zeros_like(mask, dtype=key.dtype),
+        )
         scores = open_.masked_fill(~mask, float("-inf")).expand(*shape[:3], -1)
         sink = self.softmax_offset.to(key.dtype).view(1, -1, 1, 1).expand(shape)
         key, value = (torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value))

@@ -50,7 +50,10 @@ def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) ->
             "python": platform.python_version(),
             "torch": torch.__version__,
             # None for a module that this run has not imported.
-            **{name: getattr(sys.modules.get(module), "__version__", None) for name, module in packages.items()},
+            **{
+                name: getattr(sys.modules.get(module), "__version__", None)
+                for name, module in packages.items()
+            },
             "cuda": torch.version.cuda if gpu else None,
             "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
         },
@@ -66,7 +69,14 @@ def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) ->
 
 
 def step_line(
-    spec: TrainingSpec, step: int, step_time_s: float, *, lr: float, loss: float, grad_norm: float | None, skipped: bool
+    spec: TrainingSpec,
+    step: int,
+    step_time_s: float,
+    *,
+    lr: float,
+    loss: float,
+    grad_norm: float | None,
+    skipped: bool,
 ) -> str:
     """Megatron-LM's step line, as core 0.17 and later print it: a NaN loss is counted,
     not printed."""
@@ -109,5 +119,7 @@ def usage(spec: RunSpec) -> str:
     if spec.gpu != "CPU":
         used = {"peak_memory_gib": round(torch.cuda.max_memory_allocated() / GIB, 2)}
     else:
-        used = {"peak_rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)}
+        used = {
+            "peak_rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)
+        }
     return f"benchrun done: {json.dumps({'steps': spec.planned_steps, **used, 'ended': ended})}"

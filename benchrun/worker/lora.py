@@ -18,19 +18,25 @@ class Adapter(torch.nn.Module):
     """``alpha / rank * outer @ inner``: adds nothing until the first update, because
     ``outer`` begins with zeros."""
 
-    def __init__(self, spec: TrainingSpec, name: str, inputs: int, outputs: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, spec: TrainingSpec, name: str, inputs: int, outputs: int, dtype: torch.dtype
+    ) -> None:
         super().__init__()
         lora = spec.training.lora
         self.scale, self.dropout = lora.alpha / lora.rank, lora.dropout
         generator = torch.Generator().manual_seed(seed_of(spec.training.seed, name))
         # The standard deviation of peft's uniform distribution; here normal.
-        inner = torch.empty(lora.rank, inputs).normal_(0, 1 / math.sqrt(3 * inputs), generator=generator)
+        inner = torch.empty(lora.rank, inputs).normal_(
+            0, 1 / math.sqrt(3 * inputs), generator=generator
+        )
         self.inner = torch.nn.Parameter(inner.to(dtype))
         self.outer = torch.nn.Parameter(torch.zeros(outputs, lora.rank, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the adapter, from [..., inputs] to [..., outputs]."""
-        return linear(linear(dropout(x, self.dropout, self.training), self.inner) * self.scale, self.outer)
+        return linear(
+            linear(dropout(x, self.dropout, self.training), self.inner) * self.scale, self.outer
+        )
 
 
 def install(spec: TrainingSpec, chunk: Any) -> None:
@@ -45,7 +51,11 @@ def install(spec: TrainingSpec, chunk: Any) -> None:
         for owner in (layer.self_attention, layer.mlp):
             for name in MEGATRON_LINEARS:
                 if name in targets and hasattr(owner, name):
-                    _adapt(spec, getattr(owner, name), f"decoder.layers.{layer.layer_number - 1}.{name}.adapter")
+                    _adapt(
+                        spec,
+                        getattr(owner, name),
+                        f"decoder.layers.{layer.layer_number - 1}.{name}.adapter",
+                    )
 
 
 def needs_gradient(spec: TrainingSpec) -> bool:

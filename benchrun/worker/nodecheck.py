@@ -60,7 +60,9 @@ class _Work:
     seconds, and its description.
     """
 
-    def __init__(self, run: Callable[[], Any], size: float, text: str, peer: str | None = None) -> None:
+    def __init__(
+        self, run: Callable[[], Any], size: float, text: str, peer: str | None = None
+    ) -> None:
         self.run, self.size, self.text, self.peer = run, size, text, peer
 
 
@@ -115,7 +117,9 @@ class _Check:
             for work, measured in zip(works, seconds, strict=True):
                 slowest = self._largest(measured[-1])  # all start together
                 if work:
-                    measured.append(self._repeat(work, slowest if together else measured[-1], together))
+                    measured.append(
+                        self._repeat(work, slowest if together else measured[-1], together)
+                    )
         for work, measured in zip(works, seconds, strict=True):
             if work:
                 values = tuple(float(f"{work.size / each:.6g}") for each in measured[1:])
@@ -156,7 +160,9 @@ class _Check:
         folder = Path(NODES)
         folder.mkdir(exist_ok=True)
         file = folder / f"{self.host}.{self.rank}.json"
-        file.with_suffix(".tmp").write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        file.with_suffix(".tmp").write_text(
+            document.model_dump_json(indent=2) + "\n", encoding="utf-8"
+        )
         file.with_suffix(".tmp").replace(file)
 
     def _seconds(self, work: _Work, times: int, at_least_s: float = 0.0) -> float:
@@ -207,7 +213,9 @@ def _node_collective(check: _Check) -> _Work | None:
     data = torch.ones(size // 4, device=check.device)
 
     def all_reduce() -> None:
-        torch.distributed.all_reduce(data, group=group, op=torch.distributed.ReduceOp.MAX)  # sums would overflow
+        torch.distributed.all_reduce(
+            data, group=group, op=torch.distributed.ReduceOp.MAX
+        )  # sums would overflow
 
     bus = bus_factor("all_reduce", len(own)) * size / 1e9
     return _Work(all_reduce, bus, f"all-reduce of {size >> 20} MiB among {len(own)} ranks")

@@ -33,7 +33,9 @@ def install(layers: Sequence[Any], *, gpu: bool) -> None:
     copies, newest, smallest = _Copies(gpu), _Newest(), SMALLEST if gpu else 0
     for index, layer in enumerate(layers):
         last = index == len(layers) - 1
-        layer.forward = _offloaded(layer, copies, newest, first=index == 0, smallest=None if last else smallest)
+        layer.forward = _offloaded(
+            layer, copies, newest, first=index == 0, smallest=None if last else smallest
+        )
 
 
 class _Newest:
@@ -65,7 +67,9 @@ def _offloaded(
 class _Group:
     """Tensors that one layer saves in one forward pass."""
 
-    def __init__(self, copies: "_Copies", before: "_Group | None", weights: set[int], smallest: int | None) -> None:
+    def __init__(
+        self, copies: "_Copies", before: "_Group | None", weights: set[int], smallest: int | None
+    ) -> None:
         self.copies, self.before, self.weights, self.smallest = copies, before, weights, smallest
         self.device: list[Tensor | None] = []
         self.host: list[Tensor] = []

@@ -43,7 +43,9 @@ def _with_torch(spec: TrainingSpec, step: Callable[[], Any], *, recorded: bool) 
     warmup = steps_made(spec) - spec.profile.steps
     profiler = torch.profiler.profile(
         activities=activities,
-        schedule=torch.profiler.schedule(wait=0, warmup=warmup, active=spec.profile.steps, repeat=1),
+        schedule=torch.profiler.schedule(
+            wait=0, warmup=warmup, active=spec.profile.steps, repeat=1
+        ),
         on_trace_ready=lambda trace: trace.export_chrome_trace(str(_file())),
         record_shapes=True,
     )

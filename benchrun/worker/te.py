@@ -70,7 +70,9 @@ def start_userbuffers(spec: TrainingSpec) -> None:
     )
 
 
-def optimizer_step(spec: TrainingSpec, optimizer: Any, model: list[Any]) -> tuple[bool, float | None]:
+def optimizer_step(
+    spec: TrainingSpec, optimizer: Any, model: list[Any]
+) -> tuple[bool, float | None]:
     """``optimizer.step()``: whether the weights were updated, and the norm of the
     gradients."""
     # Not blockwise scaling, which has its own kernels.
@@ -87,9 +89,15 @@ def optimizer_step(spec: TrainingSpec, optimizer: Any, model: list[Any]) -> tupl
     updated, grad_norm, _ = optimizer.step()
     for weight, columnwise in zip(weights, usage, strict=True):
         weight._quantizer.set_usage(columnwise=columnwise)
-    if weights and spec.training.optimizer.precision_aware and spec.training.fp8.recipe == "delayed":
+    if (
+        weights
+        and spec.training.optimizer.precision_aware
+        and spec.training.fp8.recipe == "delayed"
+    ):
         # The precision-aware Adam sets the inverse scale only on ranks that own a part
         # of the weight; the scales are the same on all ranks.
         inverses = torch.cat([weight._quantizer.scale.view(1) for weight in weights]).reciprocal()
-        torch._foreach_copy_([weight._scale_inv.view(1) for weight in weights], list(inverses.split(1)))
+        torch._foreach_copy_(
+            [weight._scale_inv.view(1) for weight in weights], list(inverses.split(1))
+        )
     return updated, grad_norm

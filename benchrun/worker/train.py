@@ -12,7 +12,18 @@ from megatron.core.distributed import finalize_model_grads
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.worker import breakdown, build, ceiling, cpu, kernels, log, profiling, ranks, te, weights
+from benchrun.worker import (
+    breakdown,
+    build,
+    ceiling,
+    cpu,
+    kernels,
+    log,
+    profiling,
+    ranks,
+    te,
+    weights,
+)
 from benchrun.worker.clock import StepClock
 from benchrun.worker.data import at_positions, dataset, loader
 from benchrun.worker.facts import in_use
@@ -28,10 +39,14 @@ def train(spec: TrainingSpec) -> None:
         # own layers.
         packages = {"megatron-core": "megatron.core", "transformer-engine": "transformer_engine"}
         layers = "transformer-engine" if spec.transformer_engine else "megatron-core and torch"
-        initial_weights = "layout-independent" if weights.layout_independent(spec) else "megatron-core"
+        initial_weights = (
+            "layout-independent" if weights.layout_independent(spec) else "megatron-core"
+        )
         log.say(log.configuration(spec, packages, layers=layers, initial_weights=initial_weights))
     data_group = parallel_state.get_data_parallel_group(with_context_parallel=True)
-    ceiling.measure(spec, {"dp": data_group, "tp": parallel_state.get_tensor_model_parallel_group()})
+    ceiling.measure(
+        spec, {"dp": data_group, "tp": parallel_state.get_tensor_model_parallel_group()}
+    )
 
     kernels.install(spec)
     if spec.training.tp_comm_overlap:
@@ -42,9 +57,16 @@ def train(spec: TrainingSpec) -> None:
     scheduler = build.build_scheduler(spec, optimizer)
     _connect(spec, config, model, optimizer)
 
-    positions = chunk_positions(spec.seq_length, spec.layout.cp, parallel_state.get_context_parallel_rank())
-    rank, steps = parallel_state.get_data_parallel_rank(), spec.training.steps + profiling.steps_made(spec)
-    micro_batches = loader(spec, dataset(spec), rank, steps + spec.training.breakdown, partial(at_positions, positions))
+    positions = chunk_positions(
+        spec.seq_length, spec.layout.cp, parallel_state.get_context_parallel_rank()
+    )
+    rank, steps = (
+        parallel_state.get_data_parallel_rank(),
+        spec.training.steps + profiling.steps_made(spec),
+    )
+    micro_batches = loader(
+        spec, dataset(spec), rank, steps + spec.training.breakdown, partial(at_positions, positions)
+    )
     host = HostClock(spec)
     gradients = _gradients(spec, model, positions, [host.timed(micro_batches) for _ in model])
     _loop(spec, model, optimizer, scheduler, gradients, host)
@@ -58,7 +80,11 @@ def _start(spec: TrainingSpec) -> None:
         cpu.install()
     ranks.start_process_group(spec)
     parallel_state.initialize_model_parallel(
-        **{name: size for name, size in build.configuration(spec).parallel.items() if name.endswith("_parallel_size")},
+        **{
+            name: size
+            for name, size in build.configuration(spec).parallel.items()
+            if name.endswith("_parallel_size")
+        },
         create_gloo_process_groups=False,
         distributed_timeout_minutes=ranks.TIMEOUT_S // 60,
     )
@@ -113,7 +139,12 @@ def _one_or_all(items: list[Any]) -> Any:
 
 
 def _loop(
-    spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, gradients: Callable[[], Any], host: HostClock
+    spec: TrainingSpec,
+    model: list[Any],
+    optimizer: Any,
+    scheduler: Any,
+    gradients: Callable[[], Any],
+    host: HostClock,
 ) -> None:
     """Make the steps of the run: first the measured ones, then those that a profiler
     records."""
@@ -139,7 +170,15 @@ def _loop(
             host.end_step()
             seconds, started = ended - started, ended
             if printer:
-                line = log.step_line(spec, number, seconds, lr=lr, loss=loss, grad_norm=grad_norm, skipped=not updated)
+                line = log.step_line(
+                    spec,
+                    number,
+                    seconds,
+                    lr=lr,
+                    loss=loss,
+                    grad_norm=grad_norm,
+                    skipped=not updated,
+                )
                 log.say(line)
                 if number == 1:
                     log.say(f"benchrun in use: {json.dumps(in_use(model, optimizer))}")
@@ -163,7 +202,9 @@ def _step(
     return losses, *te.optimizer_step(spec, optimizer, model)
 
 
-def _forward_step(position_ids: Any, iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:
+def _forward_step(
+    position_ids: Any, iterator: Iterator[dict[str, Any]], model: Any
+) -> tuple[Any, Any]:
     """One micro-batch forward: megatron.core's schedules call this."""
     batch = {name: value.cuda(non_blocking=True) for name, value in next(iterator).items()}
     output = model(batch["tokens"], position_ids, None, labels=batch["labels"])
@@ -188,5 +229,7 @@ def _mean_loss(losses: list[dict[str, Any]]) -> float:
     if not losses:
         return float("nan")
     total = torch.stack([entry["lm loss"] for entry in losses]).sum(0)
-    torch.distributed.all_reduce(total, group=parallel_state.get_data_parallel_group(with_context_parallel=True))
+    torch.distributed.all_reduce(
+        total, group=parallel_state.get_data_parallel_group(with_context_parallel=True)
+    )
     return float(total[0] / total[1])

@@ -44,7 +44,10 @@ def initialise(spec: TrainingSpec, chunks: list[Any]) -> None:
 def _weight(spec: TrainingSpec, chunk: Any, name: str, parameter: torch.Tensor) -> torch.Tensor:
     """This rank's part of one matrix, drawn from the run's seed and the matrix's name."""
     name = _global_name(spec, chunk, name)
-    expert, dense = parallel_state.get_expert_tensor_parallel_group, parallel_state.get_tensor_model_parallel_group
+    expert, dense = (
+        parallel_state.get_expert_tensor_parallel_group,
+        parallel_state.get_tensor_model_parallel_group,
+    )
     group = expert() if ".experts." in name else dense()
     shape, dim, parts = list(parameter.shape), -1, 1
     if getattr(parameter, "tensor_model_parallel", False):
@@ -54,14 +57,18 @@ def _weight(spec: TrainingSpec, chunk: Any, name: str, parameter: torch.Tensor) 
         shape[dim] *= parts
     std = spec.model.init_method_std
     if name.endswith(("linear_proj.weight", "linear_fc2.weight")):
-        std /= math.sqrt(2 * spec.model.num_layers)  # the layers that write into the residual stream
+        std /= math.sqrt(
+            2 * spec.model.num_layers
+        )  # the layers that write into the residual stream
     generator = torch.Generator().manual_seed(seed_of(spec.training.seed, name))
     whole = torch.empty(shape).normal_(0, std, generator=generator)
     if parts == 1:
         return whole
     # A rank holds its part of the gate, then its part of the up-projection.
     matrices = 2 if spec.model.gated and name.endswith("linear_fc1.weight") else 1
-    return torch.cat([matrix.chunk(parts, dim)[group.rank()] for matrix in whole.chunk(matrices, dim)], dim)
+    return torch.cat(
+        [matrix.chunk(parts, dim)[group.rank()] for matrix in whole.chunk(matrices, dim)], dim
+    )
 
 
 def _global_name(spec: TrainingSpec, chunk: Any, name: str) -> str:
@@ -72,7 +79,9 @@ def _global_name(spec: TrainingSpec, chunk: Any, name: str) -> str:
         number = chunk.decoder.layers[int(layer[1])].layer_number - 1
         name = f"decoder.layers.{number}.{name[layer.end() :]}"
     # Grouped experts have matrices weight0, weight1, ...; other experts are modules.
-    name = re.sub(r"experts\.(linear_fc[12])\.weight(\d+)$", r"experts.local_experts.\2.\1.weight", name)
+    name = re.sub(
+        r"experts\.(linear_fc[12])\.weight(\d+)$", r"experts.local_experts.\2.\1.weight", name
+    )
     if expert := re.search(r"local_experts\.(\d+)\.", name):
         moe = spec.model.moe
         local = (moe.num_experts if moe else 0) // spec.layout.ep

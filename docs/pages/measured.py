@@ -34,13 +34,30 @@ TEXT = Path(__file__).with_suffix(".md.in")
 EMPTY = "\nNothing is kept there yet.\n"
 NOTHING = "-"
 COLUMNS = (
-    *("workload", "precision", "gpus", "batch", "runs", "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"),
+    *(
+        "workload",
+        "precision",
+        "gpus",
+        "batch",
+        "runs",
+        "step_time_s",
+        "tokens_per_s_per_gpu",
+        "tflops_per_gpu",
+    ),
     *("mfu_percent", "published", "ratio", "ratio_of"),
     *("spread", "tokens_per_joule", "first_loss", "final_loss", "reference", "differs"),
     *("qkv_tflops", "proj_tflops", "fc1_tflops", "fc2_tflops", "logits_tflops"),
     *("copy_gb_per_s", "collectives_gb_per_s"),
     *("matmul_at_least_s", "attention_at_least_s", "rest_s"),
-    *("profiled_step_s", "matmul_s", "attention_s", "other_kernels_s", "communication_s", "idle_s", "hidden_s"),
+    *(
+        "profiled_step_s",
+        "matmul_s",
+        "attention_s",
+        "other_kernels_s",
+        "communication_s",
+        "idle_s",
+        "hidden_s",
+    ),
     *("clock_mhz", "lowest_clock_mhz", "power_w", "power_limit_w", "hottest_c", "used_memory_gib"),
     *("clock_reasons", "fault", "layout", "machine", "image", "run_ids"),
 )
@@ -89,8 +106,17 @@ def points(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> Table
         bound = _first(group, lambda run: run.metrics.bound)
         step = _first(group, lambda run: run.metrics.breakdown)
         state = _first(group, lambda run: run.metrics.telemetry)
-        row = [*_what(group, settings[group[0].name]), *_medians(group).values(), *_beside(group, near)]
-        row += [*_differs(group, near), *_ceilings(ceilings), *_seconds(bound, BOUND), *_seconds(step, BREAKDOWN)]
+        row = [
+            *_what(group, settings[group[0].name]),
+            *_medians(group).values(),
+            *_beside(group, near),
+        ]
+        row += [
+            *_differs(group, near),
+            *_ceilings(ceilings),
+            *_seconds(bound, BOUND),
+            *_seconds(step, BREAKDOWN),
+        ]
         row += [*_state(state), _fault(group), *_conditions(group)]
         rows.append(row)
     return Table(COLUMNS, rows)
@@ -110,7 +136,11 @@ def _waterfalls(report: ReportModel) -> Table:
     drawn = waterfalls(report)
     parts = [{row[0]: row[1] for row in plot.table.rows} for plot in drawn]
     names = dict.fromkeys(name for each in parts for name in each if name != "the measured step")
-    rows = [(name, *(each.get(name) for each in parts)) for name in (*names, "the measured step")] if drawn else []
+    rows = (
+        [(name, *(each.get(name) for each in parts)) for name in (*names, "the measured step")]
+        if drawn
+        else []
+    )
     return Table(("seconds of a step", *(plot.title for plot in drawn)), rows, NOTHING)
 
 
@@ -128,22 +158,35 @@ def _ceilings(ceilings: Ceilings | None) -> list[str | float | None]:
     if ceilings is None:
         return [None] * 7
     products = {gemm.name: gemm for gemm in ceilings.gemms}
-    rates = [f"{c.name} {c.bus_gb_per_s:.4g} ({c.ranks} of {c.group})" for c in ceilings.collectives]
+    rates = [
+        f"{c.name} {c.bus_gb_per_s:.4g} ({c.ranks} of {c.group})" for c in ceilings.collectives
+    ]
     tflops = [_tflops(products[name]) for name in ("qkv", "proj", "fc1", "fc2", "logits")]
     return [*tflops, ceilings.copy_gb_per_s, ", ".join(rates) or None]
 
 
 def _tflops(gemm: Gemm) -> str:
     """TFLOPS over all three passes, which have equally many FLOPs, in each precision."""
-    rates = {number: len(PASSES) / sum(1 / by[each] for each in PASSES) for number, by in gemm.tflops.items()}
+    rates = {
+        number: len(PASSES) / sum(1 / by[each] for each in PASSES)
+        for number, by in gemm.tflops.items()
+    }
     return ", ".join(f"{number} {rate:.0f}" for number, rate in rates.items())
 
 
 def _state(state: Telemetry | None) -> list[float | str | None]:
     if state is None:
         return [None] * 7
-    readings = (state.sm_clock_mhz, state.sm_clock_min_mhz, state.power_w, state.power_limit_w, state.temperature_c)
-    reasons = ", ".join(f"{name} {percent(share)}" for name, share in state.reasons.items()) or "none"
+    readings = (
+        state.sm_clock_mhz,
+        state.sm_clock_min_mhz,
+        state.power_w,
+        state.power_limit_w,
+        state.temperature_c,
+    )
+    reasons = (
+        ", ".join(f"{name} {percent(share)}" for name, share in state.reasons.items()) or "none"
+    )
     return [*readings, state.memory_gib, reasons]
 
 
@@ -155,22 +198,43 @@ def _conditions(group: Group) -> list[str | None]:
     return [batch, group[0].machine, spec.container_image, " ".join(run.name for run in group)]
 
 
-SPEED = {name: METRICS[name] for name in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_percent")}
+SPEED = {
+    name: METRICS[name]
+    for name in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_percent")
+}
 """Metrics of the speed tables."""
 SPEEDS = (
-    *("workload", "precision", "GPUs", "batch", "runs", *(metric.title for metric in SPEED.values())),
+    *(
+        "workload",
+        "precision",
+        "GPUs",
+        "batch",
+        "runs",
+        *(metric.title for metric in SPEED.values()),
+    ),
     *("published", "measured / published"),
 )
 SCALING = ("workload", "scaling", "global batch", "GPUs: tokens/s/GPU", "efficiency")
 BOUND = ("matmul_s", "attention_s", "rest_s")
-BREAKDOWN = ("step_s", "matmul_s", "attention_s", "other_s", "communication_s", "idle_s", "hidden_s")
+BREAKDOWN = (
+    "step_s",
+    "matmul_s",
+    "attention_s",
+    "other_s",
+    "communication_s",
+    "idle_s",
+    "hidden_s",
+)
 """Fields of a document of a run."""
 
 
 def _speeds(groups: Sequence[Group], published: Sequence[Reference]) -> Table:
     """One row per point; those that look the same also with the settings that tell them apart."""
     settings = _settings(groups)
-    rows = [_speed(group, nearest(group[0].spec, published), settings[group[0].name]) for group in groups]
+    rows = [
+        _speed(group, nearest(group[0].spec, published), settings[group[0].name])
+        for group in groups
+    ]
     return Table(SPEEDS, rows, NOTHING)
 
 
@@ -178,7 +242,9 @@ def _settings(groups: Sequence[Group]) -> dict[str, str]:
     """The settings that tell points that look the same apart, by the name of their first run."""
     settings: dict[str, str] = {}
     for same in grouped((group[0] for group in groups), lambda run: _label(run.spec)):
-        settings |= zip((run.name for run in same), distinctions([run.spec for run in same]), strict=True)
+        settings |= zip(
+            (run.name for run in same), distinctions([run.spec for run in same]), strict=True
+        )
     return settings
 
 
@@ -238,7 +304,15 @@ def _differs(group: Group, near: Nearest | None) -> list[str | float | None]:
 
 
 def _order(spec: TrainingSpec) -> tuple[str, int, str, str, int, int, float]:
-    return spec.recipe, spec.model.num_layers, spec.gpu, spec.precision, spec.num_gpus, spec.gbs, spec.training.lr
+    return (
+        spec.recipe,
+        spec.model.num_layers,
+        spec.gpu,
+        spec.precision,
+        spec.num_gpus,
+        spec.gbs,
+        spec.training.lr,
+    )
 
 
 def _label(spec: TrainingSpec) -> str:
@@ -247,7 +321,11 @@ def _label(spec: TrainingSpec) -> str:
 
 def _workload(spec: TrainingSpec) -> str:
     framework = "" if FRAMEWORKS[spec.framework].own_worker else f", {spec.framework}"
-    return proxy(spec) + framework + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
+    return (
+        proxy(spec)
+        + framework
+        + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
+    )
 
 
 def _batch(spec: TrainingSpec) -> str:

@@ -24,7 +24,10 @@ SAME = ("num_gpus", "gpu", "gbs", "framework")
 def pictures(model: ReportModel) -> dict[str, str]:
     """File name in docs/images -> the picture; without those that have nothing to show."""
     drawn = {
-        "measured-proxies.svg": ("Proxies: speed over that of the published number", _proxies(model)),
+        "measured-proxies.svg": (
+            "Proxies: speed over that of the published number",
+            _proxies(model),
+        ),
         "measured-frameworks.svg": ("Frameworks side by side", _frameworks(model)),
         "measured-scaling.svg": ("Scaling, measured and predicted", scaling_plots(model.curves)),
         "measured-waterfall.svg": ("From the GPU's peak to the measured step", waterfalls(model)),
@@ -60,7 +63,9 @@ def part_of(plot: Plot, part: slice, title: str) -> Plot:
     table = Table(plot.table.titles, plot.table.rows[part])
     high = max(value for each in plot.series for value in each.y if not isnan(value))
     limits = plot.limits or (0.0, high)
-    return replace(plot, title=title, series=series, labels=plot.labels[part], table=table, limits=limits)
+    return replace(
+        plot, title=title, series=series, labels=plot.labels[part], table=table, limits=limits
+    )
 
 
 def _proxies(model: ReportModel) -> Iterator[Plot]:
@@ -74,19 +79,28 @@ def _frameworks(model: ReportModel) -> Iterator[Plot]:
 
 def _breakdowns(model: ReportModel) -> Iterator[Plot]:
     """One bar for each workload and precision: the most complete model, on most GPUs."""
-    runs = [run for run in valid_runs(model.results) if run.metrics.breakdown and run.spec.framework == "megatron-core"]
+    runs = [
+        run
+        for run in valid_runs(model.results)
+        if run.metrics.breakdown and run.spec.framework == "megatron-core"
+    ]
     chosen = [
         max(same, key=lambda run: (run.spec.model.num_layers, run.spec.num_gpus))
         for same in grouped(runs, lambda run: (run.spec.recipe, run.spec.precision))
     ]
-    named = [(f"{run.spec.recipe}, {run.spec.precision}, {run.spec.num_gpus} x {run.spec.gpu}", run) for run in chosen]
+    named = [
+        (f"{run.spec.recipe}, {run.spec.precision}, {run.spec.num_gpus} x {run.spec.gpu}", run)
+        for run in chosen
+    ]
     yield from _halves(overview.breakdowns_plot([(name, run.metrics) for name, run in named]))
 
 
 def waterfalls(model: ReportModel) -> list[Plot]:
     """Of one whole model in two precisions: the pair of points on most GPUs whose precisions differ."""
     whole = [run for run in model.results if run.numbers and not getattr(run.spec, "proxy", True)]
-    points = grouped(whole, lambda run: (run.spec.recipe, *(getattr(run.spec, name) for name in SAME)))
+    points = grouped(
+        whole, lambda run: (run.spec.recipe, *(getattr(run.spec, name) for name in SAME))
+    )
     both = [same for same in points if len({run.spec.precision for run in same}) > 1]
     if not both:
         return []
@@ -96,7 +110,9 @@ def waterfalls(model: ReportModel) -> list[Plot]:
     for precision in sorted(firsts):
         run = firsts[precision]
         section = run_section(run, evidence_of(run))
-        drawn += [replace(each, title=section.title) for each in section.plots if each.kind == "waterfall"]
+        drawn += [
+            replace(each, title=section.title) for each in section.plots if each.kind == "waterfall"
+        ]
     return drawn
 
 

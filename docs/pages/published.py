@@ -13,7 +13,17 @@ TEXT = Path(__file__).with_suffix(".md.in")
 NOTHING = "-"
 
 
-COLUMNS = ("GPU", "precision", "sequence", "GPUs", "numbers", "best", "tokens/s/GPU", "flags", "source")
+COLUMNS = (
+    "GPU",
+    "precision",
+    "sequence",
+    "GPUs",
+    "numbers",
+    "best",
+    "tokens/s/GPU",
+    "flags",
+    "source",
+)
 
 RATIOS = {
     "fsdp_over_3d": ", FSDP over 3D parallelism",
@@ -25,7 +35,10 @@ RATIOS = {
 
 def page(entries: Sequence[Reference]) -> str:
     """The whole page."""
-    speeds = sorted((entry for entry in entries if entry.metric != "final_loss"), key=lambda entry: entry.key.recipe)
+    speeds = sorted(
+        (entry for entry in entries if entry.metric != "final_loss"),
+        key=lambda entry: entry.key.recipe,
+    )
     parts = [TEXT.read_text(encoding="utf-8")]
     for recipe, of_recipe in groupby(speeds, key=lambda entry: entry.key.recipe):
         rows = [_row(list(same)) for _, same in groupby(sorted(of_recipe, key=_group), key=_group)]
@@ -36,13 +49,25 @@ def page(entries: Sequence[Reference]) -> str:
 def _group(entry: Reference) -> tuple[str, str, int, bool, str]:
     """What the entries of a row share; a ratio is no speed, and has a line of its own."""
     key = entry.key
-    return key.gpu, key.precision or NOTHING, key.seq_length or 0, entry.metric in RATIOS, key.settings
+    return (
+        key.gpu,
+        key.precision or NOTHING,
+        key.seq_length or 0,
+        entry.metric in RATIOS,
+        key.settings,
+    )
 
 
 def _row(entries: Sequence[Reference]) -> list[Any]:
     """One GPU, precision and sequence length, and its best number."""
     key = entries[0].key
-    conditions = [key.gpu, key.precision, key.seq_length or key.settings or None, _scales(entries), len(entries)]
+    conditions = [
+        key.gpu,
+        key.precision,
+        key.seq_length or key.settings or None,
+        _scales(entries),
+        len(entries),
+    ]
     whole = [entry for entry in entries if not {"misprint", "revised", "proxy"} & set(entry.flags)]
     best = max(whole, key=_rank, default=None)
     if best is None:

@@ -38,16 +38,23 @@ PARTS = {
 def page(runs: Sequence[MeasuredRun]) -> str:
     """The whole page, in Markdown."""
     lines = TEXT.read_text(encoding="utf-8").splitlines(keepends=True)
-    return "".join(_study(line.strip()[1:], runs) if line.startswith("$") else line for line in lines)
+    return "".join(
+        _study(line.strip()[1:], runs) if line.startswith("$") else line for line in lines
+    )
 
 
 def images(runs: Sequence[MeasuredRun]) -> dict[str, str]:
     """File name in docs/images -> the plots of a study: speed and peak memory of each point."""
-    names = [line.strip()[1:] for line in TEXT.read_text(encoding="utf-8").splitlines() if line.startswith("$")]
+    names = [
+        line.strip()[1:]
+        for line in TEXT.read_text(encoding="utf-8").splitlines()
+        if line.startswith("$")
+    ]
     measured = [(study, gpu) for name in names for gpu, study, _ in _measured(name, runs)]
     return {
         _image(study.study, gpu): grid(
-            f"{study.description}: {gpu}", [each for each in study_plots(study) if each.level is None]
+            f"{study.description}: {gpu}",
+            [each for each in study_plots(study) if each.level is None],
         )
         for study, gpu in measured
     }
@@ -61,13 +68,19 @@ def _study(name: str, runs: Sequence[MeasuredRun]) -> str:
     return "\n".join(_on_gpu(*each) for each in _measured(name, runs)) or NOTHING
 
 
-def _measured(name: str, runs: Sequence[MeasuredRun]) -> Iterator[tuple[str, StudyResult, list[Metrics]]]:
+def _measured(
+    name: str, runs: Sequence[MeasuredRun]
+) -> Iterator[tuple[str, StudyResult, list[Metrics]]]:
     """The study on each GPU on which every point was measured, and the numbers of a run of each point."""
     for gpu in GPUS:
         study, by_point = kept_study(name, runs, gpu)
         if study.complete:
             # Of repeats one with the parts of its step.
-            ranked = (sorted(by_point[point.key], key=_has_breakdown) for point in study.points if by_point[point.key])
+            ranked = (
+                sorted(by_point[point.key], key=_has_breakdown)
+                for point in study.points
+                if by_point[point.key]
+            )
             yield gpu, study, [run.metrics for *_, run in ranked if run.metrics]
 
 
@@ -77,11 +90,17 @@ def _has_breakdown(run: RunResult) -> bool:
 
 def _on_gpu(gpu: str, study: StudyResult, numbers: list[Metrics]) -> str:
     head = f"On one {gpu}, {_range(each.num_steps for each in numbers)} steps a run, of which "
-    head += f"{_range(each.num_steps - each.warmup_rows_dropped for each in numbers)} are measured:\n\n"
+    head += (
+        f"{_range(each.num_steps - each.warmup_rows_dropped for each in numbers)} are measured:\n\n"
+    )
     image = _image(study.study, gpu)
-    plots = f"![Bar charts: tokens/s/GPU and peak memory of each point on {gpu}](images/{image})\n\n"
+    plots = (
+        f"![Bar charts: tokens/s/GPU and peak memory of each point on {gpu}](images/{image})\n\n"
+    )
     points = [f"- {line}\n" for line in (*sentences(study), *remarks(study))]
-    return f"{head}{plots}{markdown(measured_table(study))}\n{''.join(points)}{_parts(study, numbers)}"
+    return (
+        f"{head}{plots}{markdown(measured_table(study))}\n{''.join(points)}{_parts(study, numbers)}"
+    )
 
 
 def _range(values: Iterable[int]) -> str:
@@ -94,7 +113,11 @@ def _parts(study: StudyResult, numbers: list[Metrics]) -> str:
     profiled = [each.breakdown for each in numbers if each.breakdown]
     if len(profiled) < len(numbers):
         return ""
-    shown = [(name, field) for name, field in PARTS.items() if any(getattr(each, field) for each in profiled)]
+    shown = [
+        (name, field)
+        for name, field in PARTS.items()
+        if any(getattr(each, field) for each in profiled)
+    ]
     points = [point for point in study.points if point.measured]
     factors = [name for name in study.columns if any(name in point.settings for point in points)]
     rows = [
@@ -121,13 +144,20 @@ def kept_study(
     for planned in plan.legal:
         for run in runs:
             if isinstance(planned.spec, TrainingSpec) and _same_steps(run.spec, planned.spec):
-                by_point[planned.key].append(RunResult(run.name, run.spec, run.metrics, None, Ending.COMPLETED.value))
+                by_point[planned.key].append(
+                    RunResult(run.name, run.spec, run.metrics, None, Ending.COMPLETED.value)
+                )
     return result(plan, "", None, _attempts(plan, by_point), by_point), by_point
 
 
 def _same_steps(run: TrainingSpec, point: TrainingSpec) -> bool:
     """Whether the measured steps of a run are those of the point."""
-    alike = (run.recipe, run.gpu, run.precision, run.mbs) == (point.recipe, point.gpu, point.precision, point.mbs)
+    alike = (run.recipe, run.gpu, run.precision, run.mbs) == (
+        point.recipe,
+        point.gpu,
+        point.precision,
+        point.mbs,
+    )
     return alike and _steps_of(run) == _steps_of(point)
 
 
@@ -136,6 +166,8 @@ def _steps_of(spec: TrainingSpec) -> str:
     return spec.model_copy(update={"profile": Profile(), "profiled_steps": None}).step_identity()
 
 
-def _attempts(plan: ResolvedStudy, by_point: dict[str, list[RunResult]]) -> dict[tuple[str, int], list[Attempt]]:
+def _attempts(
+    plan: ResolvedStudy, by_point: dict[str, list[RunResult]]
+) -> dict[tuple[str, int], list[Attempt]]:
     done = Attempt(State.COMPLETED, Ending.COMPLETED)
     return {slot: [done] for slot in plan.slots if by_point.get(slot[0])}

@@ -37,7 +37,9 @@ def other_workloads(results: Sequence[RunResult]) -> dict[str, Table]:
 def _table(results: Iterable[RunResult], workload: str, metrics: dict[str, str]) -> Table:
     of_it = sorted((each for each in results if each.spec.workload == workload), key=_order)
     rows = [(*_stated(run), *_values(run, metrics), run.run_id) for run in of_it]
-    return Table(("run", "framework", "GPUs", "settings", *metrics.values(), "run id"), rows, NOTHING)
+    return Table(
+        ("run", "framework", "GPUs", "settings", *metrics.values(), "run id"), rows, NOTHING
+    )
 
 
 def _order(run: RunResult) -> tuple[str, str, str, str, float]:
@@ -48,11 +50,19 @@ def _order(run: RunResult) -> tuple[str, str, str, str, float]:
 
 def _stated(run: RunResult) -> tuple[str, str, str, str]:
     spec: RunSpec = run.spec
-    return f"{proxy(spec)} {spec.precision}", spec.framework, f"{spec.num_gpus} x {spec.gpu}", spec.settings
+    return (
+        f"{proxy(spec)} {spec.precision}",
+        spec.framework,
+        f"{spec.num_gpus} x {spec.gpu}",
+        spec.settings,
+    )
 
 
 def _values(run: RunResult, names: Iterable[str]) -> list[str]:
     values: dict[str, float | None] = {}
     if run.numbers:
-        values = {**{name: each.median for name, each in run.numbers.quantities.items()}, **run.numbers.metrics}
+        values = {
+            **{name: each.median for name, each in run.numbers.quantities.items()},
+            **run.numbers.metrics,
+        }
     return [METRICS[name].text(values.get(name)) for name in names]

@@ -26,7 +26,11 @@ def killed(pid):
     return True
 
 
-for name in "PIPE", "XFSZ", "CHLD":  # Python ignores two of them, and its parent may ignore the third
+for name in (
+    "PIPE",
+    "XFSZ",
+    "CHLD",
+):  # Python ignores two of them, and its parent may ignore the third
     signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
 # From now on every orphan below this process becomes its child: nothing leaves the tree.
 try:
@@ -37,10 +41,14 @@ try:
 except (ImportError, OSError, AttributeError):
     failed = True
 if failed:
-    sys.stderr.write("benchrun: no child subreaper here: what detaches itself from a rank may outlive it\n")
+    sys.stderr.write(
+        "benchrun: no child subreaper here: what detaches itself from a rank may outlive it\n"
+    )
     os.execvp(command[0], command)
 numbers = [getattr(signal, "SIG" + name) for name in PASSED_ON]
-before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # a signal waits until there is a child to pass it on to
+before = signal.pthread_sigmask(
+    signal.SIG_BLOCK, numbers
+)  # a signal waits until there is a child to pass it on to
 passed_on = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
 for number in passed_on:
     signal.signal(number, pass_on)
@@ -60,7 +68,10 @@ for number in numbers:
     signal.signal(number, signal.SIG_IGN)
 status = os.waitpid(child, 0)[1]
 until = time.monotonic() + 30  # one that hangs in the kernel must not hide how the command ended
-while sum(killed(int(path.name)) for path in Path("/proc").glob("[0-9]*")) and time.monotonic() < until:
+while (
+    sum(killed(int(path.name)) for path in Path("/proc").glob("[0-9]*"))
+    and time.monotonic() < until
+):
     time.sleep(0.01)
 if os.WIFSIGNALED(status):
     number = os.WTERMSIG(status)

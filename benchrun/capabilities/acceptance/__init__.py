@@ -1,1 +1,3 @@
-"""Acceptance of a cluster: a plan, its criteria, one verdict, an evidence pack, its verification."""
+"""Acceptance of a cluster: a plan, its criteria, one verdict, an evidence pack, its
+verification.
+"""

@@ -35,7 +35,8 @@ def differences(
     complete: bool = True,
     names: tuple[str, str] = ("the pack states", "its logs give"),
 ) -> Iterator[str]:
-    """One sentence for each value that differs; equal numbers may differ in their last digits.
+    """One sentence for each value that differs; equal numbers may differ in their last
+    digits.
 
     Without ``complete`` a key that only ``computed`` has is no difference.
     """
@@ -43,7 +44,9 @@ def differences(
         keys = [*stated, *(key for key in computed if key not in stated and complete)]
         for key in keys:
             pair = (stated.get(key, MISSING), computed.get(key, MISSING))
-            yield from differences(*pair, f"{at}.{key}" if at else str(key), complete=complete, names=names)
+            yield from differences(
+                *pair, f"{at}.{key}" if at else str(key), complete=complete, names=names
+            )
     elif isinstance(stated, list) and isinstance(computed, list) and len(stated) == len(computed):
         for index, pair in enumerate(zip(stated, computed, strict=True)):
             yield from differences(*pair, f"{at}[{index}]", complete=complete, names=names)
@@ -57,5 +60,11 @@ def _brief(value: Any) -> str:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    numbers = all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in (one, other))
-    return math.isclose(one, other, rel_tol=SAME) if numbers else one == other and type(one) is type(other)
+    numbers = all(
+        isinstance(each, (int, float)) and not isinstance(each, bool) for each in (one, other)
+    )
+    return (
+        math.isclose(one, other, rel_tol=SAME)
+        if numbers
+        else one == other and type(one) is type(other)
+    )

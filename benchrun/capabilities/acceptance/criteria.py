@@ -1,4 +1,6 @@
-"""Criteria of an acceptance plan -> one verdict: a pure function of what the runs measured."""
+"""Criteria of an acceptance plan -> one verdict: a pure function of what the runs
+measured.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +29,9 @@ class Criterion(Frozen):
     point: int
     """Position of the point in the plan, from 1."""
     criterion: str
-    """Its key in the plan; for a limit on a metric ``at_least`` or ``at_most`` with the metric's name."""
+    """Its key in the plan; for a limit on a metric ``at_least`` or ``at_most`` with the
+    metric's name.
+    """
     threshold: float
     """The limit; a value equal to it passes."""
     measured: float | None
@@ -66,7 +70,9 @@ class PointSummary(Frozen):
     other_runs: tuple[str, ...]
     """Runs that have ended without numbers."""
     verdict: str | None
-    """The verdict against the reference numbers, with its limits; null if nothing was measured."""
+    """The verdict against the reference numbers, with its limits; null if nothing was
+    measured.
+    """
 
     @property
     def name(self) -> str:
@@ -84,7 +90,9 @@ class Acceptance(Frozen):
     description: str
     """The plan's own words."""
     verdict: Answer
-    """``not_accepted`` if a criterion is not met, else ``inconclusive`` if one has no answer."""
+    """``not_accepted`` if a criterion is not met, else ``inconclusive`` if one has no
+    answer.
+    """
     points: tuple[PointSummary, ...]
     """Points in the order of the plan."""
     criteria: tuple[Criterion, ...]
@@ -93,7 +101,9 @@ class Acceptance(Frozen):
     @property
     def exit_code(self) -> Exit:
         """OK, SLOW if a criterion is not met, else INCONCLUSIVE."""
-        return {"accepted": Exit.OK, "not_accepted": Exit.SLOW, "inconclusive": Exit.INCONCLUSIVE}[self.verdict]
+        return {"accepted": Exit.OK, "not_accepted": Exit.SLOW, "inconclusive": Exit.INCONCLUSIVE}[
+            self.verdict
+        ]
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,9 @@ class Evidence:
     @property
     def invalid(self) -> str | None:
         """Reason why the numbers of all runs count for nothing; None if they do count."""
-        return self.verdict.reason if self.verdict and self.verdict.verdict == "invalid_run" else None
+        return (
+            self.verdict.reason if self.verdict and self.verdict.verdict == "invalid_run" else None
+        )
 
     @property
     def valid(self) -> list[RunResult]:
@@ -150,7 +162,10 @@ def _summary(number: int, evidence: Evidence, repeats: int) -> PointSummary:
     spec, valid = evidence.spec, evidence.valid
     return PointSummary(
         point=number,
-        **{name: getattr(spec, name) for name in ("recipe", "gpu", "precision", "num_gpus", "num_nodes", "framework")},
+        **{
+            name: getattr(spec, name)
+            for name in ("recipe", "gpu", "precision", "num_gpus", "num_nodes", "framework")
+        },
         repeats=repeats,
         runs=tuple(run.run_id for run in valid),
         other_runs=tuple(run.run_id for run in evidence.runs if run not in valid),
@@ -158,17 +173,25 @@ def _summary(number: int, evidence: Evidence, repeats: int) -> PointSummary:
     )
 
 
-def _criteria(plan: ResolvedPlan, number: int, evidence: Mapping[int, Evidence]) -> Iterator[Criterion]:
-    """The criteria of one point: that its runs were made, then those that its plan states."""
+def _criteria(
+    plan: ResolvedPlan, number: int, evidence: Mapping[int, Evidence]
+) -> Iterator[Criterion]:
+    """The criteria of one point: that its runs were made, then those that its plan
+    states.
+    """
     one = evidence[number]
     names = tuple(run.run_id for run in one.valid)
 
     def criterion(name: str, threshold: float, unit: str, answer: "_Answer") -> Criterion:
-        return Criterion(point=number, criterion=name, threshold=threshold, unit=unit, runs=names, **vars(answer))
+        return Criterion(
+            point=number, criterion=name, threshold=threshold, unit=unit, runs=names, **vars(answer)
+        )
 
     limits, repeats = one.criteria, plan.file.repeats
     yield criterion("repeats", repeats, "runs", _made(one, repeats))
-    yield criterion("max_failed_runs", limits.max_failed_runs, "runs", _failed(one, limits.max_failed_runs))
+    yield criterion(
+        "max_failed_runs", limits.max_failed_runs, "runs", _failed(one, limits.max_failed_runs)
+    )
     for side, metrics in (("at_least", limits.at_least), ("at_most", limits.at_most)):
         for metric, limit in metrics.items():
             if limit is not None:
@@ -212,7 +235,9 @@ def _made(one: Evidence, repeats: int) -> _Answer:
 
 def _failed(one: Evidence, most: int) -> _Answer:
     """Runs that show a fault; a run that a user or the scheduler ended is none."""
-    failed = [run for run in one.runs if (one.invalid or not run.numbers) and run.ending not in NO_ANSWER]
+    failed = [
+        run for run in one.runs if (one.invalid or not run.numbers) and run.ending not in NO_ANSWER
+    ]
     reason = f"{failed[0].run_id}: {one.invalid or failed[0].broken}" if failed else None
     return _Answer(len(failed), len(failed) <= most, reason)
 
@@ -225,14 +250,18 @@ def _metric(one: Evidence, name: str, limit: float, least: bool) -> _Answer:
     if not values:
         return UNMEASURED
     if len(present) < len(values):
-        return _Answer(None, None, f"{len(values) - len(present)} of {len(values)} runs have no {name}")
+        return _Answer(
+            None, None, f"{len(values) - len(present)} of {len(values)} runs have no {name}"
+        )
     measured = median(present)
     passed = measured >= limit if least else measured <= limit
     return _Answer(measured, passed)
 
 
 def _below_reference(one: Evidence, most: float) -> _Answer:
-    """Percentage by which the point is slower than its reference; negative if it is faster."""
+    """Percentage by which the point is slower than its reference; negative if it is
+    faster.
+    """
     if one.verdict is None or not one.valid:
         return UNMEASURED
     checks = [check for check in one.verdict.checks if check.metric not in LEARNED]
@@ -267,7 +296,9 @@ def _efficiency(one: Evidence, base: Evidence, least: float) -> _Answer:
     speed = ratio(one.numbers, base.numbers)
     if speed is None:
         return _Answer(None, None, f"no speed on {one.spec.num_gpus} or {base.spec.num_gpus} GPUs")
-    return _Answer(100 * speed.value, 100 * speed.value >= least, f"relative to {base.spec.num_gpus} GPUs")
+    return _Answer(
+        100 * speed.value, 100 * speed.value >= least, f"relative to {base.spec.num_gpus} GPUs"
+    )
 
 
 def _throttled(one: Evidence, most: int) -> _Answer:

@@ -1,4 +1,6 @@
-"""Acceptance plans: reading them, and judging every criterion. `studies.usecase` launches and resumes their runs."""
+"""Acceptance plans: reading them, and judging every criterion. `studies.usecase`
+launches and resumes their runs.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,11 +38,13 @@ class Appraisal:
         return [result.verdict for result in self.results.values() if result.verdict]
 
 
-def plan_acceptance(name: str, cluster: str | None = None, title: str | None = None) -> ResolvedPlan:
+def plan_acceptance(
+    name: str, cluster: str | None = None, title: str | None = None
+) -> ResolvedPlan:
     """The plan in a file, or the shipped one of that name, with its points resolved.
 
-    ``cluster`` takes the place of the file's. ``title`` names the plan's directory: another one has runs of its own.
-    UserError names every problem of the file.
+    ``cluster`` takes the place of the file's. ``title`` names the plan's directory:
+    another one has runs of its own. UserError names every problem of the file.
     """
     if title is not None and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", title):
         raise UserError(f"--name {title}: expected a name of letters, digits, '-', '_' and '.'")
@@ -50,7 +54,8 @@ def plan_acceptance(name: str, cluster: str | None = None, title: str | None = N
 
 
 def runs_of(plan: ResolvedPlan) -> dict[int, list[RunDir]]:
-    """The runs of each point that have ended, by the point's position from 1; failed attempts too.
+    """The runs of each point that have ended, by the point's position from 1; failed
+    attempts too.
 
     UserError if the ending of one cannot be read: it would be no evidence.
     """
@@ -66,7 +71,8 @@ def runs_of(plan: ResolvedPlan) -> dict[int, list[RunDir]]:
 
 
 def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Appraisal:
-    """Measure ``runs``, by the position of their point, from their logs, and judge every criterion. Writes nothing.
+    """Measure ``runs``, by the position of their point, from their logs, and judge
+    every criterion. Writes nothing.
 
     UserError for a damaged file.
     """
@@ -87,8 +93,12 @@ def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Apprai
         verdict = _verdict(valid, own, measurements) if valid else None
         for run in own:
             metrics = measurements[run].metrics if run in measurements else None
-            results[run] = RunResult(run.run_id, run.spec, metrics, verdict if run in valid else None, endings[run])
-        evidence.append(Evidence(point.spec, plan.criteria(number), tuple(results[run] for run in own), verdict))
+            results[run] = RunResult(
+                run.run_id, run.spec, metrics, verdict if run in valid else None, endings[run]
+            )
+        evidence.append(
+            Evidence(point.spec, plan.criteria(number), tuple(results[run] for run in own), verdict)
+        )
     return Appraisal(judged(plan, evidence), results, measurements)
 
 
@@ -101,7 +111,11 @@ def store_appraisal(appraisal: Appraisal) -> None:
             run.write_json(VERDICT, result.verdict.model_dump(mode="json"))
 
 
-def _verdict(valid: Sequence[RunDir], own: Sequence[RunDir], measurements: Mapping[RunDir, RunMeasurement]) -> Verdict:
+def _verdict(
+    valid: Sequence[RunDir], own: Sequence[RunDir], measurements: Mapping[RunDir, RunMeasurement]
+) -> Verdict:
     """The verdict on the runs with numbers together."""
     chosen = [measurements[run] for run in valid]
-    return verdict_together(valid[0].spec, chosen, Ending.COMPLETED.value, names=[run.run_id for run in own])
+    return verdict_together(
+        valid[0].spec, chosen, Ending.COMPLETED.value, names=[run.run_id for run in own]
+    )

@@ -126,17 +126,23 @@ def files_of(root: Path) -> Iterator[str]:
             mode, place = path.lstat().st_mode, path.relative_to(root).as_posix()
             if not stat.S_ISDIR(mode):
                 if not stat.S_ISREG(mode):
-                    raise Refused(Reason(kind="unsafe_path", file=place, detail="is no regular file"))
+                    raise Refused(
+                        Reason(kind="unsafe_path", file=place, detail="is no regular file")
+                    )
                 yield place
 
 
 def archive(folder: Path, target: Path) -> None:
-    """Write ``folder`` as ``target``: the same bytes for the same content, whoever packs it and when."""
+    """Write ``folder`` as ``target``: the same bytes for the same content, whoever
+    packs it and when.
+    """
     with contextlib.ExitStack() as files:
         raw = files.enter_context(target.open("xb"))
         packed = files.enter_context(gzip.GzipFile("", "wb", mtime=0, fileobj=raw))
         tar = files.enter_context(tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT))
-        top = next(target.name.removesuffix(ending) for ending in ARCHIVES if target.name.endswith(ending))
+        top = next(
+            target.name.removesuffix(ending) for ending in ARCHIVES if target.name.endswith(ending)
+        )
         for name in sorted(files_of(folder)):
             entry = tarfile.TarInfo(f"{top}/{name}")
             entry.size = (folder / name).stat().st_size

@@ -26,7 +26,14 @@ from benchrun.recipes.yamlfile import Document, load
 from benchrun.rundir import artifacts
 from benchrun.rundir.folder import RunDir
 from benchrun.runspec.identity import OF_THE_SITE
-from benchrun.usecases.keep import kept_files, kept_name, scripts, scrubbed, site_words, verbatim_files
+from benchrun.usecases.keep import (
+    kept_files,
+    kept_name,
+    scripts,
+    scrubbed,
+    site_words,
+    verbatim_files,
+)
 from benchrun.usecases.measurement import measure_run, same_numbers, steps_text
 from benchrun.usecases.reporting import report_on, run_data
 
@@ -56,31 +63,41 @@ class Pack:
     acceptance: Acceptance
 
 
-def plan_in(root: Path, manifest: pack.Manifest, file: AcceptancePlan, clusters: Path) -> ResolvedPlan:
-    """``file``, the plan of the pack at ``root`` or another, resolved for the clusters that the pack's runs state.
+def plan_in(
+    root: Path, manifest: pack.Manifest, file: AcceptancePlan, clusters: Path
+) -> ResolvedPlan:
+    """``file``, the plan of the pack at ``root`` or another, resolved for the clusters
+    that the pack's runs state.
 
-    These are written into the folder ``clusters``. UserError for a run that cannot be read, and for a plan that breaks
-    a rule.
+    These are written into the folder ``clusters``. UserError for a run that cannot be
+    read, and for a plan that breaks a rule.
     """
     changes: dict[int, dict[str, Any]] = {}
     for name, number in sorted(manifest.runs.items(), reverse=True):
         profile = clusters / f"{name}.yaml"
         profile.write_text(
-            json.dumps(RunDir(root / pack.RUNS / name).spec.cluster.model_dump(mode="json")), encoding="utf-8"
+            json.dumps(RunDir(root / pack.RUNS / name).spec.cluster.model_dump(mode="json")),
+            encoding="utf-8",
         )
         changes[number] = changes[0] = {"cluster": str(profile)}
     return planned(manifest.plan, file, Document(pack.PLAN), changes)
 
 
 def read_plan_in(root: Path) -> AcceptancePlan:
-    """The plan of the pack at ``root``, with its recipes there. UserError for anything else."""
+    """The plan of the pack at ``root``, with its recipes there. UserError for anything
+    else.
+    """
     file = checked(AcceptancePlan, load(root / pack.PLAN))
-    runs = tuple(run.model_copy(update={"recipe": _recipe_in(root, run.recipe)}) for run in file.runs)
+    runs = tuple(
+        run.model_copy(update={"recipe": _recipe_in(root, run.recipe)}) for run in file.runs
+    )
     return file.model_copy(update={"runs": runs})
 
 
 def _recipe_in(root: Path, recipe: str) -> str:
-    """The path of a recipe in the pack; a shipped one's name. UserError for a path outside the pack."""
+    """The path of a recipe in the pack; a shipped one's name. UserError for a path
+    outside the pack.
+    """
     if not is_own_file(recipe):
         return recipe
     parts = PurePosixPath(recipe).parts
@@ -90,8 +107,8 @@ def _recipe_in(root: Path, recipe: str) -> str:
 
 
 def derived(root: Path, manifest: pack.Manifest, plan: ResolvedPlan) -> Derived:
-    """Compute everything in a pack except its report: measurements, verdicts, the references that
-    they rest on.
+    """Compute everything in a pack except its report: measurements, verdicts, the
+    references that they rest on.
     """
     runs: dict[int, list[RunDir]] = {}
     for name, number in manifest.runs.items():
@@ -118,13 +135,19 @@ def _json(model: Any) -> str:
 def _references(appraisal: Appraisal) -> str:
     """The reference numbers of all verdicts, each once."""
     used: dict[str, Reference] = {
-        check.reference.id: check.reference for verdict in appraisal.verdicts for check in verdict.checks
+        check.reference.id: check.reference
+        for verdict in appraisal.verdicts
+        for check in verdict.checks
     }
-    return json.dumps([used[name].model_dump(mode="json") for name in sorted(used)], indent=2) + "\n"
+    return (
+        json.dumps([used[name].model_dump(mode="json") for name in sorted(used)], indent=2) + "\n"
+    )
 
 
 def report_page(root: Path, acceptance: Acceptance) -> str:
-    """The report as one HTML file, the verdict with every criterion first; the runs of the pack are as they state."""
+    """The report as one HTML file, the verdict with every criterion first; the runs of
+    the pack are as they state.
+    """
     names = [run for point in acceptance.points for run in (*point.runs, *point.other_runs)]
     data = [run_data(RunDir(root / pack.RUNS / name, read_only=True)) for name in names]
     page = extensions.capability("html.page", "page")
@@ -132,11 +155,15 @@ def report_page(root: Path, acceptance: Acceptance) -> str:
     return text
 
 
-def write_pack(plan: ResolvedPlan, target: Path | None = None, *, packs: Path, redacted: bool = True) -> Pack:
-    """Write the evidence of every ended run of ``plan`` as an archive (``.tar.gz``) or a directory.
+def write_pack(
+    plan: ResolvedPlan, target: Path | None = None, *, packs: Path, redacted: bool = True
+) -> Pack:
+    """Write the evidence of every ended run of ``plan`` as an archive (``.tar.gz``) or
+    a directory.
 
-    Without ``target`` an archive in the folder ``packs``, named by its content: one that is there already stays.
-    UserError if ``target`` exists, if no run has ended, and if the redacted logs would give other numbers.
+    Without ``target`` an archive in the folder ``packs``, named by its content: one
+    that is there already stays. UserError if ``target`` exists, if no run has ended,
+    and if the redacted logs would give other numbers.
     """
     runs = runs_of(plan)
     if not any(runs.values()):
@@ -154,7 +181,9 @@ def write_pack(plan: ResolvedPlan, target: Path | None = None, *, packs: Path, r
         result = derived(root, manifest, plan_in(root, manifest, read_plan_in(root), clusters))
         for name, text in result.files.items():
             (root / name).write_text(text, encoding="utf-8")
-        (root / pack.PAGE).write_text(report_page(root, result.appraisal.acceptance), encoding="utf-8")
+        (root / pack.PAGE).write_text(
+            report_page(root, result.appraisal.acceptance), encoding="utf-8"
+        )
         manifest = manifest.model_copy(update={"files": pack.hashes(root)})
         (root / pack.MANIFEST).write_text(_json(manifest), encoding="utf-8")
         digest = unpack.checked_content(root).digest
@@ -174,10 +203,16 @@ def _place(root: Path, path: Path, work: Path) -> None:
         root.rename(path)
 
 
-def _write_evidence(plan: ResolvedPlan, runs: Mapping[int, list[RunDir]], root: Path, redacted: bool) -> pack.Manifest:
-    """Write the plan, its own recipes and the files of ``runs``; the manifest without hashes."""
+def _write_evidence(
+    plan: ResolvedPlan, runs: Mapping[int, list[RunDir]], root: Path, redacted: bool
+) -> pack.Manifest:
+    """Write the plan, its own recipes and the files of ``runs``; the manifest without
+    hashes.
+    """
     points: dict[str, int] = {}
-    words = site_words(next(each.spec for each in plan.study.points if each.spec)) if redacted else []
+    words = (
+        site_words(next(each.spec for each in plan.study.points if each.spec)) if redacted else []
+    )
     for number, each in runs.items():
         for run in each:
             place = root / pack.RUNS / kept_name(run)
@@ -193,15 +228,23 @@ def _write_evidence(plan: ResolvedPlan, runs: Mapping[int, list[RunDir]], root: 
         (root / pack.RECIPES / f"{stem}.yaml").write_text(
             scrubbed(text, (), words) if redacted else text, encoding="utf-8"
         )
-    text = yaml.safe_dump(portable(plan.file, redacted=redacted), sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(
+        portable(plan.file, redacted=redacted), sort_keys=False, allow_unicode=True
+    )
     (root / pack.PLAN).write_text(scrubbed(text, (), words) if redacted else text, encoding="utf-8")
     name = scrubbed(plan.name, (), words)
-    return pack.Manifest(benchrun=__version__, commit=commit(), redacted=redacted, plan=name, runs=points, files={})
+    return pack.Manifest(
+        benchrun=__version__, commit=commit(), redacted=redacted, plan=name, runs=points, files={}
+    )
 
 
 def _files(run: RunDir, redacted: bool) -> Iterator[tuple[str, bytes]]:
     """The evidence of one run, without what is computed from it."""
-    files = {**kept_files(run), **_fingerprint(run), **scripts(run)} if redacted else verbatim_files(run)
+    files = (
+        {**kept_files(run), **_fingerprint(run), **scripts(run)}
+        if redacted
+        else verbatim_files(run)
+    )
     yield from ((name, content) for name, content in files.items() if name not in DERIVED)
 
 
@@ -209,11 +252,16 @@ def _same_numbers(run: RunDir, copy: RunDir) -> None:
     """UserError if the packed files of ``run`` give other numbers than its own."""
     if not same_numbers(measure_run(run), measure_run(copy)):
         hint = "--with-site packs the files as they are"
-        raise UserError(f"{run.run_id}: without the site's names and paths its log gives other numbers", hint=hint)
+        raise UserError(
+            f"{run.run_id}: without the site's names and paths its log gives other numbers",
+            hint=hint,
+        )
 
 
 def portable(file: AcceptancePlan, *, redacted: bool) -> dict[str, Any]:
-    """A plan as it stands in a pack: its own recipes by their name there; redacted without what names the site."""
+    """A plan as it stands in a pack: its own recipes by their name there; redacted
+    without what names the site.
+    """
     document: dict[str, Any] = json.loads(file.model_dump_json(exclude_unset=True))
     for run in document["runs"]:
         if is_own_file(run["recipe"]):
@@ -229,7 +277,9 @@ def _of_the_site(key: str) -> bool:
 
 
 def _fingerprint(run: RunDir) -> dict[str, bytes]:
-    """The redacted fingerprint of a profiled run, by file name; empty for any other run."""
+    """The redacted fingerprint of a profiled run, by file name; empty for any other
+    run.
+    """
     if run.read_json(artifacts.FINGERPRINT) is None:
         return {}
     files: dict[str, bytes] = extensions.capability("traces.kept", "kept_fingerprint")(run)

@@ -1,11 +1,20 @@
-"""Acceptance plans: the runs that decide about a cluster, how often each is made, and what they must reach."""
+"""Acceptance plans: the runs that decide about a cluster, how often each is made, and
+what they must reach.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from pydantic_core import PydanticCustomError
 
 from benchrun import paths
@@ -27,7 +36,9 @@ Percent = Annotated[float, Field(gt=0, le=100)]
 
 
 def _metric(worse: Better, name: str) -> str:
-    """``name`` of a metric that may have a limit on this side. ``worse``: of metrics whose limit is on the other."""
+    """``name`` of a metric that may have a limit on this side. ``worse``: of metrics
+    whose limit is on the other.
+    """
     legal = tuple(metric.name for metric in METRICS.values() if metric.better != worse)
     if name not in legal:
         raise PydanticCustomError(UNKNOWN_NAME, "no such metric", {"legal": legal})
@@ -45,19 +56,29 @@ class Criteria(Frozen):
     """
 
     at_least: dict[Least, PositiveFloat | None] = Field(default_factory=dict)
-    """Metric -> the least that the median over the repeats reaches, e.g. ``tokens_per_s_per_gpu: 12000``."""
+    """Metric -> the least that the median over the repeats reaches, e.g.
+    ``tokens_per_s_per_gpu: 12000``.
+    """
     at_most: dict[Most, PositiveFloat | None] = Field(default_factory=dict)
-    """Metric -> the most that the median over the repeats has, e.g. ``step_time_s: 1.9`` or ``peak_memory_gib: 76``."""
+    """Metric -> the most that the median over the repeats has, e.g. ``step_time_s:
+    1.9`` or ``peak_memory_gib: 76``.
+    """
     max_below_reference_percent: Annotated[NonNegativeFloat, Field(lt=100)] | None = None
     """Most percent by which a point may be slower than its reference number."""
     max_spread_percent: PositiveFloat | None = None
-    """The largest range of the repeats' step times, in percent of their median; needs two repeats."""
+    """The largest range of the repeats' step times, in percent of their median; needs
+    two repeats.
+    """
     min_scaling_efficiency_percent: Percent | None = None
     """The least tokens/s/GPU in percent of those on the fewest GPUs of the same run."""
     max_failed_runs: NonNegativeInt = 0
-    """Runs of a point that may fail: a crash, a fatal problem in the log, a step that never came. Retries count."""
+    """Runs of a point that may fail: a crash, a fatal problem in the log, a step that
+    never came. Retries count.
+    """
     max_throttled_runs: NonNegativeInt | None = None
-    """Runs of a point in which a GPU may lower its clocks because of heat or a hardware fault."""
+    """Runs of a point in which a GPU may lower its clocks because of heat or a hardware
+    fault.
+    """
 
     def with_those_of(self, other: "Criteria | None") -> "Criteria":
         """Return these criteria with those that ``other`` states in their place."""
@@ -123,12 +144,18 @@ class ResolvedPlan:
     def fewest(self, number: int) -> int:
         """Position, from 1, of the point with the fewest GPUs of the same run."""
         points = self.study.points
-        own = [other for other, each in enumerate(points, 1) if each.point.run == points[number - 1].point.run]
+        own = [
+            other
+            for other, each in enumerate(points, 1)
+            if each.point.run == points[number - 1].point.run
+        ]
         return min(own, key=lambda other: points[other - 1].spec.num_gpus)  # type: ignore[union-attr]
 
 
 def read_plan(name: str) -> tuple[str, AcceptancePlan, Document]:
-    """The name of a plan, the plan, and its document with the line of every value. UserError with every problem."""
+    """The name of a plan, the plan, and its document with the line of every value.
+    UserError with every problem.
+    """
     path = find(name, paths.PLANS, "plan")
     document = load(path)
     file = checked(AcceptancePlan, document)
@@ -139,9 +166,11 @@ def read_plan(name: str) -> tuple[str, AcceptancePlan, Document]:
 def planned(
     name: str, file: AcceptancePlan, document: Document, changes: Mapping[int, Mapping[str, Any]]
 ) -> ResolvedPlan:
-    """``file`` with its points resolved. UserError names every point that breaks a rule.
+    """``file`` with its points resolved. UserError names every point that breaks a
+    rule.
 
-    ``changes``: values of `Request` by the position of a point, from 1; those of 0 are for all points.
+    ``changes``: values of `Request` by the position of a point, from 1; those of 0 are
+    for all points.
     """
     points: list[StudyPoint] = []
     for index, run in enumerate(file.runs):
@@ -154,28 +183,48 @@ def planned(
             points.append(replace(point, request=replace(point.request, **changed)))
     runs = tuple(SuiteRun(recipe=run.recipe) for run in file.runs)
     study = Study(
-        description=file.description, runs=runs, repeats=file.repeats, price_per_gpu_hour=file.price_per_gpu_hour
+        description=file.description,
+        runs=runs,
+        repeats=file.repeats,
+        price_per_gpu_hour=file.price_per_gpu_hour,
     )
     expanded = Expanded(f"{name}.plan", study, tuple(points))
     resolved = resolved_points(expanded)
-    _raise([UserError(each.refused, hint=each.hint, where=each.point.place) for each in resolved if not each.spec])
+    _raise(
+        [
+            UserError(each.refused, hint=each.hint, where=each.point.place)
+            for each in resolved
+            if not each.spec
+        ]
+    )
     if len({each.spec.cluster.name for each in resolved if each.spec}) > 1:
-        raise UserError("the runs are of several clusters", hint="name the one that is accepted: cluster: FILE")
+        raise UserError(
+            "the runs are of several clusters", hint="name the one that is accepted: cluster: FILE"
+        )
     return ResolvedPlan(name, file, ResolvedStudy(expanded, resolved))
 
 
 def _contradictions(file: AcceptancePlan, document: Document) -> Iterator[UserError]:
     """Find errors that no single value of a plan shows."""
-    several = [index for index, run in enumerate(file.runs) if run.num_gpus and len(run.num_gpus) > 1]
-    places: list[tuple[Criteria, tuple[str | int, ...], bool]] = [(file.criteria, ("criteria",), bool(several))]
+    several = [
+        index for index, run in enumerate(file.runs) if run.num_gpus and len(run.num_gpus) > 1
+    ]
+    places: list[tuple[Criteria, tuple[str | int, ...], bool]] = [
+        (file.criteria, ("criteria",), bool(several))
+    ]
     for index, run in enumerate(file.runs):
         if run.num_gpus and len(set(run.num_gpus)) < len(run.num_gpus):
-            yield UserError("'num_gpus' has a value twice", where=document.where(("runs", index, "num_gpus")))
+            yield UserError(
+                "'num_gpus' has a value twice", where=document.where(("runs", index, "num_gpus"))
+            )
         if run.criteria:
             places.append((run.criteria, ("runs", index, "criteria"), index in several))
         for key in run.set:
             if key in OF_REQUEST:
-                yield UserError(f"'{key}' stands beside set, not in it", where=document.where(("runs", index, "set")))
+                yield UserError(
+                    f"'{key}' stands beside set, not in it",
+                    where=document.where(("runs", index, "set")),
+                )
     for criteria, loc, scales in places:
         if criteria.max_spread_percent is not None and file.repeats == 1:
             where = document.where((*loc, "max_spread_percent"))
@@ -183,7 +232,9 @@ def _contradictions(file: AcceptancePlan, document: Document) -> Iterator[UserEr
         if criteria.min_scaling_efficiency_percent is not None and not scales:
             where = document.where((*loc, "min_scaling_efficiency_percent"))
             yield UserError(
-                "a scaling efficiency needs a run with several num_gpus", hint="num_gpus: [8, 16]", where=where
+                "a scaling efficiency needs a run with several num_gpus",
+                hint="num_gpus: [8, 16]",
+                where=where,
             )
 
 

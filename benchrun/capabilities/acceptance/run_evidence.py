@@ -1,4 +1,6 @@
-"""Facts of a run in a pack beside its numbers: its scripts, its ending, whether it was redacted."""
+"""Facts of a run in a pack beside its numbers: its scripts, its ending, whether it was
+redacted.
+"""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -23,11 +25,15 @@ SHOWN = 3
 
 
 def missing_files(content: Content, run: str) -> Iterator[Reason]:
-    """Files that a run lacks. A job opens both logs at its start, so that one is never alone."""
+    """Files that a run lacks. A job opens both logs at its start, so that one is never
+    alone.
+    """
     place = f"{pack.RUNS}/{run}"
     logs = [f"{name}{XZ}" for name in (STDOUT, STDERR)]
     ended = RunDir(content.root / place).read(artifacts.ENDING, EndingRecord)
-    started = any(f"{place}/{log}" in content.manifest.files for log in logs) or (ended and _has_started(ended))
+    started = any(f"{place}/{log}" in content.manifest.files for log in logs) or (
+        ended and _has_started(ended)
+    )
     for name in (*NEEDED, *(logs if started else ())):
         if f"{place}/{name}" not in content.manifest.files:
             yield Reason(kind="missing_file", file=f"{place}/{name}", detail="a run needs it")
@@ -35,11 +41,15 @@ def missing_files(content: Content, run: str) -> Iterator[Reason]:
 
 def _has_started(ended: EndingRecord) -> bool:
     """Whether a job script ran: it wrote done.json, or made a step."""
-    return ended.last_step is not None or any(fact.startswith(f"{artifacts.DONE}: ") for fact in ended.evidence)
+    return ended.last_step is not None or any(
+        fact.startswith(f"{artifacts.DONE}: ") for fact in ended.evidence
+    )
 
 
 def redaction(content: Content) -> Iterator[Reason]:
-    """Runs that are not as the manifest's ``redacted`` has them: only a pack with the site has their events."""
+    """Runs that are not as the manifest's ``redacted`` has them: only a pack with the
+    site has their events.
+    """
     redacted = content.manifest.redacted
     for name in content.manifest.runs:
         events = f"{pack.RUNS}/{name}/{artifacts.EVENTS}"
@@ -50,27 +60,45 @@ def redaction(content: Content) -> Iterator[Reason]:
         spec = RunDir(content.root / pack.RUNS / name).spec
         if redacted and public_spec(spec) != spec:
             detail = "redacted is true, and this specification names a site"
-            yield Reason(kind="manifest", file=f"{pack.RUNS}/{name}/{artifacts.SPEC}", detail=detail)
+            yield Reason(
+                kind="manifest", file=f"{pack.RUNS}/{name}/{artifacts.SPEC}", detail=detail
+            )
 
 
 def other_scripts(content: Content, name: str) -> Iterator[Reason]:
     """Differences between the scripts of a run and those that its specification gives."""
     place = f"{pack.RUNS}/{name}"
     rendered = render(RunDir(content.root / place).spec)
-    listed = {file.rpartition("/")[2] for file in content.manifest.files if file.startswith(f"{place}/")}
+    listed = {
+        file.rpartition("/")[2] for file in content.manifest.files if file.startswith(f"{place}/")
+    }
     for file in sorted(name for name in listed if name.endswith(".sh") and name not in rendered):
-        yield Reason(kind="added_file", file=f"{place}/{file}", detail="its specification gives no such script")
+        yield Reason(
+            kind="added_file",
+            file=f"{place}/{file}",
+            detail="its specification gives no such script",
+        )
     for file, text in rendered.items():
         if file == artifacts.SPEC:
             continue
         if file not in listed:
-            yield Reason(kind="missing_file", file=f"{place}/{file}", detail="its specification gives this script")
+            yield Reason(
+                kind="missing_file",
+                file=f"{place}/{file}",
+                detail="its specification gives this script",
+            )
         elif (content.root / place / file).read_bytes() != text.encode():
-            yield Reason(kind="script", file=f"{place}/{file}", detail="not the script that its specification gives")
+            yield Reason(
+                kind="script",
+                file=f"{place}/{file}",
+                detail="not the script that its specification gives",
+            )
 
 
 def written_by(content: Content, name: str) -> tuple[object, object]:
-    """Version and commit of the benchrun that wrote a run's scripts: that of the pack if it is redacted."""
+    """Version and commit of the benchrun that wrote a run's scripts: that of the pack
+    if it is redacted.
+    """
     if content.manifest.redacted:
         return content.manifest.benchrun, content.manifest.commit
     env = RunDir(content.root / pack.RUNS / name).read_json(artifacts.ENV) or {}

@@ -1,4 +1,6 @@
-"""Reading an evidence pack that somebody else wrote, without trusting a name or a size in it."""
+"""Reading an evidence pack that somebody else wrote, without trusting a name or a size
+in it.
+"""
 
 import hashlib
 import lzma
@@ -6,7 +8,15 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from benchrun.capabilities.acceptance.pack import CHUNK, MANIFEST, Manifest, Reason, Refused, files_of, sha256
+from benchrun.capabilities.acceptance.pack import (
+    CHUNK,
+    MANIFEST,
+    Manifest,
+    Reason,
+    Refused,
+    files_of,
+    sha256,
+)
 from benchrun.rundir.artifacts import XZ
 
 MOST_BYTES = 16 << 30
@@ -17,9 +27,11 @@ MOST_FILES = 100_000
 
 
 def opened(pack: Path, folder: Path) -> Path:
-    """The root of ``pack``: itself if it is a directory, else unpacked into the empty ``folder``.
+    """The root of ``pack``: itself if it is a directory, else unpacked into the empty
+    ``folder``.
 
-    Refused for an archive that is damaged or too large, and for a member that is a link or lies outside.
+    Refused for an archive that is damaged or too large, and for a member that is a link
+    or lies outside.
     """
     if pack.is_dir():
         return pack
@@ -27,7 +39,9 @@ def opened(pack: Path, folder: Path) -> Path:
         with tarfile.open(pack, "r|gz") as tar:
             _unpack(tar, folder)
     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-        raise Refused(Reason(kind="unreadable", file=pack.name, detail=f"no archive of a pack: {error}")) from error
+        raise Refused(
+            Reason(kind="unreadable", file=pack.name, detail=f"no archive of a pack: {error}")
+        ) from error
     roots = list(folder.iterdir())
     if len(roots) != 1 or not roots[0].is_dir():
         detail = f"a pack has one folder at the top, this archive {len(roots)}"
@@ -42,14 +56,18 @@ def _unpack(tar: tarfile.TarFile, folder: Path) -> None:
         if detail := _unsafe(member):
             raise Refused(Reason(kind="unsafe_path", file=member.name, detail=detail))
         if left < 0 or count > MOST_FILES:
-            raise Refused(Reason(kind="unreadable", file=member.name, detail="the archive is too large"))
+            raise Refused(
+                Reason(kind="unreadable", file=member.name, detail="the archive is too large")
+            )
         path = folder / member.name
         if member.isdir():
             path.mkdir(parents=True, exist_ok=True)
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            raise Refused(Reason(kind="unsafe_path", file=member.name, detail="stands twice in the archive"))
+            raise Refused(
+                Reason(kind="unsafe_path", file=member.name, detail="stands twice in the archive")
+            )
         content = tar.extractfile(member)
         assert content is not None
         with path.open("xb") as file:
@@ -78,16 +96,22 @@ class Content:
 
 
 def checked_content(root: Path) -> Content:
-    """The manifest of the pack at ``root``. Refused with every file that is missing, added or changed."""
+    """The manifest of the pack at ``root``. Refused with every file that is missing,
+    added or changed.
+    """
     present = set(files_of(root))
     if MANIFEST not in present:
-        raise Refused(Reason(kind="missing_file", file=MANIFEST, detail="a pack without a manifest"))
+        raise Refused(
+            Reason(kind="missing_file", file=MANIFEST, detail="a pack without a manifest")
+        )
     try:
         text = (root / MANIFEST).read_bytes()
         manifest = Manifest.model_validate_json(text)
     except (ValueError, OSError) as error:
         first = str(error).splitlines()[0]
-        raise Refused(Reason(kind="manifest", file=MANIFEST, detail=f"not what benchrun writes: {first}")) from error
+        raise Refused(
+            Reason(kind="manifest", file=MANIFEST, detail=f"not what benchrun writes: {first}")
+        ) from error
     present.remove(MANIFEST)
     reasons = [Reason(kind="missing_file", file=name, detail="listed in the manifest, not in the pack")
                for name in sorted(manifest.files.keys() - present)]  # fmt: skip
@@ -96,8 +120,18 @@ def checked_content(root: Path) -> Content:
     for name in sorted(present & manifest.files.keys()):
         with (root / name).open("rb") as content:
             if sha256(content) != manifest.files[name]:
-                reasons.append(Reason(kind="changed_file", file=name, detail="its sha256 is not that of the manifest"))
-    reasons += [reason for name in sorted(present) if name.endswith(XZ) and (reason := _expanding(root, name))]
+                reasons.append(
+                    Reason(
+                        kind="changed_file",
+                        file=name,
+                        detail="its sha256 is not that of the manifest",
+                    )
+                )
+    reasons += [
+        reason
+        for name in sorted(present)
+        if name.endswith(XZ) and (reason := _expanding(root, name))
+    ]
     if reasons:
         raise Refused(*reasons)
     return Content(root, manifest, hashlib.sha256(text).hexdigest())
@@ -111,7 +145,9 @@ def _expanding(root: Path, name: str) -> Reason | None:
             while chunk := content.read(CHUNK):
                 size += len(chunk)
                 if size > MOST_LOG_BYTES:
-                    return Reason(kind="unreadable", file=name, detail=f"holds more than {size} bytes")
+                    return Reason(
+                        kind="unreadable", file=name, detail=f"holds more than {size} bytes"
+                    )
     except (lzma.LZMAError, EOFError, OSError) as error:
         return Reason(kind="unreadable", file=name, detail=str(error))
     return None

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     shell_complete=cluster_names,
     help="Cluster profile, in place of the one that the file names.",
 )
-@click.option("--name", help="Name of this acceptance: another name runs everything anew.  [default: the file's]")
+@click.option(
+    "--name",
+    help="Name of this acceptance: another name runs everything anew.  [default: the file's]",
+)
 @click.option(
     "--concurrency",
     type=click.IntRange(min=1),
@@ -31,7 +34,11 @@ if TYPE_CHECKING:
     help="Runs at a time; more than one may disturb each other.",
 )
 @retries_option
-@click.option("--dry-run", is_flag=True, help="Print runs, nodes, criteria, GPU-hours and cost; launch nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print runs, nodes, criteria, GPU-hours and cost; launch nothing.",
+)
 @click.option("--report", is_flag=True, help="Judge what is there already; launch nothing.")
 @click.option(
     "--pack",
@@ -40,7 +47,9 @@ if TYPE_CHECKING:
     metavar="PATH",
     help="Write the evidence to PATH: an archive (.tar.gz) or a directory.  [default: packs/, beside the runs]",
 )
-@click.option("--with-site", is_flag=True, help="Leave names, paths and addresses of the site in the pack.")
+@click.option(
+    "--with-site", is_flag=True, help="Leave names, paths and addresses of the site in the pack."
+)
 @json_option
 def plan(
     file: str,
@@ -54,12 +63,15 @@ def plan(
     with_site: bool,
     as_json: bool,
 ) -> int:
-    """Run an acceptance plan FILE, or a shipped one of that name, and judge every criterion.
+    """Run an acceptance plan FILE, or a shipped one of that name, and judge every
+    criterion.
 
-    After an interruption the same command goes on: no run is launched twice. When all runs
-    have ended, their evidence is written as a pack, which benchrun verify computes again on any machine.
+    After an interruption the same command goes on: no run is launched twice. When all
+    runs have ended, their evidence is written as a pack, which benchrun verify computes
+    again on any machine.
 
-    Exit codes: 0 every criterion is met; 1 one is not; 4 a run is missing, or a measurement gives no answer.
+    Exit codes: 0 every criterion is met; 1 one is not; 4 a run is missing, or a
+    measurement gives no answer.
     """
     planned = api.plan_acceptance(file, cluster, name)
     if dry_run:
@@ -73,7 +85,11 @@ def plan(
     appraisal = api.appraise(planned, api.runs_of(planned))
     if not report:
         api.store_appraisal(appraisal)
-    written = _packed(planned, target, with_site) if appraisal.results and (target or not report) else None
+    written = (
+        _packed(planned, target, with_site)
+        if appraisal.results and (target or not report)
+        else None
+    )
     return _show(planned, appraisal, written, as_json)
 
 
@@ -81,7 +97,10 @@ def _announce(planned: "ResolvedPlan", as_json: bool) -> int:
     """Print what will be launched."""
     if as_json:
         study = api.study_result(planned.study).model_dump(mode="json")
-        print_json(api.appraise(planned, {}).acceptance.model_dump(mode="json") | {"study": study, "pack": None})
+        print_json(
+            api.appraise(planned, {}).acceptance.model_dump(mode="json")
+            | {"study": study, "pack": None}
+        )
     else:
         click.echo(_planned_page(planned), nl=False)
     return Exit.OK
@@ -101,7 +120,9 @@ def _packed(planned: "ResolvedPlan", target: Path | None, with_site: bool) -> di
     return {"path": str(written.path), "digest": written.digest}
 
 
-def _show(planned: "ResolvedPlan", appraisal: "Appraisal", written: dict[str, Any] | None, as_json: bool) -> int:
+def _show(
+    planned: "ResolvedPlan", appraisal: "Appraisal", written: dict[str, Any] | None, as_json: bool
+) -> int:
     """Print the verdict on every criterion; returns the exit code."""
     acceptance = appraisal.acceptance
     if as_json:
@@ -116,13 +137,20 @@ def _show(planned: "ResolvedPlan", appraisal: "Appraisal", written: dict[str, An
 
 @click.command("verify")
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--plan", "own_plan", metavar="FILE", shell_complete=plan_names, help="Refuse a pack of another plan.")
+@click.option(
+    "--plan",
+    "own_plan",
+    metavar="FILE",
+    shell_complete=plan_names,
+    help="Refuse a pack of another plan.",
+)
 @json_option
 def verify(pack: Path, own_plan: str | None, as_json: bool) -> int:
-    """Compute an evidence PACK again, offline: hashes, logs, metrics, references, criteria.
+    """Compute an evidence PACK again, offline: hashes, logs, metrics, references,
+    criteria.
 
-    No number in the pack is trusted: what it states must be what its logs give. Exit codes: those of the verdict; 4
-    for a pack that is refused.
+    No number in the pack is trusted: what it states must be what its logs give. Exit
+    codes: those of the verdict; 4 for a pack that is refused.
     """
     verification = api.verify_pack(pack, own_plan)
     if as_json:

@@ -1,4 +1,6 @@
-"""``benchrun verify``: an evidence pack is computed again from its logs, offline, and compared with what it states."""
+"""``benchrun verify``: an evidence pack is computed again from its logs, offline, and
+compared with what it states.
+"""
 
 import json
 import tempfile
@@ -46,7 +48,9 @@ class Verification:
 
     pack: str
     digest: str | None
-    """sha256 of its manifest, which stands for every file; None if the manifest cannot be read."""
+    """sha256 of its manifest, which stands for every file; None if the manifest cannot
+    be read.
+    """
     reasons: tuple[Reason, ...]
     """Reason why it is refused; empty if it is not."""
     warnings: tuple[Reason, ...]
@@ -72,7 +76,8 @@ class Verification:
 
 
 def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
-    """Check the pack at ``path``. ``own_plan`` is a plan file that its plan must agree with. Writes nothing beside it.
+    """Check the pack at ``path``. ``own_plan`` is a plan file that its plan must agree
+    with. Writes nothing beside it.
 
     UserError if there is no such file.
     """
@@ -92,7 +97,10 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
         except Refused as error:
             digest = content.digest if content else None
             return Verification(str(path), digest, error.reasons, tuple(warnings), None)
-        reasons = [*_other_runs(content, plan), *_disagreements(content, result, same_version=not versions)]
+        reasons = [
+            *_other_runs(content, plan),
+            *_disagreements(content, result, same_version=not versions),
+        ]
         for reason, same_version in _other_statements(content, same_version=not versions):
             (reasons if same_version else warnings).append(reason)
         if not reasons and (page := _other_page(content, result.appraisal.acceptance)):
@@ -101,18 +109,32 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
     return Verification(str(path), content.digest, tuple(reasons), tuple(warnings), acceptance)
 
 
-def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | None) -> tuple[ResolvedPlan, Derived]:
-    """The plan of a pack and what follows from its logs. Refused if the evidence is incomplete or damaged."""
+def _recomputed(
+    content: Content, clusters: Path, expected: AcceptancePlan | None
+) -> tuple[ResolvedPlan, Derived]:
+    """The plan of a pack and what follows from its logs. Refused if the evidence is
+    incomplete or damaged.
+    """
     if reasons := list(_unexpected(content)):
         raise Refused(*reasons)
     try:
         file = read_plan_in(content.root)
-        if reasons := [*_unused_recipes(content, file), *run_evidence.redaction(content), *_other_plan(file, expected)]:
+        if reasons := [
+            *_unused_recipes(content, file),
+            *run_evidence.redaction(content),
+            *_other_plan(file, expected),
+        ]:
             raise Refused(*reasons)
         plan = plan_in(content.root, content.manifest, file, clusters)
         if expected:
-            reasons += _other_recipes(plan, plan_in(content.root, content.manifest, expected, clusters))
-        reasons += [_no_point(name) for name, n in content.manifest.runs.items() if n > len(plan.study.points)]
+            reasons += _other_recipes(
+                plan, plan_in(content.root, content.manifest, expected, clusters)
+            )
+        reasons += [
+            _no_point(name)
+            for name, n in content.manifest.runs.items()
+            if n > len(plan.study.points)
+        ]
         if reasons:
             raise Refused(*reasons)
         return plan, derived(content.root, content.manifest, plan)
@@ -122,7 +144,9 @@ def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | Non
         place = (error.where or pack.PLAN).removeprefix(f"{content.root}/")
         raise Refused(Reason(kind="unreadable", file=place, detail=error.message)) from error
     except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
-        raise Refused(Reason(kind="unreadable", file=pack.MANIFEST, detail=f"damaged: {error}")) from error
+        raise Refused(
+            Reason(kind="unreadable", file=pack.MANIFEST, detail=f"damaged: {error}")
+        ) from error
 
 
 def _unexpected(content: Content) -> Iterator[Reason]:
@@ -135,7 +159,10 @@ def _unexpected(content: Content) -> Iterator[Reason]:
     for run in content.manifest.runs:
         yield from run_evidence.missing_files(content, run)
         ending = f"{pack.RUNS}/{run}/{artifacts.ENDING}"
-        if ending in listed and RunDir(content.root / pack.RUNS / run).read(artifacts.ENDING, EndingRecord) is None:
+        if (
+            ending in listed
+            and RunDir(content.root / pack.RUNS / run).read(artifacts.ENDING, EndingRecord) is None
+        ):
             # Without its ending a failed run would pass for one that ended well.
             yield Reason(kind="unreadable", file=ending, detail="not what benchrun writes")
     if pack.PLAN not in listed:
@@ -143,7 +170,9 @@ def _unexpected(content: Content) -> Iterator[Reason]:
 
 
 def _has_place(name: str, runs: Mapping[str, Collection[str]]) -> bool:
-    """Whether the layout of a pack has a file of this path. ``runs``: the files that each run may have."""
+    """Whether the layout of a pack has a file of this path. ``runs``: the files that
+    each run may have.
+    """
     parts = PurePosixPath(name).parts
     if len(parts) == 1:
         return name in (pack.PLAN, pack.ACCEPTANCE, pack.REFERENCES, pack.PAGE)
@@ -174,28 +203,42 @@ def _version(content: Content) -> Iterator[Reason]:
 
 
 def _other_plan(of_pack: AcceptancePlan, agreed: AcceptancePlan | None) -> Iterator[Reason]:
-    """Differences between the pack's plan and the one that was agreed, the site and the description
-    apart.
+    """Differences between the pack's plan and the one that was agreed, the site and the
+    description apart.
     """
     if agreed is not None:
-        for detail in differences(_essence(of_pack), _essence(agreed), names=("the pack has", "your plan")):
+        for detail in differences(
+            _essence(of_pack), _essence(agreed), names=("the pack has", "your plan")
+        ):
             yield Reason(kind="plan", file=pack.PLAN, detail=detail)
 
 
 def _other_recipes(of_pack: ResolvedPlan, agreed: ResolvedPlan) -> Iterator[Reason]:
-    """Points that differ although both plans name them alike: two recipes may have one name."""
+    """Points that differ although both plans name them alike: two recipes may have one
+    name.
+    """
     pairs = zip(of_pack.study.points, agreed.study.points, strict=True)
     for number, pair in enumerate(pairs, 1):
         works = {each.spec and _work(each.spec) for each in pair}
         if len(works) > 1:
-            yield Reason(kind="plan", file=pack.PLAN, detail=f"the recipe of point {number} is not that of your plan")
+            yield Reason(
+                kind="plan",
+                file=pack.PLAN,
+                detail=f"the recipe of point {number} is not that of your plan",
+            )
 
 
 def _own_recipes(content: Content) -> Iterator[Reason]:
-    """A warning for each recipe that the pack brings along: its name may be a shipped one's."""
+    """A warning for each recipe that the pack brings along: its name may be a shipped
+    one's.
+    """
     for name in content.manifest.files:
         if name.startswith(f"{pack.RECIPES}/"):
-            yield Reason(kind="plan", file=name, detail="not a recipe of benchrun: read what it trains, or use --plan")
+            yield Reason(
+                kind="plan",
+                file=name,
+                detail="not a recipe of benchrun: read what it trains, or use --plan",
+            )
 
 
 def _unused_recipes(content: Content, file: AcceptancePlan) -> Iterator[Reason]:
@@ -207,7 +250,9 @@ def _unused_recipes(content: Content, file: AcceptancePlan) -> Iterator[Reason]:
 
 
 def _other_statements(content: Content, *, same_version: bool) -> Iterator[tuple[Reason, bool]]:
-    """Scripts and endings that do not follow from specification and log, and whether this benchrun wrote them."""
+    """Scripts and endings that do not follow from specification and log, and whether
+    this benchrun wrote them.
+    """
     own = (__version__, commit())
     for run in content.manifest.runs:
         for reason in run_evidence.other_scripts(content, run):
@@ -218,7 +263,9 @@ def _other_statements(content: Content, *, same_version: bool) -> Iterator[tuple
 
 def _essence(file: AcceptancePlan) -> dict[str, Any]:
     """Parts of a plan that decide: runs, repeats, criteria."""
-    document = json.loads(AcceptancePlan.model_validate(portable(file, redacted=True)).model_dump_json())
+    document = json.loads(
+        AcceptancePlan.model_validate(portable(file, redacted=True)).model_dump_json()
+    )
     return {key: document[key] for key in ("runs", "repeats", "criteria")}
 
 
@@ -229,11 +276,17 @@ def _no_point(run: str) -> Reason:
 def _other_runs(content: Content, plan: ResolvedPlan) -> Iterator[Reason]:
     """Runs that are not of their point, and copies of a run."""
     for run, number in content.manifest.runs.items():
-        spec, wanted = RunDir(content.root / pack.RUNS / run).spec, plan.study.points[number - 1].spec
+        spec, wanted = (
+            RunDir(content.root / pack.RUNS / run).spec,
+            plan.study.points[number - 1].spec,
+        )
         if wanted is not None and _work(spec) != _work(wanted):
             detail = f"its specification is not that of point {number} of the plan"
             yield Reason(kind="run", file=f"{pack.RUNS}/{run}/{artifacts.SPEC}", detail=detail)
-    steps = {run: content.manifest.files.get(f"{pack.RUNS}/{run}/{STEPS}") for run in sorted(content.manifest.runs)}
+    steps = {
+        run: content.manifest.files.get(f"{pack.RUNS}/{run}/{STEPS}")
+        for run in sorted(content.manifest.runs)
+    }
     logs = {run: RunDir(content.root / pack.RUNS / run, read_only=True).logs for run in steps}
     times = {run: times_of(parse_log(*files)) for run, files in logs.items() if files}
     for one, other in combinations(filter(times.get, times), 2):
@@ -243,8 +296,16 @@ def _other_runs(content: Content, plan: ResolvedPlan) -> Iterator[Reason]:
 
 
 def _work(spec: RunSpec) -> tuple[str, ...]:
-    """Work of a run, and the machine it needs; the site's own build of the image does not count."""
-    return spec.recipe, spec.framework, spec.gpu, str(spec.num_gpus), digest(spec, without=("image",))
+    """Work of a run, and the machine it needs; the site's own build of the image does
+    not count.
+    """
+    return (
+        spec.recipe,
+        spec.framework,
+        spec.gpu,
+        str(spec.num_gpus),
+        digest(spec, without=("image",)),
+    )
 
 
 def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
@@ -255,12 +316,20 @@ def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
     except BenchrunError as error:
         place = (error.where or "").removeprefix(f"{content.root}/")
         return Reason(kind="unreadable", file=place, detail=error.message)
-    return None if same else Reason(kind="report", file=pack.PAGE, detail="not the page that the runs give")
+    return (
+        None
+        if same
+        else Reason(kind="report", file=pack.PAGE, detail="not the page that the runs give")
+    )
 
 
 def _disagreements(content: Content, result: Derived, *, same_version: bool) -> Iterator[Reason]:
     """Claims of the pack that its logs do not give, the report apart."""
-    stated = {name for name in content.manifest.files if PurePosixPath(name).name in DERIVED or "/" not in name}
+    stated = {
+        name
+        for name in content.manifest.files
+        if PurePosixPath(name).name in DERIVED or "/" not in name
+    }
     for name in sorted(stated - result.files.keys() - {pack.PLAN, pack.PAGE}):
         yield Reason(kind="added_file", file=name, detail="nothing in the pack gives it")
     for name in sorted({*result.files, pack.PAGE} - stated):
@@ -274,5 +343,9 @@ def _disagreements(content: Content, result: Derived, *, same_version: bool) -> 
 
 
 def _kind(name: str) -> Kind:
-    kinds: dict[str, Kind] = {pack.REFERENCES: "reference", pack.ACCEPTANCE: "verdict", artifacts.VERDICT: "verdict"}
+    kinds: dict[str, Kind] = {
+        pack.REFERENCES: "reference",
+        pack.ACCEPTANCE: "verdict",
+        artifacts.VERDICT: "verdict",
+    }
     return kinds.get(PurePosixPath(name).name, "numbers")

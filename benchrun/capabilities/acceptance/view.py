@@ -29,14 +29,24 @@ def criteria_table(acceptance: Acceptance) -> Table:
     """One row for each criterion, the failed ones and those without an answer first."""
     order = {False: 0, None: 1, True: 2}
     names = {point.point: point.name for point in acceptance.points}
-    rows = [_row(each, names[each.point]) for each in sorted(acceptance.criteria, key=lambda each: order[each.passed])]
+    rows = [
+        _row(each, names[each.point])
+        for each in sorted(acceptance.criteria, key=lambda each: order[each.passed])
+    ]
     return Table(("point", "criterion", "limit", "measured", "unit", "result", "note"), rows)
 
 
 def _row(each: Criterion, name: str) -> list[Any]:
     measured = None if each.measured is None else _number(float(each.measured))
     values = (_number(each.threshold), measured)
-    return [f"{each.point}: {name}", each.criterion, *values, each.unit, ANSWERS[each.passed], each.reason]
+    return [
+        f"{each.point}: {name}",
+        each.criterion,
+        *values,
+        each.unit,
+        ANSWERS[each.passed],
+        each.reason,
+    ]
 
 
 def _number(value: float) -> float | int:
@@ -74,7 +84,15 @@ def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
         rows.append([point.point, point.name, point.num_nodes, study.repeats, limit, steps])
     titles = ("point", "workload", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
     tables = (Table(titles, rows, missing="-"), _limits(acceptance))
-    return "\n".join([f"{acceptance.plan}: {acceptance.description}", "", *map(plain, tables), planned_line(study), ""])
+    return "\n".join(
+        [
+            f"{acceptance.plan}: {acceptance.description}",
+            "",
+            *map(plain, tables),
+            planned_line(study),
+            "",
+        ]
+    )
 
 
 def _limits(acceptance: Acceptance) -> Table:
@@ -94,7 +112,9 @@ def acceptance_page(acceptance: Acceptance) -> str:
     """The verdict, every criterion, and the runs, as text."""
     tables = (criteria_table(acceptance), points_table(acceptance), runs_table(acceptance))
     text = "\n".join(plain(table) for table in tables if table.rows)
-    return printable(f"{headline(acceptance)}\n{acceptance.plan}: {acceptance.description}\n\n{text}")
+    return printable(
+        f"{headline(acceptance)}\n{acceptance.plan}: {acceptance.description}\n\n{text}"
+    )
 
 
 def reason_lines(kind: str, reasons: Sequence[Reason]) -> Iterator[str]:
@@ -105,7 +125,9 @@ def reason_lines(kind: str, reasons: Sequence[Reason]) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """Text of a pack that somebody else wrote, without control characters of a terminal."""
+    """Text of a pack that somebody else wrote, without control characters of a
+    terminal.
+    """
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 

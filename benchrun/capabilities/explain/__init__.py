@@ -1,1 +1,3 @@
-"""Explanations of a step's time: from the GPU's peak to the measurement, causes, advice."""
+"""Explanations of a step's time: from the GPU's peak to the measurement, causes,
+advice.
+"""

@@ -12,9 +12,19 @@ from benchrun.runspec.identity import value_of
 from benchrun.runspec.spec import TrainingSpec
 
 
-def fault(cause: Name, seconds: float, evidence: str, rank: int | None = None, host: str | None = None) -> Cause:
+def fault(
+    cause: Name, seconds: float, evidence: str, rank: int | None = None, host: str | None = None
+) -> Cause:
     """A cause of kind ``fault``, without advice; ``seconds`` of a step."""
-    return Cause(cause=cause, kind="fault", seconds=seconds, rank=rank, host=host, evidence=evidence, advice="")
+    return Cause(
+        cause=cause,
+        kind="fault",
+        seconds=seconds,
+        rank=rank,
+        host=host,
+        evidence=evidence,
+        advice="",
+    )
 
 
 def choice(cause: Name, seconds: float, evidence: str, advice: str = "") -> Cause:
@@ -25,15 +35,21 @@ def choice(cause: Name, seconds: float, evidence: str, advice: str = "") -> Caus
 def advised(cause: Cause, spec: TrainingSpec | None) -> Cause:
     """Return the cause with the advice of the table, unless it has its own.
 
-    Left out is a setting that the run has, and one that its framework would refuse. ``spec``: None if the settings
-    are not known.
+    Left out is a setting that the run has, and one that its framework would refuse.
+    ``spec``: None if the settings are not known.
     """
-    return cause if cause.advice else cause.model_copy(update={"advice": "; ".join(_advice(cause.cause, spec))})
+    return (
+        cause
+        if cause.advice
+        else cause.model_copy(update={"advice": "; ".join(_advice(cause.cause, spec))})
+    )
 
 
 def _advice(cause: Name, spec: TrainingSpec | None) -> Iterator[str]:
     for row in table(__file__):
-        if row["cause"] == cause and (spec is None or not row["set"] or _possible(spec, *row["set"].split("="))):
+        if row["cause"] == cause and (
+            spec is None or not row["set"] or _possible(spec, *row["set"].split("="))
+        ):
             yield row["advice"]
 
 

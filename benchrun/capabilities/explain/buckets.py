@@ -10,8 +10,10 @@ from benchrun.rundir.fingerprint import Fingerprint, RankShares
 KNOWN = ("matmul", "attention", "memory_bound", "communication", "idle", "copies")
 """The buckets except the one of unknown cause."""
 COPIES = 0.02
-"""Share of a trace in which nothing but copies runs, from which on they are a part of their own: offloaded activations.
-Fewer count with the memory-bound kernels, as all do in a breakdown."""
+"""Share of a trace in which nothing but copies runs, from which on they are a part of
+their own: offloaded activations. Fewer count with the memory-bound kernels, as all do
+in a breakdown.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,11 @@ class Buckets:
 
 
 def buckets(run: Evidence) -> Buckets | None:
-    """Divide the profiled step, by the breakdown or else by a trace; None if nothing was profiled.
+    """Divide the profiled step, by the breakdown or else by a trace; None if nothing
+    was profiled.
 
-    Where the step of the breakdown was shorter than the measured ones, a trace of others shows what took longer.
+    Where the step of the breakdown was shorter than the measured ones, a trace of
+    others shows what took longer.
     """
     traced = None
     if run.fingerprint is not None:
@@ -52,8 +56,8 @@ def buckets(run: Evidence) -> Buckets | None:
 
 
 def _filled(own: Buckets, traced: Buckets) -> Buckets:
-    """``own``, whose time of unknown cause goes to the parts that take longer in the trace, up to
-    that difference.
+    """``own``, whose time of unknown cause goes to the parts that take longer in the
+    trace, up to that difference.
     """
     more = {name: max(getattr(traced, name) - getattr(own, name), 0.0) for name in KNOWN}
     total = sum(more.values())
@@ -65,7 +69,9 @@ def _filled(own: Buckets, traced: Buckets) -> Buckets:
 
 
 def _steps(fingerprint: Fingerprint, run: Evidence) -> int | None:
-    """Steps in the window: those that the trace marks, else as many as the run was to profile."""
+    """Steps in the window: those that the trace marks, else as many as the run was to
+    profile.
+    """
     if fingerprint.steps or run.spec.profile.tool == "none":
         return fingerprint.steps
     return run.spec.profile.steps
@@ -85,17 +91,24 @@ def _of_breakdown(profiled: Breakdown, share_of_copies: float) -> Buckets:
 
 
 def _of_fingerprint(fingerprint: Fingerprint, steps: int | None, typical_s: float) -> Buckets:
-    """The mean of the ranks' shares, times a step of the trace, fitted to a measured one."""
+    """The mean of the ranks' shares, times a step of the trace, fitted to a measured
+    one.
+    """
     each = [_shares(rank) for rank in fingerprint.ranks]
     step_s = fingerprint.window_s / steps if steps else typical_s
     matmul, attention, other, communication, idle, copies = (
         mean(values) * step_s for values in zip(*each, strict=True)
     )
-    return _fitted(Buckets(matmul, attention, other, communication, idle, copies, source="the trace"), typical_s)
+    return _fitted(
+        Buckets(matmul, attention, other, communication, idle, copies, source="the trace"),
+        typical_s,
+    )
 
 
 def _shares(rank: RankShares) -> tuple[float, ...]:
-    """Products, attention, other kernels, exposed communication, idle, copies: they add up to 1."""
+    """Products, attention, other kernels, exposed communication, idle, copies: they add
+    up to 1.
+    """
     matmul, copies = min(rank.classes.matmul, rank.compute), _copies(rank)
     attention = min(rank.classes.attention, rank.compute - matmul)
     other = rank.compute - matmul - attention + rank.copies - copies
@@ -110,8 +123,9 @@ def _copies(rank: RankShares) -> float:
 def _fitted(profiled: Buckets, typical_s: float, *, on_gpu: bool = True) -> Buckets:
     """The parts of a profiled step, fitted to a measured one.
 
-    What the profiled step takes longer is the profiler's: beside a GPU it slows the host first, then whatever waits; on
-    a CPU it slows all. What it takes less is of unknown cause.
+    What the profiled step takes longer is the profiler's: beside a GPU it slows the
+    host first, then whatever waits; on a CPU it slows all. What it takes less is of
+    unknown cause.
     """
     names = [field.name for field in fields(Buckets) if field.name != "source"]
     excess = sum(getattr(profiled, name) for name in names) - typical_s

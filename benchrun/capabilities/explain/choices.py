@@ -1,4 +1,6 @@
-"""Choices: what the recipe or the layout costs, with the seconds of a step that another one would save."""
+"""Choices: what the recipe or the layout costs, with the seconds of a step that another
+one would save.
+"""
 
 from collections.abc import Iterator
 
@@ -23,21 +25,28 @@ from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.rundir.artifacts import RANKS
 
 SAVED: dict[Name, float] = {
-    **dict.fromkeys(("bubble", "recompute", "exposed_tp", "exposed_cp", "exposed_ep", "exposed_dp"), 1.0),
+    **dict.fromkeys(
+        ("bubble", "recompute", "exposed_tp", "exposed_cp", "exposed_ep", "exposed_dp"), 1.0
+    ),
     "host": 0.6,
 }
-"""Share of these parts that another layout or recipe saves. CUDA graphs closed the host's gaps in kept runs of LoRA in
-FP8, and 0.36 to 0.48 of that time was lost again, because kernels without gaps ran more slowly."""
+"""Share of these parts that another layout or recipe saves. CUDA graphs closed the
+host's gaps in kept runs of LoRA in FP8, and 0.36 to 0.48 of that time was lost again,
+because kernels without gaps ran more slowly.
+"""
 FUSED, MOST_FUSED = 3.0, 6.0
-"""Factors over the least time of memory-bound kernels if all are fused: the median of the kept
-runs, and more than any of them takes (1.9 to 5.6). A run that means to have fused kernels has them
-up to there.
+"""Factors over the least time of memory-bound kernels if all are fused: the median of
+the kept runs, and more than any of them takes (1.9 to 5.6). A run that means to have
+fused kernels has them up to there.
 """
 FLASH = 3.0
-"""Factor over the least time of attention at the peak: 2.5 to 3.1 in kept runs with BF16 attention.
+"""Factor over the least time of attention at the peak: 2.5 to 3.1 in kept runs with
+BF16 attention.
 """
 ALONE = 0.8
-"""Share of the clock's peak that large products reach alone: 0.8 in FP8 and 0.87 in BF16 in the kept runs."""
+"""Share of the clock's peak that large products reach alone: 0.8 in FP8 and 0.87 in
+BF16 in the kept runs.
+"""
 
 
 OFFLOADED = (
@@ -62,7 +71,9 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
 
 
 def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
-    """Memory-bound kernels beyond those of fused ones, products that are too small, and copies that nothing hides."""
+    """Memory-bound kernels beyond those of fused ones, products that are too small, and
+    copies that nothing hides.
+    """
     seconds = {part.part: part.seconds for part in parts}
     small, (spent, least) = seconds.get(SMALL_PRODUCTS, 0.0), _memory(parts)
     saved, words = 0.0, []
@@ -79,7 +90,9 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
         of = " of offloaded activations" if offloaded else ""
         words.insert(0, f"nothing but copies{of} runs for {copies:.3g} s")
     elif saved and offloaded:
-        words.append("the copies of offloaded activations are among them, and a trace would separate them")
+        words.append(
+            "the copies of offloaded activations are among them, and a trace would separate them"
+        )
     if words:
         cause = choice("memory_bound", small + saved + copies, "; ".join(words))
         mostly_copies = copies > small + saved if copies else bool(saved)
@@ -105,13 +118,17 @@ def _most_fused(run: Evidence) -> float:
 def _of_attention(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Attention beyond what a fused kernel takes.
 
-    Plain attention has memory-bound kernels too, which pass over whole scores: those beyond fused ones are counted
-    here, unless the run means to have no fused kernels.
+    Plain attention has memory-bound kernels too, which pass over whole scores: those
+    beyond fused ones are counted here, unless the run means to have no fused kernels.
     """
     least = run.least.attention_s or 0.0
     if not least:
         return
-    spent = sum(part.seconds for part in parts if part.cause == "attention" or part.part == ATTENTION_AT_PEAK)
+    spent = sum(
+        part.seconds
+        for part in parts
+        if part.cause == "attention" or part.part == ATTENTION_AT_PEAK
+    )
     words = f"attention takes {spent / least:.1f} times what it takes at the GPU's peak"
     if any(part.part == PLAIN for part in parts):
         memory, smallest = _memory(parts)
@@ -120,11 +137,15 @@ def _of_attention(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
             spent += passes
             words = f"no kernel of its own computes attention: whole scores cost {spent:.3g} s in products and memory"
     if spent > FLASH * least:
-        yield choice("attention", spent - FLASH * least, f"{words}, about {FLASH * least:.3g} s where fused")
+        yield choice(
+            "attention", spent - FLASH * least, f"{words}, about {FLASH * least:.3g} s where fused"
+        )
 
 
 def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
-    """Products that are too small to be fast, even alone; none without a clock, because a low one is as slow."""
+    """Products that are too small to be fast, even alone; none without a clock, because
+    a low one is as slow.
+    """
     if run.clock_mhz is None:
         return
     below = sum(part.seconds for part in parts if part.part == MATMUL_ALONE)
@@ -132,7 +153,11 @@ def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     saved = below - peak * (1 / ALONE - 1)
     if peak and saved > 0:
         share = 100 * peak / (peak + below)
-        yield choice("matmul", saved, f"the products reach {share:.0f} % of the clock's peak alone: they are small")
+        yield choice(
+            "matmul",
+            saved,
+            f"the products reach {share:.0f} % of the clock's peak alone: they are small",
+        )
 
 
 def _of_stages(run: Evidence) -> Cause | None:
@@ -146,9 +171,12 @@ def _of_stages(run: Evidence) -> Cause | None:
 def _of_turns(run: Evidence) -> Iterator[Cause]:
     """Ranks of a stage that are slow by turns, as with uneven samples or experts.
 
-    A rank that is always slow is a fault of its own. On CPUs this is noise of other processes.
+    A rank that is always slow is a fault of its own. On CPUs this is noise of other
+    processes.
     """
-    turns = [float(np.mean(np.max(times, axis=0) - np.mean(times, axis=0))) for times in by_stage(run)]
+    turns = [
+        float(np.mean(np.max(times, axis=0) - np.mean(times, axis=0))) for times in by_stage(run)
+    ]
     if turns and run.on_gpu:
         saved = max(turns)
         if late := late_rank(run):
@@ -160,4 +188,6 @@ def _of_turns(run: Evidence) -> Iterator[Cause]:
 def _evidence(parts: list[Part], run: Evidence) -> str:
     """The parts of a cause with their shares and sources."""
     largest = sorted(parts, key=lambda part: -part.seconds)[:3]
-    return "; ".join(f"{part.part} {100 * part.seconds / run.step_s:.1f} % ({part.evidence})" for part in largest)
+    return "; ".join(
+        f"{part.part} {100 * part.seconds / run.step_s:.1f} % ({part.evidence})" for part in largest
+    )

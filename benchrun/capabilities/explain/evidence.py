@@ -20,9 +20,13 @@ from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import TrainingSpec
 
 FEWEST_SAMPLES = 10
-"""Fewest samples of a GPU: the first and the last one cover seconds outside of the steps."""
+"""Fewest samples of a GPU: the first and the last one cover seconds outside of the
+steps.
+"""
 IN_USE = 50
-"""Percent of the time with a kernel, from which on a sampled clock is that of the kernels."""
+"""Percent of the time with a kernel, from which on a sampled clock is that of the
+kernels.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,12 @@ class Evidence:
     notes: tuple[str, ...] = ()
     """Reason why a source cannot be used."""
     resolution_s: float = 0.0
-    """Resolution of the clock of the steps: times that differ by no more may be the same."""
+    """Resolution of the clock of the steps: times that differ by no more may be the
+    same.
+    """
     log_alone: bool = False
-    """A log of a run whose directory is not known: ``spec`` holds what the log states."""
+    """A log of a run whose directory is not known: ``spec`` holds what the log states.
+    """
     work_known: bool = True
     """False for a log without its model, batch or precision: ``spec`` lacks them."""
 
@@ -82,14 +89,16 @@ class Evidence:
 
     @cached_property
     def typical_s(self) -> float:
-        """Step without the slow ones: the median, if that is shorter than the mean by more than the clock shows."""
+        """Step without the slow ones: the median, if that is shorter than the mean by
+        more than the clock shows.
+        """
         middle = float(np.median(self.times))
         return middle if middle < self.step_s - self.resolution_s else self.step_s
 
     @cached_property
     def between_s(self) -> float:
-        """Seconds from the end of a step to the begin of the next, typical, on the rank that takes
-        longest.
+        """Seconds from the end of a step to the begin of the next, typical, on the rank
+        that takes longest.
         """
         return min(max(self.host_s("between_s").values(), default=0.0), self.typical_s)
 
@@ -105,7 +114,9 @@ class Evidence:
 
     @property
     def clock_mhz(self) -> float | None:
-        """Median clock of the GPUs; None if they stood still for the most part, because they lower it themselves."""
+        """Median clock of the GPUs; None if they stood still for the most part, because
+        they lower it themselves.
+        """
         if self.samples is None:
             return None
         state = self.samples.over_all
@@ -113,7 +124,9 @@ class Evidence:
 
     @cached_property
     def idle_of_telemetry_s(self) -> float | None:
-        """Time of a step in which no kernel ran, by the utilisation of the GPUs; None with too few samples of it."""
+        """Time of a step in which no kernel ran, by the utilisation of the GPUs; None
+        with too few samples of it.
+        """
         if self.samples is None:
             return None
         state = self.samples.over_all
@@ -124,9 +137,11 @@ class Evidence:
 
     @cached_property
     def collective_s(self) -> float | None:
-        """Time of a step that the rank with the most of it spends in collectives; None if it was not measured.
+        """Time of a step that the rank with the most of it spends in collectives; None
+        if it was not measured.
 
-        One rank sends nothing: what its record has is other time, such as copies of offloaded activations.
+        One rank sends nothing: what its record has is other time, such as copies of
+        offloaded activations.
         """
         if self.spec.num_gpus == 1 or self.ranks is None:
             return None
@@ -139,15 +154,21 @@ class Evidence:
         return self.hosts is not None and all(rank.queued_s for rank in self.hosts.ranks)
 
     def host_s(self, name: str) -> dict[int, float]:
-        """A time of host.json by rank: the median over the measured steps; empty if it was not recorded."""
+        """A time of host.json by rank: the median over the measured steps; empty if it
+        was not recorded.
+        """
         return {rank: median(values) for rank, values in self._by_rank(name).items()}
 
     def mean_host_s(self, name: str) -> dict[int, float]:
-        """Mean over the measured steps of a time of host.json by rank, for what happens in few steps."""
+        """Mean over the measured steps of a time of host.json by rank, for what happens
+        in few steps.
+        """
         return {rank: float(np.mean(values)) for rank, values in self._by_rank(name).items()}
 
     def _by_rank(self, name: str) -> dict[int, list[float]]:
-        """A time of host.json in the measured steps, else in all but the first, by the ranks that recorded it."""
+        """A time of host.json in the measured steps, else in all but the first, by the
+        ranks that recorded it.
+        """
         by_rank: dict[int, list[float]] = {}
         if self.hosts is None:
             return by_rank
@@ -162,11 +183,13 @@ class Evidence:
 
 
 def alike(a: Evidence, b: Evidence) -> tuple[Evidence, Evidence]:
-    """Return both, each with only those sources that both have, so that their parts are of the same
-    kinds.
+    """Return both, each with only those sources that both have, so that their parts are
+    of the same kinds.
     """
     names = ("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint")
-    lacking: dict[str, Any] = {name: None for name in names if getattr(a, name) is None or getattr(b, name) is None}
+    lacking: dict[str, Any] = {
+        name: None for name in names if getattr(a, name) is None or getattr(b, name) is None
+    }
     if (a.breakdown is None) != (b.breakdown is None):
         lacking["fingerprint"] = None
     return replace(a, **lacking), replace(b, **lacking)

@@ -9,7 +9,15 @@ from benchrun.capabilities.explain.buckets import buckets
 from benchrun.capabilities.explain.choices import OFFLOADED, choices
 from benchrun.capabilities.explain.evidence import Evidence, alike
 from benchrun.capabilities.explain.faults import faults
-from benchrun.capabilities.explain.model import DIGITS, FAULT_SHARE, Against, Cause, Explanation, Name, Part
+from benchrun.capabilities.explain.model import (
+    DIGITS,
+    FAULT_SHARE,
+    Against,
+    Cause,
+    Explanation,
+    Name,
+    Part,
+)
 from benchrun.capabilities.explain.speed import at_limit
 from benchrun.capabilities.explain.waits import FEW_STEPS
 from benchrun.capabilities.explain.waterfall import waterfall
@@ -19,8 +27,12 @@ SHOWN_SHARE = 0.005
 """Smallest cause that is shown, as a share of the step."""
 
 
-def explain(run: Evidence, against: Against | None = None, other: Evidence | None = None) -> Explanation:
-    """The waterfall and the causes. ``other``: another run of the same work, which shows what can be faster."""
+def explain(
+    run: Evidence, against: Against | None = None, other: Evidence | None = None
+) -> Explanation:
+    """The waterfall and the causes. ``other``: another run of the same work, which
+    shows what can be faster.
+    """
     parts = waterfall(run)
     faulty = list(faults(run, parts, buckets(run)))
     causes = [*faulty, *_without(faulty, choices(run, parts))]
@@ -38,7 +50,9 @@ def explain(run: Evidence, against: Against | None = None, other: Evidence | Non
     return Explanation(
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),
-        waterfall=[part.model_copy(update={"seconds": round(part.seconds, DIGITS)}) for part in parts],
+        waterfall=[
+            part.model_copy(update={"seconds": round(part.seconds, DIGITS)}) for part in parts
+        ],
         causes=[advised(cause, spec) for cause in _ranked(causes, run.step_s)],
         against=against,
         missing=lacking,
@@ -57,8 +71,8 @@ def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
 
 
 def _not_slower(run: Evidence, other: Evidence) -> str | None:
-    """Evidence that ``run`` is not clearly slower than ``other``, for as many tokens on a GPU; None
-    if it is slower.
+    """Evidence that ``run`` is not clearly slower than ``other``, for as many tokens on
+    a GPU; None if it is slower.
     """
     own_tokens = run.spec.tokens_per_step / run.spec.num_gpus
     other_tokens = other.spec.tokens_per_step / other.spec.num_gpus
@@ -79,7 +93,9 @@ def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
         less = others.get(name, 0.0)
         if seconds <= less:
             continue
-        cause = fault(name, seconds - less, f"{seconds:.3g} s of a step, {less:.3g} s in {other.name}")
+        cause = fault(
+            name, seconds - less, f"{seconds:.3g} s of a step, {less:.3g} s in {other.name}"
+        )
         if offloads and name == "memory_bound":
             cause = cause.model_copy(update={"advice": OFFLOADED})
         yield cause
@@ -94,7 +110,9 @@ def _by_cause(parts: list[Part]) -> dict[Name, float]:
 
 
 def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
-    """Large faults first, then by seconds; of causes of one name and rank the first in this order."""
+    """Large faults first, then by seconds; of causes of one name and rank the first in
+    this order.
+    """
 
     def order(cause: Cause) -> tuple[bool, float]:
         return not (cause.kind == "fault" and cause.seconds >= FAULT_SHARE * step_s), -cause.seconds
@@ -103,7 +121,10 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
     for cause in sorted(causes, key=order):
         if cause.seconds >= SHOWN_SHARE * step_s:
             ranked.setdefault((cause.cause, cause.rank), cause)
-    return [cause.model_copy(update={"seconds": round(cause.seconds, DIGITS)}) for cause in ranked.values()]
+    return [
+        cause.model_copy(update={"seconds": round(cause.seconds, DIGITS)})
+        for cause in ranked.values()
+    ]
 
 
 def missing(run: Evidence) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Faults: other ranks or steps of the run, the ceilings or the hardware table show that the same work can be faster."""
+"""Faults: other ranks or steps of the run, the ceilings or the hardware table show that
+the same work can be faster.
+"""
 
 from collections.abc import Iterator
 
@@ -26,8 +28,8 @@ IDLE_SHARE = 0.1
 Kept runs are below 8 %.
 """
 LAYER_S = 0.001
-"""Seconds of matrix products per layer and expert, at the peak, below which launch overhead is
-normal and no fault.
+"""Seconds of matrix products per layer and expert, at the peak, below which launch
+overhead is normal and no fault.
 """
 HALF, MOST = 0.5, 0.8
 DELAYS: tuple[tuple[Name, str, str], ...] = (
@@ -58,17 +60,24 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
 
 
 def _of_late(run: Evidence, late: waits.Late) -> Cause:
-    """A rank that is behind: by its data, its host, its clock, its node; else it is just slow."""
+    """A rank that is behind: by its data, its host, its clock, its node; else it is
+    just slow.
+    """
     for name, field, words in DELAYS:
         by_rank = run.mean_host_s(field) if field == "garbage_s" else run.host_s(field)
         more = waits.beyond_others(by_rank, late.rank)
         if more > HALF * late.seconds:
             evidence = f"{late.evidence}; it {words} {more:.3g} s longer than they do ({HOST})"
-            # A core that other processes take from a rank which may use all of them is not a matter of its binding.
-            cause: Name = "slow_rank" if field == "queued_s" and not waits.bound(run, late.rank) else name
+            # A core that other processes take from a rank which may use all of them is
+            # not a matter of its binding.
+            cause: Name = (
+                "slow_rank" if field == "queued_s" and not waits.bound(run, late.rank) else name
+            )
             return fault(cause, late.seconds, evidence, late.rank, late.host)
     if idle := _idle_of(run, late):
-        return fault(idle, late.seconds, f"{late.evidence}; its GPU is idle meanwhile", late.rank, late.host)
+        return fault(
+            idle, late.seconds, f"{late.evidence}; its GPU is idle meanwhile", late.rank, late.host
+        )
     if slower := _slower_clock(run, late):
         return fault("clocks", late.seconds, f"{late.evidence}; {slower}", late.rank, late.host)
     if peers := _slow_node(run, late):
@@ -77,7 +86,9 @@ def _of_late(run: Evidence, late: waits.Late) -> Cause:
 
 
 def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
-    """``data`` or ``host`` if the trace shows that the late rank's GPU is idle longer for it than the others'."""
+    """``data`` or ``host`` if the trace shows that the late rank's GPU is idle longer
+    for it than the others'.
+    """
     if run.fingerprint is None:
         return None
     names: tuple[Name, ...] = ("data", "host")
@@ -85,14 +96,18 @@ def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
         by_rank: dict[int, float] = {}
         for rank in run.fingerprint.ranks:
             if causes := rank.idle_by_cause:
-                by_rank[rank.rank] = causes.data if name == "data" else causes.host + causes.launch_gap
+                by_rank[rank.rank] = (
+                    causes.data if name == "data" else causes.host + causes.launch_gap
+                )
         if waits.beyond_others(by_rank, late.rank) * run.typical_s > HALF * late.seconds:
             return name
     return None
 
 
 def _slower_clock(run: Evidence, late: waits.Late) -> str | None:
-    """Words on a GPU whose clock is lower than the others' by about as much as its rank is behind."""
+    """Words on a GPU whose clock is lower than the others' by about as much as its rank
+    is behind.
+    """
     gpus = [gpu for gpu in run.samples.gpus if gpu.sm_clock_mhz] if run.samples else []
     per_node = run.spec.cluster.gpus_per_node
     own = [gpu for gpu in gpus if gpu.host == late.host and gpu.gpu == late.rank % per_node]
@@ -129,7 +144,8 @@ def _of_data(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
 
 
 def _idle_s(run: Evidence, divided: Buckets | None) -> float:
-    """The most that a step loses while no kernel runs. On a CPU what a host does takes the step's own time.
+    """The most that a step loses while no kernel runs. On a CPU what a host does takes
+    the step's own time.
 
     A rank without data keeps the others in their collectives, so that these count too.
     """
@@ -146,14 +162,20 @@ def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Itera
         yield fault("host", min(wait.seconds, idle), wait.evidence)
     if (wait := waits.between_steps(run)) and wait.seconds > IDLE_SHARE * run.typical_s:
         yield fault("host", wait.seconds, wait.evidence)
-    if (run.on_gpu or waits.bound(run)) and (wait := waits.queue(run)) and wait.seconds > FAULT_SHARE * run.typical_s:
+    if (
+        (run.on_gpu or waits.bound(run))
+        and (wait := waits.queue(run))
+        and wait.seconds > FAULT_SHARE * run.typical_s
+    ):
         yield fault("host", min(wait.seconds, idle), wait.evidence)
     if run.on_gpu:
         yield from _of_idle_gpus(run, parts, divided)
 
 
 def _of_idle_gpus(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
-    """GPUs without a kernel although the kernels are large, in the profiled step or in ragged steps of all ranks."""
+    """GPUs without a kernel although the kernels are large, in the profiled step or in
+    ragged steps of all ranks.
+    """
     unused = [part for part in parts if part.cause == "host"]
     seconds = sum(part.seconds for part in unused)
     if divided is not None and seconds > IDLE_SHARE * run.typical_s and not _of_small_kernels(run):
@@ -161,20 +183,27 @@ def _of_idle_gpus(run: Evidence, parts: list[Part], divided: Buckets | None) -> 
         largest = max(unused, key=lambda part: part.seconds)
         evidence = f"the GPUs have no kernel in {share:.0f} % of the step; {largest.part} ({largest.evidence})"
         yield fault("host", seconds, evidence)
-    elif (wait := waits.ragged(run)) and wait.seconds > FAULT_SHARE * run.typical_s and not _of_small_kernels(run):
+    elif (
+        (wait := waits.ragged(run))
+        and wait.seconds > FAULT_SHARE * run.typical_s
+        and not _of_small_kernels(run)
+    ):
         yield fault("host", wait.seconds, wait.evidence)
 
 
 def _of_small_kernels(run: Evidence) -> bool:
-    """Whether the recipe launches many small kernels, between which even a healthy host keeps a GPU waiting.
+    """Whether the recipe launches many small kernels, between which even a healthy host
+    keeps a GPU waiting.
 
-    A layer of experts launches kernels for each that a rank has, and Sinkhorn's algorithm asks the GPU after each round
-    whether it has converged.
+    A layer of experts launches kernels for each that a rank has, and Sinkhorn's
+    algorithm asks the GPU after each round whether it has converged.
     """
     spec, experts = run.spec, run.spec.model.moe
     if experts and experts.balance == "sinkhorn":
         return True
-    if spec.task == "lora":  # adapters: kept runs of healthy nodes have no kernel in 7 to 34 % of the step
+    if (
+        spec.task == "lora"
+    ):  # adapters: kept runs of healthy nodes have no kernel in 7 to 34 % of the step
         return True
     least = run.least.matmul_s
     if least is None:
@@ -186,9 +215,11 @@ def _of_small_kernels(run: Evidence) -> bool:
 
 
 def _of_products(run: Evidence, parts: list[Part], slower_s: float) -> Iterator[Cause]:
-    """Products that are slower in training than alone, beyond the ``slower_s`` for which the clock is to blame.
+    """Products that are slower in training than alone, beyond the ``slower_s`` for
+    which the clock is to blame.
 
-    None if the host is late: after each gap the caches are cold, which is a consequence and no cause.
+    None if the host is late: after each gap the caches are cold, which is a consequence
+    and no cause.
     """
     if sum(part.seconds for part in parts if part.cause == "host") > IDLE_SHARE * run.typical_s:
         return

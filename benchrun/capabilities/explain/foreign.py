@@ -1,4 +1,6 @@
-"""Whether a trace or a document can be of the run beside which it lies: its GPU, its ranks, its step, its products."""
+"""Whether a trace or a document can be of the run beside which it lies: its GPU, its
+ranks, its step, its products.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,7 +12,16 @@ from benchrun import hardware
 from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.work import products_flops
 from benchrun.model.operators import MULTIPLY_ADD
-from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, HOST, RANKS, Breakdown, Ceilings, HostTimes, RankTimes
+from benchrun.rundir.artifacts import (
+    BREAKDOWN,
+    CEILINGS,
+    HOST,
+    RANKS,
+    Breakdown,
+    Ceilings,
+    HostTimes,
+    RankTimes,
+)
 from benchrun.rundir.fingerprint import Fingerprint
 
 SHORTEST, LONGEST = 0.5, 2.5
@@ -19,22 +30,26 @@ SHORTEST, LONGEST = 0.5, 2.5
 A profiler costs up to 33 % in results/measured, and more if the host is late.
 """
 TO_ITSELF = 0.02
-"""Share of the profiled step: more than the collectives of one rank with itself take."""
+"""Share of the profiled step: more than the collectives of one rank with itself take.
+"""
 WHOLE = 1.1
-"""Limit of a part of the step, or of a rate as a share of the peak: nothing exceeds it, rounding
-and faster clocks included.
+"""Limit of a part of the step, or of a rate as a share of the peak: nothing exceeds it,
+rounding and faster clocks included.
 """
 SUM_TOLERANCE = 0.05
-"""Share of the profiled step by which the sum of its parts may differ from it, because of rounding.
+"""Share of the profiled step by which the sum of its parts may differ from it, because
+of rounding.
 """
 WORK_TOLERANCE = 0.01
-"""Share by which the FLOPs of the ceilings may differ from those of the run's products, because of
-rounding.
+"""Share by which the FLOPs of the ceilings may differ from those of the run's products,
+because of rounding.
 """
 
 
 def without_foreign(run: Evidence) -> Evidence:
-    """``run`` without the trace and the documents that cannot be its own, and with a note for each."""
+    """``run`` without the trace and the documents that cannot be its own, and with a
+    note for each.
+    """
     checks: tuple[tuple[str, str, Callable[[Any, Evidence], str | None]], ...] = (
         ("fingerprint", "the trace", foreign_trace),
         ("breakdown", BREAKDOWN, foreign_breakdown),
@@ -45,7 +60,9 @@ def without_foreign(run: Evidence) -> Evidence:
     for name, title, why_foreign in checks:
         document = getattr(run, name)
         if document is not None and (why := why_foreign(document, run)):
-            without: dict[str, Any] = dict.fromkeys((name, "bound") if name == "ceilings" else (name,))
+            without: dict[str, Any] = dict.fromkeys(
+                (name, "bound") if name == "ceilings" else (name,)
+            )
             run = replace(run, **without, notes=(*run.notes, f"{title} is left out: {why}"))
     return run
 
@@ -66,7 +83,9 @@ def foreign_ceilings(measured: Ceilings, run: Evidence) -> str | None:
     if why := _other_gpu(measured.device, run):
         return why
     gpu = hardware.gpu(run.spec.gpu)
-    for precision, rates in ((name, rates) for each in measured.gemms for name, rates in each.tflops.items()):
+    for precision, rates in (
+        (name, rates) for each in measured.gemms for name, rates in each.tflops.items()
+    ):
         peak = gpu.peak_tflops(precision) if gpu else None
         if peak and (rate := max(rates.values())) > WHOLE * peak:
             return f"a product in {precision} has {rate:.4g} TFLOPS, the peak of {run.spec.gpu} is {peak:.4g}"
@@ -81,7 +100,9 @@ def foreign_ranks(times: RankTimes, run: Evidence) -> str | None:
     """Reason why the times of ranks are not of ``run``; None if they can be."""
     if why := _more_ranks(times.ranks, run):
         return why
-    longest = max((median(each.compute_time_s) for each in times.ranks if each.compute_time_s), default=0.0)
+    longest = max(
+        (median(each.compute_time_s) for each in times.ranks if each.compute_time_s), default=0.0
+    )
     if longest > LONGEST * run.inner_s:
         return f"a rank computes {longest:.4g} s, a step takes {run.inner_s:.4g} s"
     return None
@@ -99,7 +120,11 @@ def foreign_trace(trace: Fingerprint, run: Evidence) -> str | None:
 
 def _more_ranks(ranks: Sequence[object], run: Evidence) -> str | None:
     """Reason why a measurement of these ``ranks`` is not of ``run``."""
-    return f"it has {len(ranks)} ranks, the run {run.spec.num_gpus}" if len(ranks) > run.spec.num_gpus else None
+    return (
+        f"it has {len(ranks)} ranks, the run {run.spec.num_gpus}"
+        if len(ranks) > run.spec.num_gpus
+        else None
+    )
 
 
 def _other_gpu(device: str, run: Evidence) -> str | None:
@@ -124,7 +149,10 @@ def foreign_breakdown(profiled: Breakdown, run: Evidence) -> str | None:
     longest = max(sent)
     if longest > LONGEST * profiled.step_s:
         return f"it has {longest:.4g} s of communication in a step of {profiled.step_s:.4g} s"
-    if profiled.data_of_ranks_s and (waited := max(profiled.data_of_ranks_s)) > WHOLE * profiled.step_s:
+    if (
+        profiled.data_of_ranks_s
+        and (waited := max(profiled.data_of_ranks_s)) > WHOLE * profiled.step_s
+    ):
         return f"a rank waits {waited:.4g} s for data in a step of {profiled.step_s:.4g} s"
     if run.spec.num_gpus == 1 and longest > TO_ITSELF * profiled.step_s:
         return f"it has {longest:.4g} s of communication, the run has 1 GPU"

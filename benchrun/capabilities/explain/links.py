@@ -1,4 +1,6 @@
-"""Whether collectives are as fast as the links: bus bandwidths against the hardware table."""
+"""Whether collectives are as fast as the links: bus bandwidths against the hardware
+table.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -31,7 +33,9 @@ RESTRICTING = {
     "NCCL_P2P_LEVEL": "",
     "NCCL_NTHREADS": "",
 }
-"""Variables that make NCCL slower, with the value that does so; any value if it is empty."""
+"""Variables that make NCCL slower, with the value that does so; any value if it is
+empty.
+"""
 
 
 def slow_links(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
@@ -68,27 +72,40 @@ class Link(NamedTuple):
 
 
 def link(run: Evidence, group: str | None) -> Link | None:
-    """The links of a group of ranks: NVLink, or the network if the group spans more GPUs than NVLink joins."""
+    """The links of a group of ranks: NVLink, or the network if the group spans more
+    GPUs than NVLink joins.
+    """
     gpu, layout, ranks = hardware.gpu(run.spec.gpu), run.spec.layout, run.spec.num_gpus
     if gpu is None or "PCIe" in gpu.name:  # a bridge of NVLink is an option
         return None
-    # Ranks of a group are so far apart: tp is innermost, then cp, then dp with ep in it.
-    span = {"tp": layout.tp, "cp": layout.tp * layout.cp, "ep": layout.tp * layout.ep, "dp": ranks // layout.pp}
+    # Ranks of a group are so far apart: tp is innermost, then cp, then dp with ep in
+    # it.
+    span = {
+        "tp": layout.tp,
+        "cp": layout.tp * layout.cp,
+        "ep": layout.tp * layout.ep,
+        "dp": ranks // layout.pp,
+    }
     if span.get(group or "", ranks) <= min(gpu.nvlink_domain, run.spec.cluster.gpus_per_node):
         return Link(REACHED * gpu.nvlink_gb_per_s, SLOW * gpu.nvlink_gb_per_s)
     return Link(REACHED * gpu.nic_gb_per_s, SLOW_NETWORK * gpu.nic_gb_per_s)
 
 
 Rate = tuple[str, float, float, float]
-"""Name of the link, bus bandwidth reached, limit below which it is slow, bandwidth of a healthy
-link; GB/s.
+"""Name of the link, bus bandwidth reached, limit below which it is slow, bandwidth of a
+healthy link; GB/s.
 """
 
 
 def _of_ceilings(run: Evidence) -> Iterator[Rate]:
     for each in run.ceilings.collectives if run.ceilings else ():
         if own := link(run, each.group):
-            yield f"{each.name} of {each.group} alone ({CEILINGS})", each.bus_gb_per_s, own.slow, own.usual
+            yield (
+                f"{each.name} of {each.group} alone ({CEILINGS})",
+                each.bus_gb_per_s,
+                own.slow,
+                own.usual,
+            )
 
 
 def _of_trace(run: Evidence) -> Iterator[Rate]:
@@ -106,8 +123,15 @@ LARGE = 32 << 20
 
 
 def _of_profile(run: Evidence) -> Iterator[Rate]:
-    """All communication of a profiled step against what its groups send; waiting for a slow rank does not count."""
-    if run.breakdown is None or run.spec.layout.pp > 1 or run.spec.model.moe or run.spec.task == "lora":
+    """All communication of a profiled step against what its groups send; waiting for a
+    slow rank does not count.
+    """
+    if (
+        run.breakdown is None
+        or run.spec.layout.pp > 1
+        or run.spec.model.moe
+        or run.spec.task == "lora"
+    ):
         return
     least, profiled = run.least, run.breakdown
     sent = sum(least.bytes_sent.values())
@@ -134,5 +158,9 @@ def _exposed(run: Evidence, divided: Buckets | None) -> float:
     if run.collective_s is not None:
         return run.collective_s
     sent = run.least.bytes_sent
-    rate = min((each.bus_gb_per_s for each in run.ceilings.collectives), default=0.0) if run.ceilings else 0.0
+    rate = (
+        min((each.bus_gb_per_s for each in run.ceilings.collectives), default=0.0)
+        if run.ceilings
+        else 0.0
+    )
     return min(sum(sent.values()) / (rate * 1e9), run.typical_s) if rate else 0.0

@@ -1,4 +1,6 @@
-"""Explanation of the steps of a log alone, of any framework, with what the caller states."""
+"""Explanation of the steps of a log alone, of any framework, with what the caller
+states.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -37,13 +39,23 @@ ASYNC = re.compile(
     rb"(?i)scheduled (?:an )?async checkpoint save|"
     rb"\basync_(?:save|checkpointing)['\"]?[ .:=]+true\b|\basync_mode['\"]?[ .:=]+['\"]?async"
 )
-"""Lines of Megatron, NeMo, MaxText and torchtitan that show asynchronous checkpoints."""
-OPTIONS = {"model": "--recipe", "gpu": "--gpu", "precision": "--precision", "num_gpus": "--num-gpus"}
+"""Lines of Megatron, NeMo, MaxText and torchtitan that show asynchronous checkpoints.
+"""
+OPTIONS = {
+    "model": "--recipe",
+    "gpu": "--gpu",
+    "precision": "--precision",
+    "num_gpus": "--num-gpus",
+}
 OPTIONS |= {"seq_length": "--seq-length", "gbs": "--gbs"}
-"""Facts that decide the work of a step, and the option that states each if the log does not."""
+"""Facts that decide the work of a step, and the option that states each if the log does
+not.
+"""
 
 JOINED_S = 50.0
-"""Seconds of rows joined into one: a clock of whole seconds then gives the mean step to 2 %."""
+"""Seconds of rows joined into one: a clock of whole seconds then gives the mean step to
+2 %.
+"""
 
 
 def explain_log(
@@ -54,15 +66,18 @@ def explain_log(
     warmup: int | None = None,
     traces: Sequence[Path] = (),
 ) -> tuple[Explanation, str | None]:
-    """Explain where the time of a step in the log ``file`` goes, and say why its numbers cannot be
-    relied on (or None).
+    """Explain where the time of a step in the log ``file`` goes, and say why its
+    numbers cannot be relied on (or None).
 
-    ``given`` and ``recipe`` complete what the log states, ``traces`` are those of its job. NoNumberError for a file
-    without steps or without their times, UserError for one of several logs, for a recipe of another model and for a
-    trace that is not of the job.
+    ``given`` and ``recipe`` complete what the log states, ``traces`` are those of its
+    job. NoNumberError for a file without steps or without their times, UserError for
+    one of several logs, for a recipe of another model and for a trace that is not of
+    the job.
     """
     log = read_log(file, framework)
-    context = setting_of_log(log, setting_beside(log, completed_setting(recipe, given, takes_peak=False)))
+    context = setting_of_log(
+        log, setting_beside(log, completed_setting(recipe, given, takes_peak=False))
+    )
     summary = summarise_log(log, context, [file], warmup)
     if log.post_training:
         return stages_of(str(file), summary), unreliable(summary)
@@ -84,8 +99,8 @@ def stages_of(name: str, numbers: Measurement | None) -> Explanation:
 def _evidence(
     file: Path, log: Log, given: Setting, context: Setting, summary: Summary, traces: Sequence[Path]
 ) -> Evidence:
-    """Collect what the log and the traces hold; ``context`` is what the log states, completed by
-    what is ``given``.
+    """Collect what the log and the traces hold; ``context`` is what the log states,
+    completed by what is ``given``.
     """
     times, steps = steps_of(log, context, summary.window)
     if not len(times):
@@ -105,7 +120,8 @@ def _evidence(
         resolution_s=resolution_s(summary, steps),
         notes=(*check_options(log, _options(given)), *_notes(log, context, summary)),
         log_alone=True,
-        work_known=not context.unknown_options and not any(name != "gpu" for name in _missing(context)),
+        work_known=not context.unknown_options
+        and not any(name != "gpu" for name in _missing(context)),
     )
     if fingerprint and (why := foreign_trace(fingerprint, own)):
         raise UserError(f"the trace is not of {file}: {why}", where=", ".join(map(str, traces)))
@@ -119,7 +135,8 @@ def steps_of(log: Log, given: Setting, window: Window | None) -> tuple[Floats, F
 
 
 def joined_times(log: Log, given: Setting, window: Window | None) -> Floats:
-    """Times in seconds as they can be compared: by a clock of whole seconds means over several rows.
+    """Times in seconds as they can be compared: by a clock of whole seconds means over
+    several rows.
 
     The times that such a clock shows are whole seconds, and so is their median.
     """
@@ -142,7 +159,9 @@ def _measured_rows(log: Log, given: Setting, window: Window | None) -> Completed
 
 
 def resolution_s(numbers: Measurement, steps: Floats) -> float:
-    """Seconds to which times are rounded: a whole one, divided by the ``steps`` of a row; 0 for a finer clock."""
+    """Seconds to which times are rounded: a whole one, divided by the ``steps`` of a
+    row; 0 for a finer clock.
+    """
     if any(problem.kind == "coarse_clock" for problem in numbers.problems):
         return 1.0
     if not numbers.whole_seconds:
@@ -153,7 +172,9 @@ def resolution_s(numbers: Measurement, steps: Floats) -> float:
 
 
 def saves(file: Path, before_line: int | None = None) -> bool:
-    """Whether this log mentions that a checkpoint was written; ``before_line``: that of its last step."""
+    """Whether this log mentions that a checkpoint was written; ``before_line``: that of
+    its last step.
+    """
     text = unpacked(file)
     for each in SAVING.finditer(text):
         line = text.count(b"\n", 0, each.start()) + 1
@@ -194,7 +215,9 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
         "profile": Profile(),
         "cluster": Cluster.model_construct(gpus_per_node=gpu.gpus_per_node if gpu else num_gpus),
     }
-    return TrainingSpec.model_construct(**{name: value for name, value in fields.items() if value is not None})
+    return TrainingSpec.model_construct(
+        **{name: value for name, value in fields.items() if value is not None}
+    )
 
 
 def _missing(context: Setting) -> list[str]:
@@ -214,7 +237,9 @@ def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
         options = ", ".join(context.unknown_options)
         yield f"the work at the GPU's peak is not separated: the FLOPs are not known with {options}"
     if lacking := _missing(context):
-        names = ", ".join(name.replace("num_gpus", "number of GPUs").replace("_", " ") for name in lacking)
+        names = ", ".join(
+            name.replace("num_gpus", "number of GPUs").replace("_", " ") for name in lacking
+        )
         options = ", ".join(OPTIONS[name] for name in lacking)
         yield f"the log does not state {names}: with {options} the work at the GPU's peak would be separated"
     elif hardware.gpu(context.gpu or "") is None and context.gpu != "CPU":
@@ -228,7 +253,9 @@ def _notes(log: Log, context: Setting, summary: Summary) -> Iterator[str]:
 
 
 def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> BenchrunError:
-    """Reason why no step of a log has a time: UserError if an option helps, else NoNumberError, as `parse` ends."""
+    """Reason why no step of a log has a time: UserError if an option helps, else
+    NoNumberError, as `parse` ends.
+    """
     if not summary.num_steps:
         cause = f": {summary.fatal.kind}, {summary.fatal.detail}" if summary.fatal else ""
         message = f"no step of any known framework{cause}"
@@ -237,7 +264,9 @@ def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> Bench
     lacking = [name for name in ("seq_length", "gbs", "num_gpus") if not getattr(context, name)]
     if lacking and (rates > 0).any():
         options = ", ".join(OPTIONS[name] for name in lacking)
-        return UserError(f"its steps have no time; from their rates it follows with {options}", where=where)
+        return UserError(
+            f"its steps have no time; from their rates it follows with {options}", where=where
+        )
     message, reasons = "its measured steps have no time", []
     for each in summary.problems:
         if each.kind.startswith("impossible"):

@@ -51,8 +51,9 @@ class Cause(Frozen):
 
     cause: Name
     kind: Literal["fault", "choice"]
-    """``fault``: other ranks, steps or nodes, or the ceilings, show that the same work can be faster; ``choice``: what
-    the recipe or the layout costs."""
+    """``fault``: other ranks, steps or nodes, or the ceilings, show that the same work
+    can be faster; ``choice``: what the recipe or the layout costs.
+    """
     seconds: float
     """Seconds of a step that a cure would save."""
     rank: int | None = None
@@ -88,14 +89,18 @@ class Explanation(Frozen):
     """Mean over the measured steps, slow ones included."""
     waterfall: list[Part]
     causes: list[Cause]
-    """Faults of 3 % of the step and more first, then by the seconds that a cure would save."""
+    """Faults of 3 % of the step and more first, then by the seconds that a cure would
+    save.
+    """
     against: Against | None = None
     missing: list[str]
     """Data that would make the explanation sharper."""
 
     @property
     def exit_code(self) -> Exit:
-        """SLOW with a fault that costs `FAULT_SHARE` of the step and more; smaller ones are usual."""
+        """SLOW with a fault that costs `FAULT_SHARE` of the step and more; smaller ones
+        are usual.
+        """
         least = FAULT_SHARE * self.step_time_s
         faulty = any(cause.kind == "fault" and cause.seconds >= least for cause in self.causes)
         return Exit.SLOW if faulty else Exit.OK

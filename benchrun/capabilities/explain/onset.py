@@ -10,7 +10,9 @@ from benchrun.measure.statistics import Floats, robust_deviation
 FEWEST = 4
 """Steps behind, and steps before, that are no accident."""
 STEADY = 0.9
-"""Share of the steps before and after the change that lie on their side of the middle between both levels."""
+"""Share of the steps before and after the change that lie on their side of the middle
+between both levels.
+"""
 SURE = 3.0
 """Robust deviations by which the rank must be behind."""
 LONGEST = 1000
@@ -29,9 +31,11 @@ class Onset(NamedTuple):
 
 
 def late_since(times: Floats, least_s: float) -> Onset | None:
-    """Return the rank that is behind from some step on; None if none is, or one is from the start.
+    """Return the rank that is behind from some step on; None if none is, or one is from
+    the start.
 
-    ``times``: what each rank computes in each step, in s, one row a rank. ``least_s``: what counts, in s of a step.
+    ``times``: what each rank computes in each step, in s, one row a rank. ``least_s``:
+    what counts, in s of a step.
     """
     skipped = max(times.shape[1] - LONGEST, 0)
     times = times[:, skipped:]
@@ -46,7 +50,9 @@ def late_since(times: Floats, least_s: float) -> Onset | None:
 
 
 def _shift(series: Floats, place: int, least_s: float) -> float:
-    """Rise in s of ``series`` (s behind the others) from ``place`` to its end; 0 if it is not sure."""
+    """Rise in s of ``series`` (s behind the others) from ``place`` to its end; 0 if it
+    is not sure.
+    """
     before, after = series[:place], series[place:]
     low, high = float(np.median(before)), float(np.median(after))
     noise = SURE * max(robust_deviation(before), robust_deviation(after))

@@ -16,37 +16,47 @@ from benchrun.rundir.artifacts import HostTime, RankTime
 
 HALF = 0.5
 OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
-"""A step is slow beyond the noise if it is above the typical one by these deviations and this share of it."""
+"""A step is slow beyond the noise if it is above the typical one by these deviations
+and this share of it.
+"""
 FEWEST = 2
 """Slow steps that are no accident."""
 PAUSE = 5
 """Factor on the typical step from which a single step had a pause."""
 SCATTERED, UPPER = 0.1, 0.9
-"""Share of the step by which the mean of many steps is above their median where steps of any length occur; and the
-quantile that says how long they are. Kept runs reach 0.07."""
+"""Share of the step by which the mean of many steps is above their median where steps
+of any length occur; and the quantile that says how long they are. Kept runs reach 0.07.
+"""
 WHOLE_STEP = 1.0
 """Length of a pause on CPUs, in typical steps.
 
-Other processes share their cores, caches and memory: steps of healthy runs took up to 2.4 times the
-typical one on a busy machine.
+Other processes share their cores, caches and memory: steps of healthy runs took up to
+2.4 times the typical one on a busy machine.
 """
-ASYNC = "write checkpoints less often, or to faster storage: they are written asynchronously already"
-"""Advice if the job waits for a checkpoint all the same: it is copied first, and the one before must have ended."""
+ASYNC = (
+    "write checkpoints less often, or to faster storage: they are written asynchronously already"
+)
+"""Advice if the job waits for a checkpoint all the same: it is copied first, and the
+one before must have ended.
+"""
 
 
 def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
     """Yield at most one fault: what all steps would save, were they as the typical one.
 
-    ``since``: the step from which on a rank is late, which explains all that follow.
-    On CPUs, which other processes use, a pause is the machine's unless something shows that the job made it: a rank was
-    longer in its own code, and had a core, or the pauses have a fixed distance. On GPUs a single slow step counts if
-    one rank's own time shows it and all steps lose enough by it.
+    ``since``: the step from which on a rank is late, which explains all that follow. On
+    CPUs, which other processes use, a pause is the machine's unless something shows
+    that the job made it: a rank was longer in its own code, and had a core, or the
+    pauses have a fixed distance. On GPUs a single slow step counts if one rank's own
+    time shows it and all steps lose enough by it.
     """
     typical = float(np.median(run.times))
     excess, again = run.times - typical, _comes_back(run)
     if since is not None:
         excess = np.where(run.steps >= since, 0.0, excess)
-    limit = max(OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical, run.resolution_s)
+    limit = max(
+        OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical, run.resolution_s
+    )
     if not run.on_gpu:
         limit = max(limit, WHOLE_STEP * typical)
         again = again if again > WHOLE_STEP * typical else 0.0
@@ -60,7 +70,9 @@ def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
     if slow.sum() >= FEWEST or by_rank or excess[slow].max(initial=0.0) > PAUSE * typical:
         numbers = ", ".join(str(int(step)) for step in run.steps[slow][:5])
         longest = f"the longest took {run.times.max():.3g} s"
-        evidence = f"{slow.sum()} of {len(excess)} {_rows(run)} are slow (steps {numbers}), {longest}"
+        evidence = (
+            f"{slow.sum()} of {len(excess)} {_rows(run)} are slow (steps {numbers}), {longest}"
+        )
         yield _named(_of_pauses(run, lost, evidence), own)
     elif again and run.steadiness and run.steadiness.period:
         yield _of_pauses(run, again / run.steadiness.period, run.steadiness.detail)
@@ -109,10 +121,15 @@ class _Own(NamedTuple):
 
 
 def _rank_of(run: Evidence, excess: Floats, slow: NDArray[np.bool_]) -> _Own | None:
-    """The rank that is longer than usual, beyond the others, by most of ``excess`` in most of the ``slow`` steps."""
+    """The rank that is longer than usual, beyond the others, by most of ``excess`` in
+    most of the ``slow`` steps.
+    """
     if not slow.any():
         return None
-    for longer, shown in ((_computed_s(run), "is longer in its own code"), (_queued_s(run), "waits for a core")):
+    for longer, shown in (
+        (_computed_s(run), "is longer in its own code"),
+        (_queued_s(run), "waits for a core"),
+    ):
         if len(longer) < 2:
             continue
         for rank, own in longer.items():
@@ -143,34 +160,48 @@ def _named(cause: Cause, own: _Own | None) -> Cause:
 
 
 def _computed_s(run: Evidence) -> dict[int, Floats]:
-    """Seconds that each rank computes in a measured step beyond its usual time, by rank."""
+    """Seconds that each rank computes in a measured step beyond its usual time, by
+    rank.
+    """
     if run.ranks is None:
         return {}
-    return {rank.rank: _beyond(run, run.ranks.steps, rank.compute_time_s) for rank in run.ranks.ranks}
+    return {
+        rank.rank: _beyond(run, run.ranks.steps, rank.compute_time_s) for rank in run.ranks.ranks
+    }
 
 
 def _queued_s(run: Evidence) -> dict[int, Floats]:
-    """Seconds that each rank waits for a core in a measured step beyond its usual wait, by rank."""
+    """Seconds that each rank waits for a core in a measured step beyond its usual wait,
+    by rank.
+    """
     if run.hosts is None:
         return {}
-    return {rank.rank: _beyond(run, count(run.hosts.first_step), rank.queued_s) for rank in run.hosts.ranks}
+    return {
+        rank.rank: _beyond(run, count(run.hosts.first_step), rank.queued_s)
+        for rank in run.hosts.ranks
+    }
 
 
 def _beyond(run: Evidence, steps: Iterable[int], seconds: Sequence[float]) -> Floats:
-    """Distance of ``seconds`` from their median in the measured steps; 0 if they were not recorded."""
+    """Distance of ``seconds`` from their median in the measured steps; 0 if they were
+    not recorded.
+    """
     numbered = dict(zip(steps, seconds, strict=False))
     usual = float(np.median(seconds)) if seconds else 0.0
     return np.array([numbered.get(int(step), usual) - usual for step in run.steps])
 
 
 def _queued(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
-    """The steps whose excess is for the most part the wait of some rank for a core of its node, which others use."""
+    """The steps whose excess is for the most part the wait of some rank for a core of
+    its node, which others use.
+    """
     waited = np.max([np.zeros(len(run.times)), *_queued_s(run).values()], axis=0)
     return np.asarray((waited > 0) & (waited > HALF * excess))
 
 
 def _computed(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
-    """The steps whose excess is for the most part a rank's own: out of collectives, whose threads wait for cores too.
+    """The steps whose excess is for the most part a rank's own: out of collectives,
+    whose threads wait for cores too.
 
     None if waits for a core were not counted, because such a wait is in that time.
     """

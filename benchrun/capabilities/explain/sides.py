@@ -23,12 +23,17 @@ def _side(run: Evidence) -> Side:
 
 def _work(run: Evidence) -> dict[str, Any]:
     """The model, except the longest sequence that it takes, and the task."""
-    return {"model": run.spec.model.model_dump(exclude={"max_position_embeddings"}), "task": run.spec.task}
+    return {
+        "model": run.spec.model.model_dump(exclude={"max_position_embeddings"}),
+        "task": run.spec.task,
+    }
 
 
 def conditions(run: Evidence) -> dict[str, Any]:
     """Every field of the specification, and the clock of the GPUs."""
     fields = dict(by_path(run.spec.model_dump(mode="json")))
-    chosen = {name: value for name, value in fields.items() if name.partition(".")[0] not in NOT_COMPARED}
+    chosen = {
+        name: value for name, value in fields.items() if name.partition(".")[0] not in NOT_COMPARED
+    }
     clock = run.samples.over_all.sm_clock_mhz if run.samples else None
     return chosen | dict(run.machine) | {"clock (MHz)": clock}

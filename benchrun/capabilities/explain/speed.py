@@ -1,4 +1,6 @@
-"""Whether the GPUs are as fast as others of their type: clocks, power, and without samples the rate of products."""
+"""Whether the GPUs are as fast as others of their type: clocks, power, and without
+samples the rate of products.
+"""
 
 import math
 from collections.abc import Iterator
@@ -20,11 +22,12 @@ LOW_POWER = 0.95
 LARGE = 2048
 """Least dimension of a product that fills a GPU."""
 ALONE, SLOW_ALONE = 0.7, 0.6
-"""Share of the peak that the fastest BF16 product reaches alone (0.69 to 0.76 in all kept runs),
-and the share that shows a fault.
+"""Share of the peak that the fastest BF16 product reaches alone (0.69 to 0.76 in all
+kept runs), and the share that shows a fault.
 """
 SLOW_IN_TRAINING = 0.45
-"""Share of the peak that shows a fault in a trace: beside other work a product is slower.
+"""Share of the peak that shows a fault in a trace: beside other work a product is
+slower.
 
 The visible H100 trace has 0.60 to 0.69.
 """
@@ -33,8 +36,8 @@ USUAL = "nothing to mend: healthy GPUs of this type run so under full load"
 
 
 def held_back(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
-    """Find at most one fault, ``clocks`` or ``power``: GPUs below the speed of others of their
-    type, all ranks alike.
+    """Find at most one fault, ``clocks`` or ``power``: GPUs below the speed of others
+    of their type, all ranks alike.
     """
     state, clock = run.samples.over_all if run.samples else None, run.clock
     computing = sum(part.seconds for part in parts if at_clock(part))
@@ -49,26 +52,40 @@ def at_clock(part: Part) -> bool:
     return "matmul" in part.part or "attention" in part.part or part.cause in ("clocks", "power")
 
 
-def _of_samples(state: Telemetry, mhz: float, clock: hardware.Clock, computing: float) -> Iterator[Cause]:
-    """Find a fault in the samples: heat or supply, a limit of the clock or of the power, a low
-    clock at the usual power.
+def _of_samples(
+    state: Telemetry, mhz: float, clock: hardware.Clock, computing: float
+) -> Iterator[Cause]:
+    """Find a fault in the samples: heat or supply, a limit of the clock or of the
+    power, a low clock at the usual power.
     """
-    lost, at = computing * _slower(mhz, clock.peak_clock_mhz), f"{mhz:.0f} MHz, the peak holds at {clock}"
+    lost, at = (
+        computing * _slower(mhz, clock.peak_clock_mhz),
+        f"{mhz:.0f} MHz, the peak holds at {clock}",
+    )
     capped, limit = state.reasons.get("power_cap", 0.0), state.power_limit_w
     if state.fault:
         yield fault("clocks", lost * state.throttled, f"{state.fault}; {at}")
     elif capped < HALF and mhz < LOW_CLOCK * clock.peak_clock_mhz:
         why = "a limit of the clock is set"
         yield fault(
-            "clocks", lost, f"{at}, and the power is at its limit in {100 * capped:.0f} % of the samples: {why}"
+            "clocks",
+            lost,
+            f"{at}, and the power is at its limit in {100 * capped:.0f} % of the samples: {why}",
         )
     elif capped >= HALF and limit and clock.power_w and limit < LOW_POWER * clock.power_w:
-        # Power grows with the clock and the square of the voltage, which grows with the clock: at least by its square.
+        # Power grows with the clock and the square of the voltage, which grows with the
+        # clock: at least by its square.
         saved = min(lost, computing * (1 - math.sqrt(limit / clock.power_w)))
-        yield fault("power", saved, f"the power limit is {limit:.0f} W, the data sheet has {clock.power_w:.0f}; {at}")
+        yield fault(
+            "power",
+            saved,
+            f"the power limit is {limit:.0f} W, the data sheet has {clock.power_w:.0f}; {at}",
+        )
     elif capped >= HALF and clock.capped_clock_mhz and mhz < LOW_CLOCK * clock.capped_clock_mhz:
         usual = f"at the usual power limit other GPUs of this type ran at {clock.capped_clock_mhz:.0f} MHz and above"
-        yield fault("power", computing * _slower(mhz, clock.capped_clock_mhz), f"{mhz:.0f} MHz; {usual}")
+        yield fault(
+            "power", computing * _slower(mhz, clock.capped_clock_mhz), f"{mhz:.0f} MHz; {usual}"
+        )
 
 
 def _slower(mhz: float, usual_mhz: float) -> float:
@@ -86,8 +103,8 @@ class _Rate(NamedTuple):
 
 
 def _of_products(run: Evidence, computing: float) -> Iterator[Cause]:
-    """Find a fault without a clock: even the fastest large BF16 product is far below what GPUs of
-    any type reach.
+    """Find a fault without a clock: even the fastest large BF16 product is far below
+    what GPUs of any type reach.
     """
     for rate in (_alone(run), _in_trace(run)):
         if rate is not None and rate.of_peak < rate.slow:
@@ -98,12 +115,20 @@ def _of_products(run: Evidence, computing: float) -> Iterator[Cause]:
 
 def _alone(run: Evidence) -> _Rate | None:
     gpu = hardware.gpu(run.spec.gpu)
-    products = [each for each in run.ceilings.gemms if min(each.m, each.n, each.k) >= LARGE] if run.ceilings else []
+    products = (
+        [each for each in run.ceilings.gemms if min(each.m, each.n, each.k) >= LARGE]
+        if run.ceilings
+        else []
+    )
     rates = [rate for each in products for rate in each.tflops.get("bf16", {}).values()]
     if gpu is None or not rates:
         return None
     share = max(rates) / gpu.peak_bf16_tflops
-    return _Rate(share, SLOW_ALONE, f"the fastest product alone reaches {100 * share:.0f} % of the peak ({CEILINGS})")
+    return _Rate(
+        share,
+        SLOW_ALONE,
+        f"the fastest product alone reaches {100 * share:.0f} % of the peak ({CEILINGS})",
+    )
 
 
 def _in_trace(run: Evidence) -> _Rate | None:
@@ -112,12 +137,16 @@ def _in_trace(run: Evidence) -> _Rate | None:
     if not shares:
         return None
     share = max(shares)
-    return _Rate(share, SLOW_IN_TRAINING, f"the fastest large product reaches {100 * share:.0f} % of the peak (trace)")
+    return _Rate(
+        share,
+        SLOW_IN_TRAINING,
+        f"the fastest large product reaches {100 * share:.0f} % of the peak (trace)",
+    )
 
 
 def at_limit(parts: list[Part]) -> Iterator[Cause]:
-    """Name what the products lose at the measured clock if it is no fault: GPUs at full load run at
-    their power limit.
+    """Name what the products lose at the measured clock if it is no fault: GPUs at full
+    load run at their power limit.
     """
     for part in parts:
         if part.cause in ("clocks", "power"):

@@ -1,5 +1,5 @@
-"""Explanation of a step of post-training, by the timers that its log has; nothing of plain
-training.
+"""Explanation of a step of post-training, by the timers that its log has; nothing of
+plain training.
 """
 
 from benchrun.capabilities.explain.model import DIGITS, UNSEPARATED, Explanation, Part
@@ -18,19 +18,32 @@ ROUNDING = 0.005
 
 
 def explain_stages(name: str, numbers: Measurement) -> Explanation | None:
-    """The stages of the run ``name``, in seconds of its mean step; None if no step was timed."""
+    """The stages of the run ``name``, in seconds of its mean step; None if no step was
+    timed.
+    """
     step_s = numbers.step_time_s.mean if numbers.step_time_s else None
     if not step_s:
         return None
-    timed = {words: numbers.quantities[key].mean for key, words in STAGES.items() if key in numbers.quantities}
+    timed = {
+        words: numbers.quantities[key].mean
+        for key, words in STAGES.items()
+        if key in numbers.quantities
+    }
     spent = sum(timed.values())
-    missing = [] if timed else ["timers of the stages would separate generation, training and weight sync"]
+    missing = (
+        []
+        if timed
+        else ["timers of the stages would separate generation, training and weight sync"]
+    )
     if spent > step_s * (1 + ROUNDING):
         each = ", ".join(f"{words} {seconds:.4g} s" for words, seconds in timed.items())
         missing.append(f"the stages overlap, so that they are no parts of the step: {each}")
         timed, spent = {}, 0.0
     scale = min(1.0, step_s / spent) if spent else 1.0
-    parts = [(words, seconds * scale, f"{words}: the log's timer, mean") for words, seconds in timed.items()]
+    parts = [
+        (words, seconds * scale, f"{words}: the log's timer, mean")
+        for words, seconds in timed.items()
+    ]
     rest = max(step_s - spent, 0.0)
     what = (
         f"{UNSEPARATED}: rewards, data, and what else the timers do not hold"
@@ -41,7 +54,10 @@ def explain_stages(name: str, numbers: Measurement) -> Explanation | None:
     return Explanation(
         run=name,
         step_time_s=round(step_s, DIGITS),
-        waterfall=[Part(part=part, seconds=round(seconds, DIGITS), evidence=how) for part, seconds, how in parts],
+        waterfall=[
+            Part(part=part, seconds=round(seconds, DIGITS), evidence=how)
+            for part, seconds, how in parts
+        ],
         causes=[],
         missing=missing,
     )

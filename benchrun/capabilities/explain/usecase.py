@@ -44,7 +44,15 @@ from benchrun.vocabulary import NO_WORK, by_path
 
 STATED = (
     "task",
-    *("framework", "framework_version", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size"),
+    *(
+        "framework",
+        "framework_version",
+        "gpu",
+        "precision",
+        "num_gpus",
+        "seq_length",
+        "global_batch_size",
+    ),
     *("micro_batch_size", "layout", "unknown_options"),
 )
 """Facts that a log may state about its run."""
@@ -52,17 +60,23 @@ WORK = ("recipe", "task", "num_layers", "dimensions")
 """Conditions that a published number must share with a run."""
 
 
-def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = None) -> Explanation:
+def explain_run(
+    run: RunDir, traces: Sequence[Path] = (), against: str | None = None
+) -> Explanation:
     """Explain where the time of a step of ``run`` goes, and why.
 
-    ``traces``: files or directories of the run's profile, if they do not lie in its folder ``profile``. ``against``:
-    another run, a folder of runs, of which the newest with the same settings counts, or the id of a published
-    number; by default what the run's verdict found it slower than. NoNumberError for a run without measured steps;
-    UserError for one of another workload, and for an ``against`` that does not exist or has no speed.
+    ``traces``: files or directories of the run's profile, if they do not lie in its
+    folder ``profile``. ``against``: another run, a folder of runs, of which the newest
+    with the same settings counts, or the id of a published number; by default what the
+    run's verdict found it slower than. NoNumberError for a run without measured steps;
+    UserError for one of another workload, and for an ``against`` that does not exist or
+    has no speed.
     """
     if run.spec.workload == "post-training":
         if traces or against is not None:
-            raise UserError(f"{run.run_id} is a post-training: its stages are explained without a trace or another run")
+            raise UserError(
+                f"{run.run_id} is a post-training: its stages are explained without a trace or another run"
+            )
         measured = measure_run(run)
         return stages_of(run.run_id, measured.metrics if measured else None)
     own = evidence(run, traces)
@@ -86,8 +100,9 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
 def differ(names: Sequence[str]) -> list[Difference]:
     """Each of the runs or logs except the first, against the first.
 
-    Of two runs with everything that their files hold; a log is compared with a run's log. UserError for a name that is
-    neither a run nor a file, and for a file of several logs; NoNumberError without a measured step.
+    Of two runs with everything that their files hold; a log is compared with a run's
+    log. UserError for a name that is neither a run nor a file, and for a file of
+    several logs; NoNumberError without a measured step.
     """
     first, *others = names
     if all(map(_is_run, names)):
@@ -124,7 +139,9 @@ def _side_of_log(name: str) -> Side:
 
 
 def _dimensions(summary: Summary) -> dict[str, Any]:
-    """The sizes of the model that a log states, by name; how many positions it has room for is none of them."""
+    """The sizes of the model that a log states, by name; how many positions it has room
+    for is none of them.
+    """
     sizes = by_path({"model": summary.model}) if summary.model else ()
     return {name: size for name, size in sizes if name.partition(".")[2] not in NO_WORK}
 
@@ -133,15 +150,20 @@ def _stated_work(summary: Summary) -> dict[str, Any]:
     """Facts about the work that a log states, by name; a vocabulary may be padded."""
     stated: dict[str, Any] = {"set of unknown options": summary.unknown_options}
     stated["task"] = "lora" if summary.task == "lora" else "all weights"
-    sizes = {name: size for name, size in _dimensions(summary).items() if name != "model.vocab_size"}
+    sizes = {
+        name: size for name, size in _dimensions(summary).items() if name != "model.vocab_size"
+    }
     return stated | {"model": sizes} if sizes else stated
 
 
-def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:
-    """Everything that the files of ``run`` hold; it is measured anew if no ``measurement`` is given.
+def evidence(
+    run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None
+) -> Evidence:
+    """Everything that the files of ``run`` hold; it is measured anew if no
+    ``measurement`` is given.
 
-    A damaged document, and a breakdown or a trace of another run, is left out with a note. UserError if one of the
-    given ``traces`` is of another run.
+    A damaged document, and a breakdown or a trace of another run, is left out with a
+    note. UserError if one of the given ``traces`` is of another run.
     """
     run = TolerantRun(run.path, run.read_only)
     spec = run.spec
@@ -169,24 +191,38 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
         resolution_s=resolution_s(measurement.metrics, steps),
     )
     if traces and fingerprint and (why := foreign_trace(fingerprint, whole)):
-        raise UserError(f"the trace is not of {run.run_id}: {why}", where=", ".join(map(str, traces)))
+        raise UserError(
+            f"the trace is not of {run.run_id}: {why}", where=", ".join(map(str, traces))
+        )
     damaged = [f"{name} is damaged and left out: {why}" for name, why in run.damaged.items()]
     return without_foreign(replace(whole, notes=(*notes, *damaged)))
 
 
-def _measured(run: RunDir, measurement: RunMeasurement | None) -> tuple[RunMeasurement, Floats, Floats]:
-    """``measurement`` with the times and numbers of its steps. NoNumberError if there is none, or no number."""
-    steps = steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window) if measurement else None
+def _measured(
+    run: RunDir, measurement: RunMeasurement | None
+) -> tuple[RunMeasurement, Floats, Floats]:
+    """``measurement`` with the times and numbers of its steps. NoNumberError if there
+    is none, or no number.
+    """
+    steps = (
+        steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window)
+        if measurement
+        else None
+    )
     if measurement is None or steps is None or not len(steps[0]):
-        raise NoNumberError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
+        raise NoNumberError(
+            f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}"
+        )
     if reason := broken_run(measurement.metrics, recorded_name(run)):
-        raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
+        raise NoNumberError(
+            f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}"
+        )
     return measurement, *steps
 
 
 def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, list[str]]:
-    """Fingerprint of the given traces, or of the run's own if none are given; and why traces of the
-    run were left out.
+    """Fingerprint of the given traces, or of the run's own if none are given; and why
+    traces of the run were left out.
     """
     if traces:
         return fingerprint_of_steps(traces), []
@@ -198,7 +234,9 @@ def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | Non
 
 
 def _slower_than(run: RunDir) -> str | None:
-    """Return the reference of a run's stored verdict, if that is SLOW and the reference can be read."""
+    """Return the reference of a run's stored verdict, if that is SLOW and the reference
+    can be read.
+    """
     verdict = run.document(artifacts.VERDICT, Verdict)
     if verdict is None:
         return None
@@ -216,7 +254,12 @@ def _slower_than(run: RunDir) -> str | None:
 
 def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:
     """Whether the steps of two runs compute the same on each GPU."""
-    return (a.model, a.seq_length, a.gbs / a.num_gpus, a.task) == (b.model, b.seq_length, b.gbs / b.num_gpus, b.task)
+    return (a.model, a.seq_length, a.gbs / a.num_gpus, a.task) == (
+        b.model,
+        b.seq_length,
+        b.gbs / b.num_gpus,
+        b.task,
+    )
 
 
 def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
@@ -236,7 +279,10 @@ def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
     metric, measurement = METRICS[reference.metric], measure_run(run)
     value = metric.read(measurement.metrics, OURS) if measurement else None
     if not metric.comparable or value is None or reference.metric == "final_loss":
-        raise UserError(f"{reference.id} has no speed that this run has too", hint="benchrun show lists references")
+        raise UserError(
+            f"{reference.id} has no speed that this run has too",
+            hint="benchrun show lists references",
+        )
     ratio = reference.value / value
     if reference.better == "lower":
         ratio = value / reference.value

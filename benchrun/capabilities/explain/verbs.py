@@ -7,7 +7,14 @@ import click
 
 from benchrun import api, kept
 from benchrun.cli.complete import runs_or_files
-from benchrun.cli.options import baseline_option, context_options, flags, json_option, print_json, say
+from benchrun.cli.options import (
+    baseline_option,
+    context_options,
+    flags,
+    json_option,
+    print_json,
+    say,
+)
 from benchrun.errors import NoNumberError, UserError
 from benchrun.vocabulary import Exit, worst
 
@@ -27,25 +34,39 @@ if TYPE_CHECKING:
     help="A trace of the run, or a directory with one per rank; default: those in the run's folder `profile`.",
 )
 @context_options
-@click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True
+)
 @json_option
-def explain(run: str, baseline: str | None, traces: tuple[Path, ...], form: str, as_json: bool, **context: Any) -> Exit:
-    """Explain why a step of RUN takes so long: from the GPU's peak to the measured step, causes, advice.
+def explain(
+    run: str,
+    baseline: str | None,
+    traces: tuple[Path, ...],
+    form: str,
+    as_json: bool,
+    **context: Any,
+) -> Exit:
+    """Explain why a step of RUN takes so long: from the GPU's peak to the measured
+    step, causes, advice.
 
-    A cause is a fault if other ranks, steps or nodes, the ceilings or the hardware table show that the same work can be
-    faster. Otherwise it is a choice of recipe or layout. Everything that the run has is used: the log, the samples of
-    the GPUs, the ceilings, the profiled step, the times of ranks and hosts, traces. The last lines say what would make
-    the answer sharper.
+    A cause is a fault if other ranks, steps or nodes, the ceilings or the hardware
+    table show that the same work can be faster. Otherwise it is a choice of recipe or
+    layout. Everything that the run has is used: the log, the samples of the GPUs, the
+    ceilings, the profiled step, the times of ranks and hosts, traces. The last lines
+    say what would make the answer sharper.
 
-    For a LOG alone, of any framework, the options add what the log does not state. Exit code 1: there is a fault of 3 %
-    of the step or more. Exit code 4: no step was measured, or the log has a fatal problem or ends early.
+    For a LOG alone, of any framework, the options add what the log does not state. Exit
+    code 1: there is a fault of 3 % of the step or more. Exit code 4: no step was
+    measured, or the log has a fatal problem or ends early.
     """
     unreliable = None
     if kept.place(Path(run)).is_file():
         result, unreliable = _of_log(Path(run), baseline, traces, context)
     else:
         if given := [name for name, value in context.items() if value is not None]:
-            raise UserError(f"{flags(given)}: for a log alone, a run states it", hint=f"benchrun explain {run}")
+            raise UserError(
+                f"{flags(given)}: for a log alone, a run states it", hint=f"benchrun explain {run}"
+            )
         result = api.explain_run(api.open_run(run), traces, baseline)
     if as_json:
         print_json(result.model_dump(mode="json"))
@@ -65,21 +86,27 @@ def _of_log(
     """The explanation of a log alone."""
     if baseline:
         hint = f"with a run or a log: benchrun diff {log} {baseline}; with published numbers: benchrun compare {log}"
-        raise UserError("--against is for a run, and a log alone is compared by diff and compare", hint=hint)
+        raise UserError(
+            "--against is for a run, and a log alone is compared by diff and compare", hint=hint
+        )
     recipe, framework, warmup = (context.pop(name) for name in ("recipe", "framework", "warmup"))
     return api.explain_log(log, api.Setting(**context), recipe, framework, warmup, traces)
 
 
 @click.command("diff")
-@click.argument("runs_or_logs", nargs=-1, required=True, metavar="A B...", shell_complete=runs_or_files)
+@click.argument(
+    "runs_or_logs", nargs=-1, required=True, metavar="A B...", shell_complete=runs_or_files
+)
 @json_option
 def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
-    """Compare runs or logs with the first of them: the ratio of their times, what differs, where the seconds went.
+    """Compare runs or logs with the first of them: the ratio of their times, what
+    differs, where the seconds went.
 
-    Times are compared for the same number of tokens per GPU. With more than two, --json gives an array. Exit code 1:
-    one is slower, beyond the interval of the ratio and by at least 2 %, by which repeats of a run differ. Exit code 4:
-    the steps do not decide it; model, task or step size are not comparable; or a log that is not slower has a fatal
-    problem or ends early.
+    Times are compared for the same number of tokens per GPU. With more than two, --json
+    gives an array. Exit code 1: one is slower, beyond the interval of the ratio and by
+    at least 2 %, by which repeats of a run differ. Exit code 4: the steps do not decide
+    it; model, task or step size are not comparable; or a log that is not slower has a
+    fatal problem or ends early.
     """
     if len(runs_or_logs) < 2:
         raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")

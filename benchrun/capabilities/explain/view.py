@@ -1,4 +1,6 @@
-"""An explanation and a difference as text of at most 100 columns for tables; sentences follow unwrapped."""
+"""An explanation and a difference as text of at most 100 columns for tables; sentences
+follow unwrapped.
+"""
 
 from collections.abc import Iterator
 
@@ -14,7 +16,9 @@ MOST = 0.5
 
 
 def explanation_text(result: Explanation, *, page: bool = False) -> str:
-    """The largest cause first, then the waterfall, then all causes with advice; Markdown for a ``page``."""
+    """The largest cause first, then the waterfall, then all causes with advice;
+    Markdown for a ``page``.
+    """
     return "\n".join(filter(None, _parts(result, page=page)))
 
 
@@ -125,7 +129,9 @@ def _answer(result: Difference) -> str:
         sizes = ", ".join(f"{each.name} {each.a} and {each.b}" for each in result.other_tokens)
         return f"not comparable: steps of other sizes ({sizes}), and a log does not state its tokens per GPU"
     if result.stated_by_one:
-        return f"not known: one of the logs alone states its {' and its '.join(result.stated_by_one)}"
+        return (
+            f"not known: one of the logs alone states its {' and its '.join(result.stated_by_one)}"
+        )
     if result.uneven:
         means = f"by the means it takes {result.mean_ratio:.3g} times as long"
         return f"not clear: {means}, so some steps are far slower than others"

@@ -1,5 +1,5 @@
-"""Waits of a step beside kernels: for data, garbage collection, a core, a slow rank; in s of a
-step, by what was recorded.
+"""Waits of a step beside kernels: for data, garbage collection, a core, a slow rank; in
+s of a step, by what was recorded.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,25 +16,30 @@ from benchrun.rundir.artifacts import BREAKDOWN, HOST, RANKS, RankTime
 from benchrun.rundir.fingerprint import IdleByCause
 
 STEADY = 0.75
-"""Share of the steps in which a rank must be behind the others: otherwise the slow rank changes,
-and none is to blame.
+"""Share of the steps in which a rank must be behind the others: otherwise the slow rank
+changes, and none is to blame.
 """
 NOISE = 1.5
-"""Robust deviations over the steps by which it must be behind, unless it is so in nearly all of them."""
+"""Robust deviations over the steps by which it must be behind, unless it is so in
+nearly all of them.
+"""
 MUCH, NEARLY_ALL = 0.3, 0.9
-"""Share of the step, and of the steps, by which a rank is behind and slow even if other processes
-take its core.
+"""Share of the step, and of the steps, by which a rank is behind and slow even if other
+processes take its core.
 """
 ONE_STEP = 0.15
-"""Share of a single profiled step that a GPU's rank must be behind, or wait for data."""
+"""Share of a single profiled step that a GPU's rank must be behind, or wait for data.
+"""
 FEW_STEPS = 20
 """Steps of which fewer say little about how steps differ."""
 CORES_DIFFER = 0.1
-"""Share of the step on CPUs by which ranks differ anyway: other processes and hyper-threads share
-their cores.
+"""Share of the step on CPUs by which ranks differ anyway: other processes and
+hyper-threads share their cores.
 """
 FASTEST = 0.05
-"""Quantile of the steps that shows what every rank can do: a single fastest step may be an accident."""
+"""Quantile of the steps that shows what every rank can do: a single fastest step may be
+an accident.
+"""
 MOST_CORES = 30
 """Characters of a list of cores that a sentence can hold."""
 
@@ -48,7 +53,9 @@ class Late(NamedTuple):
     """Seconds of a step, the mean over the measured ones."""
     evidence: str
     since_step: int | None = None
-    """First step in which it is behind; None if it is so from the first measured one on."""
+    """First step in which it is behind; None if it is so from the first measured one
+    on.
+    """
 
 
 class Wait(NamedTuple):
@@ -73,14 +80,17 @@ def stages_s(run: Evidence) -> list[float]:
 
 def of_stages(seconds: Sequence[float]) -> str:
     """Say in words what the stages compute."""
-    return f"the stages compute {', '.join(f'{each:.3g}' for each in seconds)} s in a step ({RANKS})"
+    return (
+        f"the stages compute {', '.join(f'{each:.3g}' for each in seconds)} s in a step ({RANKS})"
+    )
 
 
 def late_rank(run: Evidence) -> Late | None:
-    """The rank that computes longest in most steps, with what the others wait for it; None if none stands out.
+    """The rank that computes longest in most steps, with what the others wait for it;
+    None if none stands out.
 
-    Time in which a rank that may use every core waits for one is the node's. It counts only if it is much, and not
-    on CPUs, which other processes use too.
+    Time in which a rank that may use every core waits for one is the node's. It counts
+    only if it is much, and not on CPUs, which other processes use too.
     """
     if run.ranks is None:
         return _late_in_trace(run) or _late_in_profile(run)
@@ -142,7 +152,8 @@ class _Behind(NamedTuple):
 def _behind(times: Floats, least_s: float, share: float) -> _Behind | None:
     """The row of ``times``, in s by rank and step, that is behind the others.
 
-    None if that is within the noise, less than ``least_s``, or in fewer than ``share`` of the steps.
+    None if that is within the noise, less than ``least_s``, or in fewer than ``share``
+    of the steps.
     """
     last = int(np.median(times, axis=1).argmax())
     behind = times[last] - np.median(np.delete(times, last, axis=0), axis=0)
@@ -155,7 +166,9 @@ def _behind(times: Floats, least_s: float, share: float) -> _Behind | None:
 
 
 def _taken(run: Evidence, rank: int, steps: Sequence[int]) -> Floats:
-    """Seconds that other processes of the node took of a rank in each step: its wait for any core."""
+    """Seconds that other processes of the node took of a rank in each step: its wait
+    for any core.
+    """
     taken = np.zeros(len(steps))
     if run.hosts is None:
         return taken
@@ -174,7 +187,9 @@ def bound(run: Evidence, rank: int | None = None) -> bool:
 
 
 def beyond_others(by_rank: dict[int, float], rank: int) -> float:
-    """Seconds by which a rank's value is above the median of the others'; 0 if that is unknown."""
+    """Seconds by which a rank's value is above the median of the others'; 0 if that is
+    unknown.
+    """
     others = [value for other, value in by_rank.items() if other != rank]
     if rank not in by_rank or not others:
         return 0.0
@@ -191,9 +206,11 @@ def _late_in_trace(run: Evidence) -> Late | None:
 
 
 def _late_in_profile(run: Evidence) -> Late | None:
-    """The rank that waited much less than the others in the one profiled step; stages wait for each other by design.
+    """The rank that waited much less than the others in the one profiled step; stages
+    wait for each other by design.
 
-    On CPUs other processes take a core from one rank for a step: without that, and only if it was counted.
+    On CPUs other processes take a core from one rank for a step: without that, and only
+    if it was counted.
     """
     if run.breakdown is None or run.spec.layout.pp > 1:
         return None
@@ -220,12 +237,19 @@ def steps_of_trace(run: Evidence) -> float:
 
 
 def data_wait(run: Evidence) -> Wait | None:
-    """Waiting for the data loader: on the rank that waits longest, because the others wait for it."""
+    """Waiting for the data loader: on the rank that waits longest, because the others
+    wait for it.
+    """
     if by_rank := run.host_s("data_s"):
         rank = max(by_rank, key=by_rank.__getitem__)
-        return Wait(by_rank[rank], f"rank {rank} waits {by_rank[rank]:.3g} s in a step for its loader ({HOST})")
+        return Wait(
+            by_rank[rank],
+            f"rank {rank} waits {by_rank[rank]:.3g} s in a step for its loader ({HOST})",
+        )
     words = "the launching thread sits in the loader"
-    return _idle_of_trace(run, lambda causes: causes.data, words, most=True) or _data_in_profile(run)
+    return _idle_of_trace(run, lambda causes: causes.data, words, most=True) or _data_in_profile(
+        run
+    )
 
 
 def _data_in_profile(run: Evidence) -> Wait | None:
@@ -238,12 +262,14 @@ def _data_in_profile(run: Evidence) -> Wait | None:
         return None
     rank = waited.index(longest)
     seconds = longest * run.typical_s / run.breakdown.step_s
-    return Wait(seconds, f"rank {rank} waits {seconds:.3g} s for its loader ({BREAKDOWN}, one step)")
+    return Wait(
+        seconds, f"rank {rank} waits {seconds:.3g} s for its loader ({BREAKDOWN}, one step)"
+    )
 
 
 def others_without_core(run: Evidence) -> Wait | None:
-    """Wait of the profiled step's ranks in collectives for a rank that had no core, the mean over
-    ranks.
+    """Wait of the profiled step's ranks in collectives for a rank that had no core, the
+    mean over ranks.
 
     Known on CPUs alone. Stages of a pipeline wait for each other by design.
     """
@@ -261,22 +287,29 @@ def others_without_core(run: Evidence) -> Wait | None:
 
 
 def garbage(run: Evidence) -> Wait | None:
-    """Collecting Python's garbage: the sum over ranks' longest, because a rank that collects delays all."""
+    """Collecting Python's garbage: the sum over ranks' longest, because a rank that
+    collects delays all.
+    """
     if by_rank := run.mean_host_s("garbage_s"):
         longest = max(by_rank.values())
-        return Wait(longest, f"a rank collects Python's garbage for {longest:.3g} s in a step ({HOST})")
+        return Wait(
+            longest, f"a rank collects Python's garbage for {longest:.3g} s in a step ({HOST})"
+        )
     return None
 
 
 def between_steps(run: Evidence) -> Wait | None:
-    """Seconds that the host spends between two steps, in which it launches nothing, on the rank
-    that takes longest.
+    """Seconds that the host spends between two steps, in which it launches nothing, on
+    the rank that takes longest.
     """
     by_rank = run.host_s("between_s")
     if not run.between_s:
         return None
     rank = max(by_rank, key=by_rank.__getitem__)
-    return Wait(run.between_s, f"rank {rank} is between two steps for {run.between_s:.3g} s, logs and saves ({HOST})")
+    return Wait(
+        run.between_s,
+        f"rank {rank} is between two steps for {run.between_s:.3g} s, logs and saves ({HOST})",
+    )
 
 
 def queue(run: Evidence) -> Wait | None:
@@ -286,14 +319,19 @@ def queue(run: Evidence) -> Wait | None:
         listed = {rank.cores for rank in run.hosts.ranks} if run.hosts else ()
         cores = " and ".join(sorted(listed))
         where = f"cores {cores}" if len(cores) < MOST_CORES else "their cores"
-        return Wait(usual, f"threads that were ready to run waited {usual:.3g} s in a step for {where} ({HOST})")
+        return Wait(
+            usual,
+            f"threads that were ready to run waited {usual:.3g} s in a step for {where} ({HOST})",
+        )
     return None
 
 
 def ragged(run: Evidence) -> Wait | None:
-    """Time that every rank computes longer in the mean step than in the fastest ones, while its GPU idles.
+    """Time that every rank computes longer in the mean step than in the fastest ones,
+    while its GPU idles.
 
-    Busy cores show it if waits for them were not counted. None in few steps, and without samples of the GPUs.
+    Busy cores show it if waits for them were not counted. None in few steps, and
+    without samples of the GPUs.
     """
     idle = run.idle_of_telemetry_s
     if run.ranks is None or idle is None or run.cores_counted:
@@ -308,7 +346,9 @@ def ragged(run: Evidence) -> Wait | None:
 
 
 def launching(run: Evidence) -> Wait | None:
-    """Time in which the GPU had nothing because the host launched too late, the mean over ranks."""
+    """Time in which the GPU had nothing because the host launched too late, the mean
+    over ranks.
+    """
     words = "the GPU waits for launches, by a late host and between them,"
     return _idle_of_trace(run, lambda causes: causes.host + causes.launch_gap, words)
 

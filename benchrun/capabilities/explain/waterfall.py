@@ -12,10 +12,20 @@ from benchrun.measure.bound import Bound
 from benchrun.rundir.artifacts import CEILINGS, RANKS, TELEMETRY_SUMMARY
 
 LAW = "operator list and data sheet"
-MATMUL_AT_PEAK, CLOCKS, MATMUL_ALONE = "matmul at the GPU's peak", "clocks and power", "matmul alone below the peak"
-MATMUL_IN_TRAINING, SMALL_PRODUCTS = "matmul in training below that alone", "products bound by memory"
+MATMUL_AT_PEAK, CLOCKS, MATMUL_ALONE = (
+    "matmul at the GPU's peak",
+    "clocks and power",
+    "matmul alone below the peak",
+)
+MATMUL_IN_TRAINING, SMALL_PRODUCTS = (
+    "matmul in training below that alone",
+    "products bound by memory",
+)
 ATTENTION_AT_PEAK, PLAIN = "attention at the GPU's peak", "attention as plain products"
-MEMORY_AT_SPEED, MEMORY_BEYOND = "memory-bound kernels at the memory's speed", "memory-bound kernels beyond it"
+MEMORY_AT_SPEED, MEMORY_BEYOND = (
+    "memory-bound kernels at the memory's speed",
+    "memory-bound kernels beyond it",
+)
 COPIES = "copies"
 """The parts of a step from which `choices` derives causes."""
 OF_GROUP: dict[str, Name] = {
@@ -52,10 +62,19 @@ def waterfall(run: Evidence) -> list[Part]:
     least, divided = run.least, buckets(run)
     parts = list(_profiled(run, least, divided) if divided else _of_log(run, least))
     if wait := waits.between_steps(run):
-        parts.append(Part(part="between steps", seconds=wait.seconds, cause="host", evidence=wait.evidence))
+        parts.append(
+            Part(part="between steps", seconds=wait.seconds, cause="host", evidence=wait.evidence)
+        )
     slower = run.step_s - run.typical_s
     if slower > 0:
-        parts.append(Part(part="slower steps", seconds=slower, cause="jitter", evidence="mean less median of the log"))
+        parts.append(
+            Part(
+                part="slower steps",
+                seconds=slower,
+                cause="jitter",
+                evidence="mean less median of the log",
+            )
+        )
     return parts
 
 
@@ -68,13 +87,19 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     yield from _products(run, least, divided.matmul - plain, source)
     attention = Ledger(divided.attention)
     again = least.recomputed_attention
-    attention.take("attention, computed again", divided.attention * again / (1 + again), "recompute", source)
+    attention.take(
+        "attention, computed again", divided.attention * again / (1 + again), "recompute", source
+    )
     attention.take(ATTENTION_AT_PEAK, least.attention_s, None, LAW)
-    attention.rest("attention below the peak" if least.attention_s else "attention", "attention", source)
+    attention.rest(
+        "attention below the peak" if least.attention_s else "attention", "attention", source
+    )
     yield from attention.parts
     memory = Ledger(divided.memory_bound)
     share = least.recomputed_memory / (1 + least.recomputed_memory)
-    memory.take("memory-bound kernels, computed again", divided.memory_bound * share, "recompute", source)
+    memory.take(
+        "memory-bound kernels, computed again", divided.memory_bound * share, "recompute", source
+    )
     memory.take(MEMORY_AT_SPEED, least.memory_s, None, _memory_of(run))
     memory.rest(MEMORY_BEYOND if least.memory_s else "memory-bound kernels", "memory_bound", source)
     yield from memory.parts
@@ -84,7 +109,12 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     yield from _waiting(run, least, divided)
     if divided.other:
         differs = "the measured step is longer than the profiled one"
-        yield Part(part="not in the profiled step", seconds=divided.other, cause="unknown", evidence=differs)
+        yield Part(
+            part="not in the profiled step",
+            seconds=divided.other,
+            cause="unknown",
+            evidence=differs,
+        )
 
 
 def _memory_of(run: Evidence) -> str:
@@ -95,21 +125,32 @@ def _memory_of(run: Evidence) -> str:
 def _plain_attention(run: Evidence, least: Work, divided: Buckets) -> float:
     """Seconds that attention takes of the products if no kernel of its own computes it.
 
-    With ceilings what the products take longer than alone, from once to twice the least that whole scores take; without
-    as much as the work of both says.
+    With ceilings what the products take longer than alone, from once to twice the least
+    that whole scores take; without as much as the work of both says.
     """
     if not least.attention_s or not least.matmul_s or divided.attention >= least.attention_s:
         return 0.0  # no kernel is faster than the peak
     whole = least.plain_attention_s
     if run.bound is not None:
-        return min(max(divided.matmul - run.bound.matmul_s * (1 + least.recomputed), whole), 2 * whole, divided.matmul)
+        return min(
+            max(divided.matmul - run.bound.matmul_s * (1 + least.recomputed), whole),
+            2 * whole,
+            divided.matmul,
+        )
     return divided.matmul * whole / (whole + least.matmul_s)
 
 
 def _products(run: Evidence, least: Work, seconds: float, source: str) -> Iterator[Part]:
-    """The products: at the peak, at the clock, alone, beside the rest of the step, again."""
+    """The products: at the peak, at the clock, alone, beside the rest of the step,
+    again.
+    """
     products = Ledger(seconds)
-    products.take("products, computed again", seconds * least.recomputed / (1 + least.recomputed), "recompute", source)
+    products.take(
+        "products, computed again",
+        seconds * least.recomputed / (1 + least.recomputed),
+        "recompute",
+        source,
+    )
     peak = products.take(MATMUL_AT_PEAK, least.matmul_s, None, LAW)
     small = "their matrices take longer to read and write than to multiply"
     lost = products.take(SMALL_PRODUCTS, least.products_memory_s, "memory_bound", f"{LAW}: {small}")
@@ -118,7 +159,9 @@ def _products(run: Evidence, least: Work, seconds: float, source: str) -> Iterat
         products.take(*_alone(run.bound, peak, lost))
         products.rest(MATMUL_IN_TRAINING, "matmul", source)
     else:
-        products.rest("matmul below the peak" if peak else "matmul", "matmul" if peak else None, source)
+        products.rest(
+            "matmul below the peak" if peak else "matmul", "matmul" if peak else None, source
+        )
     yield from products.parts
 
 
@@ -127,15 +170,17 @@ def _clocks(run: Evidence, peak_s: float) -> tuple[str, float, Name, str]:
     clock = run.clock_mhz
     if not clock or run.clock is None:
         return CLOCKS, 0.0, "clocks", ""
-    evidence = f"{clock:.0f} MHz, the peak holds at {run.clock.peak_clock_mhz:.0f} ({TELEMETRY_SUMMARY})"
+    evidence = (
+        f"{clock:.0f} MHz, the peak holds at {run.clock.peak_clock_mhz:.0f} ({TELEMETRY_SUMMARY})"
+    )
     capped = run.samples is not None and run.samples.over_all.reasons.get("power_cap", 0) > 0.5
     lost = peak_s * (run.clock.peak_clock_mhz / clock - 1)
     return CLOCKS, lost, "power" if capped else "clocks", evidence
 
 
 def _alone(bound: Bound, peak_s: float, lost_s: float) -> tuple[str, float, Name | None, str]:
-    """Seconds that the products take alone beyond the peak, at the clock; all of it if no peak is
-    known.
+    """Seconds that the products take alone beyond the peak, at the clock; all of it if
+    no peak is known.
     """
     if not peak_s:
         return "matmul as fast as alone", bound.matmul_s, None, CEILINGS
@@ -143,12 +188,21 @@ def _alone(bound: Bound, peak_s: float, lost_s: float) -> tuple[str, float, Name
 
 
 def _waiting(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
-    """Exposed communication and idle time: a slow rank, the pipeline, groups, data, host."""
+    """Exposed communication and idle time: a slow rank, the pipeline, groups, data,
+    host.
+    """
     sent, idle, source = Ledger(divided.communication), Ledger(divided.idle), divided.source
-    bubble = (divided.busy + divided.idle) * least.bubble  # a stage takes as long as its kernels and its host
+    bubble = (
+        divided.busy + divided.idle
+    ) * least.bubble  # a stage takes as long as its kernels and its host
     ranks = run.spec.num_gpus
     taken = _sending(run, least, sent, bubble, source, waiting=(ranks - 1) / ranks)
-    idle.take("pipeline bubble, no kernel", (bubble - taken) / (1 + least.bubble), "bubble", _law_of_bubble(least))
+    idle.take(
+        "pipeline bubble, no kernel",
+        (bubble - taken) / (1 + least.bubble),
+        "bubble",
+        _law_of_bubble(least),
+    )
     yield from sent.parts
     yield from _idle(run, idle, source)
 
@@ -157,16 +211,24 @@ def _law_of_bubble(least: Work) -> str:
     return f"(pp - 1) / (vp * micro-batches) = {least.bubble:.3g} of computing"
 
 
-def _sending(run: Evidence, least: Work, sent: Ledger, bubble_s: float, source: str, waiting: float = 1.0) -> float:
-    """Divide exposed communication: a slow rank, the pipeline bubble, groups. The bubble's part, in s.
+def _sending(
+    run: Evidence, least: Work, sent: Ledger, bubble_s: float, source: str, waiting: float = 1.0
+) -> float:
+    """Divide exposed communication: a slow rank, the pipeline bubble, groups. The
+    bubble's part, in s.
 
-    ``waiting``: share of the ranks of ``sent`` that wait for a slow one; less than 1 in a mean that includes it.
+    ``waiting``: share of the ranks of ``sent`` that wait for a slow one; less than 1 in
+    a mean that includes it.
     """
     if late := waits.late_rank(run):
-        sent.take(f"waiting for rank {late.rank}", late.seconds * waiting, "slow_rank", late.evidence)
+        sent.take(
+            f"waiting for rank {late.rank}", late.seconds * waiting, "slow_rank", late.evidence
+        )
     elif wait := waits.others_without_core(run):
         sent.take("waiting for a rank without a core", wait.seconds, _of_cores(run), wait.evidence)
-    if len(stages := waits.stages_s(run)) > 1:  # the other stages wait for the slowest one, and exchange nothing
+    if (
+        len(stages := waits.stages_s(run)) > 1
+    ):  # the other stages wait for the slowest one, and exchange nothing
         wait_s = max(stages) - (min(stages) if waiting == 1 else mean(stages))
         sent.take("waiting for the slowest stage", wait_s, "imbalance", waits.of_stages(stages))
     taken = sent.take("pipeline bubble", bubble_s, "bubble", _law_of_bubble(least))
@@ -181,16 +243,27 @@ def _idle(run: Evidence, idle: Ledger, source: str) -> Iterator[Part]:
     for words, wait, cause in _host_waits(run):
         if wait is not None:
             idle.take(words, wait.seconds, cause, wait.evidence)
-    if late := waits.late_rank(run):  # a mean over the ranks has only its share of what one rank loses
-        idle.take(f"rank {late.rank} stands still", late.seconds / run.spec.num_gpus, "slow_rank", late.evidence)
+    if late := waits.late_rank(
+        run
+    ):  # a mean over the ranks has only its share of what one rank loses
+        idle.take(
+            f"rank {late.rank} stands still",
+            late.seconds / run.spec.num_gpus,
+            "slow_rank",
+            late.evidence,
+        )
     cores = run.breakdown.queued_of_ranks_s if run.breakdown and run.hosts is None else ()
-    waited = f"; its threads waited {mean(cores):.3g} s for a core" if cores and not run.on_gpu else ""
+    waited = (
+        f"; its threads waited {mean(cores):.3g} s for a core" if cores and not run.on_gpu else ""
+    )
     idle.rest("no kernel: the host", "host", f"{source}{waited}")
     yield from idle.parts
 
 
 def _of_cores(run: Evidence) -> Name:
-    """Name the cause of waiting for a core: on a laptop, which others share, it is no fault of the host."""
+    """Name the cause of waiting for a core: on a laptop, which others share, it is no
+    fault of the host.
+    """
     return "host" if run.on_gpu or waits.bound(run) else "jitter"
 
 
@@ -205,8 +278,8 @@ def _host_waits(run: Evidence) -> list[tuple[str, waits.Wait | None, Name]]:
 
 
 def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
-    """Parts of a step without a profile: what the work takes at the least, what was recorded, and
-    the rest.
+    """Parts of a step without a profile: what the work takes at the least, what was
+    recorded, and the rest.
     """
     step = Ledger(run.inner_s)
     peak = step.take(MATMUL_AT_PEAK, least.matmul_s, None, LAW)
@@ -237,4 +310,9 @@ def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
     yield from step.parts
     if step.left > 0:
         names = f"{UNSEPARATED}: slower products and attention, memory-bound kernels, communication"
-        yield Part(part=names, seconds=step.left, cause="unknown", evidence="the log's step less the parts above")
+        yield Part(
+            part=names,
+            seconds=step.left,
+            cause="unknown",
+            evidence="the log's step less the parts above",
+        )

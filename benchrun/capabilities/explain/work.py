@@ -13,7 +13,8 @@ from benchrun.rundir.artifacts import Ceilings
 from benchrun.runspec.spec import TrainingSpec
 
 SHARE_OF_OVERLAPPED = 0.25
-"""Share of a group's overlapped communication that counts when exposed time is divided."""
+"""Share of a group's overlapped communication that counts when exposed time is divided.
+"""
 OUTSIDE = ("embedding", "positions", "loss", "adam")
 """Memory-bound kernels that are in no layer."""
 GROUPS = {"etp": "ep", "expert_dp": "dp", "fsdp": "dp", "expert_fsdp": "dp"}
@@ -22,22 +23,24 @@ GROUPS = {"etp": "ep", "expert_dp": "dp", "fsdp": "dp", "expert_fsdp": "dp"}
 
 @dataclass(frozen=True)
 class Work:
-    """Seconds of a step on one GPU at the least; None if the GPU's peak or its memory's speed is unknown."""
+    """Seconds of a step on one GPU at the least; None if the GPU's peak or its memory's
+    speed is unknown.
+    """
 
     matmul_s: float | None
     products_memory_s: float
-    """Seconds that the products lose because they are too small: they wait for their matrices to be
-    read and written.
+    """Seconds that the products lose because they are too small: they wait for their
+    matrices to be read and written.
     """
     attention_s: float | None
     plain_attention_s: float
-    """Seconds of attention without a kernel of its own: products that compute, write and read both
-    triangles of the scores.
+    """Seconds of attention without a kernel of its own: products that compute, write
+    and read both triangles of the scores.
     """
     memory_s: float | None
     bytes_sent: dict[str, float]
-    """Bytes through a rank's links in a step by group (tp, cp, ep, dp, pp), as bus bandwidth counts
-    them.
+    """Bytes through a rank's links in a step by group (tp, cp, ep, dp, pp), as bus
+    bandwidth counts them.
     """
     message_bytes: float
     """Size of a message, the mean over bytes."""
@@ -45,16 +48,29 @@ class Work:
     """Share of the products of a step that the recipe computes twice."""
     recomputed_attention: float
     recomputed_memory: float
-    """Time of the repeated memory-bound kernels as a share of that of all other passes."""
+    """Time of the repeated memory-bound kernels as a share of that of all other passes.
+    """
     bubble: float
     """Idle time of a pipeline over its computing time."""
 
 
 def work_unknown(spec: TrainingSpec) -> Work:
-    """Work of a log that does not state what its steps compute: the pipeline bubble, if it states
-    the batch.
+    """Work of a log that does not state what its steps compute: the pipeline bubble, if
+    it states the batch.
     """
-    return Work(None, 0.0, None, 0.0, None, {}, 0.0, 0.0, 0.0, 0.0, _bubble(spec) if hasattr(spec, "gbs") else 0.0)
+    return Work(
+        None,
+        0.0,
+        None,
+        0.0,
+        None,
+        {},
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        _bubble(spec) if hasattr(spec, "gbs") else 0.0,
+    )
 
 
 def _bubble(spec: TrainingSpec) -> float:
@@ -97,12 +113,18 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
 
 
 def products_flops(spec: TrainingSpec) -> float:
-    """FLOPs of one pass of the matrix products of a micro-batch on one GPU, as ceilings.json has them."""
-    return sum(each.count * MULTIPLY_ADD * each.m * each.n * each.k for each in _operators(spec).products)
+    """FLOPs of one pass of the matrix products of a micro-batch on one GPU, as
+    ceilings.json has them.
+    """
+    return sum(
+        each.count * MULTIPLY_ADD * each.m * each.n * each.k for each in _operators(spec).products
+    )
 
 
 def weights_of_groups(spec: TrainingSpec, sent: Mapping[str, float]) -> dict[str, float]:
-    """Shares of exposed time of the groups: by what they send, less what overlaps with computing."""
+    """Shares of exposed time of the groups: by what they send, less what overlaps with
+    computing.
+    """
     overlapped = {"dp": spec.training.overlap_grad_reduce, "tp": spec.training.tp_comm_overlap}
     weights = {group: amount for group, amount in sent.items() if amount}
     for group in weights:
@@ -160,8 +182,8 @@ def _moved_s(product: Product, gpu: Gpu) -> float:
 
 
 def _plain_s(spec: TrainingSpec, gpu: Gpu, attention_s: float) -> float:
-    """Seconds of both triangles at the peak, or at the memory's speed: a product of depth d has d
-    operations for each byte of its scores, of two bytes each.
+    """Seconds of both triangles at the peak, or at the memory's speed: a product of
+    depth d has d operations for each byte of its scores, of two bytes each.
     """
     peak = gpu.peak_bf16_tflops * 1e12
     return 2 * attention_s * max(peak / (spec.model.kv_channels * gpu.memory_gb_per_s * 1e9), 1.0)
@@ -181,8 +203,8 @@ def _recomputed(spec: TrainingSpec, ops: Operators) -> float:
 
 
 def _recomputed_memory(spec: TrainingSpec, ops: Operators) -> float:
-    """Bytes of the layers' forward pass that move again, over all bytes of the recipe's passes. Of selective
-    recomputation the few kernels between products are left out.
+    """Bytes of the layers' forward pass that move again, over all bytes of the recipe's
+    passes. Of selective recomputation the few kernels between products are left out.
     """
     if spec.training.recompute.granularity != "full":
         return 0.0
@@ -193,7 +215,10 @@ def _recomputed_memory(spec: TrainingSpec, ops: Operators) -> float:
 def _moved_bytes(spec: TrainingSpec, ops: Operators) -> float:
     """Through the memory in a step, by memory-bound kernels."""
     count = spec.num_microbatches
-    return sum(count * (each.forward_bytes + each.backward_bytes) + each.step_bytes for each in ops.memory_bound)
+    return sum(
+        count * (each.forward_bytes + each.backward_bytes) + each.step_bytes
+        for each in ops.memory_bound
+    )
 
 
 def _recomputed_layers(spec: TrainingSpec) -> float:

@@ -1,4 +1,6 @@
-"""The history of points as plots: for an HTML report, and for ``report --history --plot``."""
+"""The history of points as plots: for an HTML report, and for ``report --history
+--plot``.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -25,7 +27,9 @@ def history_plots(history: History, fewest: int = FEWEST) -> Iterator[Plot]:
 
 
 def _point_plot(point: PointHistory) -> Plot:
-    """Each run as a dot, the median of each period as a line, and the first run after each change with its size."""
+    """Each run as a dot, the median of each period as a line, and the first run after
+    each change with its size.
+    """
     first, last = point.runs[0].launched, point.runs[-1].launched
     unit = _unit((last - first).total_seconds())
 
@@ -70,7 +74,8 @@ def _unit(span_s: float) -> str:
 
 
 def plot_history(history: History, path: Path) -> None:
-    """Write the picture, one plot per point, to ``path``, in the format that its name ends in.
+    """Write the picture, one plot per point, to ``path``, in the format that its name
+    ends in.
 
     UserError if there is nothing to draw, or too much, or the file cannot be written.
     """
@@ -78,5 +83,8 @@ def plot_history(history: History, path: Path) -> None:
     if not plots:
         raise UserError("no point has two runs to draw", hint="name more RUNS")
     if len(plots) > DRAWN:
-        raise UserError(f"{len(plots)} points make no readable picture", hint=f"name RUNS of at most {DRAWN} points")
+        raise UserError(
+            f"{len(plots)} points make no readable picture",
+            hint=f"name RUNS of at most {DRAWN} points",
+        )
     save(plots, path)

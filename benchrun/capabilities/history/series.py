@@ -1,7 +1,9 @@
-"""The history of points: step time over the time of launch, its change points, and what changed with each.
+"""The history of points: step time over the time of launch, its change points, and what
+changed with each.
 
-A point is a workload under the same conditions with the same framework and layout on the same cluster. Nodes, driver,
-image, versions, options and environment may differ between its runs; they are what a change is explained by.
+A point is a workload under the same conditions with the same framework and layout on
+the same cluster. Nodes, driver, image, versions, options and environment may differ
+between its runs; they are what a change is explained by.
 """
 
 import re
@@ -25,7 +27,9 @@ By = Literal["point", "node", "driver", "image", "version"]
 SMALLEST = 0.01
 """A smaller change of the step time, as a fraction, is not listed."""
 MOST = 0.8
-"""A value belongs to one side of a change if its share of the runs differs by this much."""
+"""A value belongs to one side of a change if its share of the runs differs by this
+much.
+"""
 POINT = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 
 
@@ -39,7 +43,9 @@ class HistoryRun(Frozen):
     tokens_per_s_per_gpu: float | None
     verdict: str
     facts: dict[str, tuple[str, ...]]
-    """Node, driver, image, version, options, environment, gpu, kernel, benchrun: the values that are recorded."""
+    """Node, driver, image, version, options, environment, gpu, kernel, benchrun: the
+    values that are recorded.
+    """
 
 
 class Period(Frozen):
@@ -115,7 +121,9 @@ class History(Frozen):
     by: By
     series: tuple[PointHistory, ...]
     left_out: tuple[str, ...]
-    """Runs without numbers or time of launch, profiled runs, and other work than training."""
+    """Runs without numbers or time of launch, profiled runs, and other work than
+    training.
+    """
 
     @property
     def slower(self) -> bool:
@@ -136,12 +144,19 @@ def history_of(runs: Sequence[RunResult], by: By = "point") -> History:
     split = [(spec, value, run) for spec, run in measured for value in _values(run, by)]
     groups = grouped(split, lambda row: (_point(row[0]), row[1]))
     series = [_series(group[0][0], group[0][1], [run for _, _, run in group]) for group in groups]
-    return History(by=by, series=tuple(sorted(series, key=lambda one: one.name)), left_out=tuple(left_out))
+    return History(
+        by=by, series=tuple(sorted(series, key=lambda one: one.name)), left_out=tuple(left_out)
+    )
 
 
 def _run(result: RunResult) -> HistoryRun | None:
     spec, numbers, launched = result.spec, result.numbers, result.launched
-    if not isinstance(spec, TrainingSpec) or spec.profiler != "none" or numbers is None or launched is None:
+    if (
+        not isinstance(spec, TrainingSpec)
+        or spec.profiler != "none"
+        or numbers is None
+        or launched is None
+    ):
         return None
     time = numbers.metrics["step_time_s"]
     if time is None:
@@ -153,7 +168,8 @@ def _run(result: RunResult) -> HistoryRun | None:
         tokens_per_s_per_gpu=numbers.metrics["tokens_per_s_per_gpu"],
         verdict=result.judgement,
         facts={
-            column: tuple(dict.fromkeys(filter(None, values))) for column, values in _facts(spec, result.environment)
+            column: tuple(dict.fromkeys(filter(None, values)))
+            for column, values in _facts(spec, result.environment)
         },
     )
 
@@ -167,19 +183,39 @@ def _facts(spec: TrainingSpec, environment: Mapping[str, Any]) -> Iterator[tuple
     yield "driver", [str(node.get("driver") or "") for node in nodes]
     yield "image", [own.image or ""]
     yield "version", [f"{name} {version}" for name, version in trained_with(environment).items()]
-    yield "options", [*(own.options or ()), f"fp8_recipe={own.fp8_recipe}" if own.fp8_recipe else ""]
-    yield "environment", [f"{name}={value}" for name, value in {**spec.env, **spec.cluster.env}.items()]
-    yield "gpu", [" ".join(str(gpu[key]) for key in ("name", "power_limit_w") if gpu.get(key)) for gpu in gpus]
+    yield (
+        "options",
+        [*(own.options or ()), f"fp8_recipe={own.fp8_recipe}" if own.fp8_recipe else ""],
+    )
+    yield (
+        "environment",
+        [f"{name}={value}" for name, value in {**spec.env, **spec.cluster.env}.items()],
+    )
+    yield (
+        "gpu",
+        [
+            " ".join(str(gpu[key]) for key in ("name", "power_limit_w") if gpu.get(key))
+            for gpu in gpus
+        ],
+    )
     yield "kernel", [str(node.get("kernel") or "") for node in nodes]
     yield "benchrun", [str(environment.get("commit") or environment.get("benchrun") or "")]
 
 
 def _point(spec: Any) -> tuple[Any, ...]:
-    return proxy(spec), besides_recipe(conditions(spec)), spec.framework, short_layout(spec), spec.cluster.name
+    return (
+        proxy(spec),
+        besides_recipe(conditions(spec)),
+        spec.framework,
+        short_layout(spec),
+        spec.cluster.name,
+    )
 
 
 def _values(run: HistoryRun, by: By) -> list[str | None]:
-    """The series that a run belongs to: one for each of its nodes, or one for all its drivers, images or versions."""
+    """The series that a run belongs to: one for each of its nodes, or one for all its
+    drivers, images or versions.
+    """
     if by == "point":
         return [None]
     values = run.facts[by] if by == "node" else (", ".join(run.facts[by]),)
@@ -198,16 +234,22 @@ def _series(spec: Any, split: str | None, runs: Sequence[HistoryRun]) -> PointHi
         split=split,
         runs=tuple(runs),
         periods=tuple(map(_period, parts)),
-        changes=tuple(_change(cut, *sides) for cut, sides in zip(cuts, pairwise(parts), strict=True)),
+        changes=tuple(
+            _change(cut, *sides) for cut, sides in zip(cuts, pairwise(parts), strict=True)
+        ),
     )
 
 
 def _large(cuts: Sequence[Cut], runs: Sequence[HistoryRun]) -> list[Cut]:
-    """``cuts`` without those that are too small to matter: the smallest is dropped until each counts."""
+    """``cuts`` without those that are too small to matter: the smallest is dropped
+    until each counts.
+    """
     left = list(cuts)
     while left:
         places = [0, *(cut.place for cut in left), len(runs)]
-        times = [median(run.step_time_s for run in runs[start:end]) for start, end in pairwise(places)]
+        times = [
+            median(run.step_time_s for run in runs[start:end]) for start, end in pairwise(places)
+        ]
         sizes = [abs(after / before - 1) for before, after in pairwise(times)]
         if min(sizes) >= SMALLEST:
             break
@@ -250,4 +292,7 @@ def _changed(before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -> Itera
 def _shares(runs: Iterable[Sequence[str]]) -> dict[str, float]:
     """The share of the runs that have each value."""
     listed = list(runs)
-    return {value: sum(value in run for run in listed) / len(listed) for value in dict.fromkeys(chain(*listed))}
+    return {
+        value: sum(value in run for run in listed) / len(listed)
+        for value in dict.fromkeys(chain(*listed))
+    }

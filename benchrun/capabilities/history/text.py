@@ -9,7 +9,17 @@ from benchrun.show.table import Table, as_csv, capitals, markdown, plain
 
 COLUMNS = ("node", "driver", "image", "version", "options")
 """Facts that have a column in CSV."""
-CONDITIONS = ("recipe", "framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "cluster")
+CONDITIONS = (
+    "recipe",
+    "framework",
+    "gpu",
+    "precision",
+    "num_gpus",
+    "seq_length",
+    "gbs",
+    "layout",
+    "cluster",
+)
 
 
 def history_page(history: History, form: str) -> str:
@@ -18,9 +28,14 @@ def history_page(history: History, form: str) -> str:
         return as_csv(runs_table(history))
     if not history.series:
         return "no runs\n"
-    heading, as_text = ("## ", markdown) if form == "markdown" else ("", lambda table: plain(capitals(table)))
+    heading, as_text = (
+        ("## ", markdown) if form == "markdown" else ("", lambda table: plain(capitals(table)))
+    )
     changed = [series for series in history.series if series.changes]
-    parts = [as_text(points_table(history)), *(_section(series, heading, as_text) for series in changed)]
+    parts = [
+        as_text(points_table(history)),
+        *(_section(series, heading, as_text) for series in changed),
+    ]
     short = sum(len(series.runs) < SHORTEST for series in history.series)
     note = f"\nA change can be seen in {SHORTEST} runs and more; with fewer: {short} of {len(history.series)}\n"
     return "\n".join(parts) + (note if short else "")
@@ -39,8 +54,18 @@ def points_table(history: History) -> Table:
         now, newest = series.periods[-1], series.changes[-1] if series.changes else None
         since = f"{newest.percent:+.1f} % on {_day(newest.launched)}" if newest else ""
         days = (_day(series.periods[0].first), _day(now.last))
-        rows.append((series.name, len(series.runs), *days, now.step_time_s, now.tokens_per_s_per_gpu, since))
-    titles = ("point", "runs", "from", "to", "step time (s)", "tokens/s/GPU", "newest change of the step time")
+        rows.append(
+            (series.name, len(series.runs), *days, now.step_time_s, now.tokens_per_s_per_gpu, since)
+        )
+    titles = (
+        "point",
+        "runs",
+        "from",
+        "to",
+        "step time (s)",
+        "tokens/s/GPU",
+        "newest change of the step time",
+    )
     return Table(titles, rows)
 
 
@@ -51,14 +76,18 @@ def periods_table(series: PointHistory) -> Table:
     for period, size in zip(series.periods, sizes, strict=True):
         days = (_day(period.first), _day(period.last))
         rows.append((*days, period.runs, period.step_time_s, period.tokens_per_s_per_gpu, size))
-    return Table(("from", "to", "runs", "step time (s)", "tokens/s/GPU", "step time changed by"), rows)
+    return Table(
+        ("from", "to", "runs", "step time (s)", "tokens/s/GPU", "step time changed by"), rows
+    )
 
 
 def change_sentence(change: Change) -> str:
     """Sentence on a change: when, how much, and what changed with it."""
     size = f"{abs(change.percent):.1f} % {'slower' if change.percent > 0 else 'faster'}"
     head = f"{_day(change.launched)}: {size} since {change.run_id} (chance {change.chance:.2g})"
-    facts = [f"{one.column} {_values(one.before)} -> {_values(one.after)}" for one in change.changed]
+    facts = [
+        f"{one.column} {_values(one.before)} -> {_values(one.after)}" for one in change.changed
+    ]
     return f"{head}; changed with it: {'; '.join(facts) or 'nothing that is recorded'}"
 
 
@@ -79,7 +108,9 @@ def runs_table(history: History) -> Table:
             else:
                 rows.append([*row, number + 1, None, None, ""])
     measured = ("run_id", "launched", "step_time_s", "tokens_per_s_per_gpu", "verdict")
-    return Table((*CONDITIONS, *measured, *COLUMNS, "period", "change_percent", "chance", "changed"), rows)
+    return Table(
+        (*CONDITIONS, *measured, *COLUMNS, "period", "change_percent", "chance", "changed"), rows
+    )
 
 
 def _day(time: datetime) -> str:

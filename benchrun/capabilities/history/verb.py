@@ -13,14 +13,25 @@ from benchrun.rundir.folder import RunDir
 from benchrun.vocabulary import Exit, worst
 
 
-def show_history(runs: Sequence[RunDir], by: str, form: str, output: Path | None, plot: Path | None) -> Exit:
-    """Print the history of ``runs`` in the format ``form``, and draw it into ``plot``; returns the exit code."""
+def show_history(
+    runs: Sequence[RunDir], by: str, form: str, output: Path | None, plot: Path | None
+) -> Exit:
+    """Print the history of ``runs`` in the format ``form``, and draw it into ``plot``;
+    returns the exit code.
+    """
     results, code = each(runs, api.result_of, run_id)
-    history = history_of(results, cast(Any, "point" if by == "framework" else by))  # a point has one framework
+    history = history_of(
+        results, cast(Any, "point" if by == "framework" else by)
+    )  # a point has one framework
     if history.left_out:
-        say(f"left out, without numbers or profiled: {len(history.left_out)} of {len(results)} runs")
+        say(
+            f"left out, without numbers or profiled: {len(history.left_out)} of {len(results)} runs"
+        )
     if plot:
         plot_history(history, plot)
     is_json = form == "json"
-    write_text(json_text(history.model_dump(mode="json")) if is_json else history_page(history, form), output)
+    write_text(
+        json_text(history.model_dump(mode="json")) if is_json else history_page(history, form),
+        output,
+    )
     return worst((code, Exit.SLOW if history.slower else Exit.OK))

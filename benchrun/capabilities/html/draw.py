@@ -1,4 +1,6 @@
-"""Plots drawn with matplotlib, in points: a panel is as wide as a telephone, so that its text stays readable."""
+"""Plots drawn with matplotlib, in points: a panel is as wide as a telephone, so that
+its text stays readable.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import cycle
@@ -27,7 +29,9 @@ LETTER = 7.2
 LETTERS = int(WIDTH / LETTER)
 COLOURS = [LIGHT[f"c{number}"] for number in range(6)]
 LEAST_ROOM = 0.004
-"""Room above and below the values, as a share of them: noise of a thousandth is no mountain range."""
+"""Room above and below the values, as a share of them: noise of a thousandth is no
+mountain range.
+"""
 Look = dict[str, Any]
 """Keyword arguments of matplotlib."""
 LEVEL: Look = {"color": LIGHT["ink"], "linestyle": "--", "linewidth": 1, "gid": "level"}
@@ -59,7 +63,9 @@ STYLE = {
     "ytick.labelsize": 11.5,
     "ytick.major.size": 0,
 }
-"""Parameters of matplotlib: text stays text in an SVG, and the same plot is the same file."""
+"""Parameters of matplotlib: text stays text in an SVG, and the same plot is the same
+file.
+"""
 
 
 class Box(NamedTuple):
@@ -76,7 +82,9 @@ CURVE = Box(height=162, left=72, right=24, top=18, bottom=40)
 
 
 def draw(plots: Sequence[Plot], columns: int = 1, *, titled: bool) -> "Figure":
-    """The plots in columns, each with its title and note if ``titled``; call it with `STYLE` set."""
+    """The plots in columns, each with its title and note if ``titled``; call it with
+    `STYLE` set.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(dpi=72)
@@ -178,8 +186,15 @@ def _curve(axes: "Axes", series: Series, colour: str, high: float, *, dotted: bo
         axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
     dots = series.style == "dots" or dotted or len(series.x) == 1
     line = {"line": "-", "dashed": "--", "dots": "none"}[series.style]
-    look: Look = {"color": colour, "linestyle": line, "marker": "o" if dots else "", "markersize": 3.5}
-    axes.plot(series.x, np.minimum(series.y, high), label=_wrapped(series.name), clip_on=False, **look)
+    look: Look = {
+        "color": colour,
+        "linestyle": line,
+        "marker": "o" if dots else "",
+        "markersize": 3.5,
+    }
+    axes.plot(
+        series.x, np.minimum(series.y, high), label=_wrapped(series.name), clip_on=False, **look
+    )
 
 
 def _points(axes: "Axes", marks: Sequence[Mark], **look: Any) -> None:
@@ -214,7 +229,9 @@ def _framed(axes: "Axes", plot: Plot) -> Box:
 
 
 def _bars(axes: "Axes", plot: Plot) -> Box:
-    """The lines of a label, then a bar for each series with its number behind it; none for NaN."""
+    """The lines of a label, then a bar for each series with its number behind it; none
+    for NaN.
+    """
     values = np.array([series.y for series in plot.series])
     names = [f" {series.name}" for series in plot.series] if len(values) > 1 else [""]
     level = plot.level or 0.0
@@ -239,25 +256,33 @@ def _bars(axes: "Axes", plot: Plot) -> Box:
 
 
 def _stack(axes: "Axes", plot: Plot) -> Box:
-    """All series after each other in one bar for each label, or in a single bar without labels."""
+    """All series after each other in one bar for each label, or in a single bar without
+    labels.
+    """
     tall = 12 if plot.labels else 28
     tops, height = _labels(axes, plot.labels or ("",), tall + 2)
     left = np.zeros(len(tops))
     for number, (series, name) in enumerate(zip(plot.series, plot.legend, strict=True)):
         lengths = np.maximum(series.y, 0.0)
-        axes.barh(tops + 1, lengths, tall, left, align="edge", color=COLOURS[number], label=_wrapped(name))
+        axes.barh(
+            tops + 1, lengths, tall, left, align="edge", color=COLOURS[number], label=_wrapped(name)
+        )
         left += lengths
     return _unframed(axes, max(left), height)
 
 
 def _waterfall(axes: "Axes", plot: Plot) -> Box:
-    """Each part begins where the one before ends; the last bar is the whole. ``x`` is 1 for a cause."""
+    """Each part begins where the one before ends; the last bar is the whole. ``x`` is 1
+    for a cause.
+    """
     (series,) = plot.series
     whole = sum(series.y)
     values = np.array([*series.y, whole])
     starts = np.array([0.0, *np.cumsum(series.y)[:-1], 0.0])
     colours = [COLOURS[1] if caused else COLOURS[0] for caused in series.x]
-    colours = [COLOURS[2] if value < 0 else colour for value, colour in zip(series.y, colours, strict=True)]
+    colours = [
+        COLOURS[2] if value < 0 else colour for value, colour in zip(series.y, colours, strict=True)
+    ]
     labels = []
     for label, value in zip((*plot.labels, "the measured step"), values, strict=True):
         labels.append(f"{label}: {value:.3g} {plot.y_title}, {100 * value / (whole or 1.0):.1f} %")
@@ -267,7 +292,9 @@ def _waterfall(axes: "Axes", plot: Plot) -> Box:
 
 
 def _labels(axes: "Axes", labels: Sequence[str], room: float) -> tuple[np.ndarray, float]:
-    """Write the labels below each other with room for bars; where each one ends, and the last bar."""
+    """Write the labels below each other with room for bars; where each one ends, and
+    the last bar.
+    """
     ends, y = [], 3.0
     for label in labels:
         lines = fill(label, LETTERS)

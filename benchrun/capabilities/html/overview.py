@@ -30,21 +30,27 @@ FRAMEWORK = {
 
 
 def verdict_plot(pairs: Sequence[tuple[str, Check]]) -> Plot | None:
-    """Speed of each point over that of its verdict's reference; None if nothing was compared."""
+    """Speed of each point over that of its verdict's reference; None if nothing was
+    compared.
+    """
     names, ratios, rows = [], [], []
     for name, check in pairs:
         entry = check.reference
         if entry.better != "equal":
             names.append(name)
             ratios.append(check.ratio)
-            rows.append((name, check.value, entry.value, entry.unit, f"{check.ratio:.2f}", entry.id))
+            rows.append(
+                (name, check.value, entry.value, entry.unit, f"{check.ratio:.2f}", entry.id)
+            )
     titles = ("point", "measured", "reference", "unit", "speed ratio", "reference id")
     title = "Speed over that of the verdict's reference"
     return ratio_bars(title, names, ratios, Table(titles, rows))
 
 
 def published_plot(listed: Sequence[Pair]) -> Plot | None:
-    """Speed of each point over that of the nearest published number; None if nothing was published."""
+    """Speed of each point over that of the nearest published number; None if nothing
+    was published.
+    """
     title = "Speed over that of the nearest published number"
     names, ratios = [pair.name for pair in listed], [pair.ratio for pair in listed]
     note = f"{EQUAL} A proxy without a published number is compared with the whole model, in TFLOPS/GPU."
@@ -52,7 +58,9 @@ def published_plot(listed: Sequence[Pair]) -> Plot | None:
 
 
 def speeds_plot(table: Table) -> Plot | None:
-    """Speed of each framework, in its fastest release, relative to the fastest of its point; None without a point."""
+    """Speed of each framework, in its fastest release, relative to the fastest of its
+    point; None without a point.
+    """
     points: list[dict[str, float]] = []
     names: dict[str, None] = {}
     labels, rows = [], []
@@ -80,7 +88,9 @@ def speeds_plot(table: Table) -> Plot | None:
 
 
 def frameworks_plots(table: Table) -> Iterator[Plot]:
-    """Frameworks of one point side by side, from the rows of `benchrun.show.frameworks`."""
+    """Frameworks of one point side by side, from the rows of
+    `benchrun.show.frameworks`.
+    """
     for point, records in _by_point(table).items():
         rows = [[_short(record[key]) for key in FRAMEWORK] for record in records]
         speeds = [float(record["tokens_per_s_per_gpu"] or 0) for record in records]
@@ -105,11 +115,15 @@ def _by_point(table: Table) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
 
 def _title(point: tuple[Any, ...]) -> str:
     recipe, gpu, precision, num_gpus, gbs, layout, _ = point
-    return f"{recipe}, {precision}, {num_gpus} x {gpu}, batch {gbs}, {brief(layout)}".removesuffix(", ")
+    return f"{recipe}, {precision}, {num_gpus} x {gpu}, batch {gbs}, {brief(layout)}".removesuffix(
+        ", "
+    )
 
 
 def breakdowns_plot(runs: Sequence[tuple[str, Metrics]]) -> Plot | None:
-    """Shares of a profiled step of several runs; None if fewer than two have a breakdown."""
+    """Shares of a profiled step of several runs; None if fewer than two have a
+    breakdown.
+    """
     names: list[str] = []
     rows: list[tuple[str, ...]] = []
     shares: list[list[float]] = []
@@ -133,7 +147,9 @@ def breakdowns_plot(runs: Sequence[tuple[str, Metrics]]) -> Plot | None:
 
 
 def steps_plot(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> Plot | None:
-    """Step times of a few runs over their measured steps: name, steps, seconds; None of fewer than two."""
+    """Step times of a few runs over their measured steps: name, steps, seconds; None of
+    fewer than two.
+    """
     drawn, rows = [], []
     for name, steps, times in runs:
         if len(times) > 1:

@@ -1,4 +1,6 @@
-"""A report as one HTML file: no script, no request to any host, readable on a telephone and on paper."""
+"""A report as one HTML file: no script, no request to any host, readable on a telephone
+and on paper.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,9 @@ from benchrun.show.table import Table, visible
 SHORT = 12
 """Letters of a cell that does not wrap."""
 MANY = 80
-"""Runs up to which each is drawn with all of its plots, so that the page stays below 1.5 MB."""
+"""Runs up to which each is drawn with all of its plots, so that the page stays below
+1.5 MB.
+"""
 OPEN = 6
 """The largest number of runs whose sections are open from the beginning."""
 SMALL = 12
@@ -27,7 +31,13 @@ FEW_COLUMNS = 4
 """The most columns of a table that stays a table on a narrow screen."""
 NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( %)?")
 """A cell of a column that stands at the right."""
-COLOURS = {"pass": "pass", "as_expected": "pass", "slow": "slow", "slower_than_expected": "slow", "invalid_run": "slow"}
+COLOURS = {
+    "pass": "pass",
+    "as_expected": "pass",
+    "slow": "slow",
+    "slower_than_expected": "slow",
+    "invalid_run": "slow",
+}
 """Class of a judgement; every other one needs a look."""
 
 
@@ -43,9 +53,11 @@ def page(
     by: str = "point",
     history: bool = True,
 ) -> str:
-    """The whole file. ``leads`` stand before the points, ``added`` before the sections of the report.
+    """The whole file. ``leads`` stand before the points, ``added`` before the sections
+    of the report.
 
-    ``by`` framework or scaling: only that section, without the runs. Without ``history`` no plot over time.
+    ``by`` framework or scaling: only that section, without the runs. Without
+    ``history`` no plot over time.
     """
     return visible(
         "\n".join(
@@ -67,14 +79,22 @@ ONLY = {"framework": "frameworks", "scaling": "scaling"}
 """Section that is shown alone, by what the rows are."""
 
 
-def _body(report: ReportModel, added: Sequence[Section], by: str, *, history: bool) -> Iterator[str]:
+def _body(
+    report: ReportModel, added: Sequence[Section], by: str, *, history: bool
+) -> Iterator[str]:
     explained = [] if by in ONLY else [evidence_of(run) for run in report.results]
     parts = (*added, *sections(report, explained, history=history))
     shown = [part for part in parts if by not in ONLY or part.identity == ONLY[by]]
     yield _tally(report)
     links = [("points", "Points")] if by not in ONLY else []
-    links += [(part.identity, part.title) for part in shown] + ([("runs", "Runs")] if by not in ONLY else [])
-    yield "<nav>" + "".join(f'<a href="#{identity}">{escape(name)}</a>' for identity, name in links) + "</nav>"
+    links += [(part.identity, part.title) for part in shown] + (
+        [("runs", "Runs")] if by not in ONLY else []
+    )
+    yield (
+        "<nav>"
+        + "".join(f'<a href="#{identity}">{escape(name)}</a>' for identity, name in links)
+        + "</nav>"
+    )
     if by not in ONLY:
         yield '<h2 id="points">Points</h2>'
         yield table_html(report.readable, links=_anchors(report))
@@ -108,8 +128,13 @@ def _tally(report: ReportModel) -> str:
     if not judgements:
         return "<p>no runs</p>"
     each = [(f"run{'s' if len(judgements) > 1 else ''}", len(judgements), "")]
-    each += [(name.replace("_", " "), judgements.count(name), _kind(name)) for name in dict.fromkeys(judgements)]
-    parts = (f'<span class="{kind}"><b>{count}</b> {escape(name)}</span>' for name, count, kind in each)
+    each += [
+        (name.replace("_", " "), judgements.count(name), _kind(name))
+        for name in dict.fromkeys(judgements)
+    ]
+    parts = (
+        f'<span class="{kind}"><b>{count}</b> {escape(name)}</span>' for name, count, kind in each
+    )
     return f'<div class="tally">{"".join(parts)}</div>'
 
 
@@ -129,7 +154,8 @@ def _run(run: RunSection, identity: str, opened: bool) -> Iterator[str]:
     yield f"<details{' open' if opened else ''}><summary><h3>{escape(run.title)}</h3> "
     yield f'<span class="judgement {_kind(run.judgement)}">{escape(run.judgement.replace("_", " "))}</span><br>'
     yield f'<span class="soft">{escape(run.run_id)}</span></summary>'
-    # The anchor stands inside: a browser opens the closed details that a link leads into.
+    # The anchor stands inside: a browser opens the closed details that a link leads
+    # into.
     yield f'<p id="{identity}">{escape(run.reason)}</p>'
     if run.plots:
         yield _plots(run.plots, identity)
@@ -161,12 +187,17 @@ def _plot(plot: Plot, identity: str) -> str:
 
 
 def table_html(table: Table, kind: str = "", links: Sequence[str] = ()) -> str:
-    """A table; if it has many columns each row is a block on a narrow screen. ``links``: anchors of its rows."""
+    """A table; if it has many columns each row is a block on a narrow screen.
+    ``links``: anchors of its rows.
+    """
     kind = kind or ("cards" if len(table.titles) > FEW_COLUMNS else "")
     cells = table.cells()
     numeric = [_numeric([row[index] for row in cells]) for index in range(len(table.titles))]
     titles = [escape(str(title).replace("_", " ")) for title in table.titles]
-    head = "".join(f"<th{_class(number, '')}>{title}</th>" for title, number in zip(titles, numeric, strict=True))
+    head = "".join(
+        f"<th{_class(number, '')}>{title}</th>"
+        for title, number in zip(titles, numeric, strict=True)
+    )
     heading = "" if kind == "facts" else f"<thead><tr>{head}</tr></thead>"
     rows = [[*_cells(row, titles, numeric, kind)] for row in cells]
     for row, anchor in zip(rows, links, strict=bool(links)):
@@ -179,14 +210,18 @@ def _numeric(column: Sequence[str]) -> bool:
     return all(not cell or NUMBER.fullmatch(cell) for cell in column)
 
 
-def _cells(row: Sequence[str], titles: Sequence[str], numeric: Sequence[bool], kind: str) -> Iterator[str]:
+def _cells(
+    row: Sequence[str], titles: Sequence[str], numeric: Sequence[bool], kind: str
+) -> Iterator[str]:
     for cell, title, number in zip(row, titles, numeric, strict=True):
         label = f' data-label="{title}"' if kind == "cards" else ""
         yield f"<td{_class(number, cell)}{label}>{escape(cell.replace(' -> ', ARROW))}</td>"
 
 
 def _class(number: object, cell: str) -> str:
-    """Numbers stand at the right; a short cell, such as a value with its unit, does not wrap."""
+    """Numbers stand at the right; a short cell, such as a value with its unit, does not
+    wrap.
+    """
     return _attribute("n" if number else "s" if cell and len(cell) <= SHORT else "")
 
 

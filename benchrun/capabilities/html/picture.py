@@ -42,7 +42,8 @@ def drawable() -> bool:
 
 
 def save(plots: Sequence[Plot], path: Path) -> None:
-    """Write the plots below each other to a new file, in the format that its name ends in.
+    """Write the plots below each other to a new file, in the format that its name ends
+    in.
 
     UserError if matplotlib is not installed or the file cannot be written.
     """
@@ -69,7 +70,9 @@ def _drawn(plots: Sequence[Plot], form: str, columns: int = 1, *, titled: bool) 
 
 
 def inline_svg(plot: Plot, identity: str) -> str:
-    """One plot for a page, in the colours of its style sheet; ``identity`` makes its ids unique."""
+    """One plot for a page, in the colours of its style sheet; ``identity`` makes its
+    ids unique.
+    """
     return _svg([plot], identity, plot.title, plot.description, titled=False)
 
 
@@ -79,7 +82,15 @@ def svg_file(title: str, plots: Sequence[Plot], columns: int, description: str =
     return _svg(plots, "p", title, described, columns, titled=True) + "\n"
 
 
-def _svg(plots: Sequence[Plot], identity: str, title: str, description: str, columns: int = 1, *, titled: bool) -> str:
+def _svg(
+    plots: Sequence[Plot],
+    identity: str,
+    title: str,
+    description: str,
+    columns: int = 1,
+    *,
+    titled: bool,
+) -> str:
     drawn = _drawn(plots, "svg", columns, titled=titled).decode()
     size = re.search(r'viewBox="0 0 (\S+) [^"]*"', drawn)
     drawn = re.sub("<[^>]*>", _slim_tag, drawn)

@@ -15,7 +15,9 @@ from benchrun.show.table import Table
 STALL = 1.05
 """A counted step this many times the median is marked."""
 CUT = 1.5
-"""Counted steps over this many times the median are beyond the axis, so that they do not flatten the others."""
+"""Counted steps over this many times the median are beyond the axis, so that they do
+not flatten the others.
+"""
 BINS = 24
 PARTS = {
     "matmul_s": "matrix products",
@@ -36,7 +38,9 @@ def step_plots(rows: CompletedRows, metrics: Metrics) -> Iterator[Plot]:
     spread, window = metrics.step_time_s, metrics.window
     if len(times) < 2 or spread is None or window is None:
         return
-    counted = [(step, time) for step, time in zip(steps, times, strict=True) if step >= window.first_step]
+    counted = [
+        (step, time) for step, time in zip(steps, times, strict=True) if step >= window.first_step
+    ]
     stalls = [Mark(float(step), time) for step, time in counted if time > STALL * spread.median]
     facts = [
         ("steps counted", len(counted)),
@@ -73,7 +77,8 @@ def _distribution(times: Sequence[float], median: float) -> Plot:
     high = float(np.quantile(times, 0.99)) if len(times) > 100 else max(times)
     counts, edges = np.histogram(np.minimum(times, high), bins=min(BINS, max(4, len(times) // 3)))
     rows = [
-        (f"{low:.4g} to {upper:.4g}", int(count)) for (low, upper), count in zip(pairwise(edges), counts, strict=True)
+        (f"{low:.4g} to {upper:.4g}", int(count))
+        for (low, upper), count in zip(pairwise(edges), counts, strict=True)
     ]
     return Plot(
         "histogram",
@@ -93,7 +98,9 @@ def breakdown_plots(metrics: Metrics) -> Iterator[Plot]:
     if step is None:
         return
     parts = {name: float(getattr(step, key)) for key, name in PARTS.items()}
-    rows = [(name, seconds, f"{100 * seconds / step.step_s:.1f} %") for name, seconds in parts.items()]
+    rows = [
+        (name, seconds, f"{100 * seconds / step.step_s:.1f} %") for name, seconds in parts.items()
+    ]
     rows.append(("communication hidden by kernels, not added", step.hidden_s, ""))
     yield Plot(
         "stack",
@@ -106,7 +113,11 @@ def breakdown_plots(metrics: Metrics) -> Iterator[Plot]:
 
 def telemetry_plots(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Plot]:
     """Clock, power and temperature of each GPU over the time since the first sample."""
-    gpus = [(f"{host} GPU {index}", samples) for host, each in hosts.items() for index, samples in each.items()]
+    gpus = [
+        (f"{host} GPU {index}", samples)
+        for host, each in hosts.items()
+        for index, samples in each.items()
+    ]
     gpus = [(name, samples) for name, samples in gpus if len(samples) > 2]
     if not gpus:
         return
@@ -122,7 +133,11 @@ def telemetry_plots(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Plot
                 rows.append((name, min(values), float(np.median(values)), max(values)))
         if series:
             shown = tuple(series[:6])
-            more = "" if len(series) <= len(shown) else f"The first {len(shown)} of {len(series)} GPUs are drawn."
+            more = (
+                ""
+                if len(series) <= len(shown)
+                else f"The first {len(shown)} of {len(series)} GPUs are drawn."
+            )
             table = Table(("GPU", "lowest", "median", "highest"), rows)
             yield Plot("line", f"GPU {title} over time", shown, table, "time (s)", title, note=more)
 
@@ -130,9 +145,14 @@ def telemetry_plots(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Plot
 def waterfall_plot(explanation: Explanation) -> Plot:
     """Plot from what the work takes at the GPU's peak to the measured step."""
     parts, step_s = explanation.waterfall, explanation.step_time_s
-    rows = [(part.part, part.seconds, f"{100 * part.seconds / step_s:.1f}", part.evidence) for part in parts]
+    rows = [
+        (part.part, part.seconds, f"{100 * part.seconds / step_s:.1f}", part.evidence)
+        for part in parts
+    ]
     rows.append(("the measured step", step_s, "100.0", "mean of the log"))
-    seconds, caused = zip(*((part.seconds, float(part.cause is not None)) for part in parts), strict=True)
+    seconds, caused = zip(
+        *((part.seconds, float(part.cause is not None)) for part in parts), strict=True
+    )
     return Plot(
         "waterfall",
         "From the GPU's peak to the measured step",

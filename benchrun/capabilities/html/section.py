@@ -1,4 +1,6 @@
-"""One run for a reader: verdict, plots, the waterfall with its causes, numbers, conditions."""
+"""One run for a reader: verdict, plots, the waterfall with its causes, numbers,
+conditions.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,9 +43,15 @@ class RunSection:
 
 
 def evidence_of(run: RunResult) -> Evidence | None:
-    """The input of an explanation of ``run``; None if it is no training, has no measured step, or gives no number."""
+    """The input of an explanation of ``run``; None if it is no training, has no
+    measured step, or gives no number.
+    """
     measurement = run.measurement
-    if measurement is None or measurement.metrics.step_time_s is None or not isinstance(run.spec, TrainingSpec):
+    if (
+        measurement is None
+        or measurement.metrics.step_time_s is None
+        or not isinstance(run.spec, TrainingSpec)
+    ):
         return None
     try:
         return evidence(measurement.run, measurement=measurement)
@@ -51,7 +59,9 @@ def evidence_of(run: RunResult) -> Evidence | None:
         return None
 
 
-def run_section(result: RunResult, explained: Evidence | None, *, brief: bool = False) -> RunSection:
+def run_section(
+    result: RunResult, explained: Evidence | None, *, brief: bool = False
+) -> RunSection:
     """The section on one run, with its `evidence_of`.
 
     ``brief``: only steps, waterfall and causes, for a page on many runs.
@@ -83,7 +93,11 @@ def run_section(result: RunResult, explained: Evidence | None, *, brief: bool = 
         judgement=result.judgement,
         reason=verdict.reason if verdict else "benchrun compare judges it",
         facts=tuple((name.strip(), text) for name, text in rows),
-        conditions=(*_launched(result.run_id), *spec_rows(result.spec), *_environment(result.environment)),
+        conditions=(
+            *_launched(result.run_id),
+            *spec_rows(result.spec),
+            *_environment(result.environment),
+        ),
         plots=tuple(drawn),
         causes=causes,
         missing=tuple(missing),

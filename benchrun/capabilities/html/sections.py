@@ -1,4 +1,6 @@
-"""The parts of a report on several runs: beside each other, beside published numbers, over GPUs, over time."""
+"""The parts of a report on several runs: beside each other, beside published numbers,
+over GPUs, over time.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +29,9 @@ FEW = 4
 def sections(
     report: ReportModel, explained: Sequence[Evidence | None] = (), *, history: bool = True
 ) -> Iterator[Section]:
-    """Every section on several runs that has something to show; ``explained``: what is known about each run."""
+    """Every section on several runs that has something to show; ``explained``: what is
+    known about each run.
+    """
     yield from _beside([each for each in explained if each])
     each = tuple(overview.frameworks_plots(report.frameworks))
     together = overview.speeds_plot(report.frameworks) if len(each) > 1 else None
@@ -73,12 +77,18 @@ def _beside(explained: Sequence[Evidence]) -> Iterator[Section]:
     """A few runs in one plot; of two also where the seconds went and what differs."""
     if not 2 <= len(explained) <= FEW:
         return
-    steps = overview.steps_plot([(each.name, each.steps.tolist(), each.times.tolist()) for each in explained])
+    steps = overview.steps_plot(
+        [(each.name, each.steps.tolist(), each.times.tolist()) for each in explained]
+    )
     if len(explained) > 2:
-        yield Section("beside", "Side by side", f"{len(explained)} runs in one plot.", _known(steps))
+        yield Section(
+            "beside", "Side by side", f"{len(explained)} runs in one plot.", _known(steps)
+        )
         return
     result = difference(*sides_of(*explained))
-    ratio = f"{result.ratio:.3f} times as long as {result.a} for the same tokens{interval_text(result)}"
+    ratio = (
+        f"{result.ratio:.3f} times as long as {result.a} for the same tokens{interval_text(result)}"
+    )
     rows = [(each.name, each.a, each.b) for each in result.differs]
     differing = Table(("differs", "first", "second"), rows)
     plots = _known(steps, overview.difference_plot(result))
@@ -86,8 +96,8 @@ def _beside(explained: Sequence[Evidence]) -> Iterator[Section]:
 
 
 def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterator[Plot]:
-    """Plots of runs beside the verdict's references; and beside the nearest number for points
-    without a published one.
+    """Plots of runs beside the verdict's references; and beside the nearest number for
+    points without a published one.
     """
     points = by_point(results)
     judged, with_published = [], set()

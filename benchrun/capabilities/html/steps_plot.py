@@ -16,9 +16,11 @@ from benchrun.show.table import Table
 
 
 def plot_steps(rows: CompletedRows, summary: Summary, path: Path, name: str | None = None) -> None:
-    """Write the picture to ``path``, in the format that its name ends in; ``name`` is a metric of the registry.
+    """Write the picture to ``path``, in the format that its name ends in; ``name`` is a
+    metric of the registry.
 
-    The step time if None, or tokens/s if the log gives no time. UserError if it cannot be drawn.
+    The step time if None, or tokens/s if the log gives no time. UserError if it cannot
+    be drawn.
     """
     if name is None:
         name = "tokens_per_s_per_gpu" if np.isnan(rows.step_time_s).all() else "step_time_s"
@@ -26,7 +28,9 @@ def plot_steps(rows: CompletedRows, summary: Summary, path: Path, name: str | No
 
 
 def metric_plot(entry: Metric, rows: CompletedRows, summary: Summary) -> Plot:
-    """The values of a metric, its median, and the warm-up; UserError if no step has a value."""
+    """The values of a metric, its median, and the warm-up; UserError if no step has a
+    value.
+    """
     values = series(entry, rows, summary)
     known = ~np.isnan(values)
     if not known.any():
@@ -36,7 +40,8 @@ def metric_plot(entry: Metric, rows: CompletedRows, summary: Summary) -> Plot:
     counted = sound & (rows.step >= window.first_step) if window else sound
     limits = None
     if middle is not None and counted.any():
-        # The axis leaves the warm-up out: a first step with compilation would flatten all others.
+        # The axis leaves the warm-up out: a first step with compilation would flatten
+        # all others.
         low, high = float(values[counted].min()), float(values[counted].max())
         room = max(high - low, 0.02 * middle)
         limits = max(low - room, 0.0), high + room
@@ -65,17 +70,26 @@ def metric_plot(entry: Metric, rows: CompletedRows, summary: Summary) -> Plot:
 
 def _points(name: str, rows: CompletedRows, values: Floats, chosen: np.ndarray) -> Series:
     """The chosen rows as dots."""
-    return Series(name, tuple(values[chosen].tolist()), tuple(rows.step[chosen].tolist()), style="dots")
+    return Series(
+        name, tuple(values[chosen].tolist()), tuple(rows.step[chosen].tolist()), style="dots"
+    )
 
 
 def series(entry: Metric, rows: CompletedRows, summary: Summary) -> Floats:
-    """The value of ``entry`` in each row, NaN if a row has none: the summary is read with the times of one row."""
-    each = (_of_row(summary, *pair) for pair in zip(rows.step_time_s, rows.tokens_per_s_per_gpu, strict=True))
+    """The value of ``entry`` in each row, NaN if a row has none: the summary is read
+    with the times of one row.
+    """
+    each = (
+        _of_row(summary, *pair)
+        for pair in zip(rows.step_time_s, rows.tokens_per_s_per_gpu, strict=True)
+    )
     return np.array([entry.read(one, OURS) for one in each], dtype=np.float64)
 
 
 def _of_row(summary: Summary, time_s: float, rate: float) -> Summary:
-    """``summary`` as if every step had this time and this rate, from which TFLOPS and MFU follow."""
+    """``summary`` as if every step had this time and this rate, from which TFLOPS and
+    MFU follow.
+    """
     step = dict.fromkeys(Spread.model_fields, time_s) | {"stdev": 0.0}
     share = rate / (summary.tokens_per_s_per_gpu.median or np.nan)
     tflops, *mfu = (

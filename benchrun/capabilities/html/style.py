@@ -1,4 +1,6 @@
-"""Style sheets: of the HTML page, and of plots that are files of their own. Text has a contrast of 4.5 and more."""
+"""Style sheets: of the HTML page, and of plots that are files of their own. Text has a
+contrast of 4.5 and more.
+"""
 
 LIGHT = {
     "ink": "#1f2328",

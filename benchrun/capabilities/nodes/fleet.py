@@ -1,7 +1,9 @@
-"""The files of a check's ranks -> the fleet: every node beside the others, outliers, slow pairs, nodes with no result.
+"""The files of a check's ranks -> the fleet: every node beside the others, outliers,
+slow pairs, nodes with no result.
 
-What runs on one GPU is compared GPU by GPU, an all-reduce within a node node by node. In exchanges the slower of two
-nodes counts, so a node is as fast as its best exchange; a slow pair of two sound nodes is a fault between them.
+What runs on one GPU is compared GPU by GPU, an all-reduce within a node node by node.
+In exchanges the slower of two nodes counts, so a node is as fast as its best exchange;
+a slow pair of two sound nodes is a fault between them.
 """
 
 from collections import defaultdict
@@ -37,8 +39,8 @@ class Finding(Frozen):
     behind_percent: float
     """Percentage by which it is slower than the others' median."""
     limit_percent: float
-    """Difference in percent from which it would be an outlier: by the spread of the others and the
-    noise of the repeats.
+    """Difference in percent from which it would be an outlier: by the spread of the
+    others and the noise of the repeats.
     """
 
     @property
@@ -79,7 +81,8 @@ class TestRow(Frozen):
     lowest: float
     """The slowest."""
     limit_percent: float | None
-    """Least percentage below the others' median that makes an outlier; None with fewer than three.
+    """Least percentage below the others' median that makes an outlier; None with fewer
+    than three.
     """
 
 
@@ -104,15 +107,21 @@ class Fleet(Frozen):
     slow_pairs: tuple[Finding, ...]
     """Pairs that are slow although neither node is an outlier."""
     faster: tuple[Finding, ...] = ()
-    """Units that are faster than the fleet explains while nothing is slower: most of the others may
-    be slow.
+    """Units that are faster than the fleet explains while nothing is slower: most of
+    the others may be slow.
     """
     models: tuple[Model, ...] = ()
-    """The models of GPU, the most frequent first: only its nodes are compared, and the others are excluded."""
+    """The models of GPU, the most frequent first: only its nodes are compared, and the
+    others are excluded.
+    """
     missing: tuple[str, ...]
-    """Nodes of the job without a complete result, and ``rank N`` for each rank without a file on an unknown node."""
+    """Nodes of the job without a complete result, and ``rank N`` for each rank without
+    a file on an unknown node.
+    """
     exclude: tuple[str, ...]
-    """Names of the outliers, and of nodes that measured nothing while at least half of the others did."""
+    """Names of the outliers, and of nodes that measured nothing while at least half of
+    the others did.
+    """
 
     @property
     def other_models(self) -> tuple[Model, ...]:
@@ -138,7 +147,9 @@ class Unit(NamedTuple):
 
 
 def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
-    """The fleet of these ranks. ``nodes``: all nodes of the job, as far as they are known."""
+    """The fleet of these ranks. ``nodes``: all nodes of the job, as far as they are
+    known.
+    """
     ranks = sorted(ranks, key=lambda each: each.rank)
     complete: dict[str, bool] = {}
     for each in ranks:
@@ -193,7 +204,9 @@ def _models(ranks: Sequence[RankRates]) -> tuple[Model, ...]:
 
 
 def _of_two_groups(test: Test, units: Sequence[Unit], level: float) -> list[Finding]:
-    """Return the units of the slower of two groups, beside the faster one; none if most would be slow."""
+    """Return the units of the slower of two groups, beside the faster one; none if most
+    would be slow.
+    """
     slower = slower_group([unit.values for unit in units])
     if 2 * len(slower) > len(units):
         return []
@@ -205,8 +218,12 @@ def _of_two_groups(test: Test, units: Sequence[Unit], level: float) -> list[Find
     return findings
 
 
-def _missing_ranks(ranks: Sequence[RankRates], hosts: Sequence[str], every: Sequence[str]) -> list[str]:
-    """The ranks without a file, as ``rank N``; none if the nodes without any file explain them all."""
+def _missing_ranks(
+    ranks: Sequence[RankRates], hosts: Sequence[str], every: Sequence[str]
+) -> list[str]:
+    """The ranks without a file, as ``rank N``; none if the nodes without any file
+    explain them all.
+    """
     count = max((each.ranks for each in ranks), default=0)
     missing = sorted({*range(count)} - {each.rank for each in ranks})
     if len(missing) * len(every) == count * (len(every) - len(hosts)):
@@ -248,7 +265,9 @@ def _best_exchanges(pairs: Iterable[Unit]) -> Iterable[Unit]:
 
 
 def _pairs(ranks: Sequence[RankRates]) -> list[Unit]:
-    """Every pair of nodes that exchanged data: the sum over their GPUs, by the slower side of each."""
+    """Every pair of nodes that exchanged data: the sum over their GPUs, by the slower
+    side of each.
+    """
     sides: dict[tuple[str, str], list[tuple[RankRates, Rate]]] = defaultdict(list)
     for each in ranks:
         for rate in each.rates:
@@ -261,7 +280,9 @@ def _pairs(ranks: Sequence[RankRates]) -> list[Unit]:
         for each, rate in measured:
             by_place[each.local_rank].append(Unit({}, rate.values, rate.work))
         values = tuple(map(sum, zip(*map(_slowest, by_place.values()), strict=False)))
-        units.append(Unit({"host": first, "peer": second}, values, measured[0][1].work, (first, second)))
+        units.append(
+            Unit({"host": first, "peer": second}, values, measured[0][1].work, (first, second))
+        )
     return units
 
 
@@ -292,7 +313,12 @@ def _row(test: Test, units: Sequence[Unit], compared: Sequence[Beside]) -> TestR
 
 
 def _findings(
-    test: Test, units: Sequence[Unit], compared: Sequence[Beside], level: float, *, faster: bool = False
+    test: Test,
+    units: Sequence[Unit],
+    compared: Sequence[Beside],
+    level: float,
+    *,
+    faster: bool = False,
 ) -> list[Finding]:
     """The units that are slower, or ``faster``, than the others explain."""
     findings = []

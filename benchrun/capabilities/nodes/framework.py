@@ -1,4 +1,6 @@
-"""The check of nodes: a program of this package that a job runs in the place of a framework."""
+"""The check of nodes: a program of this package that a job runs in the place of a
+framework.
+"""
 
 from benchrun.frameworks.base import Framework
 

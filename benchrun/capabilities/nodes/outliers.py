@@ -1,10 +1,12 @@
-"""Outliers among several units, by how much they differ and by how much each differs from itself.
+"""Outliers among several units, by how much they differ and by how much each differs
+from itself.
 
-No threshold is fixed. A unit is compared with the median of the others. Their spread (median absolute deviation) says
-how much healthy units differ. Of a few units it is uncertain, so it is combined with what is expected of them, as
-moderated t-statistics do (Smyth, Linear models and empirical Bayes methods, 2004): the noise of the repeats and the
-usual differences of hardware of one kind, which count as PRIOR degrees of freedom. With three units that expectation
-decides almost alone, with 64 the fleet itself.
+No threshold is fixed. A unit is compared with the median of the others. Their spread
+(median absolute deviation) says how much healthy units differ. Of a few units it is
+uncertain, so it is combined with what is expected of them, as moderated t-statistics do
+(Smyth, Linear models and empirical Bayes methods, 2004): the noise of the repeats and
+the usual differences of hardware of one kind, which count as PRIOR degrees of freedom.
+With three units that expectation decides almost alone, with 64 the fleet itself.
 """
 
 import functools
@@ -17,9 +19,12 @@ import numpy as np
 from benchrun.measure.statistics import Floats, robust_deviation
 
 GAP = 5.0
-"""Deviations within two groups by which they lie apart, if a fleet is two fleets: no healthy one has such a gap."""
+"""Deviations within two groups by which they lie apart, if a fleet is two fleets: no
+healthy one has such a gap.
+"""
 LEAST_PART = 0.25
-"""Least share of the units in each of two groups; a smaller group is a matter of single outliers.
+"""Least share of the units in each of two groups; a smaller group is a matter of single
+outliers.
 """
 FEWEST_OF_TWO = 4
 MIN_UNITS = 3
@@ -27,9 +32,13 @@ MIN_UNITS = 3
 PRIOR = 4.0
 """Degrees of freedom of what is expected."""
 USUAL = 0.01
-"""Standard deviation of healthy units of one kind, as a share: sorting of chips, temperature, power supply."""
+"""Standard deviation of healthy units of one kind, as a share: sorting of chips,
+temperature, power supply.
+"""
 EFFICIENCY = 0.37
-"""Information of a median absolute deviation, relative to a standard deviation of as many normal values."""
+"""Information of a median absolute deviation, relative to a standard deviation of as
+many normal values.
+"""
 SMALL = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 """Corrects a median absolute deviation of so few values (Croux and Rousseeuw 1992)."""
 OF_MEDIAN = math.pi / 2
@@ -49,16 +58,20 @@ class Beside:
     limit: float
     """Difference from which it would be an outlier."""
     chance: float
-    """Probability that a healthy unit is this far behind: below the level only outliers."""
+    """Probability that a healthy unit is this far behind: below the level only
+    outliers.
+    """
 
 
 def beside_each_other(
     rates: Sequence[Sequence[float]], level: float, sources: Sequence[Hashable] | None = None
 ) -> list[Beside]:
-    """Every unit beside the others, from the repeats of its rate; empty with fewer than MIN_UNITS units.
+    """Every unit beside the others, from the repeats of its rate; empty with fewer than
+    MIN_UNITS units.
 
-    ``level``: the chance that a single healthy unit is called an outlier. ``sources``: units of one source have one
-    measurement, which counts once, as that of a pair of nodes; by default each unit has its own.
+    ``level``: the chance that a single healthy unit is called an outlier. ``sources``:
+    units of one source have one measurement, which counts once, as that of a pair of
+    nodes; by default each unit has its own.
     """
     if len(rates) < MIN_UNITS:
         return []
@@ -67,7 +80,9 @@ def beside_each_other(
     noise = repeat_noise(logs)
     sources = range(len(middles)) if sources is None else sources
     others = [_others(index, middles, sources) for index in range(len(middles))]
-    return [_beside(float(middles[index]), others[index], noise, level) for index in range(len(middles))]
+    return [
+        _beside(float(middles[index]), others[index], noise, level) for index in range(len(middles))
+    ]
 
 
 def _others(index: int, middles: Floats, sources: Sequence[Hashable]) -> Floats:
@@ -85,7 +100,9 @@ def _beside(own: float, others: Floats, noise: float, level: float) -> Beside:
     weight = EFFICIENCY * (count - 1)
     freedom = PRIOR + weight
     pooled = math.sqrt((PRIOR * (noise**2 + USUAL**2) + weight * spread**2) / freedom)
-    unit = pooled * math.sqrt(1 + (OF_MEDIAN if count > 2 else 1) / count)  # the median of two is their mean
+    unit = pooled * math.sqrt(
+        1 + (OF_MEDIAN if count > 2 else 1) / count
+    )  # the median of two is their mean
     distance = centre - own
     return Beside(
         value=math.exp(own),
@@ -97,7 +114,8 @@ def _beside(own: float, others: Floats, noise: float, level: float) -> Beside:
 
 
 def slower_group(rates: Sequence[Sequence[float]]) -> list[int]:
-    """Return the indices of the slower units if the fleet falls into two groups; empty if it is one.
+    """Return the indices of the slower units if the fleet falls into two groups; empty
+    if it is one.
 
     Beside the median of the others half of a fleet looks healthy, however slow it is.
     """
@@ -126,24 +144,31 @@ def repeat_noise(logs: Sequence[Floats]) -> float:
         return 0.0
     typical = float(np.median([np.std(values, ddof=1) for values in logs]))
     below: float = (1 - 2 / (9 * freedom)) ** 1.5
-    return typical / below * math.sqrt(OF_MEDIAN / repeats)  # the median of a chi-square is below its mean
+    return (
+        typical / below * math.sqrt(OF_MEDIAN / repeats)
+    )  # the median of a chi-square is below its mean
 
 
 def t_above(value: float, freedom: float) -> float:
     """The chance of more than ``value`` under Student's t distribution."""
     if value < 0:
         return 1 - t_above(-value, freedom)
-    # With value = sqrt(freedom) / tan(angle) the tail is the integral of sin^(freedom - 1) from 0 to that angle.
+    # With value = sqrt(freedom) / tan(angle) the tail is the integral of sin^(freedom -
+    # 1) from 0 to that angle.
     angles = np.linspace(0, math.atan2(math.sqrt(freedom), value), 2001)
     heights = np.sin(angles) ** (freedom - 1)
     area = float(np.sum(heights[1:] + heights[:-1]) / 2) * float(angles[1])
-    whole = math.exp(0.5 * math.log(math.pi) + math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
+    whole = math.exp(
+        0.5 * math.log(math.pi) + math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2)
+    )
     return area / whole
 
 
 @functools.cache
 def t_at(level: float, freedom: float) -> float:
-    """The value that Student's t distribution exceeds with the chance ``level``, below 1/2."""
+    """The value that Student's t distribution exceeds with the chance ``level``, below
+    1/2.
+    """
     low, high = 0.0, 1.0
     while t_above(high, freedom) > level:
         low, high = high, 2 * high

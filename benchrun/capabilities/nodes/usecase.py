@@ -18,16 +18,23 @@ from benchrun.runspec.spec import NodesSpec
 
 
 def nodes_check(
-    cluster: str, num_nodes: int | None = None, exclude: str | None = None, overrides: tuple[str, ...] = ()
+    cluster: str,
+    num_nodes: int | None = None,
+    exclude: str | None = None,
+    overrides: tuple[str, ...] = (),
 ) -> NodesSpec:
-    """A check of ``num_nodes`` nodes of ``cluster``, by default of all that are idle. MachineError for none."""
+    """A check of ``num_nodes`` nodes of ``cluster``, by default of all that are idle.
+    MachineError for none.
+    """
     spec = without_nodes(resolve_nodes(cluster, num_nodes or 1, overrides), exclude)
     if num_nodes is None and spec.cluster.scheduler == "slurm":
         site = spec.cluster
         idle = idle_nodes(site.partition, site.nodelist, site.exclude)
         if not idle:
             where = f"partition {site.partition}" if site.partition else "the cluster"
-            raise MachineError(f"no node of {where} is idle", hint="--num-nodes N waits in the queue for N nodes")
+            raise MachineError(
+                f"no node of {where} is idle", hint="--num-nodes N waits in the queue for N nodes"
+            )
         spec = without_nodes(resolve_nodes(cluster, len(idle), overrides), exclude)
     return spec
 
@@ -35,17 +42,22 @@ def nodes_check(
 def fleet_of(run: RunDir) -> Fleet:
     """The nodes of a check beside each other. Nothing is written.
 
-    UserError for another kind of run, and if the files of the ranks are damaged or contradict each other.
+    UserError for another kind of run, and if the files of the ranks are damaged or
+    contradict each other.
     """
     if not isinstance(run.spec, NodesSpec):
-        raise UserError(f"{run.run_id} is no check of nodes", hint="benchrun nodes CLUSTER launches one")
+        raise UserError(
+            f"{run.run_id} is no check of nodes", hint="benchrun nodes CLUSTER launches one"
+        )
     files = {file: _rates(file) for file in sorted((run.path / NODES).glob("*.json"))}
     _check_together(files)
     return fleet([*files.values()], _job_nodes(run))
 
 
 def store_fleet(run: RunDir, checked: Fleet) -> None:
-    """Write fleet.json and the list of nodes to exclude into the run, if that is allowed."""
+    """Write fleet.json and the list of nodes to exclude into the run, if that is
+    allowed.
+    """
     if run.writable:
         run.write_json(FLEET, checked.model_dump(mode="json"))
         run.write_text(EXCLUDE, "".join(f"{name}\n" for name in checked.exclude))
@@ -56,11 +68,15 @@ def _rates(file: Path) -> RankRates:
     try:
         return RankRates.model_validate_json(read_text(file) or "")
     except ValidationError as error:
-        raise UserError(f"not what the job writes: {error.errors()[0]['msg']}", where=str(file)) from None
+        raise UserError(
+            f"not what the job writes: {error.errors()[0]['msg']}", where=str(file)
+        ) from None
 
 
 def _check_together(files: Mapping[Path, RankRates]) -> None:
-    """UserError, with the file, if ranks contradict each other or measured other work than most of them."""
+    """UserError, with the file, if ranks contradict each other or measured other work
+    than most of them.
+    """
     sizes = Counter(each.ranks for each in files.values())
     works = Counter((rate.test, rate.work) for each in files.values() for rate in each.rates)
     usual: dict[Test, str] = {test: work for (test, work), _ in reversed(works.most_common())}
@@ -81,7 +97,9 @@ def _check_together(files: Mapping[Path, RankRates]) -> None:
 
 
 def _job_nodes(run: RunDir) -> Sequence[str]:
-    """Names of the job's nodes; none if Slurm does not answer any more, or never had the job."""
+    """Names of the job's nodes; none if Slurm does not answer any more, or never had
+    the job.
+    """
     state = run.last_event("state")
     try:
         return expanded(str(state["nodes"])) if state and state.get("nodes") else []

@@ -17,11 +17,31 @@ if TYPE_CHECKING:
 
 @click.command("nodes")
 @click.argument("cluster", metavar="CLUSTER|FILE", required=False, shell_complete=cluster_names)
-@click.option("--num-nodes", type=click.IntRange(min=1), help="Number of nodes; by default all that are idle.")
-@click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names.")
-@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value: repeats, image, cluster....")
-@click.option("--run", "run_id", metavar="RUN", shell_complete=run_names, help="Show a check that was launched before.")
-@click.option("--dry-run", is_flag=True, help="Check everything and print the script; launch nothing.")
+@click.option(
+    "--num-nodes", type=click.IntRange(min=1), help="Number of nodes; by default all that are idle."
+)
+@click.option(
+    "--exclude",
+    metavar="FILE|LIST",
+    help="Nodes to leave out: a list as for Slurm, or a file of names.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set a value: repeats, image, cluster....",
+)
+@click.option(
+    "--run",
+    "run_id",
+    metavar="RUN",
+    shell_complete=run_names,
+    help="Show a check that was launched before.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Check everything and print the script; launch nothing."
+)
 @json_option
 def nodes(
     cluster: str | None,
@@ -32,12 +52,15 @@ def nodes(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Check the nodes of CLUSTER by one short job: matrix products, memory, links within a node and between nodes.
+    """Check the nodes of CLUSTER by one short job: matrix products, memory, links
+    within a node and between nodes.
 
-    A node is an outlier if it is slower than the spread of the fleet and the noise of its repeats explain. The names of
-    outliers, and of nodes without a result, are printed and written as a list that launch --exclude takes. Exit code 1:
-    an outlier or a slow pair. Exit code 4: a node or rank without a result, fewer than three nodes or GPUs to compare,
-    or a few that are much faster than the rest, so that most nodes may be slow.
+    A node is an outlier if it is slower than the spread of the fleet and the noise of
+    its repeats explain. The names of outliers, and of nodes without a result, are
+    printed and written as a list that launch --exclude takes. Exit code 1: an outlier
+    or a slow pair. Exit code 4: a node or rank without a result, fewer than three nodes
+    or GPUs to compare, or a few that are much faster than the rest, so that most nodes
+    may be slow.
     """
     if (cluster is None) == (run_id is None):
         raise UserError("name either a CLUSTER or --run RUN", hint="benchrun nodes mysite.yaml")
@@ -88,7 +111,8 @@ def _print_script(spec: "NodesSpec", as_json: bool) -> Exit:
 
 
 def _print(run: "RunDir", reason: str | None, as_json: bool, *, store: bool = True) -> Exit:
-    """Store and print what the check found; returns the exit code. ``reason``: why the job did not end well.
+    """Store and print what the check found; returns the exit code. ``reason``: why the
+    job did not end well.
 
     Without ``store`` nothing is written, because the job may go on.
     """

@@ -7,7 +7,9 @@ COLUMNS = ("measured", "of", "compared", "median", "lowest", "outlier below", "u
 
 
 def fleet_view(fleet: Fleet, reason: str | None = None) -> str:
-    """The tests, the outliers and the exclude list; first the ``reason`` why the job did not end well."""
+    """The tests, the outliers and the exclude list; first the ``reason`` why the job
+    did not end well.
+    """
     if reason and not fleet.nodes:
         return f"NO RESULT: {reason}\n"
     lines = []

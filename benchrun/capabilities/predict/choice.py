@@ -40,7 +40,11 @@ def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Fac
         "products.16": (f"products.{arch}.16", *speed),
         "cast": (f"cast.{number}",),
         "tp.low": (f"tp.low.{number}",),
-        "attention": (f"attention.{arch}", f"stack.{stack}.attention", f"task.{stack}.{task}.attention"),
+        "attention": (
+            f"attention.{arch}",
+            f"stack.{stack}.attention",
+            f"task.{stack}.{task}.attention",
+        ),
         "narrow.side": (f"narrow.side.{BITS.get(number, 16)}",),
         "recompute.share": ("recompute.share", f"stack.{stack}.recompute"),
         "dp.exposed": (f"dp.exposed.{8 if number in BITS else 16}",),
@@ -101,7 +105,9 @@ class Chosen:
 
         return value
 
-    def moved(self, logs: NDArray[np.float64], indices: NDArray[Any], by: float) -> Callable[[str], Value]:
+    def moved(
+        self, logs: NDArray[np.float64], indices: NDArray[Any], by: float
+    ) -> Callable[[str], Value]:
         """The constants with the logarithm of one of ``indices`` larger by ``by``: a
         row of workloads for each."""
         base, which = self.of(logs), indices.tobytes()

@@ -99,7 +99,9 @@ class Counting:
             load.layout,
             task=load.task,
             dp=load.dp,
-            sizes=Sizes(weight=1 if low else 2, gradient=load.gradient_bytes, states=load.state_bytes),
+            sizes=Sizes(
+                weight=1 if low else 2, gradient=load.gradient_bytes, states=load.state_bytes
+            ),
             distributed_optimizer=not legacy,
         )
         return cls(

@@ -47,7 +47,9 @@ class ProfiledPart(NamedTuple):
 class Table:
     """Rows with their step times, ready for any number of fits."""
 
-    def __init__(self, loads: Sequence[Workload], step_s: Sequence[float], runs: Sequence[Measured | None]) -> None:
+    def __init__(
+        self, loads: Sequence[Workload], step_s: Sequence[float], runs: Sequence[Measured | None]
+    ) -> None:
         self.loads = list(loads)
         self.logs = np.log(np.array(step_s))
         self.kinds = np.array([*map(kind, loads)])
@@ -141,12 +143,21 @@ class Table:
         alike = covariance(spread, new, known)
         weights = np.linalg.solve(self.covariance(spread, train, doubt), alike.T)
         median: Array = base[test] + weights.T @ (self.logs - base)[train]
-        variance = np.diag(covariance(spread, new, new)) + noise(spread, new) - (weights * alike.T).sum(axis=0)
+        variance = (
+            np.diag(covariance(spread, new, new))
+            + noise(spread, new)
+            - (weights * alike.T).sum(axis=0)
+        )
         wider = np.array([spread[f"interval.{each}"] for each in self.kinds[test]])
         return median, wider * NORMAL * np.sqrt(np.maximum(variance, 0))
 
     def tuned(
-        self, start: Mapping[str, float], logs: Array, rows: Index, doubt: Array, series: Sequence[str]
+        self,
+        start: Mapping[str, float],
+        logs: Array,
+        rows: Index,
+        doubt: Array,
+        series: Sequence[str],
     ) -> dict[str, float]:
         """The standard deviations of the covariance and the factors on intervals, from
         ``rows`` alone."""

@@ -137,7 +137,9 @@ def folds(labels: Sequence[object], count: int) -> Iterator[Split]:
 def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, float]]:
     """Constants, doubts, and the deviations of the covariance, all from ``rows``
     alone."""
-    start = {name.removeprefix("alike."): constant.prior for name, constant in constants.table().items()}
+    start = {
+        name.removeprefix("alike."): constant.prior for name, constant in constants.table().items()
+    }
     logs, doubt = data.doubted(start, rows)
     spread = data.tuned(start, logs, rows, doubt, [*map(series, data.loads)])
     logs, doubt = data.doubted(spread, rows)
@@ -166,7 +168,9 @@ def report(data: Table) -> None:
             a100.append((np.delete(np.arange(count), row), np.array([row])))
     others: dict[str, list[Split]] = {
         "up to 128 GPUs -> 512 and more: dense NeMo": [(np.flatnonzero(size <= 128), large)],
-        "own runs on 1 to 4 GPUs -> Hopper, 512 and more": [(kinds["own runs"], large[hopper[large]])],
+        "own runs on 1 to 4 GPUs -> Hopper, 512 and more": [
+            (kinds["own runs"], large[hopper[large]])
+        ],
         "strong scaling, anchored on one small run": list(strong_scaling(data)),
         "A100 rows of Korthikanti, each left out": a100,
     }
@@ -212,7 +216,9 @@ def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, floa
 def ranking(data: Table) -> str:
     """Rank correlation of unknown layouts of one model on one node."""
     logs, doubt, spread = everything_from(data, np.arange(len(data.loads)))
-    calibration = Calibration(every_constant(data, logs, spread), known_rows(data, logs, doubt, spread))
+    calibration = Calibration(
+        every_constant(data, logs, spread), known_rows(data, logs, doubt, spread)
+    )
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for row in paths.table(str(SINGLE_NODE))[1::KNOWN]:
         key = (row["num_gpus"], row["gbs"], row["hidden"], row["layers"])
@@ -269,7 +275,9 @@ def write(data: Table) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Print the cross-validation of the prediction.")
-    parser.add_argument("--write", action="store_true", help="fit to all rows, and store the constants")
+    parser.add_argument(
+        "--write", action="store_true", help="fit to all rows, and store the constants"
+    )
     arguments = parser.parse_args()
     everything = table()
     if arguments.write:

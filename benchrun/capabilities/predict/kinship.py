@@ -17,7 +17,16 @@ from benchrun.capabilities.predict.software import MEGATRON_2022
 from benchrun.capabilities.predict.workload import Workload
 
 Array = NDArray[np.float64]
-TRAITS = ("stack", "model_stack", "gpu", "release", "release_model", "series", "kernels", "layout_release")
+TRAITS = (
+    "stack",
+    "model_stack",
+    "gpu",
+    "release",
+    "release_model",
+    "series",
+    "kernels",
+    "layout_release",
+)
 """Names of what two workloads may share; the wider traits first."""
 NONE = ""
 """A trait that a workload shares with no other."""

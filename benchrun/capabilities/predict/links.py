@@ -45,7 +45,9 @@ class Traffic:
         groups: dict[str, list[Collective]] = {}
         for each in listed.collectives:
             groups.setdefault(each.group, []).append(each)
-        return cls(groups, again, load.gpu.nvlink_gb_per_s * 1e9, load.gpu.nic_gb_per_s * 1e9, load.domain)
+        return cls(
+            groups, again, load.gpu.nvlink_gb_per_s * 1e9, load.gpu.nic_gb_per_s * 1e9, load.domain
+        )
 
     def of_group(self, group: Group) -> list[Collective]:
         """The collectives of a group; empty if it has one rank."""
@@ -101,7 +103,10 @@ def _context_parallel(load: Workload, traffic: Traffic, layers: float) -> dict[s
 def _exchange_of_experts(load: Workload, traffic: Traffic, layers: float) -> dict[str, float]:
     exchange = traffic.bytes_of("ep") / layers
     near = min(1.0, traffic.domain / max(1.0, load.layout.ep * load.layout.etp))
-    return {"ep_nvlink": exchange * near / traffic.nvlink, "ep_nic": exchange * (1 - near) / traffic.nic}
+    return {
+        "ep_nvlink": exchange * near / traffic.nvlink,
+        "ep_nic": exchange * (1 - near) / traffic.nic,
+    }
 
 
 def _border(load: Workload, traffic: Traffic) -> dict[str, float]:

@@ -12,7 +12,19 @@ import numpy as np
 from benchrun.capabilities.predict.work import Counts, Value
 from benchrun.model import costs
 
-PARTS = ("matmul", "attention", "memory_bound", "tp", "cp", "ep", "bubble", "dp", "optimizer", "host", "jitter")
+PARTS = (
+    "matmul",
+    "attention",
+    "memory_bound",
+    "tp",
+    "cp",
+    "ep",
+    "bubble",
+    "dp",
+    "optimizer",
+    "host",
+    "jitter",
+)
 """Names of the parts in ``predict --json``."""
 LARGE = 6
 """Exponent that joins host and GPU: if both take the same time, a layer takes 1.12

@@ -78,14 +78,19 @@ def predict(load: Workload, calibration: Calibration | None = None) -> Predictio
         return one
     share = min(_of_rows(replace(load, gpu=twin), usual()).median / one.median, 1.0)
     parts = _scaled(one.parts, share)
-    return replace(one, median=one.median * share, low=one.low * share, high=one.high * share, parts=parts)
+    return replace(
+        one, median=one.median * share, low=one.low * share, high=one.high * share, parts=parts
+    )
 
 
 def _of_rows(load: Workload, calibration: Calibration) -> Prediction:
     """The physics, corrected by similar rows, and never faster than the FLOPs at
     peak."""
     counts = count(load)
-    parts = {name: float(value) for name, value in seconds(counts, chosen(load, calibration.values)).items()}
+    parts = {
+        name: float(value)
+        for name, value in seconds(counts, chosen(load, calibration.values)).items()
+    }
     physics = sum(parts.values())
     correction = residuals.correction(load, calibration.rows, calibration.spread)
     layer = counts.products + counts.attention * _peak_of_attention(load)
@@ -120,7 +125,9 @@ def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterato
         yield replace(load, num_gpus=number, gbs=gbs, layout=layout)
 
 
-def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None) -> int:
+def predicted_rows(
+    file: TextIO, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None
+) -> int:
     """Copy the rows of a table with the columns of `RESULTS`; returns how many were
     predicted."""
     calibration, predicted = calibration or usual(), 0
@@ -128,7 +135,9 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
     names = [*(reader.fieldnames or ()), *RESULTS]
     columns = {name.strip().lower() for name in names}
     if not {"gpu", "model"} <= columns and "hidden" not in columns:
-        raise UserError("the table has no columns 'model' and 'gpu'", hint="columns as in published_scaling.csv")
+        raise UserError(
+            "the table has no columns 'model' and 'gpu'", hint="columns as in published_scaling.csv"
+        )
     writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for number, row in enumerate(reader, start=2):
@@ -146,7 +155,9 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
 def _predicted_row(row: rows.Row, calibration: Calibration) -> tuple[dict[str, str], list[str]]:
     """The cells of `RESULTS`, and a sentence for each value that the row leaves open or
     in doubt."""
-    complete, remarks = rows.completed({str(name).strip().lower(): value for name, value in row.items()})
+    complete, remarks = rows.completed(
+        {str(name).strip().lower(): value for name, value in row.items()}
+    )
     load = rows.workload(complete)
     one = predict(load, calibration)
     numbers = (one.median, one.low, one.high)
@@ -156,7 +167,9 @@ def _predicted_row(row: rows.Row, calibration: Calibration) -> tuple[dict[str, s
     return results, [*remarks, *rows.doubts(complete, load)]
 
 
-def predicted_file(path: Path, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None) -> int:
+def predicted_file(
+    path: Path, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None
+) -> int:
     """`predicted_rows` of a file. UserError if it cannot be read."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

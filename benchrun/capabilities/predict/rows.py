@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from benchrun import hardware, paths
 from benchrun.capabilities.predict import software
 from benchrun.capabilities.predict.counting import HEAD_WIDTH
-from benchrun.capabilities.predict.workload import Architecture, Number, Recomputed, Workload, architectures
+from benchrun.capabilities.predict.workload import (
+    Architecture,
+    Number,
+    Recomputed,
+    Workload,
+    architectures,
+)
 from benchrun.errors import UserError, closest
 from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
@@ -41,7 +47,9 @@ HBM2E = {"memory_gb_per_s": 2400.0}
 """H100 with slower memory, as torchtitan's benchmarks used it: bandwidth, 10^9
 bytes/s."""
 Row = Mapping[str, str | None]
-OTHER_WORK = re.compile(r"(?<![a-z])(?:ppo|grpo|dpo|rl|rlhf|inference|serving|offline)(?![a-z])", re.I)
+OTHER_WORK = re.compile(
+    r"(?<![a-z])(?:ppo|grpo|dpo|rl|rlhf|inference|serving|offline)(?![a-z])", re.I
+)
 """Tasks without a training step."""
 SINGLE_NODE = {"gpu": "A100-80", "precision": "FP16", "source_id": "vtrain-single"}
 """Columns that a table of layouts on one node (VIA-Research/vTrain
@@ -136,13 +144,17 @@ def doubts(row: Row, load: Workload) -> list[str]:
     task, recompute = _task_text(row), _recompute(row).strip()
     remarks = []
     if stated < load.gbs:
-        remarks.append(f"gbs is {stated:g}: {load.gbs:g}, a micro-batch for each data-parallel rank")
+        remarks.append(
+            f"gbs is {stated:g}: {load.gbs:g}, a micro-batch for each data-parallel rank"
+        )
     elif stated % least:
         remarks.append(f"gbs is {stated:g}: no multiple of mbs * dp = {least:g}")
     if load.task == "pretrain" and "pretrain" not in task:
         remarks.append(f"task is {task[:40]}: predicted as pretrain")
     if load.recompute == "none" and not load.policy and recompute.upper() not in ("NONE", *ABSENT):
-        remarks.append(f"recompute is {recompute[:40]}: predicted as none (others: full, selective)")
+        remarks.append(
+            f"recompute is {recompute[:40]}: predicted as none (others: full, selective)"
+        )
     return remarks
 
 

@@ -38,12 +38,16 @@ class Measured:
     ceilings: Ceilings | None
 
 
-def workload(spec: TrainingSpec, source: str | None = None, stand_in: hardware.Gpu | None = None) -> Workload:
+def workload(
+    spec: TrainingSpec, source: str | None = None, stand_in: hardware.Gpu | None = None
+) -> Workload:
     """The step of ``spec``. UserError for a GPU that is not in the hardware table,
     unless another stands for it."""
     gpu = hardware.gpu(spec.gpu) or stand_in
     if gpu is None:
-        raise UserError(f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}")
+        raise UserError(
+            f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}"
+        )
     published = software.publisher(spec.source or "")
     number: Number = spec.precision
     if number == "fp8":
@@ -91,7 +95,10 @@ def _offloaded_bytes(spec: TrainingSpec) -> float:
         return 0.0
     training = spec.training.model_copy(update={"offload_activations": False})
     resident = estimate(spec).activations
-    return max(0.0, estimate(spec.model_copy(update={"training": training})).activations - resident) * GIB
+    return (
+        max(0.0, estimate(spec.model_copy(update={"training": training})).activations - resident)
+        * GIB
+    )
 
 
 def _state_bytes(spec: TrainingSpec) -> int:
@@ -111,7 +118,9 @@ def architecture(spec: TrainingSpec) -> Architecture:
     return Architecture(spec.recipe, spec.model)
 
 
-_widths = attrgetter("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
+_widths = attrgetter(
+    "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size"
+)
 
 
 def _dimensions(model: ModelShape) -> tuple[Any, ...]:

@@ -58,7 +58,9 @@ def calibrated(measured: Sequence[Measured]) -> tuple[Calibration, list[str]]:
         misses.append(float(np.log(run.step_s / expected) + usual_miss))
         change = 100 * (run.step_s / before.median - 1)
         gpus = "1 GPU" if run.load.num_gpus == 1 else f"{run.load.num_gpus} GPUs"
-        changes.append(f"{run.load.model.name}, {gpus}: {run.step_s:.4g} s, {change:+.1f} % of expected")
+        changes.append(
+            f"{run.load.model.name}, {gpus}: {run.step_s:.4g} s, {change:+.1f} % of expected"
+        )
     own = Kinship.of([run.load for run in measured], np.array(misses))
     return replace(tuned, rows=solved(base.rows.joined(own), tuned.spread)), changes
 

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.predict.kinship import MOE, Array, Kinship, covariance, noise, noises, scales, shared
+from benchrun.capabilities.predict.kinship import (
+    MOE,
+    Array,
+    Kinship,
+    covariance,
+    noise,
+    noises,
+    scales,
+    shared,
+)
 from benchrun.capabilities.predict.residuals import LEVEL, NORMAL
 
 STEPS, LEAST = 30, 0.003
@@ -63,7 +72,9 @@ def _step(seen: float, expected: float, now: float, start: float) -> float:
     return float(np.clip((seen / expected) ** 0.25, 0.5, 2.0))
 
 
-def widened(spread: Mapping[str, float], rows: Kinship, slopes: Array, series: Names, kinds: Names) -> dict[str, float]:
+def widened(
+    spread: Mapping[str, float], rows: Kinship, slopes: Array, series: Names, kinds: Names
+) -> dict[str, float]:
     """``spread`` with the factors on intervals under which nine of ten rows of each
     kind are inside.
 

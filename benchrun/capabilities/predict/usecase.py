@@ -63,7 +63,9 @@ class Predicted:
         if peak is not None:
             for name in ("full", "causal"):
                 shares[name] = getattr(flops, name) * rate / (peak * 1e12)
-        memory = estimate(spec.resized(num_gpus=load.num_gpus, gbs=int(load.gbs), layout=load.layout)).total
+        memory = estimate(
+            spec.resized(num_gpus=load.num_gpus, gbs=int(load.gbs), layout=load.layout)
+        ).total
         return {
             "schema_version": 1,
             "step_time_s": {"median": one.median, "low": one.low, "high": one.high},
@@ -72,7 +74,10 @@ class Predicted:
             "tokens_per_s_per_gpu": rate,
             "mfu": shares,
             "memory_gib": memory,
-            "memory_interval_gib": {"low": memory / (1 + ESTIMATE_ERROR), "high": memory * (1 + ESTIMATE_ERROR)},
+            "memory_interval_gib": {
+                "low": memory / (1 + ESTIMATE_ERROR),
+                "high": memory * (1 + ESTIMATE_ERROR),
+            },
             "calibration": one.calibration,
             "warnings": list(self.warnings),
             "num_gpus": load.num_gpus,
@@ -85,7 +90,9 @@ class Predicted:
 def predicted(spec: RunSpec, calibration: Calibration | None = None) -> Predicted:
     """The step of one run. UserError for a workload without steps, and for a GPU whose
     speed is not known."""
-    return Predicted(_training(spec), model.predict(_load(spec, calibration), calibration), _warnings(spec))
+    return Predicted(
+        _training(spec), model.predict(_load(spec, calibration), calibration), _warnings(spec)
+    )
 
 
 def predicted_curve(
@@ -127,7 +134,9 @@ def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
         run = open_run(name)
         reason = broken_run(run.document(artifacts.METRICS, Metrics), recorded_name(run))
         if reason:
-            raise UserError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
+            raise UserError(
+                f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}"
+            )
         measured.append(runs.read(run.path, SITE))
     return site.calibrated(measured)
 
@@ -160,7 +169,11 @@ def _warnings(spec: RunSpec) -> tuple[str, ...]:
         texts.append(too_full)
     load = runs.workload(training)
     if load.gpu.arch not in ("Hopper", "Ampere") and load.model.shape.moe:
-        texts.append("experts on Blackwell: software changes such rows by tens of percent within a year")
+        texts.append(
+            "experts on Blackwell: software changes such rows by tens of percent within a year"
+        )
     if load.gpu.name.startswith("GH200"):
-        texts.append("no training row of a GH200 is published: this extrapolates from H100 and H200")
+        texts.append(
+            "no training row of a GH200 is published: this extrapolates from H100 and H200"
+        )
     return tuple(texts)

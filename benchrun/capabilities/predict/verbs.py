@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from benchrun.api import Calibration, Predicted, RunSpec
 
 
-def _numbers(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+def _numbers(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[int, ...]:
     """``8,64`` as numbers, the smallest first: its layout holds for more GPUs. click
     calls this for --num-gpus."""
     if not value:
@@ -37,7 +39,12 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
     type=click.Choice(["weak", "strong"]),
     help="Keep the batch per GPU (weak), or the whole batch (strong).",
 )
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve over numbers of GPUs.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the curve over numbers of GPUs.",
+)
 @click.option(
     "--calibrate",
     "runs",
@@ -46,7 +53,13 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
     shell_complete=run_names,
     help="Fit the prediction to this run of yours; may be repeated.",
 )
-@click.option("--csv", "table", type=click.Path(path_type=Path), metavar="FILE", help="Predict the rows of a table.")
+@click.option(
+    "--csv",
+    "table",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Predict the rows of a table.",
+)
 @json_option
 def predict(
     scaling: str | None,
@@ -68,7 +81,9 @@ def predict(
     if table is not None:
         return _predict_table(table, scaling, plot, runs, {**point, "num_gpus": num_gpus})
     if point["recipe"] is None:
-        raise UserError("name a recipe, or a table with --csv", hint="benchrun list names the recipes")
+        raise UserError(
+            "name a recipe, or a table with --csv", hint="benchrun list names the recipes"
+        )
     calibration = None
     if runs:
         calibration, changes = api.calibrated(runs)
@@ -79,9 +94,13 @@ def predict(
     else:
         spec = api.resolve_point(api.Request(**point, num_gpus=next(iter(num_gpus), None)))
     if scaling is not None or len(num_gpus) > 1:
-        return _predict_curve(spec, num_gpus or (spec.num_gpus,), scaling or "weak", calibration, plot, as_json)
+        return _predict_curve(
+            spec, num_gpus or (spec.num_gpus,), scaling or "weak", calibration, plot, as_json
+        )
     if plot:
-        raise UserError("--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512")
+        raise UserError(
+            "--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512"
+        )
     one = api.predicted(spec, calibration)
     if as_json:
         print_json(one.document())
@@ -91,15 +110,26 @@ def predict(
 
 
 def _predict_table(
-    table: Path, scaling: str | None, plot: Path | None, runs: tuple[str, ...], point: dict[str, Any]
+    table: Path,
+    scaling: str | None,
+    plot: Path | None,
+    runs: tuple[str, ...],
+    point: dict[str, Any],
 ) -> Exit:
     """Print the rows of ``table`` with their predictions. UserError for an option that
     a table ignores."""
-    given = {"a recipe": point["recipe"], "--num-gpus": point["num_gpus"], "--scaling": scaling, "--plot": plot}
+    given = {
+        "a recipe": point["recipe"],
+        "--num-gpus": point["num_gpus"],
+        "--scaling": scaling,
+        "--plot": plot,
+    }
     given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
     ignored = [name for name, value in given.items() if value]
     if ignored:
-        raise UserError(f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}")
+        raise UserError(
+            f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}"
+        )
     return Exit.OK if api.predicted_table(table, sys.stdout, say) else Exit.INCONCLUSIVE
 
 
@@ -120,7 +150,9 @@ def _predict_curve(
         points = []
         for each, point in zip(curve, document["points"], strict=True):
             points.append(each.document() | {"efficiency": point["efficiency"]})
-        print_json({"schema_version": 1, "scaling": scaling, "points": points, "break": document["break"]})
+        print_json(
+            {"schema_version": 1, "scaling": scaling, "points": points, "break": document["break"]}
+        )
     else:
         _print(curve)
         click.echo("\n" + view.text(), nl=False)

@@ -126,8 +126,12 @@ def architectures() -> dict[str, Architecture]:
     known: dict[str, Architecture] = {}
     for row in paths.table(__file__, "models.csv"):
         file = Path(row["source"])
-        dimensions = {name: row[name] for name in row if row[name] and name in ModelShape.model_fields}
-        published[row["model"]] = Architecture(row["family"], ModelShape.model_validate(dimensions or _read(file.stem)))
+        dimensions = {
+            name: row[name] for name in row if row[name] and name in ModelShape.model_fields
+        }
+        published[row["model"]] = Architecture(
+            row["family"], ModelShape.model_validate(dimensions or _read(file.stem))
+        )
         if not dimensions:
             known[file.stem] = published[row["model"]]
     for name in paths.shipped(paths.MODELS):

@@ -15,14 +15,18 @@ from benchrun.vocabulary import request_load
 
 
 def result_conditions(log: Log, file: RecipeFile, given: Setting) -> tuple[Conditions, Setting]:
-    """The conditions of the result in ``log`` as one of the recipe ``file``, and the setting of its measurement.
+    """The conditions of the result in ``log`` as one of the recipe ``file``, and the
+    setting of its measurement.
 
-    UserError if neither the log nor ``given`` states the GPU, their number, the precision or the lengths.
+    UserError if neither the log nor ``given`` states the GPU, their number, the
+    precision or the lengths.
     """
     if not log.served:
         raise UserError("the log has no result of a benchmark of a server", where=log.file)
     setting = setting_of_log(log, given)
-    if missing := [name for name in ("gpu", "num_gpus", "precision") if getattr(setting, name) is None]:
+    if missing := [
+        name for name in ("gpu", "num_gpus", "precision") if getattr(setting, name) is None
+    ]:
         options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         raise UserError(f"the log does not state these conditions: add {options}", where=log.file)
     sizes = ModelShape.model_validate((file.recipe.model_extra or {})["model"])
@@ -44,17 +48,24 @@ def result_conditions(log: Log, file: RecipeFile, given: Setting) -> tuple[Condi
 
 
 def _load(log: Log) -> dict[str, Any]:
-    """Lengths, concurrency and rate of the requests. UserError if the lengths are not known."""
+    """Lengths, concurrency and rate of the requests. UserError if the lengths are not
+    known.
+    """
     served = log.served[-1]
     settings, values = served.settings, served.values
-    load: dict[str, Any] = {"concurrency": settings.get("concurrency"), "shortest": settings.get("shortest", 1.0)}
+    load: dict[str, Any] = {
+        "concurrency": settings.get("concurrency"),
+        "shortest": settings.get("shortest", 1.0),
+    }
     for side in ("input_tokens", "output_tokens"):
         mean = values.get(f"mean_{side}")
         whole = mean if mean is not None and abs(mean - round(mean)) < 1e-9 else None
         load[side] = settings.get(f"longest_{side}") or settings.get(side) or whole
         if load[side] is None:
             hint = f"its mean is {mean:.4g}" if mean is not None else None
-            raise UserError(f"the result does not state {side} of a request", where=log.file, hint=hint)
+            raise UserError(
+                f"the result does not state {side} of a request", where=log.file, hint=hint
+            )
     rate = settings.get("request_rate")
     if isinstance(rate, (int, float)) and math.isfinite(rate):
         load["request_rate"] = rate

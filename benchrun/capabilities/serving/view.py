@@ -1,4 +1,6 @@
-"""The result of a benchmark of a server for a reader: requests, rates, one row for each latency."""
+"""The result of a benchmark of a server for a reader: requests, rates, one row for each
+latency.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -22,7 +24,9 @@ RATES = (
 
 
 def serving_rows(measured: Measurement) -> Iterator[tuple[str, str]]:
-    """Name and text of what the client of a benchmark measured; what it does not state has no row."""
+    """Name and text of what the client of a benchmark measured; what it does not state
+    has no row.
+    """
     values = measured.results
     yield from _requests(values)
     if "output_tokens_per_s" in values:
@@ -39,11 +43,16 @@ def serving_rows(measured: Measurement) -> Iterator[tuple[str, str]]:
         for statistic in ("mean", "median", "p90", "p95", "p99"):
             value = values.get(f"{statistic}_{short}_ms")
             if value is not None:
-                texts.append(f"{statistic} {value:,.4g}" if value < 1000 else f"{statistic} {value:,.0f}")
+                texts.append(
+                    f"{statistic} {value:,.4g}" if value < 1000 else f"{statistic} {value:,.0f}"
+                )
         if texts:
             yield title, f"{', '.join(texts)} ms"
     if measured.settings:
-        yield "requests", ", ".join(f"{name} {_text(value)}" for name, value in measured.settings.items())
+        yield (
+            "requests",
+            ", ".join(f"{name} {_text(value)}" for name, value in measured.settings.items()),
+        )
 
 
 def _requests(values: Mapping[str, float]) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,5 @@
-"""Cost of a run before it is launched: its time limit and, if a number is known, the time of its
-steps.
+"""Cost of a run before it is launched: its time limit and, if a number is known, the
+time of its steps.
 """
 
 import functools
@@ -19,7 +19,9 @@ class Hours(Frozen):
     limit: float
     """Hours that the time limit allows: the most that it can take."""
     steps: float | None = None
-    """Planned steps times the step time of a reference, without the start of the job; null if there is none."""
+    """Planned steps times the step time of a reference, without the start of the job;
+    null if there is none.
+    """
     basis: str | None = None
     """Id of that reference."""
 
@@ -30,7 +32,11 @@ def hours(spec: RunSpec) -> Hours:
     step = _step(spec)
     if step is None:
         return Hours(limit=limit)
-    return Hours(limit=limit, steps=spec.num_gpus * step[0] * (spec.planned_steps or 0) / HOUR_S, basis=step[1])
+    return Hours(
+        limit=limit,
+        steps=spec.num_gpus * step[0] * (spec.planned_steps or 0) / HOUR_S,
+        basis=step[1],
+    )
 
 
 @functools.cache
@@ -40,13 +46,21 @@ def _own_measurements() -> list[Reference]:
 
 
 def _step(spec: RunSpec) -> tuple[float, str] | None:
-    """Seconds per step by our own measurement of such a run, else by a published one, and its id."""
+    """Seconds per step by our own measurement of such a run, else by a published one,
+    and its id.
+    """
     if not isinstance(spec, TrainingSpec):
         return None
     own = conditions(spec)
     for entries in (_own_measurements(), load_references()):
-        timed = [entry for entry in matching(own, entries) if entry.metric in ("step_time_s", "tokens_per_s_per_gpu")]
+        timed = [
+            entry
+            for entry in matching(own, entries)
+            if entry.metric in ("step_time_s", "tokens_per_s_per_gpu")
+        ]
         if best := choose(timed, own):
             rate = best.value * spec.num_gpus
-            return (best.value if best.metric == "step_time_s" else spec.tokens_per_step / rate), best.id
+            return (
+                best.value if best.metric == "step_time_s" else spec.tokens_per_step / rate
+            ), best.id
     return None

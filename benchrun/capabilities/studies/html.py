@@ -1,4 +1,6 @@
-"""A study as one HTML file: its points as plots and as a table, then the report on its runs."""
+"""A study as one HTML file: its points as plots and as a table, then the report on its
+runs.
+"""
 
 from benchrun import extensions
 from benchrun.capabilities.studies.plot import study_plots
@@ -13,7 +15,9 @@ def study_html(study: StudyResult, report: ReportModel) -> str:
 
     They were made to differ, so that they are no history.
     """
-    text = " ".join((f"{study.description}.", planned_line(study), *sentences(study), *remarks(study)))
+    text = " ".join(
+        (f"{study.description}.", planned_line(study), *sentences(study), *remarks(study))
+    )
     table = filled(study_table(study))
     section = Section("study", "Study", text, tuple(study_plots(study)), (table,))
     page = extensions.capability("html.page", "page")

@@ -1,4 +1,6 @@
-"""Every legal layout of a run: the same model, GPUs and batch, spread otherwise, in other micro-batches."""
+"""Every legal layout of a run: the same model, GPUs and batch, spread otherwise, in
+other micro-batches.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +23,8 @@ STAND_IN = hardware.Gpu(
     gpu="a processor of unknown speed", arch="Hopper", memory_gib=64, peak_bf16_tflops=0.2, peak_fp8_tflops=None,
     gpus_per_node=8, memory_gb_per_s=10, nvlink_gb_per_s=2, nic_gb_per_s=1, nvlink_domain=8, source="a laptop's order",
 )  # fmt: skip
-"""GPU in place of an unknown processor: only the order of its layouts means something; the first
-jobs tell its speed.
+"""GPU in place of an unknown processor: only the order of its layouts means something;
+the first jobs tell its speed.
 """
 
 
@@ -38,7 +40,11 @@ class Candidate:
         """Words of ``--set`` that launch it."""
         layout = self.spec.layout
         sizes = {f"layout.{name}": getattr(layout, name) for name in (*SIZES[:-1], "etp", "fsdp")}
-        stated = {**sizes, "layout.sequence_parallel": str(layout.sequence_parallel).lower(), "mbs": self.spec.mbs}
+        stated = {
+            **sizes,
+            "layout.sequence_parallel": str(layout.sequence_parallel).lower(),
+            "mbs": self.spec.mbs,
+        }
         return tuple(f"{name}={value}" for name, value in stated.items())
 
     @property
@@ -53,24 +59,32 @@ class Candidate:
 
 
 def ranked(
-    spec: TrainingSpec, varied: Mapping[str, Sequence[int]] | None = None, calibration: Calibration | None = None
+    spec: TrainingSpec,
+    varied: Mapping[str, Sequence[int]] | None = None,
+    calibration: Calibration | None = None,
 ) -> list[Candidate]:
-    """Every legal layout of ``spec`` that may fit into memory, the one predicted to be fastest first.
+    """Every legal layout of ``spec`` that may fit into memory, the one predicted to be
+    fastest first.
 
-    ``varied``: the values of some `SIZES`; of the others every possible one. A GPU or CPU whose speed is not known is
-    taken for `STAND_IN`. UserError if no layout is legal.
+    ``varied``: the values of some `SIZES`; of the others every possible one. A GPU or
+    CPU whose speed is not known is taken for `STAND_IN`. UserError if no layout is
+    legal.
     """
     candidates = []
     for each in legal(spec, varied or {}):
         load = runs.workload(each, stand_in=STAND_IN)
         candidates.append(Candidate(each, predict(load, calibration)))
     if not candidates:
-        raise UserError(f"no layout of {spec.recipe} on {spec.num_gpus} GPUs is legal and fits into memory")
+        raise UserError(
+            f"no layout of {spec.recipe} on {spec.num_gpus} GPUs is legal and fits into memory"
+        )
     return sorted(candidates, key=lambda each: each.prediction.median)
 
 
 def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[TrainingSpec]:
-    """Every run like ``spec`` that no rule refuses; the memory's rule refuses only what is beyond its error."""
+    """Every run like ``spec`` that no rule refuses; the memory's rule refuses only what
+    is beyond its error.
+    """
     for name in varied:
         if name not in SIZES:
             raise UserError(f"a search cannot vary {name}", hint=f"it varies {', '.join(SIZES)}")
@@ -84,7 +98,10 @@ def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[T
 
 def sizes(spec: TrainingSpec) -> dict[str, Sequence[int]]:
     """Values of each size that may be legal."""
-    layers, moe = spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss, spec.model.moe
+    layers, moe = (
+        spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss,
+        spec.model.moe,
+    )
     ranks = _divisors(spec.num_gpus)
     return {
         "tp": [size for size in ranks if size <= spec.cluster.gpus_per_node],
@@ -97,7 +114,9 @@ def sizes(spec: TrainingSpec) -> dict[str, Sequence[int]]:
 
 
 def _spread(spec: TrainingSpec, chosen: Mapping[str, int]) -> TrainingSpec | None:
-    """``spec`` in another layout; None if it does not divide the GPUs or the batch, or only repeats another."""
+    """``spec`` in another layout; None if it does not divide the GPUs or the batch, or
+    only repeats another.
+    """
     tp, pp, vp, cp, mbs = (chosen[name] for name in ("tp", "pp", "vp", "cp", "mbs"))
     dp = data_parallel(spec.num_gpus, tp * pp * cp)
     if spec.num_gpus % (tp * pp * cp) or spec.gbs % (mbs * dp) or (vp > 1 and pp == 1):

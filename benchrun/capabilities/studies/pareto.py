@@ -1,4 +1,6 @@
-"""A sweep of the load of a server: throughput per GPU against the speed that each user sees, and its Pareto front."""
+"""A sweep of the load of a server: throughput per GPU against the speed that each user
+sees, and its Pareto front.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -24,10 +26,21 @@ class Load(NamedTuple):
 
 
 def loads(study: StudyResult) -> list[Load]:
-    """The points that have both rates, the slowest for a user first; empty for a study of trainings."""
-    pairs = [(point, point.metrics.get(PER_USER), point.metrics.get(PER_GPU)) for point in study.points]
-    both = [(point_text(study, point), user, gpu) for point, user, gpu in pairs if user is not None and gpu is not None]
-    return [Load(name, user, gpu, _best(user, gpu, both)) for name, user, gpu in sorted(both, key=lambda each: each[1])]
+    """The points that have both rates, the slowest for a user first; empty for a study
+    of trainings.
+    """
+    pairs = [
+        (point, point.metrics.get(PER_USER), point.metrics.get(PER_GPU)) for point in study.points
+    ]
+    both = [
+        (point_text(study, point), user, gpu)
+        for point, user, gpu in pairs
+        if user is not None and gpu is not None
+    ]
+    return [
+        Load(name, user, gpu, _best(user, gpu, both))
+        for name, user, gpu in sorted(both, key=lambda each: each[1])
+    ]
 
 
 def _best(user: float, gpu: float, every: Sequence[tuple[str, float, float]]) -> bool:
@@ -35,14 +48,18 @@ def _best(user: float, gpu: float, every: Sequence[tuple[str, float, float]]) ->
 
 
 def pareto_plots(study: StudyResult) -> Iterator[Plot]:
-    """One plot of the loads, with the Pareto front as a line; none for a study of trainings."""
+    """One plot of the loads, with the Pareto front as a line; none for a study of
+    trainings.
+    """
     points = loads(study)
     if not points:
         return
     front = [load for load in points if load.front]
     rows = []
     for load in points:
-        rows.append((load.name, f"{load.per_user:.4g}", f"{load.per_gpu:,.4g}", "yes" if load.front else ""))
+        rows.append(
+            (load.name, f"{load.per_user:.4g}", f"{load.per_gpu:,.4g}", "yes" if load.front else "")
+        )
     speeds, throughputs = [load.per_user for load in front], [load.per_gpu for load in front]
     yield Plot(
         "line",

@@ -1,4 +1,6 @@
-"""The plots of a study: ratio, speed and memory of each point, or the loads of a server."""
+"""The plots of a study: ratio, speed and memory of each point, or the loads of a
+server.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +20,16 @@ def plot_study(study: StudyResult, path: Path) -> None:
     """
     plots = list(study_plots(study))
     if not plots:
-        raise UserError(f"no point of {study.study} was measured", hint=f"benchrun study {study.study}")
+        raise UserError(
+            f"no point of {study.study} was measured", hint=f"benchrun study {study.study}"
+        )
     save(plots, path)
 
 
 def study_plots(study: StudyResult) -> Iterator[Plot]:
-    """Bars of the ratio, the speed and the memory of each measured point, or the Pareto front of the loads."""
+    """Bars of the ratio, the speed and the memory of each measured point, or the Pareto
+    front of the loads.
+    """
     yield from pareto_plots(study)
     points = [point for point in study.points if point.measured]
     names, ratios, rows = [], [], []
@@ -32,13 +38,19 @@ def study_plots(study: StudyResult) -> Iterator[Plot]:
         if ratio:
             names.append(point_text(study, point))
             ratios.append(ratio.value)
-            cells = [None if each is None else f"{each:.3f}" for each in (ratio.value, ratio.low, ratio.high)]
+            cells = [
+                None if each is None else f"{each:.3f}"
+                for each in (ratio.value, ratio.low, ratio.high)
+            ]
             rows.append((names[-1], *cells))
     table = Table(("point", "ratio", "low", "high"), rows, "-")
     bars = ratio_bars("Speed relative to the baseline", names, ratios, table)
     if bars:
         yield bars
-    for key, title in (("tokens_per_s_per_gpu", "Tokens/s/GPU"), ("peak_memory_gib", "Peak memory (GiB)")):
+    for key, title in (
+        ("tokens_per_s_per_gpu", "Tokens/s/GPU"),
+        ("peak_memory_gib", "Peak memory (GiB)"),
+    ):
         names, values = [], []
         for point in points:
             value = point.metrics[key]

@@ -29,7 +29,9 @@ class ResolvedPoint:
 
     @cached_property
     def key(self) -> str:
-        """Twelve hex digits: equal for what measures the same and states the same, also in an edited study."""
+        """Twelve hex digits: equal for what measures the same and states the same, also
+        in an edited study.
+        """
         stated = [self.spec.repeat_key() if self.spec else "", self.point.settings]
         return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -49,7 +51,11 @@ class ResolvedStudy:
     @cached_property
     def slots(self) -> list[Slot]:
         """Every run of every legal point."""
-        return [(resolved.key, n + 1) for resolved in self.legal for n in range(self.expanded.study.repeats)]
+        return [
+            (resolved.key, n + 1)
+            for resolved in self.legal
+            for n in range(self.expanded.study.repeats)
+        ]
 
     def number(self, key: str) -> int:
         """Position of a legal point, from 1."""
@@ -60,8 +66,8 @@ class ResolvedStudy:
         return {each.key: number for number, each in enumerate(self.points, 1) if each.spec}
 
     def own(self, launched: Mapping[Slot, Sequence[RunDir]]) -> dict[Slot, list[RunDir]]:
-        """Choose, from the runs that a study's directory lists, those of its points, by their
-        specification.
+        """Choose, from the runs that a study's directory lists, those of its points, by
+        their specification.
         """
         slots = set(self.slots)
         own: dict[Slot, list[RunDir]] = {}
@@ -71,13 +77,17 @@ class ResolvedStudy:
         return own
 
     def foreign(self, slot: Slot, run: RunDir) -> str:
-        """Reason why ``run`` is not of the point of ``slot``, whatever the directory says; empty if it is.
+        """Reason why ``run`` is not of the point of ``slot``, whatever the directory
+        says; empty if it is.
 
         The site does not count: a kept run does not name its own.
         """
         spec = self.points[self.number(slot[0]) - 1].spec
         assert spec is not None
-        own, wanted = f"{run.spec.recipe} ({run.spec.identity()})", f"{spec.recipe} ({spec.identity()})"
+        own, wanted = (
+            f"{run.spec.recipe} ({run.spec.identity()})",
+            f"{spec.recipe} ({spec.identity()})",
+        )
         if own == wanted:
             return ""
         return f"{run.run_id}: the run is of recipe {own}, the point of {wanted}"

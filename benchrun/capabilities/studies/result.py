@@ -16,7 +16,10 @@ from benchrun.measure.model import Metrics
 from benchrun.measure.registry import METRICS
 from benchrun.model import Frozen
 
-TABLED = tuple(METRICS[name] for name in ("step_time_s", "tokens_per_s_per_gpu", "mfu_percent", "peak_memory_gib"))
+TABLED = tuple(
+    METRICS[name]
+    for name in ("step_time_s", "tokens_per_s_per_gpu", "mfu_percent", "peak_memory_gib")
+)
 """Metrics of a point, medians over its repeats."""
 _SHOWN = (
     *("output_tokens_per_s_per_gpu", "total_tokens_per_s_per_gpu", "output_tokens_per_s_per_user"),
@@ -34,7 +37,9 @@ class PointResult(Frozen):
     settings: dict[str, Any]
     """Its values of the columns; without those that it does not state."""
     baseline: int | None
-    """Position of the point that it is compared with, from 1; null if that one is excluded."""
+    """Position of the point that it is compared with, from 1; null if that one is
+    excluded.
+    """
     state: State
     reason: str | None
     """Reason why it was refused, has failed, or gives no number."""
@@ -47,9 +52,13 @@ class PointResult(Frozen):
     metrics: dict[str, float | None]
     """Medians over the measured runs; null if nothing was measured."""
     ratio: Ratio | None
-    """Speed relative to the baseline; null for the baseline itself, and if one of the two has no speed."""
+    """Speed relative to the baseline; null for the baseline itself, and if one of the
+    two has no speed.
+    """
     gpu_hours_used: float | None = None
-    """GPU-hours that its runs took, failed ones too; null if none has recorded its start and its end."""
+    """GPU-hours that its runs took, failed ones too; null if none has recorded its
+    start and its end.
+    """
 
 
 class StudyResult(Frozen):
@@ -75,7 +84,9 @@ class StudyResult(Frozen):
     runs_with_known_steps: int
     """Runs that ``gpu_hours_steps`` covers."""
     gpu_hours_used: float | None = None
-    """GPU-hours that the runs took so far, failed ones too; null if none has recorded its start and its end."""
+    """GPU-hours that the runs took so far, failed ones too; null if none has recorded
+    its start and its end.
+    """
     price_per_gpu_hour: float | None
     """Price as stated, in any currency."""
     notes: tuple[str, ...] = ()
@@ -84,7 +95,11 @@ class StudyResult(Frozen):
     @property
     def complete(self) -> bool:
         """Whether every run of every legal point gave numbers."""
-        return all(point.measured >= self.repeats for point in self.points if point.state is not State.REFUSED)
+        return all(
+            point.measured >= self.repeats
+            for point in self.points
+            if point.state is not State.REFUSED
+        )
 
 
 def result(
@@ -100,8 +115,9 @@ def result(
 ) -> StudyResult:
     """Collect what is known of a study.
 
-    By the key of a point: ``runs``, its launched runs; ``used``, their GPU-hours; ``foreign``, why a run that
-    the directory lists is not of the point, or cannot be read.
+    By the key of a point: ``runs``, its launched runs; ``used``, their GPU-hours;
+    ``foreign``, why a run that the directory lists is not of the point, or cannot be
+    read.
     """
     study, hours = resolved.expanded.study, resolved.hours()
     expected = [each.steps for each in hours.values() if each.steps is not None]
@@ -156,7 +172,9 @@ def _point(
             compared = ratio(own, _measured(runs.get(other.key, ())))
     return PointResult(
         key=key,
-        settings={column: stated[column] for column in resolved.expanded.columns if column in stated},
+        settings={
+            column: stated[column] for column in resolved.expanded.columns if column in stated
+        },
         baseline=place,
         state=_state(states),
         reason=reason,
@@ -173,7 +191,9 @@ def _measured(runs: Sequence[RunResult]) -> list[Metrics]:
 
 
 def _baseline(resolved: ResolvedStudy, planned: ResolvedPoint) -> int | None:
-    """Number of the point that it is compared with, from 1; None if that one is excluded."""
+    """Number of the point that it is compared with, from 1; None if that one is
+    excluded.
+    """
     point = resolved.expanded.baseline(planned.point)
     for number, each in enumerate(resolved.points, 1):
         if each.point is point:

@@ -1,4 +1,6 @@
-"""Choice of the runs that a study launches next: a pure function of what has happened so far."""
+"""Choice of the runs that a study launches next: a pure function of what has happened
+so far.
+"""
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,10 +44,17 @@ def state_of(attempts: Sequence[Attempt], retries: int) -> State:
 
 
 def due(
-    slots: Sequence[Slot], attempts: Mapping[Slot, Sequence[Attempt]], concurrency: int, retries: int
+    slots: Sequence[Slot],
+    attempts: Mapping[Slot, Sequence[Attempt]],
+    concurrency: int,
+    retries: int,
 ) -> Iterator[Slot]:
-    """The slots to launch now, in order: first repeats first, at most ``concurrency`` runs at a time."""
+    """The slots to launch now, in order: first repeats first, at most ``concurrency``
+    runs at a time.
+    """
     states = {slot: state_of(attempts.get(slot, ()), retries) for slot in slots}
     room = concurrency - sum(state is State.GOING for state in states.values())
-    waiting = sorted((slot for slot in slots if states[slot] is State.WAITING), key=lambda slot: slot[1])
+    waiting = sorted(
+        (slot for slot in slots if states[slot] is State.WAITING), key=lambda slot: slot[1]
+    )
     yield from waiting[: max(room, 0)]

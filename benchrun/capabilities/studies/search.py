@@ -1,9 +1,11 @@
-"""The search for the fastest of many layouts by few short jobs, as a pure function of the jobs so far.
+"""The search for the fastest of many layouts by few short jobs, as a pure function of
+the jobs so far.
 
-Layouts are tried in the order in which they may improve most on the best so far, half as many in each round; the best
-of the tried are measured again over twice the steps. Measurements correct the predictions of layouts that are alike
-(Gaussian process; expected improvement: Jones, Schonlau and Welch 1998, doi:10.1023/A:1008306431147). Successive
-halving: Jamieson and Talwalkar 2016 (arXiv:1502.07943).
+Layouts are tried in the order in which they may improve most on the best so far, half
+as many in each round; the best of the tried are measured again over twice the steps.
+Measurements correct the predictions of layouts that are alike (Gaussian process;
+expected improvement: Jones, Schonlau and Welch 1998, doi:10.1023/A:1008306431147).
+Successive halving: Jamieson and Talwalkar 2016 (arXiv:1502.07943).
 """
 
 import math
@@ -16,14 +18,19 @@ from benchrun.capabilities.predict.kinship import Array, places
 from benchrun.capabilities.predict.workload import Workload
 
 COMMON, ALIKE, OWN, NOISE = 0.3, 0.06, 0.02, 0.004
-"""Standard deviations of the logarithm of measured over predicted: of all layouts together, of those alike, of each
-alone, and of a measurement over the first number of steps."""
+"""Standard deviations of the logarithm of measured over predicted: of all layouts
+together, of those alike, of each alone, and of a measurement over the first number of
+steps.
+"""
 UNKNOWN = 3.0
 """The first of them for a machine of unknown speed."""
 FEWEST = 3
-"""Layouts to measure before chances count: one measurement cannot tell a slow layout from a slow machine."""
+"""Layouts to measure before chances count: one measurement cannot tell a slow layout
+from a slow machine.
+"""
 CHANCE = 0.1
-"""An untried layout that is faster with less than this probability is not worth a job."""
+"""An untried layout that is faster with less than this probability is not worth a job.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,11 +66,13 @@ class Search:
     start_s: float = 60.0
     """Seconds of a job before its first step."""
     share: float = 0.25
-    """Share of the device time that the search may take, where 1 tries every layout over ``steps``
-    steps.
+    """Share of the device time that the search may take, where 1 tries every layout
+    over ``steps`` steps.
     """
     common: float = COMMON
-    """Standard deviation of what all predictions miss together; larger if the machine's speed is not known."""
+    """Standard deviation of what all predictions miss together; larger if the machine's
+    speed is not known.
+    """
     gain: float = 0.01
     """A smaller improvement is not worth a job."""
 
@@ -101,7 +110,9 @@ class Search:
         return measured
 
     def expected(self, trials: Sequence[Trial]) -> tuple[Array, Array]:
-        """Medians of the step of each layout, in s, and standard deviations of their logarithms."""
+        """Medians of the step of each layout, in s, and standard deviations of their
+        logarithms.
+        """
         predicted = np.array(self.predicted_s)
         measured = self.measured(trials)
         at = list(measured)
@@ -116,7 +127,9 @@ class Search:
         return predicted * np.exp(weights.T @ misses), np.sqrt(np.maximum(variance, 0))
 
     def _untried(self, trials: Sequence[Trial]) -> list[Job]:
-        """Layouts that may well be faster than the best so far; in each round half as many as in the one before."""
+        """Layouts that may well be faster than the best so far; in each round half as
+        many as in the one before.
+        """
         most = max(2, len(self.predicted_s) // 8)
         seen = {trial.layout for trial in trials}
         best = self.best(trials)
@@ -137,12 +150,16 @@ class Search:
         return [Job(layout, self.steps) for layout in promising[:count]]
 
     def _again(self, trials: Sequence[Trial]) -> list[Job]:
-        """The better half of those that the noise of short jobs does not tell apart, over twice the steps."""
+        """The better half of those that the noise of short jobs does not tell apart,
+        over twice the steps.
+        """
         measured, best = self.measured(trials), self.best(trials)
         if best is None:
             return []
         most = measured[best] * (1 + 3 * NOISE)
-        close = sorted((layout for layout in measured if measured[layout] <= most), key=measured.__getitem__)
+        close = sorted(
+            (layout for layout in measured if measured[layout] <= most), key=measured.__getitem__
+        )
         if len(close) < 2:
             return []
         again = {trial.layout for trial in trials if trial.steps > self.steps}
@@ -159,11 +176,15 @@ def _rounds(tried: int, first: int) -> int:
 
 
 def _probability(deviations: float) -> float:
-    """The probability that a normal variable is below this number of standard deviations."""
+    """The probability that a normal variable is below this number of standard
+    deviations.
+    """
     return 0.5 * (1 + math.erf(deviations / math.sqrt(2)))
 
 
 def _improvement(deviations: float) -> float:
-    """Expected excess of a normal variable below this number of standard deviations, in standard deviations."""
+    """Expected excess of a normal variable below this number of standard deviations, in
+    standard deviations.
+    """
     density = math.exp(-(deviations**2) / 2) / math.sqrt(2 * math.pi)
     return deviations * _probability(deviations) + density

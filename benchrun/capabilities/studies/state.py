@@ -1,4 +1,6 @@
-"""The directory of a study: which run belongs to which point. Only lines are appended, before a job is submitted."""
+"""The directory of a study: which run belongs to which point. Only lines are appended,
+before a job is submitted.
+"""
 
 import contextlib
 import errno
@@ -21,7 +23,9 @@ Slot = tuple[str, int]
 
 
 class StudyDir:
-    """``NAME.study`` in the runs folder; its events.jsonl has a line for each run that was prepared."""
+    """``NAME.study`` in the runs folder; its events.jsonl has a line for each run that
+    was prepared.
+    """
 
     def __init__(self, name: str, root: Path | None = None) -> None:
         self.root = root or paths.runs_dir()
@@ -29,9 +33,11 @@ class StudyDir:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the directory, and hold its lock, so that no second launcher of this study works at the same time.
+        """Make the directory, and hold its lock, so that no second launcher of this
+        study works at the same time.
 
-        UserError if another one holds the lock. The lock ends with its process, however that ends.
+        UserError if another one holds the lock. The lock ends with its process, however
+        that ends.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -46,7 +52,9 @@ class StudyDir:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise
                 hint = "it goes on there; --report shows how far it is"
-                raise UserError(f"another process launches these runs: {self.path}", hint=hint) from None
+                raise UserError(
+                    f"another process launches these runs: {self.path}", hint=hint
+                ) from None
             yield
 
     def record(self, slot: Slot, run: RunDir) -> None:
@@ -54,18 +62,29 @@ class StudyDir:
         RunDir(self.path).append_event("prepared", point=slot[0], repeat=slot[1], run=run.run_id)
 
     def runs(self) -> dict[Slot, list[RunDir]]:
-        """The runs of each slot, the oldest first; a run whose directory was removed is left out.
+        """The runs of each slot, the oldest first; a run whose directory was removed is
+        left out.
 
-        A run that is listed twice for a point is one run: it counts for the slot of its first line.
+        A run that is listed twice for a point is one run: it counts for the slot of its
+        first line.
         """
         seen: set[tuple[str, str]] = set()
         runs: dict[Slot, list[RunDir]] = defaultdict(list)
         root = paths.given(self.root)
         for event in RunDir(self.path).events():
             point, repeat, name = (event.get(key) for key in ("point", "repeat", "run"))
-            if event["event"] != "prepared" or not isinstance(name, str) or "/" in name or isinstance(repeat, bool):
+            if (
+                event["event"] != "prepared"
+                or not isinstance(name, str)
+                or "/" in name
+                or isinstance(repeat, bool)
+            ):
                 continue
-            if isinstance(point, str) and isinstance(repeat, int) and (root / name / SPEC).is_file():
+            if (
+                isinstance(point, str)
+                and isinstance(repeat, int)
+                and (root / name / SPEC).is_file()
+            ):
                 if (point, name) in seen:
                     continue
                 seen.add((point, name))

@@ -1,5 +1,5 @@
-"""Result of a search for the fastest layout: every layout with its prediction, and the best that
-was measured.
+"""Result of a search for the fastest layout: every layout with its prediction, and the
+best that was measured.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ class Tuned(Frozen):
 
     schema_version: Literal[1] = 1
     over: bool
-    """Whether the search is over: no untried layout is likely to be faster by the gain that is
-    sought, or the budget is spent.
+    """Whether the search is over: no untried layout is likely to be faster by the gain
+    that is sought, or the budget is spent.
     """
     best: TunedLayout | None
     """The fastest measured layout; null if none was measured."""
@@ -47,7 +47,9 @@ class Tuned(Frozen):
     """Device time of trying every layout once, in s."""
 
 
-def tuned(candidates: Sequence[Candidate], search: Search, trials: Sequence[Trial], over: bool) -> Tuned:
+def tuned(
+    candidates: Sequence[Candidate], search: Search, trials: Sequence[Trial], over: bool
+) -> Tuned:
     """The result of ``trials``."""
     measured, (expected, _) = search.measured(trials), search.expected(trials)
     layouts = tuple(

@@ -7,8 +7,13 @@ TITLES = ("layout", "predicted s", "low", "high", "expected s", "measured s", "s
 
 
 def tuned_page(result: Tuned) -> str:
-    """Every layout, the fastest measured first and then by what is expected; then the best one."""
-    ordered = sorted(result.layouts, key=lambda each: (each.measured_s is None, each.measured_s or each.expected_s))
+    """Every layout, the fastest measured first and then by what is expected; then the
+    best one.
+    """
+    ordered = sorted(
+        result.layouts,
+        key=lambda each: (each.measured_s is None, each.measured_s or each.expected_s),
+    )
     return f"{plain(Table(TITLES, [_row(each) for each in ordered], missing='-'))}\n{_sentence(result)}\n"
 
 

@@ -1,7 +1,8 @@
-"""The search for the fastest layout of a point, by short jobs: planned, run round by round, taken up again, reported.
+"""The search for the fastest layout of a point, by short jobs: planned, run round by
+round, taken up again, reported.
 
-Each job is a point of a study, so that the directory of that study holds which jobs were launched; the rounds follow
-from what they measured (`study.search`).
+Each job is a point of a study, so that the directory of that study holds which jobs
+were launched; the rounds follow from what they measured (`study.search`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,38 +44,56 @@ class Tuning:
     def planned(self, jobs: Sequence[Job]) -> ResolvedStudy:
         """The study of ``jobs``."""
         points = tuple(self._point(job) for job in jobs)
-        study = Study(description=f"layouts of {self.request.recipe}", runs=(SuiteRun(recipe=self.request.recipe),))
-        return ResolvedStudy(Expanded(self.name, study, tuple(each.point for each in points)), points)
+        study = Study(
+            description=f"layouts of {self.request.recipe}",
+            runs=(SuiteRun(recipe=self.request.recipe),),
+        )
+        return ResolvedStudy(
+            Expanded(self.name, study, tuple(each.point for each in points)), points
+        )
 
     def _point(self, job: Job) -> ResolvedPoint:
         candidate = self.candidates[job.layout]
         overrides = (*self.request.overrides, *candidate.overrides, f"training.steps={job.steps}")
         request = replace(self.request, overrides=overrides)
         settings = {"layout": candidate.name, "steps": job.steps}
-        return ResolvedPoint(StudyPoint(0, settings, request, self.request.recipe), resolve_point(request))
+        return ResolvedPoint(
+            StudyPoint(0, settings, request, self.request.recipe), resolve_point(request)
+        )
 
 
 def plan_tuning(
-    request: Request, varied: Mapping[str, Sequence[int]], search_steps: int, calibration: Calibration | None = None
+    request: Request,
+    varied: Mapping[str, Sequence[int]],
+    search_steps: int,
+    calibration: Calibration | None = None,
 ) -> Tuning:
-    """The legal layouts of a point that may fit into memory, ranked by prediction. UserError if there is none."""
+    """The legal layouts of a point that may fit into memory, ranked by prediction.
+    UserError if there is none.
+    """
     spec = resolve_point(request)
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{spec.recipe} is no training: it has no layout to search")
     candidates = tuple(ranked(spec, varied, calibration))
     loads = [each.prediction.load for each in candidates]
     common = UNKNOWN if hardware.gpu(spec.gpu) is None else COMMON
-    search = Search(loads, [each.prediction.median for each in candidates], search_steps, common=common)
+    search = Search(
+        loads, [each.prediction.median for each in candidates], search_steps, common=common
+    )
     return Tuning(request, f"{spec.recipe}-tune-{spec.identity()}", candidates, search)
 
 
 def tune(tuning: Tuning, concurrency: int = 1, tell: Tell = lambda _: None) -> None:
-    """Run rounds of jobs until the search is over. Interrupted at any moment, it goes on when it is called again.
+    """Run rounds of jobs until the search is over. Interrupted at any moment, it goes
+    on when it is called again.
 
-    Jobs run one at a time unless the machine has room for more: jobs beside each other may slow each other.
+    Jobs run one at a time unless the machine has room for more: jobs beside each other
+    may slow each other.
     """
     while jobs := _next(tuning):
-        tell(f"next: {', '.join(f'{tuning.candidates[job.layout].name} ({job.steps} steps)' for job in jobs)}")
+        tell(
+            f"next: {', '.join(f'{tuning.candidates[job.layout].name} ({job.steps} steps)' for job in jobs)}"
+        )
         run_study(tuning.planned(jobs), concurrency, tell=tell)
 
 

@@ -1,4 +1,6 @@
-"""Studies: planned, launched with a limit on how many run at once, taken up again, reported."""
+"""Studies: planned, launched with a limit on how many run at once, taken up again,
+reported.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +30,8 @@ from benchrun.vocabulary import HOUR_S
 
 
 def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:
-    """The points of a study or suite, with ``repeats`` runs of each (as its file states if None).
+    """The points of a study or suite, with ``repeats`` runs of each (as its file states
+    if None).
 
     UserError if the file contradicts itself or no point is legal.
     """
@@ -37,8 +40,12 @@ def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:
     return resolved_study(replace(expanded, study=study))
 
 
-def study_result(planned: ResolvedStudy, price: float | None = None, retries: int = 0) -> StudyResult:
-    """Collect what is known of a study, from its directory and its runs; nothing is written."""
+def study_result(
+    planned: ResolvedStudy, price: float | None = None, retries: int = 0
+) -> StudyResult:
+    """Collect what is known of a study, from its directory and its runs; nothing is
+    written.
+    """
     directory = StudyDir(planned.expanded.name)
     noted, unreadable = _readable(directory.runs())
     launched = {slot: [*map(_tolerant, runs)] for slot, runs in planned.own(noted).items()}
@@ -63,17 +70,31 @@ def study_result(planned: ResolvedStudy, price: float | None = None, retries: in
         known = [each for each in hours if each is not None]
         if known:
             used[slot[0]] = used.get(slot[0], 0.0) + sum(known)
-    return result(planned, str(directory.path), price, attempts, measured, retries, used, foreign | unreadable, notes)
+    return result(
+        planned,
+        str(directory.path),
+        price,
+        attempts,
+        measured,
+        retries,
+        used,
+        foreign | unreadable,
+        notes,
+    )
 
 
 def runs_of_other_points(planned: ResolvedStudy) -> int:
-    """Runs of a study of this name that are of none of its points: of other options, or of an earlier file."""
+    """Runs of a study of this name that are of none of its points: of other options, or
+    of an earlier file.
+    """
     noted = StudyDir(planned.expanded.name).runs()
     return sum(len(noted[slot]) for slot in noted if slot not in planned.slots)
 
 
 def study_runs(planned: ResolvedStudy) -> list[RunDir]:
-    """Every run that was launched for a study and has ended; readers leave its damaged documents out."""
+    """Every run that was launched for a study and has ended; readers leave its damaged
+    documents out.
+    """
     launched = planned.own(_readable(StudyDir(planned.expanded.name).runs())[0])
     ended: list[RunDir] = []
     for each in observe([*chain.from_iterable(launched.values())]):
@@ -82,8 +103,12 @@ def study_runs(planned: ResolvedStudy) -> list[RunDir]:
     return ended
 
 
-def _readable(noted: Mapping[Slot, Sequence[RunDir]]) -> tuple[dict[Slot, list[RunDir]], dict[str, str]]:
-    """The runs whose specification can be read; by the key of a point, why the one of another run cannot."""
+def _readable(
+    noted: Mapping[Slot, Sequence[RunDir]],
+) -> tuple[dict[Slot, list[RunDir]], dict[str, str]]:
+    """The runs whose specification can be read; by the key of a point, why the one of
+    another run cannot.
+    """
     readable: dict[Slot, list[RunDir]] = {}
     unreadable: dict[str, str] = {}
     for slot, runs in noted.items():
@@ -102,7 +127,9 @@ def _tolerant(run: RunDir) -> TolerantRun:
 
 
 def _used_hours(run: RunDir) -> float | None:
-    """GPU-hours of a run from its start to its end, by its own record; None if that lacks one of them."""
+    """GPU-hours of a run from its start to its end, by its own record; None if that
+    lacks one of them.
+    """
     done = run.done()
     if done is None or done.elapsed_s is None:
         return None
@@ -110,13 +137,19 @@ def _used_hours(run: RunDir) -> float | None:
 
 
 def run_study(
-    planned: ResolvedStudy, concurrency: int, retries: int = 0, reuse: bool = False, tell: Tell = lambda _: None
+    planned: ResolvedStudy,
+    concurrency: int,
+    retries: int = 0,
+    reuse: bool = False,
+    tell: Tell = lambda _: None,
 ) -> None:
-    """Launch what a study still lacks, at most ``concurrency`` runs at a time, and wait until all have ended.
+    """Launch what a study still lacks, at most ``concurrency`` runs at a time, and wait
+    until all have ended.
 
-    Failed runs are launched again up to ``retries`` times. With ``reuse`` a completed run of the very same
-    specification, of another study or of none, stands for a new one. Interrupted or killed at any moment, it goes on
-    when it is called again. Where the account may have no more jobs, it waits. MachineError if a job is refused: the
+    Failed runs are launched again up to ``retries`` times. With ``reuse`` a completed
+    run of the very same specification, of another study or of none, stands for a new
+    one. Interrupted or killed at any moment, it goes on when it is called again. Where
+    the account may have no more jobs, it waits. MachineError if a job is refused: the
     running ones run on.
     """
     directory, polls = StudyDir(planned.expanded.name), 0
@@ -126,11 +159,17 @@ def run_study(
     with directory.locked():
         while True:
             launched = planned.own(directory.runs())
-            left = [run for run in chain.from_iterable(launched.values()) if run not in ended and run != held]
+            left = [
+                run
+                for run in chain.from_iterable(launched.values())
+                if run not in ended and run != held
+            ]
             just_ended = _ended(left, notes, tell)
             ended |= just_ended
             going = Attempt(State.GOING)
-            attempts = {slot: [ended.get(run, going) for run in runs] for slot, runs in launched.items()}
+            attempts = {
+                slot: [ended.get(run, going) for run in runs] for slot, runs in launched.items()
+            }
             new = list(due(planned.slots, attempts, concurrency, retries))
             waiting = held
             if waiting is None or _is_submitted(waiting, tell, again=True):
@@ -146,7 +185,8 @@ def run_study(
 def _launch(
     slots: Sequence[Slot], planned: ResolvedStudy, directory: StudyDir, tell: Tell, *, reuse: bool
 ) -> RunDir | None:
-    """Launch a run of each slot; the one for which the account has no room now, and none after it.
+    """Launch a run of each slot; the one for which the account has no room now, and
+    none after it.
 
     Each is noted before it is submitted: no job exists that the study does not know.
     """
@@ -169,7 +209,8 @@ def _launch(
 
 
 def _is_submitted(run: RunDir, tell: Tell, point: str = "", *, again: bool = False) -> bool:
-    """Submit a run; False if the account may have no more jobs now. MachineError if the job is refused.
+    """Submit a run; False if the account may have no more jobs now. MachineError if the
+    job is refused.
 
     ``point`` ends the line about the launch: the number of the point and of the repeat.
     """
@@ -194,7 +235,8 @@ def _is_submitted(run: RunDir, tell: Tell, point: str = "", *, again: bool = Fal
 def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, Attempt]:
     """Return the ``runs`` that have ended, with their endings recorded.
 
-    ``tell`` gets each ending, and each note of the scheduler once: ``notes`` collects them.
+    ``tell`` gets each ending, and each note of the scheduler once: ``notes`` collects
+    them.
     """
     ended = {}
     for observation in observe(runs):
@@ -204,12 +246,16 @@ def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, 
         attempt = _attempt(observation, record_end)
         if attempt.state is not State.GOING:
             ended[observation.run] = attempt
-            tell(f"{observation.run.run_id}: {attempt.ending.value if attempt.ending else 'not launched'}")
+            tell(
+                f"{observation.run.run_id}: {attempt.ending.value if attempt.ending else 'not launched'}"
+            )
     return ended
 
 
 def _same(spec: RunSpec, point: str, directory: StudyDir) -> RunDir | None:
-    """The newest completed run of this specification that the ``point`` does not have yet; None if there is none."""
+    """The newest completed run of this specification that the ``point`` does not have
+    yet; None if there is none.
+    """
     used: set[RunDir] = set()
     for (key, _), runs in directory.runs().items():
         if key == point:
@@ -239,19 +285,24 @@ def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -
 
 
 def _never_accepted(run: RunDir) -> bool:
-    """Whether no scheduler has accepted a job of the run. Earlier versions stored an ending of a refused one."""
+    """Whether no scheduler has accepted a job of the run. Earlier versions stored an
+    ending of a refused one.
+    """
     return run.job_id is None and (recorded(run) is None or refusal(run) is not None)
 
 
 def _lost_its_ending(observation: Observation) -> bool:
-    """Whether the run has ended, as its unreadable ending.json shows, and neither scheduler nor done.json know how."""
+    """Whether the run has ended, as its unreadable ending.json shows, and neither
+    scheduler nor done.json know how.
+    """
     run, job = observation.run, observation.job
     forgotten = job is None or (job.phase is Phase.GONE and done_of(run, job) is None)
     return forgotten and unreadable_ending(run)
 
 
 def _ending_by_log(run: RunDir) -> Ending:
-    """Ending of a run whose record cannot be read: completed if its log gives the run's numbers.
+    """Ending of a run whose record cannot be read: completed if its log gives the run's
+    numbers.
 
     It is never stored.
     """
@@ -264,7 +315,9 @@ def _ending_by_log(run: RunDir) -> Ending:
 
 
 def _numbers(run: TolerantRun, attempt: Attempt) -> RunResult:
-    """Numbers that a run measured; empty while it goes on, and if its log cannot be read."""
+    """Numbers that a run measured; empty while it goes on, and if its log cannot be
+    read.
+    """
     if attempt.ending is None:
         return RunResult(run.run_id, run.spec, None, None)
     try:

@@ -32,9 +32,13 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
 @click.command("study")
 @click.argument("recipe", metavar="FILE", shell_complete=study_names)
 @choice_options
-@click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones, in every run.")
 @click.option(
-    "--repeats", type=click.IntRange(1, MOST_REPEATS), help="Runs of each point; by default as the file states."
+    "--profile", type=PROFILERS, help="Profile a few steps after the measured ones, in every run."
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, MOST_REPEATS),
+    help="Runs of each point; by default as the file states.",
 )
 @click.option("--concurrency", type=click.IntRange(min=1), help=CONCURRENCY)
 @retries_option
@@ -43,8 +47,14 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
     type=click.FloatRange(min=0, max=1e6, min_open=True),
     help="Price of a GPU-hour in any currency, for the cost.",
 )
-@click.option("--reuse", is_flag=True, help="Take completed runs of the same specification in place of new ones.")
-@click.option("--dry-run", is_flag=True, help="Print the points, their GPU-hours and cost; launch nothing.")
+@click.option(
+    "--reuse",
+    is_flag=True,
+    help="Take completed runs of the same specification in place of new ones.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Print the points, their GPU-hours and cost; launch nothing."
+)
 @click.option("--report", is_flag=True, help="Print what is there already; launch nothing.")
 @click.option(
     "--format",
@@ -54,12 +64,28 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
     show_default=True,
     help="html: one file with plots of the points and of every run.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw speed and memory of the points.")
-@click.option("--tune", is_flag=True, help="FILE is a recipe: search the fastest layout of its point.")
 @click.option(
-    "--vary", multiple=True, metavar="SIZE=N,N", help="With --tune: values to try for tp, pp, vp, cp, ep, mbs."
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw speed and memory of the points.",
 )
-@click.option("--steps", type=click.IntRange(min=7), default=12, show_default=True, help="Steps of each job of --tune.")
+@click.option(
+    "--tune", is_flag=True, help="FILE is a recipe: search the fastest layout of its point."
+)
+@click.option(
+    "--vary",
+    multiple=True,
+    metavar="SIZE=N,N",
+    help="With --tune: values to try for tp, pp, vp, cp, ep, mbs.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=7),
+    default=12,
+    show_default=True,
+    help="Steps of each job of --tune.",
+)
 @json_option
 def study(
     profile: str | None,
@@ -78,14 +104,16 @@ def study(
     steps: int,
     **point: Any,
 ) -> int:
-    """Run every point of a study FILE, or of a shipped study or suite of that name, and compare the points.
+    """Run every point of a study FILE, or of a shipped study or suite of that name, and
+    compare the points.
 
-    After an interruption the same command goes on: no run is launched twice. Points that break
-    a rule are listed with the reason. Options that choose a point apply to all points, unless they are a factor. Exit
-    code 4: some run gave no numbers.
+    After an interruption the same command goes on: no run is launched twice. Points
+    that break a rule are listed with the reason. Options that choose a point apply to
+    all points, unless they are a factor. Exit code 4: some run gave no numbers.
 
-    With --tune RECIPE, every legal layout that fits into memory is ranked by its prediction, and the best ones are
-    tried by short jobs until no other is likely to be faster.
+    With --tune RECIPE, every legal layout that fits into memory is ranked by its
+    prediction, and the best ones are tried by short jobs until no other is likely to be
+    faster.
     """
     _check(profile, price_per_gpu_hour, vary, tune=tune)
     request = api.Request(**point)
@@ -99,23 +127,35 @@ def study(
             return interrupted("study")
     result = api.study_result(planned, price_per_gpu_hour, retries)
     _print(planned, result, "json" if as_json else form, plot)
-    if report and not any(point.runs for point in result.points) and (others := api.runs_of_other_points(planned)):
-        say(f"{others} runs of this study have other options: give --report the --profile and --set of their launch")
+    if (
+        report
+        and not any(point.runs for point in result.points)
+        and (others := api.runs_of_other_points(planned))
+    ):
+        say(
+            f"{others} runs of this study have other options: give --report the --profile and --set of their launch"
+        )
     return Exit.OK if dry_run or result.complete else Exit.INCONCLUSIVE
 
 
 def _check(profile: str | None, price: float | None, vary: tuple[str, ...], *, tune: bool) -> None:
     """UserError for options that do not go together, and for what is no price."""
     if vary and not tune:
-        raise UserError("--vary is an option of --tune", hint="a study FILE lists its values under factors")
+        raise UserError(
+            "--vary is an option of --tune", hint="a study FILE lists its values under factors"
+        )
     if tune and profile:
-        raise UserError("--tune profiles nothing", hint="benchrun profile RECIPE with the layout that it finds")
+        raise UserError(
+            "--tune profiles nothing", hint="benchrun profile RECIPE with the layout that it finds"
+        )
     if not tune and price is not None and not math.isfinite(price):
         raise UserError(f"--price-per-gpu-hour {price} is no price")
 
 
 def _print(planned: "ResolvedStudy", result: "StudyResult", form: str, plot: Path | None) -> None:
-    """Print the points in the format ``form``, damaged files and runs without numbers on stderr; draw ``plot``."""
+    """Print the points in the format ``form``, damaged files and runs without numbers
+    on stderr; draw ``plot``.
+    """
     if plot:
         from benchrun.capabilities.studies.plot import plot_study
 
@@ -141,17 +181,26 @@ def _html(planned: "ResolvedStudy", result: "StudyResult") -> str:
 
 
 def _tune(
-    request: "Request", vary: tuple[str, ...], steps: int, concurrency: int | None, look: bool, as_json: bool
+    request: "Request",
+    vary: tuple[str, ...],
+    steps: int,
+    concurrency: int | None,
+    look: bool,
+    as_json: bool,
 ) -> int:
     """Search the fastest layout of a point, or only print what was found so far."""
     sizes: dict[str, list[int]] = {}
     for name, values in map(_values, vary):
         if name in sizes:
-            raise UserError(f"--vary {name} is given twice", hint=f"all its values in one: --vary {name}=1,2,4")
+            raise UserError(
+                f"--vary {name} is given twice", hint=f"all its values in one: --vary {name}=1,2,4"
+            )
         sizes[name] = values
     tuning = api.plan_tuning(request, sizes, steps)
     if tuning.stands_in:
-        say("The speed of this machine is not known: only the order of the predictions means something")
+        say(
+            "The speed of this machine is not known: only the order of the predictions means something"
+        )
     if not look:
         try:
             api.tune(tuning, concurrency or 1, say)
@@ -175,5 +224,7 @@ def _values(text: str) -> tuple[str, list[int]]:
     except ValueError:
         numbers = [0]
     if any(number < 1 for number in numbers):
-        raise UserError(f"--vary {text}: expected a size and its values", hint="for example --vary tp=1,2,4")
+        raise UserError(
+            f"--vary {text}: expected a size and its values", hint="for example --vary tp=1,2,4"
+        )
     return name, numbers

@@ -23,7 +23,12 @@ def study_table(study: StudyResult) -> Table:
 
 
 def _row(number: int, point: PointResult, study: StudyResult, names: Sequence[str]) -> list[Any]:
-    row: list[Any] = [number, *factors(point, study.columns, None), point.state.value, point.measured]
+    row: list[Any] = [
+        number,
+        *factors(point, study.columns, None),
+        point.state.value,
+        point.measured,
+    ]
     row += map(point.metrics.get, names)
     ratio, hours = point.ratio, point.hours
     row += [ratio.value, ratio.low, ratio.high] if ratio else [None] * 3
@@ -31,14 +36,20 @@ def _row(number: int, point: PointResult, study: StudyResult, names: Sequence[st
     return row
 
 
-def factors(point: PointResult, columns: Iterable[str], missing: str | None = "") -> list[str | None]:
-    """The values of a point's factors as text; ``missing`` for one that it does not have."""
-    return [setting(point.settings[name]) if name in point.settings else missing for name in columns]
+def factors(
+    point: PointResult, columns: Iterable[str], missing: str | None = ""
+) -> list[str | None]:
+    """The values of a point's factors as text; ``missing`` for one that it does not
+    have.
+    """
+    return [
+        setting(point.settings[name]) if name in point.settings else missing for name in columns
+    ]
 
 
 def measured_table(study: StudyResult) -> Table:
-    """Table for readers: factors, what was measured and the ratio with its interval, without the
-    state of the runs.
+    """Table for readers: factors, what was measured and the ratio with its interval,
+    without the state of the runs.
     """
     stated: set[str] = set().union(*(point.settings for point in study.points))
     columns = [name for name in study.columns if name in stated]
@@ -46,7 +57,12 @@ def measured_table(study: StudyResult) -> Table:
     for name, metric in NAMES.items():
         if any(point.metrics.get(name) is not None for point in study.points):
             metrics.append(metric)
-    titles = (*columns, "runs", *(metric.title or metric.key for metric in metrics), "ratio (95 % interval)")
+    titles = (
+        *columns,
+        "runs",
+        *(metric.title or metric.key for metric in metrics),
+        "ratio (95 % interval)",
+    )
     rows = []
     for point in study.points:
         texts = [metric.text(point.metrics.get(metric.key), "") for metric in metrics]
@@ -70,7 +86,9 @@ def setting(value: Any) -> str:
 
 
 def study_page(study: StudyResult, form: str) -> str:
-    """The study as ``markdown``, ``csv`` or ``plain`` text; without CSV with the sentences."""
+    """The study as ``markdown``, ``csv`` or ``plain`` text; without CSV with the
+    sentences.
+    """
     table = filled(study_table(study))
     if form == "csv":
         return as_csv(study_table(study))
@@ -78,27 +96,39 @@ def study_page(study: StudyResult, form: str) -> str:
         points = "".join(f"- {line}\n" for line in (*sentences(study), *remarks(study)))
         head = f"# {study.study}\n\n{markdown_text(study.description)}. {planned_line(study)}\n\n"
         return f"{head}{markdown(table)}" + (f"\n{points}" if points else "")
-    lines = "".join(f"{line}\n" for line in (planned_line(study), *sentences(study), *remarks(study)))
+    lines = "".join(
+        f"{line}\n" for line in (planned_line(study), *sentences(study), *remarks(study))
+    )
     return f"{study.study}: {study.description}\n\n{plain(table)}\n{lines}"
 
 
 def filled(table: Table) -> Table:
     """``table`` without the columns that have no value in any row."""
     columns = range(len(table.titles))
-    return table.only([index for index in columns if any(row[index] is not None for row in table.rows)])
+    return table.only(
+        [index for index in columns if any(row[index] is not None for row in table.rows)]
+    )
 
 
 def planned_line(study: StudyResult) -> str:
-    """GPU-hours that all runs may take and have taken, and their cost if a price is stated."""
+    """GPU-hours that all runs may take and have taken, and their cost if a price is
+    stated.
+    """
     price = study.price_per_gpu_hour
     limit = f"{study.gpu_hours_limit:.3g} GPU-hours by their time limits"
     parts = [f"{study.runs} runs take at most {limit}{_cost(study.gpu_hours_limit, price)}"]
     if study.gpu_hours_steps is not None:
-        some = "" if study.runs_with_known_steps == study.runs else f" of {study.runs_with_known_steps} of them"
+        some = (
+            ""
+            if study.runs_with_known_steps == study.runs
+            else f" of {study.runs_with_known_steps} of them"
+        )
         steps = f"the steps{some} take {study.gpu_hours_steps:.3g} GPU-hours by reference numbers"
         parts.append(f"{steps}{_cost(study.gpu_hours_steps, price)}, without start-up")
     if study.gpu_hours_used is not None:
-        parts.append(f"used so far: {study.gpu_hours_used:.3g} GPU-hours{_cost(study.gpu_hours_used, price)}")
+        parts.append(
+            f"used so far: {study.gpu_hours_used:.3g} GPU-hours{_cost(study.gpu_hours_used, price)}"
+        )
     return "; ".join(parts) + "."
 
 
@@ -107,7 +137,9 @@ def _cost(hours: float, price: float | None) -> str:
 
 
 def sentences(study: StudyResult) -> Iterator[str]:
-    """One sentence for each measured point about its difference from its baseline, as far as the interval shows one."""
+    """One sentence for each measured point about its difference from its baseline, as
+    far as the interval shows one.
+    """
     for point in study.points:
         if point.ratio is None or point.baseline is None:
             continue
@@ -159,11 +191,18 @@ def _memory(point: PointResult, baseline: PointResult) -> str:
 def missing(study: StudyResult) -> Iterator[str]:
     """One line for each legal point without all its numbers."""
     for number, point in enumerate(study.points, 1):
-        if point.state not in (State.REFUSED, State.WAITING, State.GOING) and point.measured < study.repeats:
+        if (
+            point.state not in (State.REFUSED, State.WAITING, State.GOING)
+            and point.measured < study.repeats
+        ):
             yield f"point {number}: {point.reason or point.state.value}"
 
 
 def point_text(study: StudyResult, point: PointResult) -> str:
     """The factors of a point."""
-    stated = [f"{column} {setting(point.settings[column])}" for column in study.columns if column in point.settings]
+    stated = [
+        f"{column} {setting(point.settings[column])}"
+        for column in study.columns
+        if column in point.settings
+    ]
     return ", ".join(stated) or "the only point"

@@ -1,1 +1,3 @@
-"""Traces of GPU runs (Kineto, Nsight Systems) -> a fingerprint: where the time of each rank goes."""
+"""Traces of GPU runs (Kineto, Nsight Systems) -> a fingerprint: where the time of each
+rank goes.
+"""

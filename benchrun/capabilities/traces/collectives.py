@@ -1,8 +1,9 @@
 """Collectives across ranks: transfer against waiting, bus bandwidth.
 
-A collective's kernel starts when its own rank arrives, and ends on all ranks together. So the shortest duration over
-the ranks is the transfer, and what a rank's kernel takes beyond that is waiting for the others. Durations alone are
-compared, so clocks of different hosts do not matter.
+A collective's kernel starts when its own rank arrives, and ends on all ranks together.
+So the shortest duration over the ranks is the transfer, and what a rank's kernel takes
+beyond that is waiting for the others. Durations alone are compared, so clocks of
+different hosts do not matter.
 """
 
 import re
@@ -21,7 +22,8 @@ from benchrun.model.costs import bus_factor
 
 POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 GROUPS = (
-    # The first that fits the description of a process group. Order matters: EXPERT_DATA before DATA.
+    # The first that fits the description of a process group. Order matters: EXPERT_DATA
+    # before DATA.
     (re.compile(r"expert.*(data|dp)", re.I), "expert_dp"),
     (re.compile(r"expert.*tensor.*pipeline", re.I), None),
     (re.compile(r"expert.*model|(^|_)ep($|_)", re.I), "ep"),
@@ -36,11 +38,16 @@ GROUPS = (
 )
 LABELS = ("tp", "cp", "pp", "ep", "etp", "dp", "expert_dp", "fsdp", "world")
 ALL_TO_ALL = re.compile(r"all_?-?to_?-?all", re.I)
-"""Name of a range in which the sends and receives that are launched are an all-to-all."""
+"""Name of a range in which the sends and receives that are launched are an all-to-all.
+"""
 PAIR = 2
-"""Point-to-point messages of a longer pipeline go to either neighbour, and cannot be paired in order."""
+"""Point-to-point messages of a longer pipeline go to either neighbour, and cannot be
+paired in order.
+"""
 TOGETHER_NS = 200_000
-"""Ends of one collective on ranks of one host lie closer together than this, clock errors included."""
+"""Ends of one collective on ranks of one host lie closer together than this, clock
+errors included.
+"""
 FEWEST = 3
 """Kernels that show a constant difference."""
 MOST_SKIPPED = 64
@@ -113,7 +120,9 @@ def collectives(parts: Sequence[tuple[RankTrace, Classified]]) -> list[Collectiv
 
 
 def _known_groups(traces: Sequence[RankTrace]) -> dict[tuple[int, ...], str | None]:
-    """Ranks of each process group and its label: of several groups with the same ranks the first in LABELS."""
+    """Ranks of each process group and its label: of several groups with the same ranks
+    the first in LABELS.
+    """
     groups: dict[tuple[int, ...], str | None] = {}
     for trace in traces:
         for group in trace.groups:
@@ -125,19 +134,26 @@ def _known_groups(traces: Sequence[RankTrace]) -> dict[tuple[int, ...], str | No
 
 
 def label(description: str) -> str | None:
-    """benchrun's name of a process group: tp, dp, ...; None for one that joins several dimensions."""
+    """benchrun's name of a process group: tp, dp, ...; None for one that joins several
+    dimensions.
+    """
     for pattern, name in GROUPS:
         if pattern.search(description):
             return name
     return None
 
 
-def _occurrences(trace: RankTrace, classes: Classified) -> Iterator[tuple[tuple[object, ...], Occurrences]]:
+def _occurrences(
+    trace: RankTrace, classes: Classified
+) -> Iterator[tuple[tuple[object, ...], Occurrences]]:
     """Kinds of collectives, each with a key that is the same on all ranks of a group.
 
-    Without messages a kind is a kernel of one stream; streams have other numbers on other ranks.
+    Without messages a kind is a kernel of one stream; streams have other numbers on
+    other ranks.
     """
-    chosen = (classes.number == CLASSES.index("communication")) & (classes.events.kind == Kind.KERNEL)
+    chosen = (classes.number == CLASSES.index("communication")) & (
+        classes.events.kind == Kind.KERNEL
+    )
     events = classes.events.where(chosen)
     messages = [trace.messages.get(link) for link in events.link.tolist()]
     kinds: dict[tuple[object, ...], list[int]] = {}
@@ -153,12 +169,15 @@ def _occurrences(trace: RankTrace, classes: Classified) -> Iterator[tuple[tuple[
             yield kind, _occurrence(first.name, trace, events, indices, own)
         else:
             text = str(kind[0])
-            yield (text,), _occurrence(collective_name(text) or "other", trace, events, indices, own)
+            yield (
+                (text,),
+                _occurrence(collective_name(text) or "other", trace, events, indices, own),
+            )
 
 
 def _texts(trace: RankTrace, events: Events) -> list[str]:
-    """Texts that name the collective of each kernel: the kernel, or of sends and receives a range
-    of an all-to-all.
+    """Texts that name the collective of each kernel: the kernel, or of sends and
+    receives a range of an all-to-all.
     """
     texts = trace.texts(events)
     numbers = [number for number, name in enumerate(trace.names) if ALL_TO_ALL.search(name)]
@@ -169,7 +188,11 @@ def _texts(trace: RankTrace, events: Events) -> list[str]:
         if call < 0 or collective_name(texts[index]) != "send_recv":
             continue
         moment = calls.times.start[call]
-        around = (ranges.times.start <= moment) & (moment < ranges.times.end) & (ranges.place == calls.place[call])
+        around = (
+            (ranges.times.start <= moment)
+            & (moment < ranges.times.end)
+            & (ranges.place == calls.place[call])
+        )
         if around.any():
             texts[index] = "all_to_all"
     return texts
@@ -209,8 +232,9 @@ def _group_of(
 ) -> dict[int, Occurrences]:
     """The occurrences of one group, by rank, with the first of ``kinds``.
 
-    The group is the one that the trace states; else the largest whose kernels end together; else that rank alone. Of
-    more than two ``traces`` without groups it is unknown who sends to whom: neighbours in a stage end together too.
+    The group is the one that the trace states; else the largest whose kernels end
+    together; else that rank alone. Of more than two ``traces`` without groups it is
+    unknown who sends to whom: neighbours in a stage end together too.
     """
     rank, own = kinds[0]
     if own.ranks is not None:
@@ -222,7 +246,9 @@ def _group_of(
             others.setdefault(other, []).append(kind)
     candidates = _candidates(own, rank, others, groups)
     if own.name in POINT_TO_POINT:
-        pairs = [ranks for ranks in candidates if len(ranks) == PAIR and groups.get(ranks, "pp") == "pp"]
+        pairs = [
+            ranks for ranks in candidates if len(ranks) == PAIR and groups.get(ranks, "pp") == "pp"
+        ]
         candidates = pairs if groups or traces == PAIR else []
     limit = _limit(own)
     for apart in (_distance, _unsteadiness):
@@ -238,9 +264,14 @@ def _group_of(
 
 
 def _candidates(
-    own: Occurrences, rank: int, others: Mapping[int, Sequence[Occurrences]], groups: Collection[tuple[int, ...]]
+    own: Occurrences,
+    rank: int,
+    others: Mapping[int, Sequence[Occurrences]],
+    groups: Collection[tuple[int, ...]],
 ) -> list[tuple[int, ...]]:
-    """The known groups of ``rank`` whose members are here; without any, all ranks, and those that end together."""
+    """The known groups of ``rank`` whose members are here; without any, all ranks, and
+    those that end together.
+    """
     here = {rank, *others}
     if groups:
         return [ranks for ranks in groups if rank in ranks and here.issuperset(ranks)]
@@ -257,8 +288,8 @@ def _distance(one: Occurrences, other: Occurrences) -> float:
 
 
 def _unsteadiness(one: Occurrences, other: Occurrences) -> float:
-    """Unsteadiness of the differences, apart from a constant one, as clocks of different hosts have
-    it.
+    """Unsteadiness of the differences, apart from a constant one, as clocks of
+    different hosts have it.
     """
     apart = one.end - other.end
     if len(apart) < FEWEST:
@@ -305,10 +336,11 @@ def _by_rank(ranks: Collection[int], times: NDArray[np.int64]) -> dict[int, int]
 
 
 def _same_occurrences(kinds: dict[int, Occurrences]) -> dict[int, Occurrences]:
-    """The occurrences that all ranks have: traces of several ranks do not begin and end with the same collective.
+    """The occurrences that all ranks have: traces of several ranks do not begin and end
+    with the same collective.
 
-    Of a longer series that part is taken whose ends keep the steadiest distance to those of the shortest; if
-    several do, as in even steps, the closest in time.
+    Of a longer series that part is taken whose ends keep the steadiest distance to
+    those of the shortest; if several do, as in even steps, the closest in time.
     """
     shortest = min(kinds.values(), key=lambda kind: len(kind.end))
     return {rank: _part_beside(kind, shortest) for rank, kind in kinds.items()}
@@ -320,7 +352,9 @@ def _part_beside(kind: Occurrences, shortest: Occurrences) -> Occurrences:
     parts = []
     for skip in range(min(len(kind.end) - count, MOST_SKIPPED) + 1):
         some = slice(skip, skip + count)
-        parts.append(kind._replace(start=kind.start[some], end=kind.end[some], bytes=kind.bytes[some]))
+        parts.append(
+            kind._replace(start=kind.start[some], end=kind.end[some], bytes=kind.bytes[some])
+        )
     uneven = [float(np.ptp(each.end - shortest.end)) for each in parts]
     most = min(uneven) + TOGETHER_NS
     steady = [each for each, value in zip(parts, uneven, strict=True) if value <= most]
@@ -328,7 +362,9 @@ def _part_beside(kind: Occurrences, shortest: Occurrences) -> Occurrences:
 
 
 def _joined(listed: list[Collective]) -> list[Collective]:
-    """Kernels of one collective and group, which may differ in algorithm and stream, as one."""
+    """Kernels of one collective and group, which may differ in algorithm and stream, as
+    one.
+    """
     joined: dict[tuple[object, ...], Collective] = {}
     for each in listed:
         key = (each.name, each.group, each.ranks)

@@ -20,7 +20,9 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
 
 
 def damage_of(event: dict[str, Any]) -> str | None:
-    """The first value of a wrong kind and what would be right; None if each is as expected."""
+    """The first value of a wrong kind and what would be right; None if each is as
+    expected.
+    """
     if event.get("ts") is None and event.get("ph") in TIMED:
         return "it has no ts, the time of its start"
     for key in ("ts", "dur"):

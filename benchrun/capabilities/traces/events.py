@@ -1,5 +1,5 @@
-"""Events of a trace, as arrays: device events, calls of CUDA on the host, ranges and waits of host
-threads.
+"""Events of a trace, as arrays: device events, calls of CUDA on the host, ranges and
+waits of host threads.
 """
 
 from array import array
@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 from benchrun.capabilities.traces.intervals import Intervals
 
 PROCESS_BITS = ~0xFFFFFF
-"""The part of a host event's place that is its process, as in a globalTid of Nsight Systems; the rest is the thread."""
+"""The part of a host event's place that is its process, as in a globalTid of Nsight
+Systems; the rest is the thread.
+"""
 TOUCHED = 0.01
-"""Share of the events of a rank's own device: another one with no more of them is not its own."""
+"""Share of the events of a rank's own device: another one with no more of them is not
+its own.
+"""
 BESIDE = 0.02
-"""Share of the events of a GPU's busiest process: another one with fewer of them compiles or tunes,
-and is no rank.
+"""Share of the events of a GPU's busiest process: another one with fewer of them
+compiles or tunes, and is no rank.
 """
 
 
@@ -35,7 +39,9 @@ class Kind(IntEnum):
 
 
 class Numbers(dict[Any, int]):
-    """Values, each stored once and numbered in the order of appearance: ``numbers[value]``."""
+    """Values, each stored once and numbered in the order of appearance:
+    ``numbers[value]``.
+    """
 
     def __missing__(self, value: Any) -> int:
         self[value] = number = len(self)
@@ -78,7 +84,14 @@ class Columns:
         self._values = array("q")
 
     def add(
-        self, start: int, end: int, name: int, place: int, link: int = -1, kind: int = 0, external: int = -1
+        self,
+        start: int,
+        end: int,
+        name: int,
+        place: int,
+        link: int = -1,
+        kind: int = 0,
+        external: int = -1,
     ) -> None:
         """Add an event; times in ns."""
         self._values.extend((start, end, name, place, link, kind, external))
@@ -92,7 +105,9 @@ class Columns:
 
 
 def events_of(table: NDArray[np.int64]) -> Events:
-    """Events of a table with the columns start, end, name, place, link, kind, external; repeated rows count once."""
+    """Events of a table with the columns start, end, name, place, link, kind, external;
+    repeated rows count once.
+    """
     table = _distinct(table)
     order = np.argsort(table[:, 0], kind="stable")
     start, end, *others = (table[order, column] for column in range(Columns.WIDTH))
@@ -100,10 +115,14 @@ def events_of(table: NDArray[np.int64]) -> Events:
 
 
 def _distinct(table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows without copies, in their order: exports that were joined hold an event twice."""
+    """The rows without copies, in their order: exports that were joined hold an event
+    twice.
+    """
     order = np.lexsort((table[:, 3], table[:, 1], table[:, 0]))
     times = table[order, :2]
-    near = np.flatnonzero((times[1:] == times[:-1]).all(axis=1))  # few, so that little memory is needed
+    near = np.flatnonzero(
+        (times[1:] == times[:-1]).all(axis=1)
+    )  # few, so that little memory is needed
     copies = order[near + 1][(table[order[near + 1]] == table[order[near]]).all(axis=1)]
     return np.delete(table, copies, axis=0) if len(copies) else table
 

@@ -54,7 +54,9 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     exposed = {each.rank: int(each.exposed_comm * each.window_s * NS) for each in times}
     slow_ranks = []
     for slow in stragglers(listed, int(median(lengths)), exposed):
-        late = model.StragglerTime(rank=slow.rank, host=hosts.get(slow.rank), behind_s=slow.behind / NS)
+        late = model.StragglerTime(
+            rank=slow.rank, host=hosts.get(slow.rank), behind_s=slow.behind / NS
+        )
         slow_ranks.append(late)
     (first, window), (_, classes) = parts[0], inside[0]
     notes = list(_notes(parts, listed))
@@ -68,7 +70,9 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
         collectives=[_collective(each) for each in listed],
         stragglers=slow_ranks,
         unknown_share=sum(share for _, share in strange),
-        unknown_kernels=[model.UnknownKernel(name=name, share=share) for name, share in strange[:SHOWN_UNKNOWN]],
+        unknown_kernels=[
+            model.UnknownKernel(name=name, share=share) for name, share in strange[:SHOWN_UNKNOWN]
+        ],
         ranges=[_range(each) for each in ranges_of(first, window)],
         products=[_product(each) for each in products_of(first, classes)],
         notes=notes,
@@ -88,7 +92,9 @@ def rank_shares(trace: RankTrace, window: Window) -> model.RankShares:
 
     causes = None
     if idle := idle_by_cause(trace, window):
-        causes = model.IdleByCause(**{cause: share(length) for cause, length in idle._asdict().items()})
+        causes = model.IdleByCause(
+            **{cause: share(length) for cause, length in idle._asdict().items()}
+        )
     return model.RankShares(
         rank=trace.rank or 0,
         device=trace.device,
@@ -110,7 +116,9 @@ def _window(trace: RankTrace, choice: Choice) -> Window:
     if window := window_of(trace, choice):
         if window.length > 0:
             return window
-        raise UserError("its events of a GPU have no length", where=trace.file, hint="profile whole steps")
+        raise UserError(
+            "its events of a GPU have no length", where=trace.file, hint="profile whole steps"
+        )
     message = "fewer than two steps are marked, and no collective recurs once a step"
     raise UserError(message, where=trace.file, hint=f"--window device; or {MARK[trace.tool]}")
 
@@ -125,7 +133,10 @@ def _clipped(trace: RankTrace, window: Window) -> Events:
     """The device events of the window, cut at its edges."""
     times = trace.device_events.times
     events = trace.device_events.where((times.end > window.first) & (times.start < window.last))
-    start, end = np.maximum(events.times.start, window.first), np.minimum(events.times.end, window.last)
+    start, end = (
+        np.maximum(events.times.start, window.first),
+        np.minimum(events.times.end, window.last),
+    )
     return replace(events, times=Intervals(start, end))
 
 
@@ -140,7 +151,11 @@ def _range(each: Range) -> model.RangeTime:
 
 def _product(each: ProductTime) -> model.ProductRow:
     return model.ProductRow(
-        **each.shape._asdict(), count=each.count, seconds=each.seconds, tflops=each.tflops, of_peak=each.of_peak
+        **each.shape._asdict(),
+        count=each.count,
+        seconds=each.seconds,
+        tflops=each.tflops,
+        of_peak=each.of_peak,
     )
 
 
@@ -159,7 +174,9 @@ def _collective(each: Collective) -> model.CollectiveTime:
     )
 
 
-def _notes(parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collective]) -> Iterator[str]:
+def _notes(
+    parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collective]
+) -> Iterator[str]:
     """Say what these traces cannot show, and what would."""
     traces = [trace for trace, _ in parts]
     if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):

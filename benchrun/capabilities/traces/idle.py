@@ -1,8 +1,9 @@
-"""Causes of a GPU's idle time: data, a synchronise, the host, or the gap between a launch and its
-start.
+"""Causes of a GPU's idle time: data, a synchronise, the host, or the gap between a
+launch and its start.
 
-A gap lies between two device events. If the host called CUDA for the event that ends the gap only after the gap had
-begun, the host was late; else the work was queued and only its launch took time. Of a gap in which the host was late,
+A gap lies between two device events. If the host called CUDA for the event that ends
+the gap only after the gap had begun, the host was late; else the work was queued and
+only its launch took time. Of a gap in which the host was late,
 
 - the time that the launching thread waited for a batch is ``data``,
 - then ``sync`` is at most as long as the host had been blocked when the gap began: without that wait, it would have
@@ -21,7 +22,9 @@ from benchrun.capabilities.traces.intervals import NONE, Intervals, Times, union
 from benchrun.capabilities.traces.loader import LOADER
 from benchrun.capabilities.traces.window import Window, launching_calls
 
-SYNCHRONISE = re.compile(r"synchronize|cu(da)?memcpy(?!\w*async)|EventSynchronize|hip\w*synchronize", re.I)
+SYNCHRONISE = re.compile(
+    r"synchronize|cu(da)?memcpy(?!\w*async)|EventSynchronize|hip\w*synchronize", re.I
+)
 """Calls in which the host waits for the GPU."""
 
 
@@ -37,7 +40,8 @@ class Idle(NamedTuple):
 def idle_by_cause(trace: RankTrace, window: Window) -> Idle | None:
     """Idle time in the window; the causes add up to all of it.
 
-    None if the trace has no calls of the host, or none that it links with what it launched.
+    None if the trace has no calls of the host, or none that it links with what it
+    launched.
     """
     if trace.calls is None or not len(trace.calls):
         return None
@@ -58,7 +62,9 @@ def idle_by_cause(trace: RankTrace, window: Window) -> Idle | None:
 
 
 def _gaps(trace: RankTrace, window: Window) -> Intervals:
-    """The times in the window without a device event. An event that runs over the edge of the window is cut there."""
+    """The times in the window without a device event. An event that runs over the edge
+    of the window is cut there.
+    """
     edges = Intervals(np.array([window.first, window.last]), np.array([window.first, window.last]))
     return union_of(trace.device_events.times.clip(window.first, window.last), edges).gaps()
 
@@ -85,19 +91,22 @@ def waits_for_data(trace: RankTrace) -> Intervals:
 
 
 def _of_loader(trace: RankTrace, thread: int) -> Intervals:
-    """Times at which ``thread`` waited for data: in ranges of a loader, and in the system outside
-    of CUDA.
+    """Times at which ``thread`` waited for data: in ranges of a loader, and in the
+    system outside of CUDA.
     """
     loader = _named(trace.ranges, trace, LOADER)
     ranges = loader.times.where(loader.place == thread)
     # A wait inside a CUDA call is the driver's.
-    system, calls = trace.waits.times.where(trace.waits.place == thread), _of_thread(trace.calls, thread)
+    system, calls = (
+        trace.waits.times.where(trace.waits.place == thread),
+        _of_thread(trace.calls, thread),
+    )
     return union_of(ranges, system.where(system.overlap_with(calls) == 0))
 
 
 def _blocked_before(moments: Times, waits: Events) -> Times:
-    """Time that the host had been in a synchronising call at each moment, in ns; 0 if it was in
-    none.
+    """Time that the host had been in a synchronising call at each moment, in ns; 0 if
+    it was in none.
     """
     if not len(waits):
         return np.zeros(len(moments), np.int64)
@@ -108,8 +117,12 @@ def _blocked_before(moments: Times, waits: Events) -> Times:
 
 def _named(events: Events, trace: RankTrace, pattern: re.Pattern[str]) -> Events:
     """The events whose names contain ``pattern``."""
-    matches = {int(number): bool(pattern.search(trace.names[number])) for number in np.unique(events.name)}
-    chosen: NDArray[np.bool_] = np.array([matches[int(number)] for number in events.name], dtype=bool)
+    matches = {
+        int(number): bool(pattern.search(trace.names[number])) for number in np.unique(events.name)
+    }
+    chosen: NDArray[np.bool_] = np.array(
+        [matches[int(number)] for number in events.name], dtype=bool
+    )
     return events.where(chosen)
 
 

@@ -1,6 +1,8 @@
-"""Arithmetic of time intervals. Sums of kernel durations are not time, because streams overlap; unions are.
+"""Arithmetic of time intervals. Sums of kernel durations are not time, because streams
+overlap; unions are.
 
-Intervals are two arrays of equal length, starts and ends, in whole nanoseconds, so lengths are exact.
+Intervals are two arrays of equal length, starts and ends, in whole nanoseconds, so
+lengths are exact.
 """
 
 from typing import NamedTuple
@@ -12,7 +14,9 @@ Times = NDArray[np.int64]
 
 
 class Intervals(NamedTuple):
-    """Starts and ends; they may overlap and come in any order, unless a function returns them merged."""
+    """Starts and ends; they may overlap and come in any order, unless a function
+    returns them merged.
+    """
 
     start: Times
     end: Times
@@ -27,7 +31,9 @@ class Intervals(NamedTuple):
         return Intervals(start, end).where(end > start)
 
     def merged(self) -> "Intervals":
-        """The union as disjoint intervals in ascending order; touching intervals become one."""
+        """The union as disjoint intervals in ascending order; touching intervals become
+        one.
+        """
         if not len(self.start):
             return self
         order = np.argsort(self.start, kind="stable")

@@ -1,7 +1,9 @@
-"""Reading a JSON trace of any size: batches of events, and the other keys of the document.
+"""Reading a JSON trace of any size: batches of events, and the other keys of the
+document.
 
-The text of the array ``traceEvents`` is cut between two events, and each piece is parsed by itself. A cut in a nested
-object or in a string would leave text that is no JSON, so a piece that can be parsed was cut rightly.
+The text of the array ``traceEvents`` is cut between two events, and each piece is
+parsed by itself. A cut in a nested object or in a string would leave text that is no
+JSON, so a piece that can be parsed was cut rightly.
 """
 
 import gc
@@ -40,14 +42,20 @@ class JsonTrace:
     """The events of a file, then ``properties``."""
 
     def __init__(self, path: Path, skip: re.Pattern[bytes] | None = None) -> None:
-        """``skip`` matches the beginning of events that are not needed, from the value of ``ph`` on."""
+        """``skip`` matches the beginning of events that are not needed, from the value
+        of ``ph`` on.
+        """
         self._path = path
         self._skip = skip
         self.properties: dict[str, Any] = {}
-        """The keys of the document beside ``traceEvents``; complete when all events were read."""
+        """The keys of the document beside ``traceEvents``; complete when all events
+        were read.
+        """
 
     def batches(self) -> Iterator[list[Event]]:
-        """Events in the order of the file, in lists of some thousands. UserError for a file that is no whole trace."""
+        """Events in the order of the file, in lists of some thousands. UserError for a
+        file that is no whole trace.
+        """
         source = chunks(self._path)
         with _no_collection():
             head, rest = self._head(source)
@@ -75,24 +83,30 @@ class JsonTrace:
         raise NoTrace("is no Kineto trace: it has no traceEvents", where=str(self._path), hint=HINT)
 
     def _piece(self, text: bytes) -> tuple[list[Event], bytes]:
-        """The events up to the last cut, and the text after it; no events if no cut was right."""
+        """The events up to the last cut, and the text after it; no events if no cut was
+        right.
+        """
         cuts = list(_CUT.finditer(text, max(len(text) - TAIL, 0)))
         for cut in cuts[: -TRIES - 1 : -1]:
             inside, rest = text[: cut.start() + 1], text[cut.end() :]
-            # Text that was skipped wrongly, for braces in a name, leaves no JSON either.
+            # Text that was skipped wrongly, for braces in a name, leaves no JSON
+            # either.
             for events in (self._needed(inside), inside):
                 with suppress(ValueError):
                     return _objects(parse(b"[" + events + b"]")), rest
         return [], text
 
     def _needed(self, text: bytes) -> bytes:
-        """``text`` without the events that are skipped. The last one stays, because no comma follows it."""
+        """``text`` without the events that are skipped. The last one stays, because no
+        comma follows it.
+        """
         opening = _OPENING.search(text)
         if self._skip is None or opening is None:
             return text
         before, *events = text.split(opening[0])
         skip, last = self._skip.match, events.pop()
-        # An event of another layout, which the opening does not find, stands behind one that it found.
+        # An event of another layout, which the opening does not find, stands behind one
+        # that it found.
         needed = [event for event in events if not skip(event) or b'"ph"' in event]
         return opening[0].join((before, *needed, last))
 
@@ -109,7 +123,9 @@ class JsonTrace:
 
     def _damaged(self, why: object) -> UserError:
         hint = "the job may have ended while the profiler wrote; profile again, or export again"
-        return UserError(f"is damaged or ends in the middle: {why}", where=str(self._path), hint=hint)
+        return UserError(
+            f"is damaged or ends in the middle: {why}", where=str(self._path), hint=hint
+        )
 
 
 def _objects(values: list[Any]) -> list[Event]:
@@ -121,7 +137,9 @@ HINT = "expected a Kineto trace (.json, .json.gz) or an Nsight Systems export (.
 
 
 def parse(text: bytes) -> Any:
-    """The value of a JSON text. NaN and control characters, which some profilers write, are accepted."""
+    """The value of a JSON text. NaN and control characters, which some profilers write,
+    are accepted.
+    """
     try:
         return pydantic_core.from_json(text, cache_strings="all")
     except ValueError:
@@ -130,7 +148,9 @@ def parse(text: bytes) -> Any:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Switch off cyclic garbage collection, which takes more than half of the time of parsing."""
+    """Switch off cyclic garbage collection, which takes more than half of the time of
+    parsing.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,5 +1,5 @@
-"""Publish a run's profile: the fingerprint and small traces, without names of the site or of its
-code.
+"""Publish a run's profile: the fingerprint and small traces, without names of the site
+or of its code.
 """
 
 import json
@@ -10,7 +10,11 @@ from typing import Any, NamedTuple
 from benchrun.capabilities.traces.public import PublicNames
 from benchrun.capabilities.traces.read import files_of, rank_in
 from benchrun.capabilities.traces.thin import thinned
-from benchrun.capabilities.traces.usecase import nameless_fingerprint, store_fingerprint, without_names
+from benchrun.capabilities.traces.usecase import (
+    nameless_fingerprint,
+    store_fingerprint,
+    without_names,
+)
 from benchrun.errors import UserError
 from benchrun.rundir.artifacts import FINGERPRINT, PROFILE
 from benchrun.rundir.fingerprint import Fingerprint
@@ -34,7 +38,9 @@ class KeptTraces(NamedTuple):
 
 
 def kept_fingerprint(run: RunDir, public: PublicNames | None = None) -> dict[str, bytes]:
-    """The file of the fingerprint that ``run`` stores, with ``public`` names; empty if it has none."""
+    """The file of the fingerprint that ``run`` stores, with ``public`` names; empty if
+    it has none.
+    """
     document = run.read_json(FINGERPRINT)
     if document is None:
         return {}
@@ -43,18 +49,23 @@ def kept_fingerprint(run: RunDir, public: PublicNames | None = None) -> dict[str
 
 
 def keep_profile(run: RunDir) -> KeptTraces:
-    """Store the fingerprint of ``run`` if it was profiled; returns what is kept of the profile."""
+    """Store the fingerprint of ``run`` if it was profiled; returns what is kept of the
+    profile.
+    """
     store_fingerprint(run)
     return kept_traces(run)
 
 
 def gives_again(run: RunDir, stored: Fingerprint) -> bool:
-    """Whether the traces of ``run`` give the ``stored`` fingerprint, except for names of files and hosts."""
+    """Whether the traces of ``run`` give the ``stored`` fingerprint, except for names
+    of files and hosts.
+    """
     return nameless_fingerprint(run) == without_names(stored)
 
 
 def with_public_names(document: dict[str, Any], public: PublicNames) -> dict[str, Any]:
-    """A fingerprint with ``public`` names of ranges and kernels, and traces named by their rank.
+    """A fingerprint with ``public`` names of ranges and kernels, and traces named by
+    their rank.
 
     torch's handler for TensorBoard names a trace by its host.
     """
@@ -63,24 +74,34 @@ def with_public_names(document: dict[str, Any], public: PublicNames) -> dict[str
         if not RANK_ALONE.fullmatch(str(each.get("file"))):
             each = {**each, "file": f"rank{each.get('rank')}.json"}
         ranks.append(each)
-    ranges = [{**each, "name": public.of_range(each["name"])} for each in document.get("ranges") or []]
-    unknown = [{**each, "name": public.of_kernel(each["name"])} for each in document.get("unknown_kernels") or []]
+    ranges = [
+        {**each, "name": public.of_range(each["name"])} for each in document.get("ranges") or []
+    ]
+    unknown = [
+        {**each, "name": public.of_kernel(each["name"])}
+        for each in document.get("unknown_kernels") or []
+    ]
     return {**document, "ranks": ranks, "ranges": ranges, "unknown_kernels": unknown}
 
 
 def kept_traces(run: RunDir) -> KeptTraces:
     """The fingerprint that ``run`` stores, and small copies of its Kineto traces.
 
-    Without the traces if one is larger than `LARGEST` or is of Nsight Systems: the fingerprint stands for all of
-    them; and on CPUs, which have no fingerprint. A damaged trace is left out.
+    Without the traces if one is larger than `LARGEST` or is of Nsight Systems: the
+    fingerprint stands for all of them; and on CPUs, which have no fingerprint. A
+    damaged trace is left out.
     """
     public, folder = PublicNames(), run.path / PROFILE
     fingerprint_file = kept_fingerprint(run, public)
     files = files_of([folder]) if folder.is_dir() and any(folder.iterdir()) else []
     if not fingerprint_file or not files:
-        return KeptTraces(fingerprint_file, [f"{file.name}: no event of a GPU was read" for file in files])
+        return KeptTraces(
+            fingerprint_file, [f"{file.name}: no event of a GPU was read" for file in files]
+        )
     if not all(file.name.endswith(KINETO) for file in files):
-        return KeptTraces(fingerprint_file, ["traces of Nsight Systems: the fingerprint stands for them"])
+        return KeptTraces(
+            fingerprint_file, ["traces of Nsight Systems: the fingerprint stands for them"]
+        )
     packed, left_out = {}, []
     for file, rank in zip(files, _ranks(files), strict=True):
         try:

@@ -1,4 +1,6 @@
-"""Classes of kernels, by their names. The patterns stand in kernels.csv, the more specific ones first."""
+"""Classes of kernels, by their names. The patterns stand in kernels.csv, the more
+specific ones first.
+"""
 
 import functools
 import re
@@ -36,7 +38,9 @@ def patterns() -> tuple[Pattern, ...]:
 
 @functools.cache
 def pattern_of(name: str) -> Pattern | None:
-    """The first pattern that the name of a kernel contains; None for a kernel that the table does not know."""
+    """The first pattern that the name of a kernel contains; None for a kernel that the
+    table does not know.
+    """
     return next((pattern for pattern in patterns() if pattern.expression.search(name)), None)
 
 
@@ -45,7 +49,9 @@ class Classified(NamedTuple):
 
     events: Events
     number: NDArray[np.int64]
-    """Index in CLASSES; -1 for copies between host and device, fills, and graphs traced as a whole."""
+    """Index in CLASSES; -1 for copies between host and device, fills, and graphs traced
+    as a whole.
+    """
     recognised: NDArray[np.bool_]
     """False for kernels that no pattern fits; they count as memory_bound."""
 
@@ -55,7 +61,9 @@ class Classified(NamedTuple):
 
     @property
     def compute(self) -> Intervals:
-        """Everything that computes: kernels except communication, and graphs traced as a whole."""
+        """Everything that computes: kernels except communication, and graphs traced as
+        a whole.
+        """
         kernel = np.isin(self.events.kind, (Kind.KERNEL, Kind.GRAPH))
         return self.events.times.where(kernel & (self.number != CLASSES.index("communication")))
 
@@ -70,7 +78,10 @@ def classified(trace: RankTrace, events: Events | None = None) -> Classified:
     events = trace.device_events if events is None else events
     names = np.unique(events.name)
     found_patterns = [pattern_of(trace.names[number]) for number in names]
-    classes = [CLASSES.index(pattern.kernel_class if pattern else "memory_bound") for pattern in found_patterns]
+    classes = [
+        CLASSES.index(pattern.kernel_class if pattern else "memory_bound")
+        for pattern in found_patterns
+    ]
     index = np.searchsorted(names, events.name)
     kernel = events.kind == Kind.KERNEL
     number = np.where(kernel, np.array(classes, np.int64)[index], -1)
@@ -79,8 +90,11 @@ def classified(trace: RankTrace, events: Events | None = None) -> Classified:
     return Classified(events, number, recognised | ~kernel)
 
 
-def unknown(parts: Sequence[tuple[RankTrace, Classified]], window_ns: int) -> list[tuple[str, float]]:
-    """Kernels that no pattern fits, the longest first, with their share of all ranks' windows.
+def unknown(
+    parts: Sequence[tuple[RankTrace, Classified]], window_ns: int
+) -> list[tuple[str, float]]:
+    """Kernels that no pattern fits, the longest first, with their share of all ranks'
+    windows.
 
     ``window_ns`` is the sum over ranks.
     """

@@ -34,12 +34,16 @@ DEVICE = (
     (re.compile(r"(?:\w+_)?memcpy"), Kind.COPY),
     (re.compile(r"(?:\w+_)?memset"), Kind.SET),
 )
-"""Categories of a GPU's events in small letters: kernel, gpu_memcpy; until PyTorch 1.11 Kernel, Memcpy."""
+"""Categories of a GPU's events in small letters: kernel, gpu_memcpy; until PyTorch 1.11
+Kernel, Memcpy.
+"""
 OPERATORS = frozenset({"cpu_op", "python_function", "operator"})
 COMMUNICATION = "record_param_comms"
 """The operator that describes a collective, until kernels did it themselves."""
 CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime"})
-QUERY = re.compile(r"query|record|captur|attribute|occupancy|error|waitevent|getfunc|[gs]etdevice", re.I)
+QUERY = re.compile(
+    r"query|record|captur|attribute|occupancy|error|waitevent|getfunc|[gs]etdevice", re.I
+)
 """Calls that neither start work on a GPU nor wait for it: most of all calls."""
 SKIP = re.compile(
     rb'[sfi]"|X",\s*"cat":\s*"(?:(?:ac2g|gpu_user_annotation|overhead|Trace)"|'
@@ -47,13 +51,15 @@ SKIP = re.compile(
     rb'cpu_op",\s*"name":\s*"(?:aten::(?!(?:mm|addmm|bmm|baddbmm)")|autograd::)|'
     rb'cuda_runtime",\s*"name":\s*"\w*(?:Query|Record|Captur|Attribute|Occupancy|Error|WaitEvent|GetFunc))'
 )
-"""Begin of events that no fingerprint needs, from their phase on, as Kineto lays them out: most of
-a file.
+"""Begin of events that no fingerprint needs, from their phase on, as Kineto lays them
+out: most of a file.
 
 Only speed depends on it: an event that it does not match is parsed and then left out.
 """
 BASE = "baseTimeNanoseconds"
-"""Key of the time from which all others are counted; without it they are counted from 1970."""
+"""Key of the time from which all others are counted; without it they are counted from
+1970.
+"""
 PEER = re.compile(r"PtoP|peer", re.I)
 
 
@@ -102,7 +108,9 @@ class _Reader:
                 if (way := ways[key]) is not None:
                     way[0](self, event, *way[1:])
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise UserError(f"holds a damaged event: {damage_of(event) or error}", hint=WRITE_AGAIN) from None
+            raise UserError(
+                f"holds a damaged event: {damage_of(event) or error}", hint=WRITE_AGAIN
+            ) from None
 
     def _way(self, category: str, name: str) -> Way | None:
         """Way to read the events of this category and name."""
@@ -129,10 +137,14 @@ class _Reader:
         self.ranges.add(*_times(event), number, self._thread(event))
 
     def _ended(self, event: Event) -> Event | None:
-        """The event that ``event`` ends, as one with a length; None if none of its thread has begun."""
+        """The event that ``event`` ends, as one with a length; None if none of its
+        thread has begun.
+        """
         begun, name = self._open.get((event.get("pid"), event.get("tid")), []), event.get("name")
         places = reversed(range(len(begun)))
-        place = next((place for place in places if not name or begun[place].get("name") == name), None)
+        place = next(
+            (place for place in places if not name or begun[place].get("name") == name), None
+        )
         if place is None:
             return None
         first = begun.pop(place)
@@ -162,7 +174,9 @@ class _Reader:
         columns.add(*_times(event), number, stream, link, kind, whole(args.get("External id")))
         process = event.get("pid")
         if kind == Kind.KERNEL and self._processes.setdefault((device, stream), process) != process:
-            raise UserError(f"kernels of several processes on GPU {device}", hint="give one file for each rank")
+            raise UserError(
+                f"kernels of several processes on GPU {device}", hint="give one file for each rank"
+            )
 
     def _add_operator(self, event: Event, name: str) -> None:
         """The shape of a matrix product or the message of a collective."""
@@ -177,11 +191,15 @@ class _Reader:
 
     def without_end(self) -> int:
         """Number of events of GPUs that have begun and not ended."""
-        categories = (plain(event.get("cat") or "") for begun in self._open.values() for event in begun)
+        categories = (
+            plain(event.get("cat") or "") for begun in self._open.values() for event in begun
+        )
         return sum(kind_of(category) is not None for category in categories)
 
     def several_ranks(self, calls: Events) -> bool:
-        """True if processes use the same numbers for their calls: files of several ranks were joined."""
+        """True if processes use the same numbers for their calls: files of several
+        ranks were joined.
+        """
         if len(self.processes) < 2:
             return False
         linked = calls.where(calls.link >= 0)
@@ -189,10 +207,14 @@ class _Reader:
         return len(np.unique(used[:, 1])) < len(used)
 
     def messages_of(self, events: Events) -> dict[int, Message]:
-        """The message of each device event by its link: its own, else that of the operator that started it."""
+        """The message of each device event by its link: its own, else that of the
+        operator that started it.
+        """
         links = zip(events.link.tolist(), events.external.tolist(), strict=True)
         started = {
-            link: self.operator_messages[operator] for link, operator in links if operator in self.operator_messages
+            link: self.operator_messages[operator]
+            for link, operator in links
+            if operator in self.operator_messages
         }
         return {**started, **self.messages}
 
@@ -212,8 +234,13 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
     without_end = reader.without_end()
     incomplete, seen = reader.incomplete + without_end, reader.seen + without_end
     if 2 * incomplete > seen:
-        raise UserError(f"{incomplete} of {seen} events of GPUs have no name or no length", where=str(path))
-    stated, listed = source.properties.get("distributedInfo"), source.properties.get("deviceProperties")
+        raise UserError(
+            f"{incomplete} of {seen} events of GPUs have no name or no length", where=str(path)
+        )
+    stated, listed = (
+        source.properties.get("distributedInfo"),
+        source.properties.get("deviceProperties"),
+    )
     stated = stated if isinstance(stated, dict) else {}
     gpus = gpu_names(listed, str(path))
     rank = whole(stated.get("rank"))
@@ -242,12 +269,16 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
 
 
 def _own_devices(devices: dict[int, Columns], *, alone: bool) -> dict[int, Columns]:
-    """The devices of a file; if it is ``alone`` of one rank, without those that this rank hardly touched.
+    """The devices of a file; if it is ``alone`` of one rank, without those that this
+    rank hardly touched.
 
-    A process that did not choose its device makes a context and a few fills on the first one.
+    A process that did not choose its device makes a context and a few fills on the
+    first one.
     """
     most = max(map(len, devices.values()), default=0)
-    return {device: each for device, each in devices.items() if not alone or len(each) > TOUCHED * most}
+    return {
+        device: each for device, each in devices.items() if not alone or len(each) > TOUCHED * most
+    }
 
 
 def is_needed(category: str, name: str) -> bool:
@@ -261,13 +292,15 @@ def is_needed(category: str, name: str) -> bool:
 
 
 def plain(category: str) -> str:
-    """The first of the categories that are listed, in small letters with underscores: exporters differ in these."""
+    """The first of the categories that are listed, in small letters with underscores:
+    exporters differ in these.
+    """
     return re.sub(r"[\s-]+", "_", category.split(",", 1)[0].strip().lower())
 
 
 def kind_of(category: str) -> Kind | None:
-    """Kind of work of the GPU in events of this category, by `plain`; None for events of other
-    devices.
+    """Kind of work of the GPU in events of this category, by `plain`; None for events
+    of other devices.
     """
     return next((kind for pattern, kind in DEVICE if pattern.fullmatch(category)), None)
 
@@ -288,7 +321,9 @@ def _times(event: Event) -> tuple[int, int]:
 
 
 def _device(stated: Any, process: Any) -> int:
-    """Number of a GPU: as stated, else that of the process that stands for it, which may be a text like "GPU 1"."""
+    """Number of a GPU: as stated, else that of the process that stands for it, which
+    may be a text like "GPU 1".
+    """
     number = whole(process if stated is None else stated)
     digits = re.search(r"\d+", process) if number < 0 and isinstance(process, str) else None
     return int(digits[0]) if digits else number

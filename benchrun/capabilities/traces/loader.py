@@ -1,4 +1,6 @@
-"""Names of host ranges in which a thread waits for data: annotations, NVTX ranges, operators and Python functions."""
+"""Names of host ranges in which a thread waits for data: annotations, NVTX ranges,
+operators and Python functions.
+"""
 
 import re
 
@@ -14,4 +16,6 @@ _FORMS = (
 )
 LOADER = re.compile("|".join(_FORMS), re.I)
 PLAIN = "[dbr]at"
-"""Part of every name that `LOADER` finds (data, batch, iterator); it is faster to search for."""
+"""Part of every name that `LOADER` finds (data, batch, iterator); it is faster to
+search for.
+"""

@@ -20,8 +20,8 @@ BYTES = {
     "byte": 1,
     "bool": 1,
 }
-"""Bytes of an element, by the name that PyTorch gives its type; names of FP8 types begin with
-float8.
+"""Bytes of an element, by the name that PyTorch gives its type; names of FP8 types
+begin with float8.
 """
 COLLECTIVES = {
     "allreduce": "all_reduce",
@@ -45,9 +45,11 @@ COLLECTIVES = {
     "reduce": "reduce",
     "barrier": "barrier",
 }
-"""Letters of a collective's name, in PyTorch, NCCL and kernels -> its name here; the first that fits counts.
+"""Letters of a collective's name, in PyTorch, NCCL and kernels -> its name here; the
+first that fits counts.
 
-Tokens are dispatched to experts and combined by an all-to-all; gpu... are kernels of Transformer Engine's user buffers.
+Tokens are dispatched to experts and combined by an all-to-all; gpu... are kernels of
+Transformer Engine's user buffers.
 """
 LARGER_OUTPUT = frozenset({"all_gather", "recv"})
 PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
@@ -78,18 +80,26 @@ def _ranks(value: Any) -> tuple[int, ...] | None:
             value = json.loads(value)
         except ValueError:
             return None
-    return tuple(value) if isinstance(value, list) and all(isinstance(rank, int) for rank in value) else None
+    return (
+        tuple(value)
+        if isinstance(value, list) and all(isinstance(rank, int) for rank in value)
+        else None
+    )
 
 
 def message_of(args: dict[str, Any]) -> Message | None:
-    """The collective that the arguments of a kernel or operator describe; None for one that is not known."""
+    """The collective that the arguments of a kernel or operator describe; None for one
+    that is not known.
+    """
     name = collective_name(str(args["Collective name"]))
     if name is None:
         return None
     elements = args.get("Out msg nelems" if name in LARGER_OUTPUT else "In msg nelems")
     dtype = str(args.get("dtype", "")).lower()
     size = 1 if dtype.startswith("float8") else BYTES.get(dtype)
-    group = str(args.get("Process Group Description") or args.get("Process Group Name") or "") or None
+    group = (
+        str(args.get("Process Group Description") or args.get("Process Group Name") or "") or None
+    )
     size_of_group = whole(args.get("Group size"))
     return Message(
         name,
@@ -101,13 +111,17 @@ def message_of(args: dict[str, Any]) -> Message | None:
 
 
 def collective_name(text: str) -> str | None:
-    """The name of the collective in ``text``, the name of a kernel or a function; None if there is none."""
+    """The name of the collective in ``text``, the name of a kernel or a function; None
+    if there is none.
+    """
     letters = re.sub("[^a-z]", "", text.lower())
     return next((name for key, name in COLLECTIVES.items() if key in letters), None)
 
 
 def shape_of(name: str, args: dict[str, Any]) -> Shape | None:
-    """The product that an operator computes; None if the profiler did not record shapes."""
+    """The product that an operator computes; None if the profiler did not record
+    shapes.
+    """
     first = 1 if "add" in name else 0
     sizes, types = args.get("Input Dims") or [], args.get("Input type") or []
     if len(sizes) < first + 2 or len(types) <= first:

@@ -34,18 +34,24 @@ MAGIC = b"SQLite format 3\x00"
 ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 PEER_COPY, DEVICE_COPY = 10, 8
 RANGES = (59, 60, 70, 71, 35, 37)
-"""Types of NVTX events that have a start and an end (ENUM_NSYS_EVENT_TYPE of an export)."""
+"""Types of NVTX events that have a start and an end (ENUM_NSYS_EVENT_TYPE of an
+export).
+"""
 NAMELESS = "[unknown]"
 PROCESS_SHIFT, PROCESS_NUMBER = 24, 0xFFFFFF
 """Place in a globalPid of the number that the operating system gives the process."""
 WAITS = re.compile(
     r"^(p?read(v|64)?|fread|p?poll|p?select|epoll_p?wait|(clock_)?nanosleep|u?sleep|sem_\w*wait|recv\w*)$"
 )
-"""Calls in which a thread waits for data. Threads wait for each other and for the GPU in pthread_cond_wait."""
+"""Calls in which a thread waits for data. Threads wait for each other and for the GPU
+in pthread_cond_wait.
+"""
 
 
 class _Export:
-    """An open export: a missing table is empty, a missing column is -1; a missing time is damage."""
+    """An open export: a missing table is empty, a missing column is -1; a missing time
+    is damage.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -57,15 +63,24 @@ class _Export:
         }
 
     def read(self, table: str, *columns: str, condition: str = "1") -> Table:
-        """The columns as whole numbers; a list of names separated by spaces stands for the first that exists."""
+        """The columns as whole numbers; a list of names separated by spaces stands for
+        the first that exists.
+        """
         present = self.tables.get(table, set())
         if not present:
             return np.zeros((0, len(columns)), np.int64)
         if missing := {"start", "end"}.intersection(columns) - present:
-            raise sqlite3.DatabaseError(f"table {table} has no column {' nor '.join(sorted(missing))}")
-        chosen = [next((f'"{name}"' for name in names.split() if name in present), "-1") for names in columns]
+            raise sqlite3.DatabaseError(
+                f"table {table} has no column {' nor '.join(sorted(missing))}"
+            )
+        chosen = [
+            next((f'"{name}"' for name in names.split() if name in present), "-1")
+            for names in columns
+        ]
         selected = ", ".join(f"coalesce({column}, -1)" for column in chosen)
-        cursor = self._connection.execute(f'select {selected} from "{self._stored[table]}" where {condition}')
+        cursor = self._connection.execute(
+            f'select {selected} from "{self._stored[table]}" where {condition}'
+        )
         parts = [np.zeros((0, len(columns)), np.int64)]
         while rows := cursor.fetchmany(ROWS):
             parts.append(np.array(rows, np.int64))
@@ -87,13 +102,17 @@ class _Export:
 
 
 def _spelt(name: str) -> str:
-    """A table as Nsight spells it: tools that copy exports write small letters, CUPTI calls all kernels concurrent."""
+    """A table as Nsight spells it: tools that copy exports write small letters, CUPTI
+    calls all kernels concurrent.
+    """
     usual = name.upper().replace("_CONCURRENT_KERNEL", "_KERNEL")
     return usual if usual.startswith(ACTIVITY) else name
 
 
 def read_nsight(path: Path) -> Iterator[RankTrace]:
-    """One trace for each GPU of each process, in the order of devices and processes; none without device events."""
+    """One trace for each GPU of each process, in the order of devices and processes;
+    none without device events.
+    """
     with _opened(path) as export:
         strings, names = export.strings(), Numbers()
         device_table = _device_table(export, strings, names)
@@ -104,7 +123,10 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
         if 2 * np.count_nonzero(kernels[:, 4] == names.get(NAMELESS, -1)) > len(kernels):
             raise sqlite3.DatabaseError("most kernels have no name in table StringIds")
         host = next((str(row[0]) for row in export.texts(_HOST, "TARGET_INFO_SYSTEM_ENV")), None)
-        clock = next((int(str(row[0])) for row in export.texts(_CLOCK, "TARGET_INFO_SESSION_START_TIME")), None)
+        clock = next(
+            (int(str(row[0])) for row in export.texts(_CLOCK, "TARGET_INFO_SESSION_START_TIME")),
+            None,
+        )
         gpus = {row[0]: str(row[1]) for query, table in _GPUS for row in export.texts(query, table)}
     # Without the call of each kernel the cause of idle time is unknown.
     linked = not len(kernels) or bool((kernels[:, 6] >= 0).any())
@@ -118,7 +140,9 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             device=device,
             names=[*names],
             device_events=events_of(mine[:, 2:]),
-            calls=calls.where(_of_process(processes_of_calls, process)) if len(calls) and linked else None,
+            calls=calls.where(_of_process(processes_of_calls, process))
+            if len(calls) and linked
+            else None,
             ranges=ranges.where(_of_process(processes_of_ranges, process)),
             waits=waits.where(_of_process(processes_of_waits, process)),
             host=host,
@@ -129,9 +153,11 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
 
 
 def _users(device_table: Table) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
-    """Each GPU with each process that is a rank on it, sorted; and a note for each other process with work on it.
+    """Each GPU with each process that is a rank on it, sorted; and a note for each
+    other process with work on it.
 
-    A process that did not choose its GPU makes a context and a few fills on the first one, which is that of another.
+    A process that did not choose its GPU makes a context and a few fills on the first
+    one, which is that of another.
     """
     pairs, counts = np.unique(device_table[:, :2], axis=0, return_counts=True)
     devices, processes = pairs.T
@@ -150,7 +176,9 @@ def _users(device_table: Table) -> tuple[list[tuple[int, int]], tuple[str, ...]]
 
 
 def _of_process(processes: Table, process: int) -> NDArray[np.bool_]:
-    """Mask of the host's events that are those of ``process``; all if the export does not state it."""
+    """Mask of the host's events that are those of ``process``; all if the export does
+    not state it.
+    """
     return np.full(len(processes), fill_value=True) if process < 0 else np.equal(processes, process)
 
 
@@ -160,17 +188,30 @@ _GPUS = (
     # Several versions exist; the statement of the last one counts.
     ("select id, name from TARGET_INFO_CUDA_GPU", "TARGET_INFO_CUDA_GPU"),
     ("select id, name from TARGET_INFO_GPU", "TARGET_INFO_GPU"),
-    ("select coalesce(cuDevice, id), name from TARGET_INFO_GPU where name is not null", "TARGET_INFO_GPU"),
+    (
+        "select coalesce(cuDevice, id), name from TARGET_INFO_GPU where name is not null",
+        "TARGET_INFO_GPU",
+    ),
 )
 
 
 def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> Table:
-    """Rows of device, process, and the columns of `Columns`, of all kinds of device events."""
+    """Rows of device, process, and the columns of `Columns`, of all kinds of device
+    events.
+    """
     place = ("deviceId", "globalPid", "start", "end")
     texts = ("demangledName", "shortName", "mangledName")
-    kernels = export.read(f"{ACTIVITY}KERNEL", *place, texts[0], "streamId", "correlationId", *texts[1:])
+    kernels = export.read(
+        f"{ACTIVITY}KERNEL", *place, texts[0], "streamId", "correlationId", *texts[1:]
+    )
     copies = export.read(
-        f"{ACTIVITY}MEMCPY", *place, "copyKind", "streamId", "correlationId", "srcDeviceId", "dstDeviceId"
+        f"{ACTIVITY}MEMCPY",
+        *place,
+        "copyKind",
+        "streamId",
+        "correlationId",
+        "srcDeviceId",
+        "dstDeviceId",
     )
     sets = export.read(f"{ACTIVITY}MEMSET", *place, "value", "streamId", "correlationId")
     graphs = export.read(f"{ACTIVITY}GRAPH_TRACE", *place, "graphId", "streamId", "correlationId")
@@ -179,10 +220,23 @@ def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> T
     if 2 * np.count_nonzero(kernels[:, 3] < kernels[:, 2]) > len(kernels):
         raise sqlite3.DatabaseError("most kernels end before they start")
     kernels[:, 4] = _numbers(_names_of(kernels[:, [4, 7, 8]], strings), strings, names)
-    for table, text in ((copies, "Memcpy"), (sets, "Memset"), (graphs, "CUDA graph, traced as a whole")):
+    for table, text in (
+        (copies, "Memcpy"),
+        (sets, "Memset"),
+        (graphs, "CUDA graph, traced as a whole"),
+    ):
         table[:, 4] = names[text]
-    kinds = ((kernels, Kind.KERNEL), (copies[~peers], Kind.COPY), (copies[peers], Kind.PEER_COPY), (sets, Kind.SET))
-    return _placed(np.concatenate([_with_kind(table[:, :7], kind) for table, kind in (*kinds, (graphs, Kind.GRAPH))]))
+    kinds = (
+        (kernels, Kind.KERNEL),
+        (copies[~peers], Kind.COPY),
+        (copies[peers], Kind.PEER_COPY),
+        (sets, Kind.SET),
+    )
+    return _placed(
+        np.concatenate(
+            [_with_kind(table[:, :7], kind) for table, kind in (*kinds, (graphs, Kind.GRAPH))]
+        )
+    )
 
 
 def _names_of(identifiers: Table, strings: dict[int, str]) -> NDArray[np.int64]:
@@ -193,12 +247,16 @@ def _names_of(identifiers: Table, strings: dict[int, str]) -> NDArray[np.int64]:
 
 
 def _placed(table: Table) -> Table:
-    """The table with device and process in each row, if some kinds of events lack what the others state."""
+    """The table with device and process in each row, if some kinds of events lack what
+    the others state.
+    """
     for column, name in enumerate(("deviceId", "globalPid")):
         unknown = table[:, column] < 0
         stated = np.unique(table[~unknown, column])
         if unknown.any() and len(stated) > 1:
-            raise sqlite3.DatabaseError(f"some events of GPUs have no {name}, the others have {len(stated)}")
+            raise sqlite3.DatabaseError(
+                f"some events of GPUs have no {name}, the others have {len(stated)}"
+            )
         if len(stated):
             table[unknown, column] = stated[0]
     return table
@@ -206,10 +264,14 @@ def _placed(table: Table) -> Table:
 
 def _with_kind(table: Table, kind: Kind) -> Table:
     """The table with the columns kind and operator."""
-    return np.column_stack([table, np.full(len(table), kind), np.full(len(table), -1)]).astype(np.int64)
+    return np.column_stack([table, np.full(len(table), kind), np.full(len(table), -1)]).astype(
+        np.int64
+    )
 
 
-def _numbers(values: NDArray[np.int64], strings: dict[int, str], names: Numbers) -> NDArray[np.int64]:
+def _numbers(
+    values: NDArray[np.int64], strings: dict[int, str], names: Numbers
+) -> NDArray[np.int64]:
     """Numbers in ``names`` for identifiers of strings."""
     unique, inverse = np.unique(values, return_inverse=True)
     numbers = [names[strings.get(int(value), NAMELESS)] for value in unique]
@@ -219,7 +281,9 @@ def _numbers(values: NDArray[np.int64], strings: dict[int, str], names: Numbers)
 def _calls(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
     """CUDA calls and the process of each."""
     columns = ("start", "end", "nameId", "globalTid", "correlationId")
-    table = np.concatenate([export.read(f"{ACTIVITY}{interface}", *columns) for interface in ("RUNTIME", "DRIVER")])
+    table = np.concatenate(
+        [export.read(f"{ACTIVITY}{interface}", *columns) for interface in ("RUNTIME", "DRIVER")]
+    )
     table[:, 2] = _numbers(table[:, 2], strings, names)
     return _host_events(table)
 
@@ -267,8 +331,12 @@ def _opened(path: Path) -> Iterator[_Export]:
             unpacked.flush()
         target = Path(unpacked.name) if packed else path.resolve()
         try:
-            with closing(sqlite3.connect(f"{target.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            with closing(
+                sqlite3.connect(f"{target.as_uri()}?mode=ro&immutable=1", uri=True)
+            ) as connection:
                 yield _Export(connection)
         except (sqlite3.DatabaseError, ValueError, OverflowError) as error:
             hint = "export it again: nsys export --type sqlite REPORT.nsys-rep"
-            raise UserError(f"is a damaged Nsight Systems export: {error}", where=str(path), hint=hint) from None
+            raise UserError(
+                f"is a damaged Nsight Systems export: {error}", where=str(path), hint=hint
+            ) from None

@@ -10,15 +10,17 @@ from benchrun.capabilities.traces.intervals import Intervals
 from benchrun.capabilities.traces.window import Window, window_of
 
 SHOWN = 0.05
-"""Share of the window below which time outside it, or a difference to whole steps, is not worth a
-word.
+"""Share of the window below which time outside it, or a difference to whole steps, is
+not worth a word.
 """
 NS = 1e9
 _WORDS = {"data": "for data", "host": "for the host", "sync": "after a synchronise"}
 
 
 def notes_on(parts: Sequence[tuple[RankTrace, Window]]) -> Iterator[str]:
-    """At most one sentence on time outside the window, and one on whole steps; of the first rank that has each."""
+    """At most one sentence on time outside the window, and one on whole steps; of the
+    first rank that has each.
+    """
     for words in (_outside, _whole_steps):
         if note := next((note for trace, window in parts if (note := words(trace, window))), None):
             yield note
@@ -26,23 +28,32 @@ def notes_on(parts: Sequence[tuple[RankTrace, Window]]) -> Iterator[str]:
 
 def _outside(trace: RankTrace, window: Window) -> str | None:
     """Calls and ranges of the host before the first device event and after the last."""
-    host = [events.times for events in (trace.calls, trace.ranges) if events is not None and len(events)]
+    host = [
+        events.times for events in (trace.calls, trace.ranges) if events is not None and len(events)
+    ]
     if not host:
         return None
-    first, last = min(int(times.start.min()) for times in host), max(int(times.end.max()) for times in host)
+    first, last = (
+        min(int(times.start.min()) for times in host),
+        max(int(times.end.max()) for times in host),
+    )
     before, after = max(window.first - first, 0), max(last - window.last, 0)
     if before + after < SHOWN * window.length:
         return None
-    edges = Intervals(np.array([first, window.last]), np.array([max(first, window.first), max(last, window.last)]))
+    edges = Intervals(
+        np.array([first, window.last]), np.array([max(first, window.first), max(last, window.last)])
+    )
     data = int(edges.overlap_with(waits_for_data(trace)).sum())
     waits = f", of which the host waits for data in {data / NS:.3g} s" if data else ""
-    where = f"{before / NS:.3g} s before the first event of the GPU, {after / NS:.3g} s after the last"
+    where = (
+        f"{before / NS:.3g} s before the first event of the GPU, {after / NS:.3g} s after the last"
+    )
     return f"rank {trace.rank}: the host works outside this window, {where}{waits}"
 
 
 def _whole_steps(trace: RankTrace, window: Window) -> str | None:
-    """Sentence if whole marked steps are idle for another cause than the window, which has half a
-    step at either end.
+    """Sentence if whole marked steps are idle for another cause than the window, which
+    has half a step at either end.
     """
     steps = window_of(trace, "steps")
     if steps is None or steps.length <= 0:
@@ -50,7 +61,10 @@ def _whole_steps(trace: RankTrace, window: Window) -> str | None:
     own, whole = idle_by_cause(trace, window), idle_by_cause(trace, steps)
     if own is None or whole is None:
         return None
-    shares = {name: (getattr(own, name) / window.length, getattr(whole, name) / steps.length) for name in _WORDS}
+    shares = {
+        name: (getattr(own, name) / window.length, getattr(whole, name) / steps.length)
+        for name in _WORDS
+    }
     name, (here, there) = max(shares.items(), key=lambda item: item[1][1] - item[1][0])
     if there - here < SHOWN:
         return None

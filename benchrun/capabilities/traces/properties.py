@@ -12,13 +12,17 @@ def documents(value: Any) -> list[dict[str, Any]]:
 
 
 def gpu_names(listed: Any, file: str) -> dict[int, str]:
-    """The name of each GPU in ``deviceProperties``. UserError for a name that is no text."""
+    """The name of each GPU in ``deviceProperties``. UserError for a name that is no
+    text.
+    """
     names = {}
     for gpu in documents(listed):
         number, name = gpu.get("id"), gpu.get("name")
         if name is not None and not isinstance(name, str):
             hint = 'expected a text, such as "NVIDIA H200"'
-            raise UserError(f"deviceProperties: the name of a GPU is {shown(name)}", where=file, hint=hint)
+            raise UserError(
+                f"deviceProperties: the name of a GPU is {shown(name)}", where=file, hint=hint
+            )
         if isinstance(number, int) and name is not None:
             names[number] = name
     return names

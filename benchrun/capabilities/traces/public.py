@@ -1,4 +1,6 @@
-"""Names of a trace as they are published: those that libraries give, and numbers in place of all others."""
+"""Names of a trace as they are published: those that libraries give, and numbers in
+place of all others.
+"""
 
 import re
 from pathlib import Path
@@ -17,20 +19,26 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 class PublicNames:
-    """One name for each name of a run, the same in all its traces and in their fingerprint."""
+    """One name for each name of a run, the same in all its traces and in their
+    fingerprint.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, dict[str, int]] = {}
 
     def of_range(self, name: str) -> str:
-        """``name`` if it is a library's; else ``range_N``, or ``data_loader_N`` for a wait for data."""
+        """``name`` if it is a library's; else ``range_N``, or ``data_loader_N`` for a
+        wait for data.
+        """
         base = unnumbered(name)
         if is_known(base):
             return name
         return self._numbered("data_loader" if LOADER.search(base) else "range", base)
 
     def of_kernel(self, name: str) -> str:
-        """``name`` if kernels.csv knows it, else ``kernel_N``, also of a name that is public already."""
+        """``name`` if kernels.csv knows it, else ``kernel_N``, also of a name that is
+        public already.
+        """
         stays = pattern_of(name) or re.fullmatch(r"kernel_\d+", name)
         return name if stays else self._numbered("kernel", name)
 
@@ -41,4 +49,6 @@ class PublicNames:
 
 def is_known(name: str) -> bool:
     """Whether ``name`` has nothing but names and words of libraries and of training."""
-    return OF_LIBRARIES.fullmatch(name) is not None or all(word.lower() in WORDS for word in _WORD.findall(name))
+    return OF_LIBRARIES.fullmatch(name) is not None or all(
+        word.lower() in WORDS for word in _WORD.findall(name)
+    )

@@ -1,4 +1,6 @@
-"""Ranges that the program marks (NVTX, annotations): time on the host, and on the device for what they launched."""
+"""Ranges that the program marks (NVTX, annotations): time on the host, and on the
+device for what they launched.
+"""
 
 import re
 from dataclasses import dataclass
@@ -23,11 +25,15 @@ class Range:
     host: int
     """Union of the ranges."""
     device: int | None
-    """Union of what their process launched on the device while they were open; None if launches are unknown."""
+    """Union of what their process launched on the device while they were open; None if
+    launches are unknown.
+    """
 
 
 def unnumbered(name: str) -> str:
-    """``name`` without the numbers of an operator or a step: ranges that differ in these alone are of one kind."""
+    """``name`` without the numbers of an operator or a step: ranges that differ in
+    these alone are of one kind.
+    """
     return _NUMBERED.sub("", name)
 
 
@@ -37,7 +43,8 @@ def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
     names = {int(number): unnumbered(trace.names[number]) for number in np.unique(ranges.name)}
     labels = np.array([names[int(number)] for number in ranges.name], dtype=object)
     totals = {
-        name: _part(ranges.times.where(labels == name), window).length() for name in dict.fromkeys(names.values())
+        name: _part(ranges.times.where(labels == name), window).length()
+        for name in dict.fromkeys(names.values())
     }
     chosen = sorted(totals, key=lambda name: -totals[name])[:SHOWN]
     call = launching_calls(trace.device_events, trace.calls)
@@ -51,28 +58,35 @@ def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
 
 
 def _inside(times: Intervals, window: Window) -> NDArray[np.bool_]:
-    """Mask of the ranges in the window: of whole steps, those that start in them and those around
-    all of them.
+    """Mask of the ranges in the window: of whole steps, those that start in them and
+    those around all of them.
     """
     if window.host is None:
         return (times.end > window.first) & (times.start < window.last)
     first, last = window.host
-    return ((times.start >= first) & (times.start < last)) | ((times.start <= first) & (times.end >= last))
+    return ((times.start >= first) & (times.start < last)) | (
+        (times.start <= first) & (times.end >= last)
+    )
 
 
 def _part(times: Intervals, window: Window) -> Intervals:
-    """Part of the times in the steps of the window; all of them if the window is not of steps."""
+    """Part of the times in the steps of the window; all of them if the window is not of
+    steps.
+    """
     return times if window.host is None else times.clip(*window.host)
 
 
 def _device_time(trace: RankTrace, ranges: Events, call: Times, window: Window) -> int | None:
-    """Device time that any thread of a process launched while one of its ranges was open: autograd
-    has its own thread.
+    """Device time that any thread of a process launched while one of its ranges was
+    open: autograd has its own thread.
     """
     if trace.calls is None or not (call >= 0).any():
         return None
     launched = trace.calls.times.start[np.maximum(call, 0)]
-    process, of_ranges = trace.calls.place[np.maximum(call, 0)] & PROCESS_BITS, ranges.place & PROCESS_BITS
+    process, of_ranges = (
+        trace.calls.place[np.maximum(call, 0)] & PROCESS_BITS,
+        ranges.place & PROCESS_BITS,
+    )
     mine = np.zeros(len(launched), bool)
     for each in np.unique(of_ranges):
         union = ranges.times.where(of_ranges == each).merged()

@@ -1,4 +1,6 @@
-"""Finding and reading traces: files, compressed or not, and directories with a file per rank."""
+"""Finding and reading traces: files, compressed or not, and directories with a file per
+rank.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +29,13 @@ _HOST = re.compile(r"^(?P<host>[\w.-]+)_\d+\.\d+(\.\d+)?\.pt\.trace\.json")
 
 
 def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace], list[Path]]:
-    """One trace for each GPU, in the order of ranks, and the files without device events.
+    """One trace for each GPU, in the order of ranks, and the files without device
+    events.
 
     ``export`` writes the SQLite export of a report of Nsight Systems into a new file.
 
-    UserError for a file that is damaged or no trace, and if no file holds a device event.
+    UserError for a file that is damaged or no trace, and if no file holds a device
+    event.
     """
     traces, empty = [], []
     given = [*map(kept.place, paths)]
@@ -46,20 +50,26 @@ def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace],
             empty.append(path)
         traces += [_named(trace, path, alone=len(inside) == 1) for trace in inside]
     if not traces:
-        tools = {NSYS if ".sqlite" in file.name or file.suffix == REPORT else TORCH for file in empty}
+        tools = {
+            NSYS if ".sqlite" in file.name or file.suffix == REPORT else TORCH for file in empty
+        }
         hint = f"profile with {' or '.join(sorted(tools))}; on CPUs: benchrun explain"
         raise UserError("no event of a GPU", where=", ".join(map(str, empty)), hint=hint)
     return _ranked(traces), empty
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """``paths`` with each directory replaced by the traces in it. UserError for a directory without traces."""
+    """``paths`` with each directory replaced by the traces in it. UserError for a
+    directory without traces.
+    """
     files: list[Path] = []
     for path in map(kept.place, paths):
         if not path.is_dir():
             files.append(path)
             continue
-        inside = sorted((file for file in path.rglob("*") if file.is_file() and _is_trace(file)), key=_numbered)
+        inside = sorted(
+            (file for file in path.rglob("*") if file.is_file() and _is_trace(file)), key=_numbered
+        )
         if not inside:
             raise UserError("no trace in this directory", where=str(path), hint=HINT)
         files += inside
@@ -74,11 +84,15 @@ def is_trace(path: Path) -> bool:
         start = b"".join(islice(chunks(path), 3))
     except (UserError, OSError):
         return False
-    return start.startswith(MAGIC) or (start.lstrip()[:1] in (b"{", b"[") and b'"traceEvents"' in start)
+    return start.startswith(MAGIC) or (
+        start.lstrip()[:1] in (b"{", b"[") and b'"traceEvents"' in start
+    )
 
 
 def _numbered(file: Path) -> list[str | int]:
-    """A key by which rank 10 comes after rank 9: the texts and numbers of the path in turn."""
+    """A key by which rank 10 comes after rank 9: the texts and numbers of the path in
+    turn.
+    """
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(file))]
 
 
@@ -100,7 +114,9 @@ def _read(path: Path, export: Export) -> Iterator[RankTrace]:
 
 
 def _named(trace: RankTrace, path: Path, *, alone: bool) -> RankTrace:
-    """The trace with the rank and host that the file's name states, if the file itself does not."""
+    """The trace with the rank and host that the file's name states, if the file itself
+    does not.
+    """
     host = _HOST.match(path.name)
     return replace(
         trace,
@@ -120,9 +136,11 @@ def rank_in(name: str) -> int | None:
 
 
 def _ranked(traces: list[RankTrace]) -> list[RankTrace]:
-    """The traces in the order of their ranks, or numbered in the order of reading if one states no rank.
+    """The traces in the order of their ranks, or numbered in the order of reading if
+    one states no rank.
 
-    UserError for two traces of one rank: they are of different steps or runs, and their collectives do not match.
+    UserError for two traces of one rank: they are of different steps or runs, and their
+    collectives do not match.
     """
     by_rank: dict[int | None, RankTrace] = {}
     for trace in traces:

@@ -1,4 +1,6 @@
-"""Matrix products whose shapes the profiler recorded: achieved TFLOPS, and the share of the GPU's peak."""
+"""Matrix products whose shapes the profiler recorded: achieved TFLOPS, and the share of
+the GPU's peak.
+"""
 
 from dataclasses import dataclass
 
@@ -31,7 +33,9 @@ def products_of(trace: RankTrace, classes: Classified) -> list[ProductTime]:
     """The products that take longest, at most SHOWN; none if the trace has no shapes."""
     if not trace.shapes:
         return []
-    chosen = (classes.number == CLASSES.index("matmul")) & np.isin(classes.events.external, list(trace.shapes))
+    chosen = (classes.number == CLASSES.index("matmul")) & np.isin(
+        classes.events.external, list(trace.shapes)
+    )
     events: Events = classes.events.where(chosen)
     nanoseconds: dict[Shape, int] = {}
     operators: dict[Shape, set[int]] = {}
@@ -46,7 +50,16 @@ def products_of(trace: RankTrace, classes: Classified) -> list[ProductTime]:
     rows = []
     for shape in sorted(nanoseconds, key=lambda each: -nanoseconds[each])[:SHOWN]:
         count, seconds = len(operators[shape]), nanoseconds[shape] / 1e9
-        tflops = count * MULTIPLY_ADD * shape.batch * shape.m * shape.n * shape.k / max(seconds, 1e-12) / 1e12
+        tflops = (
+            count
+            * MULTIPLY_ADD
+            * shape.batch
+            * shape.m
+            * shape.n
+            * shape.k
+            / max(seconds, 1e-12)
+            / 1e12
+        )
         peak = gpu.peak_tflops(PRECISIONS.get(shape.dtype, "")) if gpu else None
         rows.append(ProductTime(shape, count, seconds, tflops, tflops / peak if peak else None))
     return rows

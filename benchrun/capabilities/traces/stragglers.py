@@ -19,16 +19,20 @@ class Straggler(NamedTuple):
 
     rank: int
     behind: int
-    """Time in ns for which all others had nothing but communication to do: then the next slow rank
-    would arrive.
+    """Time in ns for which all others had nothing but communication to do: then the
+    next slow rank would arrive.
     """
 
 
-def stragglers(listed: Sequence[Collective], window_ns: int, exposed_ns: Mapping[int, int]) -> list[Straggler]:
-    """The ranks that others waited for, the slowest first. ``exposed_ns``: exposed communication of each rank.
+def stragglers(
+    listed: Sequence[Collective], window_ns: int, exposed_ns: Mapping[int, int]
+) -> list[Straggler]:
+    """The ranks that others waited for, the slowest first. ``exposed_ns``: exposed
+    communication of each rank.
 
-    Waiting that kernels hide costs the others nothing. Stages of a pipeline do different work, and wait for each other
-    by design: their messages and the collectives over them are left out.
+    Waiting that kernels hide costs the others nothing. Stages of a pipeline do
+    different work, and wait for each other by design: their messages and the
+    collectives over them are left out.
     """
     behind: dict[int, int] = {}
     groups = [each for each in listed if each.name not in POINT_TO_POINT and len(each.waiting) > 1]

@@ -1,4 +1,6 @@
-"""A small copy of a Kineto trace for publication: what its fingerprint is computed from, and nothing else."""
+"""A small copy of a Kineto trace for publication: what its fingerprint is computed
+from, and nothing else.
+"""
 
 import json
 import lzma
@@ -24,10 +26,11 @@ DISTRIBUTED = ("rank", "world_size", "pg_config")
 
 
 def thinned(path: Path, clean: Callable[[str], str], public: PublicNames) -> bytes:
-    """The events and keys of the trace at ``path`` that a fingerprint needs, as JSON packed by xz.
+    """The events and keys of the trace at ``path`` that a fingerprint needs, as JSON
+    packed by xz.
 
-    ``clean`` replaces each text that the trace holds, then ``public`` each name. UserError for a file that is no whole
-    trace.
+    ``clean`` replaces each text that the trace holds, then ``public`` each name.
+    UserError for a file that is no whole trace.
     """
     source, texts = JsonTrace(path, SKIP), _Cleaned(clean)
     events = []
@@ -52,7 +55,9 @@ def _is_needed(event: Event, path: Path) -> bool:
 
 
 class _Cleaned(dict[str, str]):
-    """Texts as ``clean`` makes them, each made once: a trace repeats few names many times."""
+    """Texts as ``clean`` makes them, each made once: a trace repeats few names many
+    times.
+    """
 
     def __init__(self, clean: Callable[[str], str]) -> None:
         self._clean = clean
@@ -83,13 +88,17 @@ def _name(category: str, name: str, public: PublicNames) -> str:
 def _properties(stated: dict[str, Any], texts: _Cleaned) -> dict[str, Any]:
     """Rank, groups and GPUs."""
     listed, own = stated.get("deviceProperties"), stated.get("distributedInfo")
-    gpus = [dict(_only(gpu, ("id", "name"), texts)) for gpu in listed or [] if isinstance(gpu, dict)]
+    gpus = [
+        dict(_only(gpu, ("id", "name"), texts)) for gpu in listed or [] if isinstance(gpu, dict)
+    ]
     ranks = dict(_only(own, DISTRIBUTED, texts)) if isinstance(own, dict) else {}
     base = dict(_only(stated, (BASE,), texts))
     return {"schemaVersion": 1, **base, "deviceProperties": gpus, "distributedInfo": ranks}
 
 
-def _only(document: dict[str, Any], keys: tuple[str, ...], texts: _Cleaned) -> Iterator[tuple[str, Any]]:
+def _only(
+    document: dict[str, Any], keys: tuple[str, ...], texts: _Cleaned
+) -> Iterator[tuple[str, Any]]:
     for key in keys:
         if key in document:
             yield key, _cleaned(document[key], texts)

@@ -17,29 +17,43 @@ from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir
 
 
-def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fingerprint, list[Path]]:
-    """The fingerprint of the ranks in these files, directories and runs, and the files that hold no event of a GPU.
+def fingerprint_of(
+    files: Sequence[Path], window: Choice = "device"
+) -> tuple[Fingerprint, list[Path]]:
+    """The fingerprint of the ranks in these files, directories and runs, and the files
+    that hold no event of a GPU.
 
-    Of a kept run it is the one that was stored, whatever ``window`` is.
-    UserError for a file that is damaged or no trace, for a report of Nsight Systems if nsys is missing, and for a
-    window that the trace cannot give.
+    Of a kept run it is the one that was stored, whatever ``window`` is. UserError for a
+    file that is damaged or no trace, for a report of Nsight Systems if nsys is missing,
+    and for a window that the trace cannot give.
     """
     if len(files) == 1 and (stored := _stored(files[0])):
         return stored, []
     try:
         traces, empty = read_traces([_of_run(file) for file in files], export_report)
         return fingerprint(traces, window), empty
-    except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         where = ", ".join(map(str, files))
-        raise UserError(f"the trace holds values of a wrong kind: {_in_words(error)}", where=where) from error
+        raise UserError(
+            f"the trace holds values of a wrong kind: {_in_words(error)}", where=where
+        ) from error
 
 
 def trace_hint(file: Path) -> str | None:
-    """Hint at the verb that reads ``file`` if it is a trace, which has no step of a log; None if it
-    is none.
+    """Hint at the verb that reads ``file`` if it is a trace, which has no step of a
+    log; None if it is none.
     """
     here = kept.place(file)
-    return f"it is a trace: benchrun fingerprint {file}" if here.is_file() and is_trace(here) else None
+    return (
+        f"it is a trace: benchrun fingerprint {file}" if here.is_file() and is_trace(here) else None
+    )
 
 
 def _in_words(error: Exception) -> str:
@@ -51,11 +65,11 @@ def _in_words(error: Exception) -> str:
 
 
 def fingerprint_of_run(run: RunDir) -> Fingerprint | None:
-    """Fingerprint of a run over whole steps if the traces mark them; None for a run without a
-    profile.
+    """Fingerprint of a run over whole steps if the traces mark them; None for a run
+    without a profile.
 
-    A kept run has the fingerprint in place of the traces. UserError as for `fingerprint_of`, but a damaged trace among
-    others is left out.
+    A kept run has the fingerprint in place of the traces. UserError as for
+    `fingerprint_of`, but a damaged trace among others is left out.
     """
     return sound_fingerprint(run)[0]
 
@@ -81,8 +95,8 @@ def sound_fingerprint(run: RunDir) -> tuple[Fingerprint | None, list[str]]:
 
 
 def fingerprint_of_steps(traces: Sequence[Path]) -> Fingerprint:
-    """Fingerprint over whole steps if the traces mark them, else from the first event of a GPU to
-    the last.
+    """Fingerprint over whole steps if the traces mark them, else from the first event
+    of a GPU to the last.
     """
     try:
         return fingerprint_of(traces, "steps")[0]
@@ -93,7 +107,9 @@ def fingerprint_of_steps(traces: Sequence[Path]) -> Fingerprint:
 
 
 def store_fingerprint(run: RunDir) -> None:
-    """Write the fingerprint of a profiled run into its directory, so that it is kept. Without a GPU there is none."""
+    """Write the fingerprint of a profiled run into its directory, so that it is kept.
+    Without a GPU there is none.
+    """
     try:
         result = fingerprint_of_run(run)
     except UserError:
@@ -111,7 +127,9 @@ def nameless_fingerprint(run: RunDir) -> dict[str, Any] | None:
 
 def without_names(result: Fingerprint) -> dict[str, Any]:
     """Every number of a fingerprint; a kept one has other names of files and hosts."""
-    return result.model_dump(exclude={"ranks": {"__all__": {"file", "host"}}, "stragglers": {"__all__": {"host"}}})
+    return result.model_dump(
+        exclude={"ranks": {"__all__": {"file", "host"}}, "stragglers": {"__all__": {"host"}}}
+    )
 
 
 def _stored(file: Path) -> Fingerprint | None:
@@ -127,7 +145,8 @@ def _place(file: Path) -> Path:
 
 
 def _of_run(file: Path) -> Path:
-    """The folder of the traces of a run, which is named by its directory or its id; any other file as it is.
+    """The folder of the traces of a run, which is named by its directory or its id; any
+    other file as it is.
 
     UserError for a run without a profile.
     """
@@ -135,5 +154,9 @@ def _of_run(file: Path) -> Path:
     if not (run / SPEC).is_file():
         return file
     if not (run / PROFILE).is_dir():
-        raise UserError("the run was not profiled", where=str(run), hint="benchrun profile RECIPE records a profile")
+        raise UserError(
+            "the run was not profiled",
+            where=str(run),
+            hint="benchrun profile RECIPE records a profile",
+        )
     return run / PROFILE

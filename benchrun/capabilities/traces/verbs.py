@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 @click.command("fingerprint")
-@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE...")
+@click.argument(
+    "traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE..."
+)
 @click.option(
     "--window",
     type=click.Choice(["device", "steps"]),
@@ -23,16 +25,19 @@ if TYPE_CHECKING:
 )
 @json_option
 def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> None:
-    """Show where the time of each rank goes: compute, communication, copies, idle by cause, kernels, slow ranks.
+    """Show where the time of each rank goes: compute, communication, copies, idle by
+    cause, kernels, slow ranks.
 
-    A TRACE is a Kineto file (.json), an Nsight Systems export (.sqlite), both compressed or not, a report (.nsys-rep)
-    if nsys is installed, a directory with a file per rank, or a profiled run. Give the files of all ranks together:
-    one rank cannot tell a slow link from a late neighbour.
-    What a trace does not hold is null.
+    A TRACE is a Kineto file (.json), an Nsight Systems export (.sqlite), both
+    compressed or not, a report (.nsys-rep) if nsys is installed, a directory with a
+    file per rank, or a profiled run. Give the files of all ranks together: one rank
+    cannot tell a slow link from a late neighbour. What a trace does not hold is null.
     """
     result, empty = api.fingerprint_of(traces, window)
     if result.window != window:
-        say(f"the traces of this run were not kept: this is its kept fingerprint, of --window {result.window}")
+        say(
+            f"the traces of this run were not kept: this is its kept fingerprint, of --window {result.window}"
+        )
     for file in empty:
         say(f"left out, no event of a GPU: {file}")
     if as_json:

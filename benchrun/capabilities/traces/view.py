@@ -9,7 +9,8 @@ from benchrun.rundir.fingerprint import CollectiveTime, Fingerprint, ProductRow,
 from benchrun.show.table import Table, plain
 
 SHOWN = 8
-"""Rows of a table; of more ranks the minimum, the median and the maximum are shown too."""
+"""Rows of a table; of more ranks the minimum, the median and the maximum are shown too.
+"""
 WIDTH = 100
 WIDEST_NAME, WIDEST_GROUP = 60, 16
 Column = tuple[str, Callable[[RankShares], float | None]]
@@ -89,13 +90,33 @@ def _ranks(title: str, ranks: Sequence[RankShares], columns: Sequence[Column]) -
 
 
 def _collectives(listed: Sequence[CollectiveTime]) -> str:
-    titles = ("collective", "group", "ranks", "count", "GB", "ms", "transfer ms", "waiting ms", "bus GB/s")
+    titles = (
+        "collective",
+        "group",
+        "ranks",
+        "count",
+        "GB",
+        "ms",
+        "transfer ms",
+        "waiting ms",
+        "bus GB/s",
+    )
     rows = []
     for each in listed:
         gigabytes = None if each.bytes is None else each.bytes / 1e9
         times = map(_ms, (each.duration_s, each.transfer_s, each.waiting_s))
         group, ranks = _short(each.group or "-", WIDEST_GROUP), _ranks_text(each.ranks)
-        rows.append((each.name, group, ranks, each.count, _rounded(gigabytes), *times, _rounded(each.busbw_gb_s)))
+        rows.append(
+            (
+                each.name,
+                group,
+                ranks,
+                each.count,
+                _rounded(gigabytes),
+                *times,
+                _rounded(each.busbw_gb_s),
+            )
+        )
     return _named(titles, rows)
 
 

@@ -1,4 +1,6 @@
-"""The part of a trace that a fingerprint describes: from the first device event to the last, or whole steps."""
+"""The part of a trace that a fingerprint describes: from the first device event to the
+last, or whole steps.
+"""
 
 import re
 from typing import Literal, NamedTuple
@@ -9,7 +11,9 @@ from benchrun.capabilities.traces.events import Events, RankTrace
 from benchrun.capabilities.traces.intervals import Intervals, Times
 
 Choice = Literal["device", "steps"]
-STEP = re.compile(r"^(ProfilerStep#\d+|(train(ing)?[ _-]?)?(step|iteration|iter|global_step)[ _#:=-]*\d+)$", re.I)
+STEP = re.compile(
+    r"^(ProfilerStep#\d+|(train(ing)?[ _-]?)?(step|iteration|iter|global_step)[ _#:=-]*\d+)$", re.I
+)
 """Names of a range around one step; the number makes it one of several."""
 SAME_NAME = re.compile(
     r"^(train(ing)?_?)?(step|iteration|train_batch|train_step|forward_backward|(\[pl\]\[profile\])?run_training_batch)$",
@@ -17,13 +21,17 @@ SAME_NAME = re.compile(
 )
 """Names of a range that every step repeats."""
 UNEVEN = 0.2
-"""Standard deviation of the distances between two steps over their mean, up to which they are even."""
+"""Standard deviation of the distances between two steps over their mean, up to which
+they are even.
+"""
 RARER = 0.01
-"""Most time of the events whose name occurs less often than the steps, as a share of all device
-events.
+"""Most time of the events whose name occurs less often than the steps, as a share of
+all device events.
 """
 KEEP = 3
-"""Whole steps from which on the first is dropped too: it may hold compilation and warm-up."""
+"""Whole steps from which on the first is dropped too: it may hold compilation and
+warm-up.
+"""
 
 
 class Window(NamedTuple):
@@ -45,13 +53,17 @@ class Window(NamedTuple):
 
 
 def window_of(trace: RankTrace, choice: Choice) -> Window | None:
-    """The chosen part; None for ``steps`` if fewer than two starts of steps can be recognised."""
+    """The chosen part; None for ``steps`` if fewer than two starts of steps can be
+    recognised.
+    """
     marks = _marks(trace)
     if choice == "device":
         times = trace.device_events.times
         return Window(int(times.start.min()), int(times.end.max()), len(marks) or None)
     collective = None if len(marks) else separating_collective(trace)
-    begun, starts = _on_device(trace, marks) if collective is None else 2 * (_ends(trace, collective),)
+    begun, starts = (
+        _on_device(trace, marks) if collective is None else 2 * (_ends(trace, collective),)
+    )
     if len(starts) < 2:
         return None
     first = 1 if len(starts) - 1 > KEEP else 0
@@ -63,13 +75,18 @@ def window_of(trace: RankTrace, choice: Choice) -> Window | None:
 
 
 def _marks(trace: RankTrace) -> Times:
-    """Starts of the ranges around steps, on the host's clock; of nested ones those that cover the most time."""
+    """Starts of the ranges around steps, on the host's clock; of nested ones those that
+    cover the most time.
+    """
     for expression in (STEP, SAME_NAME):
         kinds: dict[str, list[int]] = {}
         for number, name in enumerate(trace.names):
             if expression.match(name):
                 kinds.setdefault(name.rstrip("0123456789"), []).append(number)
-        times = [trace.ranges.times.where(np.isin(trace.ranges.name, numbers)) for numbers in kinds.values()]
+        times = [
+            trace.ranges.times.where(np.isin(trace.ranges.name, numbers))
+            for numbers in kinds.values()
+        ]
         longest = max(times, key=Intervals.length, default=None)
         if longest is not None and len(longest.start):
             return np.unique(longest.start)
@@ -77,9 +94,11 @@ def _marks(trace: RankTrace) -> Times:
 
 
 def _on_device(trace: RankTrace, marks: Times) -> tuple[Times, Times]:
-    """Marks, and the first start of a device event that the host launched after each; twice the marks without launches.
+    """Marks, and the first start of a device event that the host launched after each;
+    twice the marks without launches.
 
-    The device runs behind the host, so a step's first kernel starts later than its mark.
+    The device runs behind the host, so a step's first kernel starts later than its
+    mark.
     """
     launched = launches(trace)
     linked = launched >= 0
@@ -112,7 +131,9 @@ def launching_calls(events: Events, calls: Events | None) -> Times:
 
 
 def separating_collective(trace: RankTrace) -> int | None:
-    """The kernel of the collective that takes longest among those that recur once a step; None if none does."""
+    """The kernel of the collective that takes longest among those that recur once a
+    step; None if none does.
+    """
     from benchrun.capabilities.traces.kernels import classified
 
     classes = classified(trace)
@@ -127,9 +148,11 @@ def separating_collective(trace: RankTrace) -> int | None:
 
 
 def _recur_by_step(events: Events, ends: Times) -> bool:
-    """Whether these ends of a kernel lie at even distances, and what the device does recurs between each two.
+    """Whether these ends of a kernel lie at even distances, and what the device does
+    recurs between each two.
 
-    Other work that recurs less often shows that they are parts of a step, as layers are.
+    Other work that recurs less often shows that they are parts of a step, as layers
+    are.
     """
     distances = np.diff(ends)
     if len(distances) < 2 or distances.std() > UNEVEN * distances.mean():

@@ -1,10 +1,12 @@
-"""The DeepSpeed engine's own lines, beside those of the program that uses it: they count if nothing else is found.
+"""The DeepSpeed engine's own lines, beside those of the program that uses it: they
+count if nothing else is found.
 
     [timer.py:264:stop] epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=3.7, CurrSamplesPerSec=3.8, ...
     steps: 1 loss: 12.4023 iter time (s): 15.988 samples/sec: 0.250                                  (pipeline engine)
 
-Samples per second are those of all ranks together; a step is one of the optimizer. Source: deepspeedai/DeepSpeed
-deepspeed/utils/timer.py and deepspeed/runtime/pipe/engine.py, and logs.
+Samples per second are those of all ranks together; a step is one of the optimizer.
+Source: deepspeedai/DeepSpeed deepspeed/utils/timer.py and
+deepspeed/runtime/pipe/engine.py, and logs.
 """
 
 import re
@@ -22,7 +24,9 @@ _TIMER = re.compile(
     r"CurrSamplesPerSec=(?P<samples_per_s>\d+\.?\d*),"
 )
 LAUNCHED = re.compile(r"\bdist_world_size=(?P<num_gpus>\d{1,7})\b")
-"""The number of processes, each with a GPU of its own, as DeepSpeed's launcher prints it on every node."""
+"""The number of processes, each with a GPU of its own, as DeepSpeed's launcher prints
+it on every node.
+"""
 
 
 class DeepSpeed(Dialect):
@@ -52,7 +56,9 @@ class DeepSpeed(Dialect):
             yield Record(groups(match, samples_per_s=DECIMAL), needs="step")
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Compute the step time from samples per second if the log has stated its batch."""
+        """Compute the step time from samples per second if the log has stated its
+        batch.
+        """
         if (batch := self.facts.gbs) and "samples_per_s" in values:
             rate = values.pop("samples_per_s")
             values |= {"step_time_s": batch / rate, "global_batch_size": batch}

@@ -1,15 +1,18 @@
-"""Hugging Face Trainer (also under TRL, ms-swift, LLaMA-Factory, accelerate): dictionaries, progress bars, a summary.
+"""Hugging Face Trainer (also under TRL, ms-swift, LLaMA-Factory, accelerate):
+dictionaries, progress bars, a summary.
 
     {'loss': 2.55, 'grad_norm': 6.8, 'learning_rate': 5e-05, 'epoch': 0.01}
       6%|6         | 1/16 [00:58<14:41, 58.76s/it]
     {'train_runtime': 425.4, 'train_samples_per_second': 5.64, 'train_steps_per_second': 0.235, 'epoch': 1.0}
 
-No line has a step's time. It is the difference of two clocks: of the run time, if every dictionary has it; else in
-whole seconds, of ms-swift's ``elapsed_time`` or of the bar. Without a clock only the mean over the whole run is known,
-from the summary. The fine-tune of this repository measures each step, and adds ``step_time_s`` and ms-swift's
-``global_step/max_steps``. trl's reinforcement learning prints rewards and lengths of responses in the dictionaries.
-Bars of other work (loading, tokenizing, evaluation) look alike: the training's are those
-with its number of steps. Source: logs of transformers 4 and 5, and of ms-swift; tqdm's default format.
+No line has a step's time. It is the difference of two clocks: of the run time, if every
+dictionary has it; else in whole seconds, of ms-swift's ``elapsed_time`` or of the bar.
+Without a clock only the mean over the whole run is known, from the summary. The
+fine-tune of this repository measures each step, and adds ``step_time_s`` and ms-swift's
+``global_step/max_steps``. trl's reinforcement learning prints rewards and lengths of
+responses in the dictionaries. Bars of other work (loading, tokenizing, evaluation) look
+alike: the training's are those with its number of steps. Source: logs of transformers 4
+and 5, and of ms-swift; tqdm's default format.
 """
 
 import re
@@ -24,8 +27,23 @@ import numpy as np
 from benchrun.frameworks.hf import facts as trainer_facts
 from benchrun.frameworks.hf import jobs as trainer_jobs
 from benchrun.frameworks.hf import rows as trainer_rows
-from benchrun.frameworks.hf.lines import DICTIONARY, EVALUATED, bars_on, pairs_of, record_of, same_record, texts_of
-from benchrun.frameworks.hf.pauses import CHECKPOINT, EVALUATION, PAUSE_TYPES, Pauses, before_bars, before_dictionaries
+from benchrun.frameworks.hf.lines import (
+    DICTIONARY,
+    EVALUATED,
+    bars_on,
+    pairs_of,
+    record_of,
+    same_record,
+    texts_of,
+)
+from benchrun.frameworks.hf.pauses import (
+    CHECKPOINT,
+    EVALUATION,
+    PAUSE_TYPES,
+    Pauses,
+    before_bars,
+    before_dictionaries,
+)
 from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
 from benchrun.logs.columns import NO_VALUE, Column, Columns
 from benchrun.logs.dialect import Dialect, Record, Table, Value, positive
@@ -33,13 +51,20 @@ from benchrun.logs.lines import Line
 from benchrun.logs.records import Facts
 from benchrun.logs.rows import Rows, Step
 
-_SAVING = re.compile(r"Saving model checkpoint to|\bcheckpoint \S+ is about to be saved", re.IGNORECASE)
+_SAVING = re.compile(
+    r"Saving model checkpoint to|\bcheckpoint \S+ is about to be saved", re.IGNORECASE
+)
 _RESUMED = re.compile(r"Continuing training from global step (\d{1,15})\b")
-_LAST = re.compile(r"['\"]current_steps['\"]: (?P<step>\d{1,12}), ['\"]total_steps['\"]: (?P=step), ")
+_LAST = re.compile(
+    r"['\"]current_steps['\"]: (?P<step>\d{1,12}), ['\"]total_steps['\"]: (?P=step), "
+)
 MOST_AVERAGED, MOST_SUMMARISED = 1 << 16, 1 << 20
-"""Steps of a run of which only the average is known; steps that a summary's rate can count."""
+"""Steps of a run of which only the average is known; steps that a summary's rate can
+count.
+"""
 FINE_ROWS, MANY_MORE = 10, 3
-"""Rows of a fine clock that are enough; and the factor over the dictionaries from which bars win.
+"""Rows of a fine clock that are enough; and the factor over the dictionaries from which
+bars win.
 """
 AGREE = 0.02
 """The summaries of one run's launchers agree to this."""
@@ -50,7 +75,18 @@ class HuggingFace(Dialect):
 
     name = "hf"
     step_needles = (
-        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"_loss'", b'_loss"', b"%|", b"/it]", b"it/s]", DONE),
+        *(
+            b"'loss':",
+            b'"loss":',
+            b"_runtime'",
+            b'_runtime"',
+            b"_loss'",
+            b'_loss"',
+            b"%|",
+            b"/it]",
+            b"it/s]",
+            DONE,
+        ),
         *(b"Continuing training from global step", b'"percentage": 100.0'),
         *(b"Saving model checkpoint to", b" is about to be saved"),
     )
@@ -75,7 +111,9 @@ class HuggingFace(Dialect):
         self._last: dict[str, str] = {}
         """Texts of the last dictionary."""
         self._closed: int | None = None
-        """The last planned step, in LLaMA-Factory's record of the end, which has no loss."""
+        """The last planned step, in LLaMA-Factory's record of the end, which has no
+        loss.
+        """
         self._from_start = False
         """Whether the first dictionary with a mean time is that of the first step."""
         self._guess: int | None = None
@@ -83,7 +121,9 @@ class HuggingFace(Dialect):
         self._examples: int | None = None
         """Examples that were stated last, maybe of an evaluation."""
         self._resumed = 0
-        """Steps that the last start found in a checkpoint: a summary counts them, but its time does not hold them."""
+        """Steps that the last start found in a checkpoint: a summary counts them, but
+        its time does not hold them.
+        """
 
     def continued(self) -> Dialect:
         """Continue with the same reader: bars go to stderr, dictionaries to stdout."""
@@ -99,7 +139,9 @@ class HuggingFace(Dialect):
             self._closed = int(last["step"])
         if _SAVING.search(line.text):
             self._pause(CHECKPOINT)
-        dictionaries = list(DICTIONARY.finditer(line.text)) if "{" in line.text and self.whole(line) else []
+        dictionaries = (
+            list(DICTIONARY.finditer(line.text)) if "{" in line.text and self.whole(line) else []
+        )
         for match in dictionaries:
             self._dictionary(pairs_of(line.text, match), line.number)
         if not dictionaries and _may_be_fact(line.text):
@@ -107,8 +149,12 @@ class HuggingFace(Dialect):
 
     def records(self, text: str) -> Iterator[Record]:
         """The bars of a line, and the dictionary of a step."""
-        dictionaries = [pairs_of(text, match) for match in DICTIONARY.finditer(text)] if "{" in text else []
-        if all("loss" in pairs for pairs in dictionaries) and (dictionaries or not _may_be_fact(text)):
+        dictionaries = (
+            [pairs_of(text, match) for match in DICTIONARY.finditer(text)] if "{" in text else []
+        )
+        if all("loss" in pairs for pairs in dictionaries) and (
+            dictionaries or not _may_be_fact(text)
+        ):
             yield from bars_on(text)
             yield from map(record_of, dictionaries)
 
@@ -124,20 +170,27 @@ class HuggingFace(Dialect):
     def _dictionary(self, pairs: dict[str, Value], line: int) -> None:
         texts = {name: value.text for name, value in pairs.items()}
         if "rewards/chosen" in texts:
-            self.facts.options = {**(self.facts.options or {}), "preferences": "pairs of answers, as DPO has them"}
+            self.facts.options = {
+                **(self.facts.options or {}),
+                "preferences": "pairs of answers, as DPO has them",
+            }
         if "loss" in texts:
             before, self._last = self._last, texts
             if not same_record(before, texts):
                 self.add(record_of(pairs), line)
         elif (run_time := positive(texts.get("train_runtime"))) is not None:
-            steps, samples = (positive(texts.get(f"train_{name}_per_second")) for name in ("steps", "samples"))
+            steps, samples = (
+                positive(texts.get(f"train_{name}_per_second")) for name in ("steps", "samples")
+            )
             self._summaries.append((run_time, steps, samples))
         else:
             spent = [positive(text) for name, text in texts.items() if EVALUATED.fullmatch(name)]
             self._pause(EVALUATION, sum(filter(None, spent)))
 
     def complete(self, values: dict[str, Any]) -> None:
-        """A clock from the mean time of all steps so far, which ms-swift prints on Megatron from the first step on."""
+        """A clock from the mean time of all steps so far, which ms-swift prints on
+        Megatron from the first step on.
+        """
         mean_s, step = values.get("mean_s"), values.get("step")
         if mean_s is None or step is None or "clock_s" in values:
             return
@@ -148,7 +201,9 @@ class HuggingFace(Dialect):
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """A bar or a dictionary."""
         if sink == "_bars" and values.get("total"):
-            self._drawn_planned |= values["step"] not in (None, 0) and values["total"] == self._stated_steps
+            self._drawn_planned |= (
+                values["step"] not in (None, 0) and values["total"] == self._stated_steps
+            )
         values["bars"] = len(self._bars)
         table: Columns = getattr(self, sink)
         table.append(map(values.get, table.none))
@@ -173,12 +228,20 @@ class HuggingFace(Dialect):
     def _are_records(self, printed: Table) -> bool:
         """Whether no dictionary can be the one before it, printed again."""
         values = [column for name, column in printed.columns.items() if name != "line"]
-        repeated = [np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True) for column in values]
+        repeated = [
+            np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True) for column in values
+        ]
         first = texts_of(printed.texts[printed.at[0]])
-        return printed.alike and not np.all(repeated, axis=0).any() and not same_record(self._last, first)
+        return (
+            printed.alike
+            and not np.all(repeated, axis=0).any()
+            and not same_record(self._last, first)
+        )
 
     def read_facts(self, text: str) -> None:
-        """The configuration of this repository's worker, or what the Trainer prints before it starts."""
+        """The configuration of this repository's worker, or what the Trainer prints
+        before it starts.
+        """
         facts = self.facts
         if configure(facts, text, "transformers"):
             return
@@ -193,7 +256,9 @@ class HuggingFace(Dialect):
         return replace(self.facts, planned_steps=self._stated_steps).contradict(facts)
 
     def finish(self) -> Rows:
-        """Rows of the bars if these are many more, of the dictionaries, or of the summary."""
+        """Rows of the bars if these are many more, of the dictionaries, or of the
+        summary.
+        """
         facts, printed = self.facts, len(self._dictionaries)
         times = [time for time, _, _ in self._summaries]
         if times and max(times) <= min(times) * (1 + AGREE):
@@ -211,7 +276,9 @@ class HuggingFace(Dialect):
             self.rows, step = rows, drawn.step
         elif self.seen and average_s is not None and self._made <= MOST_AVERAGED:
             facts.planned_steps = self._made
-            self.rows = Rows(Step(step, average_s, 0) for step in range(self._resumed + 1, self._made + 1))
+            self.rows = Rows(
+                Step(step, average_s, 0) for step in range(self._resumed + 1, self._made + 1)
+            )
             self.only_average = len(self.rows) > 1
         trainer_facts.derive(facts, counts_prompts=self.post_training)
         if self._summaries and self._made and not self._resumed and not self.post_training:
@@ -230,10 +297,14 @@ class HuggingFace(Dialect):
         return self.rows
 
     def _training_bars(self) -> trainer_rows.Drawn:
-        """The bars of the training, and with them the planned steps if no line states these."""
+        """The bars of the training, and with them the planned steps if no line states
+        these.
+        """
         bars, stated = trainer_rows.bars_by_total(self._bars), self._stated_steps
         total = stated or self._steps_of_summary()
-        total = trainer_rows.longest_total(bars, len(self._dictionaries)) if total is None else total
+        total = (
+            trainer_rows.longest_total(bars, len(self._dictionaries)) if total is None else total
+        )
         drawn = bars.get(total, trainer_rows.NOT_DRAWN)
         if self.seen and len(drawn.step) and stated is None:
             self.facts.planned_steps = self._guess = total
@@ -245,7 +316,9 @@ class HuggingFace(Dialect):
         return self.facts.planned_steps or self._steps_of_summary() or 0
 
     def _average_s(self) -> float | None:
-        """Seconds of a step by the run time, without evaluations; None if it or the steps are unknown."""
+        """Seconds of a step by the run time, without evaluations; None if it or the
+        steps are unknown.
+        """
         own = self._made - self._resumed
         if not self.facts.run_time_s or own <= 0:
             return None
@@ -255,7 +328,9 @@ class HuggingFace(Dialect):
     def _dictionary_rows(
         self, drawn: trainer_rows.Drawn, pauses: Pauses, average_s: float | None, by_bars: Rows
     ) -> tuple[Pauses, Column]:
-        """Set the rows. Returns the pauses in their clock, and the step at each of its rows."""
+        """Set the rows. Returns the pauses in their clock, and the step at each of its
+        rows.
+        """
         clock, measured, mean = self._dictionaries.columns("clock_s", "step_time_s", "mean_s")
         step, at = self._numbers(drawn), drawn.step
         clock = trainer_rows.finer(clock, mean, step)
@@ -265,18 +340,24 @@ class HuggingFace(Dialect):
             pauses, at = before_dictionaries(self._pauses, len(step)), step
             clock = clock if (clock == NO_VALUE).any() else pauses.without(clock)
         planned = self.facts.planned_steps
-        rows = trainer_rows.dictionary_rows(self._dictionaries, step, clock, drawn, planned, average_s)
+        rows = trainer_rows.dictionary_rows(
+            self._dictionaries, step, clock, drawn, planned, average_s
+        )
         untimed = not len(drawn.step) and not own and clock[0] == NO_VALUE
         self.only_average = bool(self._summaries and len(rows) > 1 and untimed)
         self.whole_seconds = bool((measured == NO_VALUE).any() and not fine)
-        self._take_quantities(step, np.where(clock == NO_VALUE, trainer_rows.clocks(step, drawn), clock))
+        self._take_quantities(
+            step, np.where(clock == NO_VALUE, trainer_rows.clocks(step, drawn), clock)
+        )
         # Rows without a pause that a finer clock times.
         pure = len(rows) - len(pauses.work(rows, at)) if fine or (measured != NO_VALUE).any() else 0
         timed = int((by_bars.column("step_time_s") != NO_VALUE).sum())
         if pure < FINE_ROWS and timed >= MANY_MORE * len(rows):
             self.whole_seconds, rows = True, trainer_rows.with_losses(by_bars, rows)
             pauses, at = before_bars(self._pauses, self._bars, drawn), drawn.step
-            spread = {name: trainer_rows.spread_over(each, rows) for name, each in self.quantities.items()}
+            spread = {
+                name: trainer_rows.spread_over(each, rows) for name, each in self.quantities.items()
+            }
             self.quantities = spread
         self.rows = rows
         return pauses, at
@@ -285,8 +366,14 @@ class HuggingFace(Dialect):
         """The step of each dictionary."""
         printed, passed = len(self._dictionaries), self._steps_passed()
         made = passed or int(drawn.step.max(initial=0))
-        every = round((made - self._resumed) / printed) if passed else (int(made) - self._resumed) // printed
-        return trainer_rows.numbers(self._dictionaries, self._bars, self._stated_steps, max(every, 1), self._resumed)
+        every = (
+            round((made - self._resumed) / printed)
+            if passed
+            else (int(made) - self._resumed) // printed
+        )
+        return trainer_rows.numbers(
+            self._dictionaries, self._bars, self._stated_steps, max(every, 1), self._resumed
+        )
 
     def _take_quantities(self, step: Column, clock: Column) -> None:
         """Rewards, lengths, rates and tokens of the dictionaries, by step."""
@@ -301,14 +388,18 @@ class HuggingFace(Dialect):
         return None if self.facts.planned_steps == self._guess else self.facts.planned_steps
 
     def _steps_passed(self) -> float:
-        """Planned steps times the part of the epochs that has passed; 0 if it is unknown or the run began again."""
+        """Planned steps times the part of the epochs that has passed; 0 if it is
+        unknown or the run began again.
+        """
         if not self.facts.num_epochs or trainer_rows.runs(self._dictionaries)[-1]:
             return 0.0
         epoch = max(float(self._dictionaries.column("epoch")[-1]), 0.0)
         return (self._stated_steps or 0) * epoch / self.facts.num_epochs
 
     def _steps_of_summary(self) -> int | None:
-        """Steps by a summary: run time times rate, if only one whole number fits the three decimals."""
+        """Steps by a summary: run time times rate, if only one whole number fits the
+        three decimals.
+        """
         for time, rate, _ in self._summaries:
             if rate is not None and time * rate < MOST_SUMMARISED:
                 low, high = ceil(time * (rate - 0.0005)), floor(time * (rate + 0.0005))

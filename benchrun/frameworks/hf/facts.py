@@ -1,7 +1,8 @@
-"""Facts that programs on the Hugging Face Trainer state before their first step: batch, ranks,
-precision, trained part.
+"""Facts that programs on the Hugging Face Trainer state before their first step: batch,
+ranks, precision, trained part.
 
-The Trainer's own lines, and those of Unsloth (its banner), LLaMA-Factory, Axolotl, ms-swift, PEFT and accelerate.
+The Trainer's own lines, and those of Unsloth (its banner), LLaMA-Factory, Axolotl,
+ms-swift, PEFT and accelerate.
 """
 
 import re
@@ -38,23 +39,40 @@ _PRECISIONS = (
     re.compile(r"\bCreating (?P<switch>FP8) configuration with backend: (?P<value>\w{1,20})"),
 )
 """Words of TrainingArguments, on one line or each on its own, and of LLaMA-Factory."""
-# GPT-2's context, to which its examples cut every sample; newer models are trained far below their limit.
+# GPT-2's context, to which its examples cut every sample; newer models are trained far
+# below their limit.
 LENGTHS = (
     re.compile(r"(?<!_)\bmax_length: (?P<seq_length>\d{1,9})\b"),
     re.compile(r"\"n_positions\": (?P<seq_length>\d{1,9})\b"),
 )
 NEEDLES = (
     *(name.encode() for name in NAMES),
-    *(b"Num examples = ", b"world_size: ", b"world size: ", b"  world_size ....", b"Num processes: ", b"Num GPUs"),
+    *(
+        b"Num examples = ",
+        b"world_size: ",
+        b"world size: ",
+        b"  world_size ....",
+        b"Num processes: ",
+        b"Num GPUs",
+    ),
     b"dist_world_size=",
-    *(b" max_length: ", b'"n_positions": ', b"16=True,", b"rainable", b"inetuning_type", b"ine-tuning method"),
+    *(
+        b" max_length: ",
+        b'"n_positions": ',
+        b"16=True,",
+        b"rainable",
+        b"inetuning_type",
+        b"ine-tuning method",
+    ),
     *(b"compute dtype: torch.", b"Creating FP8 configuration with"),
     *(b"adapter", b"tuner_type", b"train_type", b"sft_type"),
 )
 """Bytes of the lines with any of this."""
 _EXAMPLES = re.compile(r"\bNum examples = ([\d,]{1,19})")
 _SHARES = (
-    re.compile(r"trainable params: (?P<own>[\d,.]+) \|\| all params: (?P<all>[\d,.]+) \|\| trainable%: [\d.]+"),
+    re.compile(
+        r"trainable params: (?P<own>[\d,.]+) \|\| all params: (?P<all>[\d,.]+) \|\| trainable%: [\d.]+"
+    ),
     re.compile(r"Trainable parameters = (?P<own>[\d,]+)\s*(?:/|of)\s*(?P<all>[\d,]+) \("),
     re.compile(r": (?P<all>[\d.]+)M Params \((?P<own>[\d.]+)M Trainable \["),
 )
@@ -66,18 +84,20 @@ _METHOD = re.compile(
 _ADAPTERS = frozenset({"lora", "qlora", "dora", "rslora", "oft", "adalora", "longlora", "lora_ga"})
 _FROZEN = frozenset({"freeze", "lisa"})
 NEARLY_ALL = 0.9
-"""Share of its parameters above which a model is trained as a whole: an encoder of images may be
-frozen.
+"""Share of its parameters above which a model is trained as a whole: an encoder of
+images may be frozen.
 """
 LAST_DIGIT, MOST_UNSURE = 0.001, 0.25
-"""Rounding of the summary's rates, per s; and samples by which a batch may be wrong and still be
-one whole number.
+"""Rounding of the summary's rates, per s; and samples by which a batch may be wrong and
+still be one whole number.
 """
 DATA_PARALLEL = "total batch / (micro-batch x accumulation): data-parallel ranks, which tp, pp, cp or sp multiply"
 
 
 def take_examples(facts: Facts, text: str, before: int | None) -> int | None:
-    """The number of examples on this line, or ``before``; a fact of the run if the line states the epochs."""
+    """The number of examples on this line, or ``before``; a fact of the run if the line
+    states the epochs.
+    """
     if stated := _EXAMPLES.search(text):
         before = fact_of("num_examples", int(stated[1].replace(",", "") or 0))
     if "Num Epochs = " in text:
@@ -86,7 +106,9 @@ def take_examples(facts: Facts, text: str, before: int | None) -> int | None:
 
 
 def take_trained_part(facts: Facts, text: str) -> None:
-    """Note what part of the model is trained, if the line says it: adapters, or some layers."""
+    """Note what part of the model is trained, if the line says it: adapters, or some
+    layers.
+    """
     methods = [named["method"].lower() for named in _METHOD.finditer(text)]
     if _ADAPTERS.intersection(methods):
         facts.task = "lora"
@@ -105,17 +127,23 @@ def take_precision(facts: Facts, text: str) -> None:
 
 
 def take_length(facts: Facts, text: str) -> None:
-    """A limit of the samples' length, which is stated in passing, and of more than one thing."""
+    """A limit of the samples' length, which is stated in passing, and of more than one
+    thing.
+    """
     for stated in filter(None, (length.search(text) for length in LENGTHS)):
         facts.variable_length = True
         if length := fact_of("seq_length", int(stated["seq_length"])):
-            facts.derive("seq_length", length, "the limit of a sample's length, which most may not reach")
+            facts.derive(
+                "seq_length", length, "the limit of a sample's length, which most may not reach"
+            )
 
 
 def derive(facts: Facts, *, counts_prompts: bool = False) -> None:
-    """Guess the number of GPUs, and the batch if the examples refute the one that is printed.
+    """Guess the number of GPUs, and the batch if the examples refute the one that is
+    printed.
 
-    ``counts_prompts``: the examples are prompts with several samples each, which refute nothing.
+    ``counts_prompts``: the examples are prompts with several samples each, which refute
+    nothing.
     """
     per_rank = (facts.mbs or 0) * (facts.accumulation_steps or 0)
     if not facts.gbs or not per_rank or facts.gbs % per_rank:
@@ -128,18 +156,30 @@ def derive(facts: Facts, *, counts_prompts: bool = False) -> None:
     given = f"{facts.num_examples:,} examples x {facts.num_epochs:,} epochs / {facts.planned_steps:,} steps"
     reason = f"{given} refute the printed total batch of {facts.gbs:,}: it counts ranks that share their samples"
     facts.derive("gbs", facts.gbs // share if share else None, reason, refuted=True)
-    facts.derive("num_gpus", ranks, "total batch / (micro-batch x accumulation): all ranks, with those of tp or sp")
+    facts.derive(
+        "num_gpus",
+        ranks,
+        "total batch / (micro-batch x accumulation): all ranks, with those of tp or sp",
+    )
 
 
 def derive_batch(facts: Facts, samples_per_s: float, step_s: float) -> None:
-    """Guess the batch if no line states it, by the rates of the summary, if one whole number fits their digits."""
+    """Guess the batch if no line states it, by the rates of the summary, if one whole
+    number fits their digits.
+    """
     samples, error = samples_per_s * step_s, LAST_DIGIT / 2 * step_s
-    if facts.gbs is None and round(samples) and abs(samples - round(samples)) <= error < MOST_UNSURE:
+    if (
+        facts.gbs is None
+        and round(samples)
+        and abs(samples - round(samples)) <= error < MOST_UNSURE
+    ):
         facts.derive("gbs", round(samples), "train_samples_per_second x train_runtime / steps")
 
 
 def _refuted(facts: Facts) -> bool:
-    """Whether the run has more steps than its examples fill with the printed total batch."""
+    """Whether the run has more steps than its examples fill with the printed total
+    batch.
+    """
     stated = facts.num_examples, facts.num_epochs, facts.planned_steps, facts.gbs
     if None in stated:
         return False
@@ -148,13 +188,18 @@ def _refuted(facts: Facts) -> bool:
 
 
 def _sharing_ranks(facts: Facts, ranks: int) -> int | None:
-    """The number of ranks with the same samples that makes the steps right; None if several or none do."""
+    """The number of ranks with the same samples that makes the steps right; None if
+    several or none do.
+    """
     fitting = []
     for share in range(2, ranks + 1):
         if ranks % share or not (facts.gbs and facts.num_examples and facts.num_epochs):
             continue
         batch = facts.gbs // share
-        steps = {facts.num_epochs * count for count in (facts.num_examples // batch, -(-facts.num_examples // batch))}
+        steps = {
+            facts.num_epochs * count
+            for count in (facts.num_examples // batch, -(-facts.num_examples // batch))
+        }
         if facts.planned_steps in steps:
             fitting.append(share)
     return fitting[0] if len(fitting) == 1 else None

@@ -1,7 +1,9 @@
-"""hf: the fine-tune of this repository (benchrun/worker/hf) with transformers, peft and FSDP.
+"""hf: the fine-tune of this repository (benchrun/worker/hf) with transformers, peft and
+FSDP.
 
-It builds a Llama of transformers and shards it with FSDP over all ranks. Mistral is the same model there except for a
-sliding window, which is longer than the sequences of the recipes.
+It builds a Llama of transformers and shards it with FSDP over all ranks. Mistral is the
+same model there except for a sliding window, which is longer than the sequences of the
+recipes.
 """
 
 from collections.abc import Iterator
@@ -13,7 +15,9 @@ from benchrun.vocabulary import Task
 
 
 class HuggingFace(Framework):
-    """FSDP is its only parallelism, and dense models with the layers of a Llama are its only ones."""
+    """FSDP is its only parallelism, and dense models with the layers of a Llama are its
+    only ones.
+    """
 
     name = "hf"
     precisions = frozenset({"fp32", "bf16"})
@@ -43,7 +47,9 @@ class HuggingFace(Framework):
             yield "hf recomputes whole layers: recompute.granularity must be none or full, not selective"
         if recompute.method == "uniform" and recompute.num_layers != 1:
             yield f"hf recomputes layer by layer: recompute.num_layers ({recompute.num_layers}) must be 1 with uniform"
-        if unknown := [name for name in spec.training.lora.target_modules if name not in LLAMA_LINEARS]:
+        if unknown := [
+            name for name in spec.training.lora.target_modules if name not in LLAMA_LINEARS
+        ]:
             legal = f"lora.target_modules could be {', '.join(LLAMA_LINEARS)}"
             yield f"no layer of a Llama is called {', '.join(unknown)}; {legal}"
         if model.hidden_size % model.num_attention_heads:

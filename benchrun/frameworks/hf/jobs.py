@@ -1,4 +1,6 @@
-"""Two jobs in one log of a Hugging Face Trainer, by the clocks of its bars and by the epochs of its dictionaries."""
+"""Two jobs in one log of a Hugging Face Trainer, by the clocks of its bars and by the
+epochs of its dictionaries.
+"""
 
 import numpy as np
 
@@ -9,15 +11,21 @@ from benchrun.logs.turns import FEW, SAME_CLOCK, two_jobs
 
 
 def mixed(bars: Columns, dictionaries: Columns) -> bool:
-    """Whether the lines of two jobs take turns, in the bars of one total or in the dictionaries."""
+    """Whether the lines of two jobs take turns, in the bars of one total or in the
+    dictionaries.
+    """
     step, total, clock = bars.columns("step", "total", "clock_s")
     if any(_bars_mixed(step[total == each], clock[total == each]) for each in np.unique(total)):
         return True
-    return len(dictionaries) > 0 and _dictionaries_mixed(*dictionaries.columns("epoch", "learning_rate", "loss"))
+    return len(dictionaries) > 0 and _dictionaries_mixed(
+        *dictionaries.columns("epoch", "learning_rate", "loss")
+    )
 
 
 def _bars_mixed(step: Column, clock: Column) -> bool:
-    """Whether a clock goes back while the steps go on, or the steps take turns and their clocks differ."""
+    """Whether a clock goes back while the steps go on, or the steps take turns and
+    their clocks differ.
+    """
     back = (np.diff(step) >= 0) & (clock[1:] < (1 - SAME_CLOCK) * clock[:-1] - CLOCKS_S)
     if back.sum() >= FEW:
         return True
@@ -29,9 +37,11 @@ def _bars_mixed(step: Column, clock: Column) -> bool:
 
 
 def _dictionaries_mixed(epoch: Column, learning_rate: Column, loss: Column) -> bool:
-    """Whether dictionaries with one epoch and one learning rate have different losses, and take turns.
+    """Whether dictionaries with one epoch and one learning rate have different losses,
+    and take turns.
 
-    Where an epoch is rounded, or the learning rate stands still, one epoch may be that of several steps.
+    Where an epoch is rounded, or the learning rate stands still, one epoch may be that
+    of several steps.
     """
     epochs, places = np.unique(epoch, return_inverse=True)
     rates = np.unique(learning_rate)

@@ -1,13 +1,25 @@
 """Lines of a Hugging Face Trainer: its dictionaries and progress bars, as records.
 
-Programs add fields to the dictionaries: ms-swift its own counters, LLaMA-Factory and Axolotl rates, trl's reinforcement
-learning rewards and lengths. Two forms of one record may follow each other.
+Programs add fields to the dictionaries: ms-swift its own counters, LLaMA-Factory and
+Axolotl rates, trl's reinforcement learning rewards and lengths. Two forms of one record
+may follow each other.
 """
 
 import re
 from collections.abc import Iterator
 
-from benchrun.logs.dialect import COUNT, NUMBER, STATED_LOSS, Reading, Record, Value, groups, number, positive, seconds
+from benchrun.logs.dialect import (
+    COUNT,
+    NUMBER,
+    STATED_LOSS,
+    Reading,
+    Record,
+    Value,
+    groups,
+    number,
+    positive,
+    seconds,
+)
 
 DICTIONARY = re.compile(
     r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime|eval_(?:\w{1,80}_)?(?:loss|runtime))['\"]\s*:[^{}]*\}"
@@ -16,9 +28,11 @@ EVALUATED = re.compile(r"eval_(?:\w+_)?runtime")
 """The seconds of an evaluation, of one data set or of several."""
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
 # A notebook's cell leaves the picture out.
-_BAR = re.compile(r"(?<!\d)\d{1,3}%(?:\|[^|]*\|)?\s*(?P<step>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock_s>\d[\d:]*)<")
-# Nothing but what a launcher writes stands before a training bar: a task, a rank, a host, a time, the stream. "Loading
-# checkpoint shards:" is other work.
+_BAR = re.compile(
+    r"(?<!\d)\d{1,3}%(?:\|[^|]*\|)?\s*(?P<step>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock_s>\d[\d:]*)<"
+)
+# Nothing but what a launcher writes stands before a training bar: a task, a rank, a
+# host, a time, the stream. "Loading checkpoint shards:" is other work.
 _BEFORE_BAR = re.compile(
     r"(?:^[A-Za-z][\w.-]*/\d+|[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s"
     r"|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
@@ -43,10 +57,12 @@ COLUMNS = {
     "throughput": "mean_tokens_per_s",
     "train_tokens_per_second": "mean_tokens_per_s",
 }
-"""Field of a dictionary -> column; the first field of a column counts. Tokens that were seen are those of all ranks.
+"""Field of a dictionary -> column; the first field of a column counts. Tokens that were
+seen are those of all ranks.
 
-Axolotl's newer rate counts the tokens of the loss alone: it is not that of the work. LLaMA-Factory's ``throughput``
-and transformers' rate are means of all ranks since the start.
+Axolotl's newer rate counts the tokens of the loss alone: it is not that of the work.
+LLaMA-Factory's ``throughput`` and transformers' rate are means of all ranks since the
+start.
 """
 
 
@@ -60,7 +76,9 @@ def _duration(text: str) -> float | None:
 
 
 _BAR_CLOCK = Reading(seconds, r"\d[\d:]*", plain=False)
-_FINE = Reading(lambda text: number(text) if re.fullmatch(r"\d+\.\d{4,}", text) else None, r"\d+\.\d{4,15}")
+_FINE = Reading(
+    lambda text: number(text) if re.fullmatch(r"\d+\.\d{4,}", text) else None, r"\d+\.\d{4,15}"
+)
 _CLOCK = Reading(_duration, r"[\d:dhmsay, ]+", plain=False)
 
 
@@ -91,7 +109,9 @@ def record_of(pairs: dict[str, Value]) -> Record:
     """A dictionary of a step."""
     # No row holds the learning rate; it tells two dictionaries apart.
     names = ("loss", "grad_norm", "step_time_s", "epoch", "learning_rate", "reward")
-    values = [pairs[name]._replace(reading=_READINGS.get(name, NUMBER)) for name in names if name in pairs]
+    values = [
+        pairs[name]._replace(reading=_READINGS.get(name, NUMBER)) for name in names if name in pairs
+    ]
     stated = {COLUMNS[name]: pairs[name] for name in reversed(COLUMNS) if name in pairs}
     values += [value._replace(column=column) for column, value in stated.items()]
     if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
@@ -115,13 +135,17 @@ def record_of(pairs: dict[str, Value]) -> Record:
 
 
 def same_record(one: dict[str, str], other: dict[str, str]) -> bool:
-    """Whether two dictionaries in a row are one: several launchers print it, and some loggers in two forms.
+    """Whether two dictionaries in a row are one: several launchers print it, and some
+    loggers in two forms.
 
-    The forms round differently, and have other fields; what both have must agree to three digits.
+    The forms round differently, and have other fields; what both have must agree to
+    three digits.
     """
     common = one.keys() & other.keys()
     forms = one.keys() != other.keys() and {"loss", "epoch", "learning_rate"} <= common
-    return one == other or (forms and all(_digits(one[name]) == _digits(other[name]) for name in common))
+    return one == other or (
+        forms and all(_digits(one[name]) == _digits(other[name]) for name in common)
+    )
 
 
 def _digits(text: str) -> str:

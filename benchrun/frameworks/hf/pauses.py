@@ -1,4 +1,6 @@
-"""Evaluations and checkpoints between the steps of a Hugging Face Trainer's log: they are no step time."""
+"""Evaluations and checkpoints between the steps of a Hugging Face Trainer's log: they
+are no step time.
+"""
 
 from typing import NamedTuple
 
@@ -12,9 +14,13 @@ EVALUATION, CHECKPOINT = 0, 1
 WORK = ("an evaluation", "a checkpoint")
 """The names of the two kinds, as in `Traits.other_work`."""
 PAUSE_TYPES = {"bars": "q", "dictionaries": "q", "seconds": "d", "kind": "i"}
-"""Columns of the pauses. ``bars`` and ``dictionaries``: how many came before. ``seconds``: 0 if none are printed."""
+"""Columns of the pauses. ``bars`` and ``dictionaries``: how many came before.
+``seconds``: 0 if none are printed.
+"""
 ENOUGH = 50
-"""Bars without a pause that say more than all bars, whose clock is cut off at each pause."""
+"""Bars without a pause that say more than all bars, whose clock is cut off at each
+pause.
+"""
 CLOCK_S = 1.0
 """Resolution of the bar's clock."""
 
@@ -28,7 +34,9 @@ class Pauses(NamedTuple):
     """Rows after an evaluation, and after a checkpoint: indices, each once."""
 
     def without(self, clock: Column) -> Column:
-        """The ``clock`` (s, one value per row) as it would stand had it stopped in the evaluations."""
+        """The ``clock`` (s, one value per row) as it would stand had it stopped in the
+        evaluations.
+        """
         if not self.seconds.any():
             return clock
         passed = np.diff(clock, prepend=0.0)
@@ -43,7 +51,9 @@ class Pauses(NamedTuple):
         return forward
 
     def work(self, rows: Rows, step: Column) -> dict[int, str]:
-        """Number of the row that holds a pause -> its kind. ``step``: the number at each row of the clock."""
+        """Number of the row that holds a pause -> its kind. ``step``: the number at
+        each row of the clock.
+        """
         numbers = np.unique(rows.column("step"))
         by_step: dict[int, str] = {}
         for kind, after in zip(WORK, self.kinds, strict=True):
@@ -53,10 +63,12 @@ class Pauses(NamedTuple):
 
 
 def before_bars(printed: Columns, bars: Columns, drawn: Drawn) -> Pauses:
-    """The pauses between the training's bars: as they were ``printed``, or as bars of another total show them.
+    """The pauses between the training's bars: as they were ``printed``, or as bars of
+    another total show them.
 
-    A bar of an evaluation begins after its first batch, so that the printed seconds are better; lines of another
-    stream may stand elsewhere, if the training's clock has no room for them.
+    A bar of an evaluation begins after its first batch, so that the printed seconds are
+    better; lines of another stream may stand elsewhere, if the training's clock has no
+    room for them.
     """
     at, seconds, kind = printed.columns("bars", "seconds", "kind")
     row, count = np.searchsorted(drawn.at, at), len(drawn.at)
@@ -66,7 +78,9 @@ def before_bars(printed: Columns, bars: Columns, drawn: Drawn) -> Pauses:
     shown = _drawn_evaluations(bars, drawn)
     timed = (stated > 0) & (stated < room)
     lost = np.where(timed, stated, shown)
-    evaluated = np.union1d(np.flatnonzero(lost), row[inside & (kind == EVALUATION) & (seconds == 0)])
+    evaluated = np.union1d(
+        np.flatnonzero(lost), row[inside & (kind == EVALUATION) & (seconds == 0)]
+    )
     if count - len(evaluated) < ENOUGH:
         evaluated = evaluated[~timed[evaluated]]
     return Pauses(lost, (evaluated, np.unique(row[inside & (kind == CHECKPOINT)])))
@@ -83,12 +97,18 @@ def before_dictionaries(printed: Columns, count: int) -> Pauses:
 
 def _sums(row: Column, seconds: Column, rows: int) -> Column:
     """The seconds of each row."""
-    sums: Column = np.bincount(row, seconds, minlength=rows)[:rows].astype(float) if len(row) else np.zeros(rows)
+    sums: Column = (
+        np.bincount(row, seconds, minlength=rows)[:rows].astype(float)
+        if len(row)
+        else np.zeros(rows)
+    )
     return sums
 
 
 def _drawn_evaluations(bars: Columns, drawn: Drawn) -> Column:
-    """Seconds by the clocks of other bars that were drawn between two of the training's, by the later one."""
+    """Seconds by the clocks of other bars that were drawn between two of the
+    training's, by the later one.
+    """
     total, clock = bars.columns("total", "clock_s")
     count = len(drawn.at)
     if not count:
@@ -96,5 +116,7 @@ def _drawn_evaluations(bars: Columns, drawn: Drawn) -> Column:
     other = np.flatnonzero(total != total[drawn.at[0]])
     row, clock, total = np.searchsorted(drawn.at, other), clock[other], total[other]
     # The last clock of each bar counts: of several evaluations each begins at zero.
-    ends = np.append((np.diff(row) != 0) | (np.diff(total) != 0) | (np.diff(clock) < 0), True)[: len(row)]
+    ends = np.append((np.diff(row) != 0) | (np.diff(total) != 0) | (np.diff(clock) < 0), True)[
+        : len(row)
+    ]
     return _sums(row, np.where((row > 0) & (row < count) & ends, clock, 0.0), count)

@@ -1,4 +1,6 @@
-"""Rows of a Hugging Face Trainer's log: numbers and times of its dictionaries, from their own clocks or the bars'."""
+"""Rows of a Hugging Face Trainer's log: numbers and times of its dictionaries, from
+their own clocks or the bars'.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,15 +19,25 @@ BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
 """Columns of the bars."""
 DICTIONARY_TYPES = {
     **{"bars": "q", "step": "q", "line": "I"},
-    **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm", "tokens_seen", *QUANTITIES), "d"),
-    **dict.fromkeys(("mean_s", "tokens_per_s_per_gpu", "mean_tokens_per_s", "learning_rate", *RATES), "d"),
+    **dict.fromkeys(
+        ("clock_s", "step_time_s", "epoch", "loss", "grad_norm", "tokens_seen", *QUANTITIES), "d"
+    ),
+    **dict.fromkeys(
+        ("mean_s", "tokens_per_s_per_gpu", "mean_tokens_per_s", "learning_rate", *RATES), "d"
+    ),
 }
-"""Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` and ``tokens_seen``, of all ranks,
-count from the start of the run; ``mean_s`` is the mean time of all steps so far."""
+"""Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` and
+``tokens_seen``, of all ranks, count from the start of the run; ``mean_s`` is the mean
+time of all steps so far.
+"""
 MOST_STUCK = 0.1
-"""This share of the dictionaries may find a bar that was not drawn anew: such a row replaces the one before it."""
+"""This share of the dictionaries may find a bar that was not drawn anew: such a row
+replaces the one before it.
+"""
 FINE = 0.01
-"""Part of a step to which a clock has to be known to be finer than one of whole seconds."""
+"""Part of a step to which a clock has to be known to be finer than one of whole
+seconds.
+"""
 
 
 CLOCKS_S = 2.0
@@ -60,22 +72,31 @@ def bars_by_total(bars: Columns) -> dict[int, Drawn]:
 
 
 def longest_total(drawn: dict[int, Drawn], at_least: int) -> int:
-    """The total of the bars that ran longest: the training's, whose time includes evaluation. 0 if none is so large."""
-    length = {total: (bars.clock_s.max(initial=-1), len(bars.step)) for total, bars in drawn.items()}
+    """The total of the bars that ran longest: the training's, whose time includes
+    evaluation. 0 if none is so large.
+    """
+    length = {
+        total: (bars.clock_s.max(initial=-1), len(bars.step)) for total, bars in drawn.items()
+    }
     return max((total for total in length if total >= at_least), key=length.__getitem__, default=0)
 
 
 def bar_rows(drawn: Drawn, planned: int | None = None) -> Rows:
-    """The time between a bar and the one before it, over the steps between them. Several launchers draw them.
+    """The time between a bar and the one before it, over the steps between them.
+    Several launchers draw them.
 
     ``planned``: the last planned step, after which another training begins.
     """
     rows, usual = Rows(), usual_distance(drawn.step)
     planned = None if _several_launchers(drawn) else planned
     before, before_s, last = LARGEST, 0.0, 0
-    bars: Iterator[tuple[int, float, int, int]] = zip(*(column.data for column in drawn), strict=True)
+    bars: Iterator[tuple[int, float, int, int]] = zip(
+        *(column.data for column in drawn), strict=True
+    )
     for step, clock_s, line, _ in bars:
-        if step <= before or clock_s < before_s:  # the first one, another launcher's bar, or a restart
+        if (
+            step <= before or clock_s < before_s
+        ):  # the first one, another launcher's bar, or a restart
             before, before_s = (step, clock_s) if step > usual else (0, 0.0)
             last = before
         if clock_s > before_s:
@@ -89,7 +110,9 @@ def bar_rows(drawn: Drawn, planned: int | None = None) -> Rows:
 
 
 def _several_launchers(drawn: Drawn) -> bool:
-    """Whether bars of one step show one time: that of one training, which each launcher draws."""
+    """Whether bars of one step show one time: that of one training, which each launcher
+    draws.
+    """
     order = np.argsort(drawn.step, kind="stable")
     again = np.diff(drawn.step[order]) == 0
     apart = np.abs(np.diff(drawn.clock_s[order]))[again]
@@ -97,7 +120,9 @@ def _several_launchers(drawn: Drawn) -> bool:
 
 
 def runs(dictionaries: Columns) -> Column:
-    """The number of each dictionary's run, from 0: an epoch that falls begins another run."""
+    """The number of each dictionary's run, from 0: an epoch that falls begins another
+    run.
+    """
     epoch = dictionaries.column("epoch")
     return np.cumsum(np.diff(np.where(epoch == NO_VALUE, 0.0, epoch), prepend=0.0) < 0)
 
@@ -113,9 +138,11 @@ def quantities(dictionaries: Columns, step: Column) -> dict[str, dict[int, float
 
 
 def tokens(dictionaries: Columns, step: Column, clock: Column) -> dict[int, float]:
-    """Number of the step -> tokens of a step, of all ranks, since the dictionary before.
+    """Number of the step -> tokens of a step, of all ranks, since the dictionary
+    before.
 
-    Where the tokens that were seen are not printed, they follow from the mean rate and the ``clock`` (s).
+    Where the tokens that were seen are not printed, they follow from the mean rate and
+    the ``clock`` (s).
     """
     seen, rate = dictionaries.columns("tokens_seen", "mean_tokens_per_s")
     counted = np.full(len(clock), np.nan)
@@ -129,19 +156,35 @@ def tokens(dictionaries: Columns, step: Column, clock: Column) -> dict[int, floa
 
 
 def dictionary_rows(
-    dictionaries: Columns, step: Column, clock: Column, drawn: Drawn, planned: int | None, average_s: float | None
+    dictionaries: Columns,
+    step: Column,
+    clock: Column,
+    drawn: Drawn,
+    planned: int | None,
+    average_s: float | None,
 ) -> Rows:
-    """Rows with times: their own, or from their own ``clock``, or from the training's bars, or the average."""
+    """Rows with times: their own, or from their own ``clock``, or from the training's
+    bars, or the average.
+    """
     measured, line, loss, norm = dictionaries.columns("step_time_s", "line", "loss", "grad_norm")
-    average = NO_VALUE if average_s is None or len(drawn.step) or clock[0] != NO_VALUE else average_s
+    average = (
+        NO_VALUE if average_s is None or len(drawn.step) or clock[0] != NO_VALUE else average_s
+    )
     clock = np.where(clock == NO_VALUE, clocks(step, drawn), clock)
-    times, intervals = np.where(measured == NO_VALUE, average, measured), np.ones(len(step), np.int64)
+    times, intervals = (
+        np.where(measured == NO_VALUE, average, measured),
+        np.ones(len(step), np.int64),
+    )
     timed = (measured == NO_VALUE) & (clock != NO_VALUE)
     first_clock = np.argmax(clock != NO_VALUE)
-    # A resumed run's clock does not cover the steps that were made before: its first row has no time.
+    # A resumed run's clock does not cover the steps that were made before: its first
+    # row has no time.
     resumed = bool(step[0] > usual_distance(step))
-    start = (int(step[first_clock]), float(clock[first_clock])) if resumed and timed.any() else (0, 0.0)
-    # Two processes may print a step, at slightly different times: it took as long as the first one says.
+    start = (
+        (int(step[first_clock]), float(clock[first_clock])) if resumed and timed.any() else (0, 0.0)
+    )
+    # Two processes may print a step, at slightly different times: it took as long as
+    # the first one says.
     anew = np.diff(step[timed], prepend=-1) != 0
     printed = np.cumsum(anew) - 1
     seconds, between = _between(step[timed][anew], clock[timed][anew], *start, first=int(step[0]))
@@ -156,13 +199,18 @@ def dictionary_rows(
     return rows
 
 
-def _between(step: Column, clock: Column, before: int, before_s: float, first: int) -> tuple[Column, Column]:
-    """Seconds per step, and steps, since the row before on which the clock was another; at first since ``before``."""
+def _between(
+    step: Column, clock: Column, before: int, before_s: float, first: int
+) -> tuple[Column, Column]:
+    """Seconds per step, and steps, since the row before on which the clock was another;
+    at first since ``before``.
+    """
     earlier = np.append(before_s, clock)[:-1]
     again = (clock < earlier) & (step <= first)  # training began again
     earlier[again] = 0.0
     moved = clock != earlier
-    # Within one second of the clock nothing is known: the next row with a time covers this one too.
+    # Within one second of the clock nothing is known: the next row with a time covers
+    # this one too.
     last = np.maximum.accumulate(np.where(moved | again, np.arange(len(step)), -1))
     since = np.where(last >= 0, np.where(moved, step, 0)[last], before) if len(step) else step
     since = np.where(again, 0, np.append(before, since)[:-1])
@@ -171,12 +219,16 @@ def _between(step: Column, clock: Column, before: int, before_s: float, first: i
     return seconds, np.minimum(interval, LONGEST_INTERVAL)
 
 
-def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: int, resumed: int) -> Column:
-    """The step of each dictionary: its own; else that of the bar before or after it; else counted.
+def numbers(
+    dictionaries: Columns, bars: Columns, planned: int | None, every: int, resumed: int
+) -> Column:
+    """The step of each dictionary: its own; else that of the bar before or after it;
+    else counted.
 
-    The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
-    on another stream may all come first, or last: then a dictionary comes after ``every`` steps. Counting without
-    bars and epochs numbers the rows, and not the steps. ``planned``: the planned steps if they are no guess.
+    The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar
+    after is it drawn again. Bars on another stream may all come first, or last: then a
+    dictionary comes after ``every`` steps. Counting without bars and epochs numbers the
+    rows, and not the steps. ``planned``: the planned steps if they are no guess.
     ``resumed``: the steps that the last run found in a checkpoint.
     """
     step, drawn = dictionaries.columns("step", "bars")
@@ -189,7 +241,9 @@ def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: in
 
     numbered = bool((step != NO_COUNT).all())
     cut = after[-1] == 0  # a log may end with a dictionary
-    stuck_before, stuck_after = (int((np.diff(steps, prepend=-1) == 0).sum()) for steps in (before, after))
+    stuck_before, stuck_after = (
+        int((np.diff(steps, prepend=-1) == 0).sum()) for steps in (before, after)
+    )
     most = MOST_STUCK * len(step)
     by_before = not (before <= 0).any() and stuck_before <= most
     by_after = int((after <= 0).sum()) == cut and stuck_after <= most
@@ -202,14 +256,18 @@ def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: in
 
 
 def _counted(run: Column, every: int, resumed: int) -> Column:
-    """Steps by the number of each dictionary; those of the last run begin after the ``resumed`` ones, if any."""
+    """Steps by the number of each dictionary; those of the last run begin after the
+    ``resumed`` ones, if any.
+    """
     place = np.arange(len(run))
     again = (run == run[-1]) & (resumed > 0)
     return every * (place + 1) + np.where(again, resumed - every * np.searchsorted(run, run[-1]), 0)
 
 
 def finer(clock: Column, mean_s: Column, step: Column) -> Column:
-    """The clock of the mean time of all steps so far, of four digits, if it agrees with the whole seconds."""
+    """The clock of the mean time of all steps so far, of four digits, if it agrees with
+    the whole seconds.
+    """
     told = mean_s * step
     if not (mean_s > 0).all() or (np.abs(told - clock) > 1).any() or len(step) < 2:
         return clock
@@ -228,7 +286,9 @@ def clocks(step: Column, drawn: Drawn) -> Column:
 
 
 def with_losses(rows: Rows, printed: Rows) -> Rows:
-    """The ``rows`` of bars with the losses and gradient norms that the dictionaries printed of their steps."""
+    """The ``rows`` of bars with the losses and gradient norms that the dictionaries
+    printed of their steps.
+    """
     step, stated = rows.column("step"), printed.column("step")
     order = np.argsort(stated, kind="stable")
     at = np.searchsorted(stated[order], step, side="right") - 1
@@ -239,7 +299,9 @@ def with_losses(rows: Rows, printed: Rows) -> Rows:
     rates = printed.column("tokens_per_s_per_gpu")
     by_step = dict(zip(stated.tolist(), rates.tolist(), strict=True))
     spread = spread_over(by_step, rows)
-    changed["tokens_per_s_per_gpu"] = np.array([spread.get(number, NO_VALUE) for number in step.tolist()])
+    changed["tokens_per_s_per_gpu"] = np.array(
+        [spread.get(number, NO_VALUE) for number in step.tolist()]
+    )
     return rows.chosen(slice(None), **changed)
 
 
@@ -248,7 +310,10 @@ def spread_over(by_step: dict[int, float], rows: Rows) -> dict[int, float]:
     stated, step = np.array(sorted(by_step)), np.unique(rows.column("step"))
     at = np.searchsorted(stated, step)
     inside = at < len(stated)
-    return {int(number): by_step[int(stated[index])] for number, index in zip(step[inside], at[inside], strict=True)}
+    return {
+        int(number): by_step[int(stated[index])]
+        for number, index in zip(step[inside], at[inside], strict=True)
+    }
 
 
 def usual_distance(steps: Column) -> float:

@@ -1,4 +1,6 @@
-"""The samples that a framework has consumed so far, against the batch and the number of steps."""
+"""The samples that a framework has consumed so far, against the batch and the number of
+steps.
+"""
 
 from typing import Any
 
@@ -9,8 +11,8 @@ from benchrun.logs.dialect import Dialect
 SAMPLES = "consumed samples"
 """Name of the samples of all steps so far, which are no column of a row."""
 _SAME_BATCH = 0.02
-"""Relative tolerance of a batch: one that ranks cannot share evenly is made a little smaller than
-printed.
+"""Relative tolerance of a batch: one that ranks cannot share evenly is made a little
+smaller than printed.
 """
 
 
@@ -25,10 +27,13 @@ class CountsSamples(Dialect):
         """Take the samples out, and compare them with the batch."""
         samples, batch = values.pop(SAMPLES, None), values.get("global_batch_size")
         if samples is not None and batch is not None:
-            self._check_batches(np.stack(np.broadcast_arrays(values["step"], samples, batch)).reshape(3, -1))
+            self._check_batches(
+                np.stack(np.broadcast_arrays(values["step"], samples, batch)).reshape(3, -1)
+            )
 
     def _check_batches(self, rows: Any) -> None:
-        """Compare how the samples rise with the batch, which may change between two rows.
+        """Compare how the samples rise with the batch, which may change between two
+        rows.
 
         ``rows``: step, samples of all steps so far and batch, one array each.
         """

@@ -10,7 +10,11 @@ FACTS = (
     re.compile(r"using a CUDA device \('(?P<device>[^']{1,100})'\)"),
 )
 """Facts that Lightning prints, most of them on stderr."""
-NEEDLES = (b"GLOBAL_RANK: 0, MEMBER: ", b"processes registered. Starting with ", b"using a CUDA device ('")
+NEEDLES = (
+    b"GLOBAL_RANK: 0, MEMBER: ",
+    b"processes registered. Starting with ",
+    b"using a CUDA device ('",
+)
 
 _GROUP = re.compile(r"\bRank 0 has ([a-z ]+?) parallel group ?: \[([\d, ]+)\]")
 MICROBATCHES = re.compile(r"setting number of micro-?batches to constant (\d{1,9})\b")
@@ -21,15 +25,23 @@ _FROZEN = re.compile(r"(?<!\S)([\d.]+(?: [KMBT])?) +Non-trainable params")
 _TRAINED = re.compile(r"number of trainable parameters: \d{1,20} \(([\d.]{1,10})% of total\)")
 _ALL = 99.99
 """Per cent."""
-_SWITCH = re.compile(r"(?<![\w.])['\"]?(fp4|fp8|fp4_recipe|fp8_recipe)['\"]?\s?[:=]\s?['\"]?([\w.-]+)")
+_SWITCH = re.compile(
+    r"(?<![\w.])['\"]?(fp4|fp8|fp4_recipe|fp8_recipe)['\"]?\s?[:=]\s?['\"]?([\w.-]+)"
+)
 WORK_NEEDLES = (
     *(b" Non-trainable params", b"number of trainable parameters: "),
-    *(f"{before}{name}{after}".encode() for name in ("fp4", "fp8") for before, after in ((" ", ": "), ("'", "': "))),
+    *(
+        f"{before}{name}{after}".encode()
+        for name in ("fp4", "fp8")
+        for before, after in ((" ", ": "), ("'", "': "))
+    ),
 )
 
 
 def read_work(text: str, facts: Facts) -> None:
-    """Take the parameters that are not trained, and the precision of a configuration in any form."""
+    """Take the parameters that are not trained, and the precision of a configuration in
+    any form.
+    """
     if (frozen := _FROZEN.search(text)) and float(frozen[1].split()[0]):
         facts.options = {**(facts.options or {}), FROZEN: frozen[1]}
     if (trained := _TRAINED.search(text)) and float(trained[1]) < _ALL:
@@ -42,14 +54,18 @@ SPREAD_NEEDLES = (b"Rank 0 has ", b"batches to constant ")
 
 
 class Spread:
-    """How a model is spread over its ranks, from the groups of rank 0 and its number of micro-batches."""
+    """How a model is spread over its ranks, from the groups of rank 0 and its number of
+    micro-batches.
+    """
 
     def __init__(self) -> None:
         self.degrees: dict[str, int] = {}
         self.microbatches: int | None = None
 
     def read(self, text: str, facts: Facts) -> None:
-        """Take one line. The degrees become ``facts`` if all are known, and no pipeline hides its vp."""
+        """Take one line. The degrees become ``facts`` if all are known, and no pipeline
+        hides its vp.
+        """
         for kind, ranks in _GROUP.findall(text):
             if kind in _DEGREES:
                 self.degrees[_DEGREES[kind]] = ranks.count(",") + 1

@@ -1,6 +1,8 @@
-"""Lightning's bars if gradients are accumulated: a bar is one micro-batch, ``global_step`` counts the steps.
+"""Lightning's bars if gradients are accumulated: a bar is one micro-batch,
+``global_step`` counts the steps.
 
-Epoch 0:  0%| | 9/9000 [00:18<..., global_step=1.000, train_step_timing in s=2.000, ...]     (8 bars a step)
+Epoch 0:  0%| | 9/9000 [00:18<..., global_step=1.000, train_step_timing in s=2.000, ...]
+(8 bars a step)
 """
 
 from collections.abc import Mapping
@@ -14,7 +16,9 @@ from benchrun.logs.rows import Rows
 EXACT = 1000
 """A bar prints a ``global_step`` below this with all its digits."""
 LEAST = 1.5
-"""Bars per step from which on they are micro-batches; redrawn bars show some numbers late."""
+"""Bars per step from which on they are micro-batches; redrawn bars show some numbers
+late.
+"""
 MOST = 4096
 """The most micro-batches of a step that are looked for."""
 
@@ -27,9 +31,11 @@ class Accumulation(NamedTuple):
 
 
 def accumulation(steps: Mapping[int, int]) -> Accumulation | None:
-    """Return how many bars make a step; None if each bar is one, or if too few steps passed.
+    """Return how many bars make a step; None if each bar is one, or if too few steps
+    passed.
 
-    ``steps``: number of a bar -> the ``global_step`` on it. ``bars_per_step`` is 0 if no regular number fits.
+    ``steps``: number of a bar -> the ``global_step`` on it. ``bars_per_step`` is 0 if
+    no regular number fits.
     """
     if not steps:
         return None
@@ -42,7 +48,8 @@ def accumulation(steps: Mapping[int, int]) -> Accumulation | None:
     fewest, most = span // (passed + 1), span // max(passed - 1, 1) + 1
     for each in range(max(fewest, 2), min(most, MOST) + 1):
         for offset in range(each + 1):
-            # A bar that is drawn before the step's number changes shows that of the bar before it.
+            # A bar that is drawn before the step's number changes shows that of the bar
+            # before it.
             shown, before = (bars - offset) // each, (bars - 1 - offset) // each
             if ((numbers == shown) | (numbers == before)).all():
                 return Accumulation(each, offset)
@@ -50,7 +57,8 @@ def accumulation(steps: Mapping[int, int]) -> Accumulation | None:
 
 
 def steps_of_bars(rows: Rows, how: Accumulation) -> Rows:
-    """Return one row per step, whose time is that of its micro-batches; a step that is not over is left out.
+    """Return one row per step, whose time is that of its micro-batches; a step that is
+    not over is left out.
 
     Where a bar was not drawn, the others of its step stand for it.
     """

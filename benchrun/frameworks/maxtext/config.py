@@ -1,7 +1,8 @@
-"""The configuration that MaxText prints before it trains: ``Config param NAME: VALUE``, in the order of the names.
+"""The configuration that MaxText prints before it trains: ``Config param NAME: VALUE``,
+in the order of the names.
 
-What a parameter means depends on others, so that all are read together. Source: AI-Hypercomputer/maxtext
-configs/base.yml, configs/types.py and layers of 2024 to 2026.
+What a parameter means depends on others, so that all are read together. Source:
+AI-Hypercomputer/maxtext configs/base.yml, configs/types.py and layers of 2024 to 2026.
 """
 
 from collections.abc import Mapping
@@ -32,12 +33,25 @@ _LATENT = {
 }
 """MaxText's names of latent attention -> Megatron-core's."""
 OWN_EXPERTS = frozenset({"deepseek", "qwen3_moe"})
-"""Blocks whose experts have a width of their own; those of others have that of the MLP."""
+"""Blocks whose experts have a width of their own; those of others have that of the MLP.
+"""
 UNSET = 7168
 """``moe_mlp_dim`` if nobody set it, until 2025."""
 _RELATED = frozenset(
-    {"num_experts", "num_experts_per_tok", "moe_mlp_dim", "mlp_dim", "decoder_block", "attention_type"}
-    | {"shared_experts", "first_num_dense_layers", "interleave_moe_layer_step", "sliding_window_size"}
+    {
+        "num_experts",
+        "num_experts_per_tok",
+        "moe_mlp_dim",
+        "mlp_dim",
+        "decoder_block",
+        "attention_type",
+    }
+    | {
+        "shared_experts",
+        "first_num_dense_layers",
+        "interleave_moe_layer_step",
+        "sliding_window_size",
+    }
     | {"num_decoder_layers", "mtp_num_layers", *_LATENT}
 )
 """Parameters that mean something together."""
@@ -56,7 +70,9 @@ def take_parameter(config: dict[str, str], name: str, value: str, facts: Facts) 
     elif name not in _RELATED:
         take_option(FAMILY, name, value, facts)
     if name in _RELATED:
-        others = {each: text for each, text in (facts.options or {}).items() if each not in _REPLACED}
+        others = {
+            each: text for each, text in (facts.options or {}).items() if each not in _REPLACED
+        }
         facts.options = others
         _experts(config, facts)
         _attention(config, facts)
@@ -75,7 +91,9 @@ def _experts(config: Mapping[str, str], facts: Facts) -> None:
     facts.topk = count(config.get("num_experts_per_tok")) or None
     if not separate:
         return
-    shared, dense = (count(config.get(name)) or 0 for name in ("shared_experts", "first_num_dense_layers"))
+    shared, dense = (
+        count(config.get(name)) or 0 for name in ("shared_experts", "first_num_dense_layers")
+    )
     layers = (count(config.get("num_decoder_layers")) or 0) - dense
     stated = {"moe_shared_expert_intermediate_size": str(shared * (width or 0))}
     if layers > 0:
@@ -85,7 +103,11 @@ def _experts(config: Mapping[str, str], facts: Facts) -> None:
 
 def _attention(config: Mapping[str, str], facts: Facts) -> None:
     kind = config.get("attention_type", "global")
-    stated = {name: config[printed] for printed, name in _LATENT.items() if printed in config and kind == "mla"}
+    stated = {
+        name: config[printed]
+        for printed, name in _LATENT.items()
+        if printed in config and kind == "mla"
+    }
     if "attention_type" in config:
         stated["multi_latent_attention"] = str(kind == "mla")
     if kind == "local_sliding" and (size := count(config.get("sliding_window_size"))):

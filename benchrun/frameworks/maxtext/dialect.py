@@ -2,16 +2,28 @@
 
     completed step: 10, seconds: 13.360, TFLOP/s/device: 305.127, Tokens/s/device: 3679.158, loss: 10.565
 
-JAX dispatches asynchronously: step 0 compiles, the next one or two seem to take no time at all, then one absorbs the
-backlog. Steps count from 0. Source: AI-Hypercomputer/maxtext src/maxtext/common/metric_logger.py and its forms of 2024
-and 2025.
+JAX dispatches asynchronously: step 0 compiles, the next one or two seem to take no time
+at all, then one absorbs the backlog. Steps count from 0. Source:
+AI-Hypercomputer/maxtext src/maxtext/common/metric_logger.py and its forms of 2024 and
+2025.
 """
 
 import re
 from collections.abc import Iterator
 
 from benchrun.frameworks.maxtext.config import take_parameter
-from benchrun.logs.dialect import NOT_FINITE, NUMBER, Dialect, Reading, Record, Value, columns, fields, groups, headed
+from benchrun.logs.dialect import (
+    NOT_FINITE,
+    NUMBER,
+    Dialect,
+    Reading,
+    Record,
+    Value,
+    columns,
+    fields,
+    groups,
+    headed,
+)
 
 _STEP = re.compile(r"completed step: (?P<step>\d{1,15}),\s*(?=seconds: )")
 _LAST = re.compile(rf"\s*(loss|lm_loss):\s{{1,16}}(-?\d+\.\d{{3}}|{NOT_FINITE}(?:\.0*)?)\s*")
@@ -42,7 +54,8 @@ class MaxText(Dialect):
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a line."""
         for head, end in headed(_STEP, text):
-            # Every number but the last is closed by a comma; the last is a loss, with three decimals.
+            # Every number but the last is closed by a comma; the last is a loss, with
+            # three decimals.
             closed = max(text.rfind(",", head.end(), end), head.end())
             pieces = fields(text, head.end(), closed, ",")
             if last := _LAST.fullmatch(text, closed + 1, end):

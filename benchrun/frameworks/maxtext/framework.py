@@ -1,4 +1,6 @@
-"""maxtext: MaxText, in NVIDIA's JAX containers. Source of the environment: dgxc-benchmarking v24.11.1."""
+"""maxtext: MaxText, in NVIDIA's JAX containers. Source of the environment:
+dgxc-benchmarking v24.11.1.
+"""
 
 from collections.abc import Iterator
 
@@ -28,7 +30,9 @@ class MaxText(Jax):
     profilers = dict.fromkeys(("nsys", "xplane"), Unmeasured())
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """FP8 in one micro-batch, which train.py asserts; JAX's profiler, which one process starts, or every one."""
+        """FP8 in one micro-batch, which train.py asserts; JAX's profiler, which one
+        process starts, or every one.
+        """
         yield from super().refusals(spec)
         if spec.precision == "fp8" and (count := spec.num_microbatches) > 1:
             yield f"maxtext accumulates no gradients in FP8: gbs must be mbs * dp, one micro-batch and not {count}"

@@ -1,7 +1,9 @@
-"""TrainingSpec -> the Megatron configuration: every rule about megatron-core's arguments, once.
+"""TrainingSpec -> the Megatron configuration: every rule about megatron-core's
+arguments, once.
 
-Where frameworks differ, or a release of one of them, the rule names it and the reason. Options of the worker have their
-default in other frameworks (base.WORKER_OPTIONS), so rules about them need no framework.
+Where frameworks differ, or a release of one of them, the rule names it and the reason.
+Options of the worker have their default in other frameworks (base.WORKER_OPTIONS), so
+rules about them need no framework.
 """
 
 from typing import Any
@@ -16,9 +18,13 @@ from benchrun.runspec.training import RESIDENT_LAYERS
 WORKER = "megatron-core"
 BRIDGE = "megatron-bridge"
 HYBRIDEP_PROCESSORS = 32
-"""Processors of a GPU that HybridEP's kernels take, in Megatron-Bridge's own configurations."""
+"""Processors of a GPU that HybridEP's kernels take, in Megatron-Bridge's own
+configurations.
+"""
 DRIVERS = ("nemo2", "megatron-bridge")
-"""Frameworks that a Python file drives through NeMo's or Megatron-Bridge's own configuration classes."""
+"""Frameworks that a Python file drives through NeMo's or Megatron-Bridge's own
+configuration classes.
+"""
 BUCKET_SIZE = 128 * 1024 * 1024
 """Parameters per bucket of gradients, in NeMo's own recipes."""
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -45,14 +51,18 @@ def megatron_config(spec: TrainingSpec) -> Megatron:
         fp4=Values(fp4="e2m1", fp4_recipe="nvfp4") if spec.precision == "nvfp4" else None,
         fusion=_fusion(spec),
         recompute=Values(
-            recompute_granularity=None if recompute.granularity == "none" else recompute.granularity,
+            recompute_granularity=None
+            if recompute.granularity == "none"
+            else recompute.granularity,
             **_fields(recompute, "method", "num_layers", prefix="recompute_"),
         )
         | _stated(recompute_modules=[*recompute.modules] or None),
         optimizer=_optimizer(spec, dtype),
         schedule=Values(
             lr_decay_style="cosine",
-            lr_decay_iters=max(training.steps, training.lr_warmup_steps + 1),  # at least one after the warm-up
+            lr_decay_iters=max(
+                training.steps, training.lr_warmup_steps + 1
+            ),  # at least one after the warm-up
             lr_warmup_iters=training.lr_warmup_steps,
             lr_warmup_init=0.0,
             start_weight_decay=training.weight_decay,
@@ -62,7 +72,9 @@ def megatron_config(spec: TrainingSpec) -> Megatron:
         ddp=_data_parallel(spec),
         sharding=Values(
             average_in_collective=spec.layout.fsdp == 1,
-            data_parallel_sharding_strategy="optim_grads_params" if spec.layout.fsdp > 1 else "no_shard",
+            data_parallel_sharding_strategy="optim_grads_params"
+            if spec.layout.fsdp > 1
+            else "no_shard",
         ),
         worker=_worker(spec) if spec.framework == WORKER else None,
         bridge=_bridge(spec) if spec.framework == BRIDGE else None,
@@ -98,7 +110,9 @@ def _transformer(spec: TrainingSpec) -> Values:
 
 
 def _gpt(spec: TrainingSpec) -> Values:
-    """The worker pads the vocabulary alike in every layout, so that layouts stay comparable; Megatron-LM by tp too."""
+    """The worker pads the vocabulary alike in every layout, so that layouts stay
+    comparable; Megatron-LM by tp too.
+    """
     model = spec.model
     multiple = VOCAB_MULTIPLE * (1 if spec.framework == WORKER else spec.layout.tp)
     return Values(
@@ -114,7 +128,9 @@ def _gpt(spec: TrainingSpec) -> Values:
 
 
 def _lengthened(spec: TrainingSpec) -> Values:
-    """How rotary positions were lengthened; latent attention has arguments of its own for it."""
+    """How rotary positions were lengthened; latent attention has arguments of its own
+    for it.
+    """
     scaling = spec.model.rope_scaling
     if scaling is None or spec.model.mla:
         return Values()
@@ -153,7 +169,9 @@ def _attention(spec: TrainingSpec) -> Values:
     original = scaling.original_positions if scaling else YARN_POSITIONS
     return stated | _stated(
         multi_latent_attention=True,
-        **_fields(mla, "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"),
+        **_fields(
+            mla, "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"
+        ),
         rotary_scaling_factor=scaling.factor if scaling else 1.0,
         original_max_position_embeddings=original if original != YARN_POSITIONS else None,
         mscale=1.0,
@@ -162,19 +180,25 @@ def _attention(spec: TrainingSpec) -> Values:
 
 
 def _mamba(spec: TrainingSpec) -> Values:
-    """The pattern of the layers, then that of each multi-token prediction, which all have the same weights."""
+    """The pattern of the layers, then that of each multi-token prediction, which all
+    have the same weights.
+    """
     model, mamba = spec.model, spec.model.mamba
     assert mamba is not None
     repeated = _stated(mtp_use_repeated_layer=True if model.mtp_layers else None)
     return repeated | Values(
-        hybrid_layer_pattern="/".join([mamba.pattern[: model.num_layers], *[mamba.mtp_pattern] * model.mtp_layers]),
+        hybrid_layer_pattern="/".join(
+            [mamba.pattern[: model.num_layers], *[mamba.mtp_pattern] * model.mtp_layers]
+        ),
         is_hybrid_model=True,
         **_fields(mamba, "num_heads", "head_dim", "state_dim", "num_groups", prefix="mamba_"),
     )
 
 
 def _experts(spec: TrainingSpec) -> Values:
-    """NeMo 1's own Mixtral has neither kernel: megatron-core 0.7 groups no experts in FP8."""
+    """NeMo 1's own Mixtral has neither kernel: megatron-core 0.7 groups no experts in
+    FP8.
+    """
     moe, training = spec.model.moe, spec.training
     assert moe is not None
     kernels = spec.transformer_engine and spec.framework != "nemo1"
@@ -190,12 +214,16 @@ def _experts(spec: TrainingSpec) -> Values:
         moe_grouped_gemm=kernels and training.moe_grouped_gemm,
         moe_permute_fusion=kernels and training.moe_permute_fusion,
     ) | _stated(
-        moe_flex_dispatcher_backend=training.moe_dispatcher if training.moe_dispatcher != "alltoall" else None,
+        moe_flex_dispatcher_backend=training.moe_dispatcher
+        if training.moe_dispatcher != "alltoall"
+        else None,
         moe_hybridep_num_sms=HYBRIDEP_PROCESSORS if training.moe_dispatcher == "hybridep" else None,
         moe_layer_freq=_with_experts(spec.model),
         moe_shared_expert_intermediate_size=moe.shared_ffn_hidden_size,
         # On streams of its own beside the exchange of tokens; those are of CUDA.
-        moe_shared_expert_overlap=_overlaps_shared_experts(spec) if moe.shared_ffn_hidden_size else None,
+        moe_shared_expert_overlap=_overlaps_shared_experts(spec)
+        if moe.shared_ffn_hidden_size
+        else None,
         moe_latent_size=moe.latent_size,
         moe_router_score_function="sigmoid" if moe.sigmoid else None,
         moe_router_dtype="fp32" if moe.sigmoid else None,  # as each of these models was trained
@@ -213,7 +241,9 @@ def _overlaps_shared_experts(spec: TrainingSpec) -> bool:
 
 
 def _with_experts(model: ModelShape) -> list[int] | None:
-    """1 for each layer with experts, 0 for the others; None if all have some, and in a hybrid, by its pattern."""
+    """1 for each layer with experts, 0 for the others; None if all have some, and in a
+    hybrid, by its pattern.
+    """
     layers = [int(has_experts(model, layer)) for layer in range(model.num_layers)]
     return None if model.mamba or all(layers) else layers
 
@@ -221,8 +251,8 @@ def _with_experts(model: ModelShape) -> list[int] | None:
 def _parallel(spec: TrainingSpec) -> Values:
     """Sizes of the layout.
 
-    None stands for megatron-core's default: no interleaved stages, the experts' tp that of the
-    whole model.
+    None stands for megatron-core's default: no interleaved stages, the experts' tp that
+    of the whole model.
     """
     layout = spec.layout
     ends = layout.account_for_embedding_and_loss
@@ -232,7 +262,9 @@ def _parallel(spec: TrainingSpec) -> Values:
         virtual_pipeline_model_parallel_size=layout.vp if layout.vp > 1 else None,
         context_parallel_size=layout.cp,
         expert_model_parallel_size=layout.ep,
-        expert_tensor_parallel_size=layout.etp if spec.model.moe or spec.framework == WORKER else None,
+        expert_tensor_parallel_size=layout.etp
+        if spec.model.moe or spec.framework == WORKER
+        else None,
         sequence_parallel=layout.sequence_parallel,
         account_for_embedding_in_pipeline_split=ends,
         account_for_loss_in_pipeline_split=ends,
@@ -240,9 +272,11 @@ def _parallel(spec: TrainingSpec) -> Values:
 
 
 def _communication(spec: TrainingSpec) -> Values:
-    """Interleaved stages send while they compute; then one message at a time, each with its own handle.
+    """Interleaved stages send while they compute; then one message at a time, each with
+    its own handle.
 
-    The drivers batch only if there is a pipeline, and overlap with data-parallel ranks only if there are any.
+    The drivers batch only if there is a pipeline, and overlap with data-parallel ranks
+    only if there are any.
     """
     layout, training, gpu = spec.layout, spec.training, spec.gpu != "CPU"
     ranks = training.distributed_optimizer and spec.dp * layout.cp > 1
@@ -261,7 +295,14 @@ def _fp8(spec: TrainingSpec) -> Values:
     fp8 = spec.training.fp8
     return Values(
         fp8=fp8.format,
-        **_fields(fp8, "recipe", "amax_history_len", "amax_compute_algo", "dot_product_attention", prefix="fp8_"),
+        **_fields(
+            fp8,
+            "recipe",
+            "amax_history_len",
+            "amax_compute_algo",
+            "dot_product_attention",
+            prefix="fp8_",
+        ),
         fp8_param=fp8.param_gather,
         activation_func_fp8_input_store=fp8.store_activation_input,
         tp_only_amax_red=fp8.tp_only_amax_reduction,
@@ -269,16 +310,21 @@ def _fp8(spec: TrainingSpec) -> Values:
 
 
 def _fusion(spec: TrainingSpec) -> Values:
-    """NeMo's and Megatron-Bridge's own LoRA recipes fuse no loss; NeMo 24.05 (core 0.7) has no such kernel."""
+    """NeMo's and Megatron-Bridge's own LoRA recipes fuse no loss; NeMo 24.05 (core 0.7)
+    has no such kernel.
+    """
     te, fused = spec.transformer_engine, spec.transformer_engine and spec.training.fused_kernels
     adapters = spec.task == "lora" and spec.framework != WORKER
     without_loss = adapters or (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05")
     return Values(
         bias_activation_fusion=fused and _bias_activation_fusion(spec),
         # Its kernel adds no bias of grouped experts: megatron-core raises.
-        bias_dropout_fusion=fused and not (spec.model.moe and spec.model.bias and spec.training.moe_grouped_gemm),
+        bias_dropout_fusion=fused
+        and not (spec.model.moe and spec.model.bias and spec.training.moe_grouped_gemm),
         masked_softmax_fusion=spec.framework != WORKER,
-        apply_rope_fusion=fused and spec.model.position_embedding == "rope" and not _rotates_in_parts(spec),
+        apply_rope_fusion=fused
+        and spec.model.position_embedding == "rope"
+        and not _rotates_in_parts(spec),
         persist_layer_norm=te,
         gradient_accumulation_fusion=te and (spec.layout.fsdp == 1 or spec.framework == WORKER),
         cross_entropy_loss_fusion=fused and not without_loss,
@@ -287,10 +333,11 @@ def _fusion(spec: TrainingSpec) -> Values:
 
 
 def _bias_activation_fusion(spec: TrainingSpec) -> bool:
-    """Whether megatron-core has one kernel for bias and activation of this model: it raises if it has none.
+    """Whether megatron-core has one kernel for bias and activation of this model: it
+    raises if it has none.
 
-    For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
-    NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
+    For experts that is SwiGLU alone, since the router's weight is part of the kernel
+    (core 0.13); the cores of NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
     """
     model = spec.model
     if model.clamped:
@@ -301,7 +348,8 @@ def _bias_activation_fusion(spec: TrainingSpec) -> bool:
 
 
 def _rotates_in_parts(spec: TrainingSpec) -> bool:
-    """Whether some of what enters attention is not rotated: the fused kernel for whole heads does not apply there.
+    """Whether some of what enters attention is not rotated: the fused kernel for whole
+    heads does not apply there.
 
     Megatron-Bridge's own configurations use the other kernel, of latent attention.
     """
@@ -310,7 +358,9 @@ def _rotates_in_parts(spec: TrainingSpec) -> bool:
 
 
 def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
-    """Adam. What only a precision-aware one reads is stated for it alone; the worker states the FP8 recipe always."""
+    """Adam. What only a precision-aware one reads is stated for it alone; the worker
+    states the FP8 recipe always.
+    """
     training, states, fp8 = spec.training, spec.training.optimizer, spec.precision == "fp8"
     aware, reduced = states.precision_aware, "fp32" if training.grad_reduce_in_fp32 else "bf16"
     beta1, beta2 = training.adam_betas
@@ -328,15 +378,18 @@ def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
         exp_avg_dtype=DTYPES[states.exp_avg] if aware else None,
         exp_avg_sq_dtype=DTYPES[states.exp_avg_sq] if aware else None,
         fp8_recipe=training.fp8.recipe if fp8 and (aware or spec.framework == WORKER) else None,
-        # 16 bits beside a BF16 weight make its FP32 copy; an FP8 weight has no such bits, though its type reads BF16.
+        # 16 bits beside a BF16 weight make its FP32 copy; an FP8 weight has no such
+        # bits, though its type reads BF16.
         store_param_remainders=not (fp8 and training.fp8.param_gather) if aware else None,
     )
 
 
 def _data_parallel(spec: TrainingSpec) -> Values:
-    """Interleaved stages gather weights together, when the schedule starts them, not layer by layer.
+    """Interleaved stages gather weights together, when the schedule starts them, not
+    layer by layer.
 
-    torch's FSDP2 overlaps its communication by itself and needs no distributed optimizer.
+    torch's FSDP2 overlaps its communication by itself and needs no distributed
+    optimizer.
     """
     training, interleaved, torchs = spec.training, spec.layout.vp > 1, shards_by_torch(spec)
     return Values(
@@ -344,7 +397,8 @@ def _data_parallel(spec: TrainingSpec) -> Values:
         grad_reduce_in_fp32=training.grad_reduce_in_fp32,
         overlap_grad_reduce=training.overlap_grad_reduce and not torchs,
         overlap_param_gather=training.overlap_param_gather and not torchs,
-        align_param_gather=interleaved and (training.overlap_param_gather or spec.framework in DRIVERS),
+        align_param_gather=interleaved
+        and (training.overlap_param_gather or spec.framework in DRIVERS),
         fp8_param_gather=spec.precision == "fp8" and training.fp8.param_gather,
     ) | _stated(reuse_grad_buf_for_mxfp8_param_ag=True if _gathers_mxfp8(spec) else None)
 
@@ -355,27 +409,42 @@ def _gathers_mxfp8(spec: TrainingSpec) -> bool:
 
 
 def shards_by_torch(spec: TrainingSpec) -> bool:
-    """Whether torch's FSDP2 cuts the weights over the ranks: megatron-core's own FSDP runs on GPUs alone."""
+    """Whether torch's FSDP2 cuts the weights over the ranks: megatron-core's own FSDP
+    runs on GPUs alone.
+    """
     return spec.layout.fsdp > 1 and spec.gpu == "CPU"
 
 
 def _bridge(spec: TrainingSpec) -> Values:
-    """Graphs, and inputs of modules in host memory. Random numbers inside a graph come from transformer-engine."""
+    """Graphs, and inputs of modules in host memory. Random numbers inside a graph come
+    from transformer-engine.
+    """
     training = spec.training
     graphs = training.cuda_graphs != "none"
     values = Values(cuda_graph_impl="none", use_te_rng_tracker=graphs)
     if training.cuda_graphs == "layers":
-        values |= Values(cuda_graph_impl="transformer_engine", cuda_graph_scope=[*training.graph_scopes])
+        values |= Values(
+            cuda_graph_impl="transformer_engine", cuda_graph_scope=[*training.graph_scopes]
+        )
     elif graphs:
         values |= Values(cuda_graph_impl="local", cuda_graph_scope=["full_iteration"])
     if training.offload_modules:
-        values |= Values(fine_grained_activation_offloading=True, offload_modules=[*training.offload_modules])
+        values |= Values(
+            fine_grained_activation_offloading=True, offload_modules=[*training.offload_modules]
+        )
     return values
 
 
 def _worker(spec: TrainingSpec) -> Values:
-    """An expert's tokens vary, so if there are experts only the attention of a layer is one graph."""
-    layout, training, gpu, te = spec.layout, spec.training, spec.gpu != "CPU", spec.transformer_engine
+    """An expert's tokens vary, so if there are experts only the attention of a layer is
+    one graph.
+    """
+    layout, training, gpu, te = (
+        spec.layout,
+        spec.training,
+        spec.gpu != "CPU",
+        spec.transformer_engine,
+    )
     graphs, offloads = training.cuda_graphs != "none", training.offload_activations and te
     return _stated(
         transformer_impl="transformer_engine" if te else "local",
@@ -384,11 +453,14 @@ def _worker(spec: TrainingSpec) -> Values:
         deallocate_pipeline_outputs=gpu and layout.pp > 1,
         cp_comm_type=training.cp_comm if layout.cp > 1 else None,
         moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
-        cuda_graph_impl="local" if graphs else None,  # megatron-core captures a graph after the first step
+        cuda_graph_impl="local"
+        if graphs
+        else None,  # megatron-core captures a graph after the first step
         cuda_graph_modules=(["attn"] if spec.model.moe else []) if graphs else None,
         use_te_rng_tracker=True if graphs else None,
-        # Without transformer-engine the worker offloads by itself. With one layer less on the GPU, transformer-engine
-        # would copy a layer back only when its backward pass begins.
+        # Without transformer-engine the worker offloads by itself. With one layer less
+        # on the GPU, transformer-engine would copy a layer back only when its backward
+        # pass begins.
         cpu_offloading=True if offloads else None,
         cpu_offloading_num_layers=spec.model.num_layers - RESIDENT_LAYERS if offloads else None,
         cpu_offloading_weights=False if offloads else None,

@@ -1,10 +1,12 @@
-"""Megatron-LM's step line, of every version since 2020, and what its forks print the same way.
+"""Megatron-LM's step line, of every version since 2020, and what its forks print the
+same way.
 
     iteration      339/     500 | consumed samples:  27120 | elapsed time per iteration (ms): 3237.3 | ... |
 
-Fields come and go between versions and change their order; a field whose mean is not positive is absent. The time
-is a mean over the steps since the previous line. Source of the forms: NVIDIA/Megatron-LM megatron/training/training.py
-(training_log) from v1.0 to core 0.19.
+Fields come and go between versions and change their order; a field whose mean is not
+positive is absent. The time is a mean over the steps since the previous line. Source of
+the forms: NVIDIA/Megatron-LM megatron/training/training.py (training_log) from v1.0 to
+core 0.19.
 """
 
 import re
@@ -36,30 +38,51 @@ from benchrun.logs.lines import Line
 from benchrun.logs.precision import SWITCHES
 from benchrun.logs.rows import Rows
 
-# ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
+# ``current``, ``current/average`` and ``current (avg average)``, with a unit in
+# GPT-NeoX.
 _CURRENT = re.compile(rf"([^\s/(]+?(?:{PAYLOAD})?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
 _EXPONENT = Reading(pattern=r"\d\.\d{1,15}E[-+]\d\d")
 _WHOLE = re.compile(rf"\|[\w ]{{1,40}}: *({_EXPONENT.pattern})\s*$")
-"""The last value of a line without the bar that closes it: it may be cut, unless it has a whole exponent."""
+"""The last value of a line without the bar that closes it: it may be cut, unless it has
+a whole exponent.
+"""
 _ARGUMENT = re.compile(
     r"(?<!\w)(\w{1,80}) (\.{4,80}) (\S.{0,600}?)(?:(?:\.{2,80}|(?<=[\])}'\"]))(?:updated|default))?"
     r"(?=\s*$|\s+\w{1,80} \.{4,80} )"
 )
 _WIDTHS = (29, 32)
-"""Letters and dots of an argument in GPT-NeoX and its forks; all others have 40 and more."""
+"""Letters and dots of an argument in GPT-NeoX and its forks; all others have 40 and
+more.
+"""
 
-# Primus: [20260914 08:10:12][rank-15/16][INFO ] [----module_utils.py:251] :   seq_length            : 8192
+# Primus, with blanks: [20260914 08:10:12][rank-15/16][INFO ] [--module_utils.py:251] : seq_length : 8192
 _PRIMUS = re.compile(r"\]\[rank-\d{1,7}/(?P<num_gpus>\d{1,7})\]")
 _ALIGNED = re.compile(r"\] ?: +(\w{1,80}) +: (\S.{0,600}?)\s*$")
 
 LAYOUT = {
-    **{"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"},
+    **{
+        "tensor_model_parallel_size": "tp",
+        "pipeline_model_parallel_size": "pp",
+        "context_parallel_size": "cp",
+    },
     **{"virtual_pipeline_model_parallel_size": "vp", "expert_model_parallel_size": "ep"},
 }
 """Megatron-core's names of the degrees, in every framework on it."""
 _ARGUMENTS = {
-    **{name: name for name in ("seq_length", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")},
-    **{name: name for name in ("num_query_groups", "kv_channels", "num_experts", "moe_ffn_hidden_size")},
+    **{
+        name: name
+        for name in (
+            "seq_length",
+            "num_layers",
+            "hidden_size",
+            "ffn_hidden_size",
+            "num_attention_heads",
+        )
+    },
+    **{
+        name: name
+        for name in ("num_query_groups", "kv_channels", "num_experts", "moe_ffn_hidden_size")
+    },
     "global_batch_size": "gbs",
     "micro_batch_size": "mbs",
     "world_size": "num_gpus",
@@ -78,7 +101,8 @@ _GATES = frozenset({"swiglu", "geglu", "glu_activation", "gated_linear_unit", "q
 _DENSE = 1
 """Experts of a model without any, in Megatron-DeepSpeed and GPT-NeoX."""
 DONE = "[after training is done]"
-"""Line after the last step, which prints no step line unless it is a multiple of the log interval.
+"""Line after the last step, which prints no step line unless it is a multiple of the
+log interval.
 """
 FAMILY = "megatron"
 """The rows of options.csv."""
@@ -88,11 +112,13 @@ NAMED = dict.fromkeys((*_ARGUMENTS, *names(FAMILY, "understood", "part", "work")
 """Arguments that are looked for one by one, however they are aligned."""
 
 _LENGTH = "sequence length"
-"""Name of the tokens of a row's samples, in Megatron-DeepSpeed's curriculum; they are no column of
-a row.
+"""Name of the tokens of a row's samples, in Megatron-DeepSpeed's curriculum; they are
+no column of a row.
 """
 _CORE = "throughput per GPU (TFLOP/s/GPU)"
-"""The TFLOPS of Megatron-core, which counts the model alone; forks that count by themselves have another name."""
+"""The TFLOPS of Megatron-core, which counts the model alone; forks that count by
+themselves have another name.
+"""
 _DATED = re.compile(r"\d\d:\d\d:\d\d\] iteration ")
 """Begin of a step line since Megatron-core 0.7."""
 _RECOMPUTE = frozenset({"checkpoint_activations", "recompute_activations", "recompute_granularity"})
@@ -101,7 +127,9 @@ _NAMES = {
     "elapsed time per iteration (ms)": ("step_time_s", THOUSANDTHS),
     "elapsed time per iteration ms": ("step_time_s", THOUSANDTHS),
     "elapsed time per iteration (s)": ("step_time_s", NUMBER),
-    **dict.fromkeys(("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss"), ("loss", NUMBER)),
+    **dict.fromkeys(
+        ("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss"), ("loss", NUMBER)
+    ),
     "grad norm": ("grad_norm", NUMBER),
     "global batch size": ("global_batch_size", COUNT),
     _CORE: ("tflops_per_gpu", NUMBER),
@@ -115,19 +143,35 @@ _NAMES = {
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
 }
-# Every fork has a name of its own for a rate of one GPU, and all of them spell its unit.
+# Every fork has a name of its own for a rate of one GPU, and all of them spell its
+# unit.
 _UNITS = {
     "tokens_per_s_per_gpu": re.compile(r"\btok(?:en)?s?/(?:s/[gn]pu|[gn]pu/s)\b"),
     "tflops_per_gpu": re.compile(r"\btflops?(?:/s)?/[gn]pu\b"),
 }
-_OTHER_RATE = re.compile(r"\b(?:avg|average|mean|median|max|min|peak|best|job|cumulative|hardware|hw|hfu)\b")
+_OTHER_RATE = re.compile(
+    r"\b(?:avg|average|mean|median|max|min|peak|best|job|cumulative|hardware|hw|hfu)\b"
+)
 
 
 @lru_cache(1 << 10)
 def _rate(name: str) -> str | None:
-    """The column of a rate whose unit ``name`` spells: "Tokens per second per GPU", "throughput (token/sec/GPU)"."""
-    unit = re.sub(r"\b(?:sec|second)\b", "s", re.sub(r" ?(?:\bper\b|/) ?", "/", re.sub("[_-]", " ", name.lower())))
-    return next((column for column, form in _UNITS.items() if form.search(unit) and not _OTHER_RATE.search(unit)), None)
+    """The column of a rate whose unit ``name`` spells: "Tokens per second per GPU",
+    "throughput (token/sec/GPU)".
+    """
+    unit = re.sub(
+        r"\b(?:sec|second)\b",
+        "s",
+        re.sub(r" ?(?:\bper\b|/) ?", "/", re.sub("[_-]", " ", name.lower())),
+    )
+    return next(
+        (
+            column
+            for column, form in _UNITS.items()
+            if form.search(unit) and not _OTHER_RATE.search(unit)
+        ),
+        None,
+    )
 
 
 class Megatron(CountsSamples):
@@ -147,7 +191,9 @@ class Megatron(CountsSamples):
     closing: ClassVar[tuple[str, ...]] = ("|",)
     one_rank_prints = True
     averages = ("rows",)
-    head = re.compile(r"\biteration\s+(?P<step>\d{1,15})\s*/\s*(?:(?P<planned_steps>\d{1,15})|infinity)\s*\|")
+    head = re.compile(
+        r"\biteration\s+(?P<step>\d{1,15})\s*/\s*(?:(?P<planned_steps>\d{1,15})|infinity)\s*\|"
+    )
     separator = "|"
     names = _NAMES
     # The forks that also count what is recomputed print its step lines.
@@ -178,12 +224,16 @@ class Megatron(CountsSamples):
         return following
 
     def finish(self) -> Rows:
-        """The rows, and the conventions that the lines and the arguments leave possible."""
+        """The rows, and the conventions that the lines and the arguments leave
+        possible.
+        """
         impossible = {"megatron_0.5"} if self._dated else set()
         impossible |= {way for way in self.printed_conventions if self._core and _of_forks(way)}
         if self._recompute and not any(self._recompute.values()):
             impossible |= {way for way in self.printed_conventions if "_recompute" in way}
-        self.printed_conventions = tuple(way for way in self.printed_conventions if way not in impossible)
+        self.printed_conventions = tuple(
+            way for way in self.printed_conventions if way not in impossible
+        )
         facts = self.facts
         if facts.num_gpus is None and facts.tp and facts.pp and self._replicas:
             facts.num_gpus = facts.tp * facts.pp * (facts.cp or 1) * self._replicas
@@ -197,14 +247,21 @@ class Megatron(CountsSamples):
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a step line; two ranks may have shared one."""
-        if "_per_iteration_ms=" in text:  # a fork of Megatron-DeepSpeed: elapsed_time_per_iteration_ms=3415.3
-            text = text.replace("iteration=", "iteration ").translate({ord("="): ":", ord("_"): " "})
+        if (
+            "_per_iteration_ms=" in text
+        ):  # a fork of Megatron-DeepSpeed: elapsed_time_per_iteration_ms=3415.3
+            text = text.replace("iteration=", "iteration ").translate(
+                {ord("="): ":", ord("_"): " "}
+            )
         self._dated |= _DATED.search(text) is not None
         whole = _WHOLE.search(text)
         for record in super().records(f"{text}|" if whole else text):
             values = [current for value in record.values if (current := _current(value))]
             if whole:
-                values = [v._replace(reading=_EXPONENT) if v.start == whole.start(1) else v for v in values]
+                values = [
+                    v._replace(reading=_EXPONENT) if v.start == whole.start(1) else v
+                    for v in values
+                ]
             yield record._replace(values=values)
 
     def named(self, pieces: Mapping[str, Value]) -> list[Value]:
@@ -212,19 +269,31 @@ class Megatron(CountsSamples):
         self._core |= _CORE in pieces
         values = columns(pieces, self.names)
         stated = {value.column for value in values}
-        rates = {rate: piece for name, piece in pieces.items() if (rate := _rate(name)) and rate not in stated}
-        return values + [piece._replace(column=rate, reading=NUMBER) for rate, piece in rates.items()]
+        rates = {
+            rate: piece
+            for name, piece in pieces.items()
+            if (rate := _rate(name)) and rate not in stated
+        }
+        return values + [
+            piece._replace(column=rate, reading=NUMBER) for rate, piece in rates.items()
+        ]
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Compare samples with the batch; steps whose samples are not as long as the last one's are other work."""
+        """Compare samples with the batch; steps whose samples are not as long as the
+        last one's are other work.
+        """
         super().complete(values)
         if (lengths := values.pop(_LENGTH, None)) is None:
             return
         steps, lengths = np.atleast_1d(values["step"]), np.atleast_1d(lengths)
         for step, length in zip(steps.tolist(), lengths.tolist(), strict=True):
             if self.actual_seq_length not in (None, length):
-                self.other_work |= dict.fromkeys(self.rows.column("step").tolist(), "samples of another length")
-                self.other_work |= dict.fromkeys(steps[steps < step].tolist(), "samples of another length")
+                self.other_work |= dict.fromkeys(
+                    self.rows.column("step").tolist(), "samples of another length"
+                )
+                self.other_work |= dict.fromkeys(
+                    steps[steps < step].tolist(), "samples of another length"
+                )
             self.actual_seq_length = int(length)
 
     def read_facts(self, text: str) -> None:

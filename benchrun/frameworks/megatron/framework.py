@@ -1,7 +1,8 @@
-"""Base of the frameworks on megatron.core, and megatron-lm: pretrain_gpt.py of Megatron-LM in
-NeMo's container.
+"""Base of the frameworks on megatron.core, and megatron-lm: pretrain_gpt.py of
+Megatron-LM in NeMo's container.
 
-Sources: the checks of megatron.core 0.16.1 and 0.19.2 (OptimizerConfig, TransformerConfig, Megatron-LM's arguments).
+Sources: the checks of megatron.core 0.16.1 and 0.19.2 (OptimizerConfig,
+TransformerConfig, Megatron-LM's arguments).
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,11 +21,17 @@ class Megatron(Framework):
     userbuffers = True
     mxfp8_weights: ClassVar[bool] = False
     """Whether it gathers weights in MXFP8, through the buffer of the gradients."""
-    # torch's profiler takes its first step as warm-up, and writes its trace in the step after the last.
-    profilers: ClassVar[Mapping[str, Unmeasured]] = {"kineto": Unmeasured(1, 1), "nsys": Unmeasured()}
+    # torch's profiler takes its first step as warm-up, and writes its trace in the step
+    # after the last.
+    profilers: ClassVar[Mapping[str, Unmeasured]] = {
+        "kineto": Unmeasured(1, 1),
+        "nsys": Unmeasured(),
+    }
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """Limits of megatron.core: FP8 weights, which no optimizer changes under LoRA, recomputation, its optimizer."""
+        """Limits of megatron.core: FP8 weights, which no optimizer changes under LoRA,
+        recomputation, its optimizer.
+        """
         training, recompute = spec.training, spec.training.recompute
         fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
         model = spec.model
@@ -38,7 +45,11 @@ class Megatron(Framework):
             yield "fp8.param_gather needs distributed_optimizer: change one of the two"
         if fp8_weights and training.fp8.recipe == "mxfp8" and not self.mxfp8_weights:
             yield "benchrun trains with MXFP8 beside BF16 weights alone: fp8.param_gather must be false"
-        if "recompute.modules" in self.options and recompute.modules and recompute.granularity != "selective":
+        if (
+            "recompute.modules" in self.options
+            and recompute.modules
+            and recompute.granularity != "selective"
+        ):
             yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
         if "optimizer" in self.options and training.optimizer != Optimizer():
             yield from _optimizer(spec)
@@ -48,7 +59,9 @@ class Megatron(Framework):
         return spec.model_copy(update={"megatron": megatron_config(spec)})
 
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
-        """The Megatron configuration, computed again: a spec.json of an older version has none, or another."""
+        """The Megatron configuration, computed again: a spec.json of an older version
+        has none, or another.
+        """
         return {"megatron": megatron_config(spec)}
 
 
@@ -75,8 +88,8 @@ class MegatronLM(Megatron):
 
     name = "megatron-lm"
     package = "megatron-core"
-    # Core 0.13 has no flags for windows, sinks, YaRN without latent attention, or experts in a latent space; Mamba-2 is
-    # another program there.
+    # Core 0.13 has no flags for windows, sinks, YaRN without latent attention, or
+    # experts in a latent space; Mamba-2 is another program there.
     features = TRANSFORMER - {"sinks", "window", "yarn", "clamped", "expert_biases"}
     stages = True
     tasks = frozenset({"pretrain", "sft"})
@@ -90,5 +103,9 @@ class MegatronLM(Megatron):
         model = spec.model
         if model.activation == "geglu":
             yield "megatron-lm's pretrain_gpt.py has no flag for geglu: take another framework"
-        if model.mla and model.rope_scaling and model.rope_scaling.original_positions != YARN_POSITIONS:
+        if (
+            model.mla
+            and model.rope_scaling
+            and model.rope_scaling.original_positions != YARN_POSITIONS
+        ):
             yield f"megatron-lm has no flag for the length before YaRN: original_positions must be {YARN_POSITIONS}"

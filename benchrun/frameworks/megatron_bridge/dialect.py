@@ -1,10 +1,11 @@
-"""Megatron-Bridge: one step in two lines, from two ranks. Either may be missing from the file at hand.
+"""Megatron-Bridge: one step in two lines, from two ranks. Either may be missing from
+the file at hand.
 
     Step Time : 5.39s GPU utilization: 2347.0MODEL_TFLOP/s/GPU     (rank 0; no number; at first without MODEL_)
     [2026-01-27 12:00:00] iteration 5/ 50 | ... | elapsed time per iteration (ms): 5391.2 | ...   (last rank)
 
-Before them rank 0 prints its configuration. Its ``data_parallel_size`` is 1 on any number of ranks: the number of
-micro-batches, which follows, gives the ranks.
+Before them rank 0 prints its configuration. Its ``data_parallel_size`` is 1 on any
+number of ranks: the number of micro-batches, which follows, gives the ranks.
 
       num_layers: 4  (Mcore default: 0)
       micro_batch_size: 1
@@ -32,9 +33,12 @@ _STEP_TIME = re.compile(
 )
 _NAME = r"(?:^|[\s:\]]) {2}([A-Za-z_]\w{0,79}):"
 _KEY = f"{_NAME} "
-"""Regex of the summary's keys. Two blanks tell them from labels of launchers: ``0: [default0]:``."""
+"""Regex of the summary's keys. Two blanks tell them from labels of launchers: ``0:
+[default0]:``.
+"""
 _SETTING = re.compile(_KEY + r"(\S.{0,800}?) +\(Mcore default: ")
-"""A line of the configuration's summary, which has what is not Megatron-core's default."""
+"""A line of the configuration's summary, which has what is not Megatron-core's default.
+"""
 _SIZE = re.compile(_KEY + r"(\d{1,15})\s*$")
 _SIZES = {
     **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
@@ -44,7 +48,9 @@ _NAMES = {"num_moe_experts": "num_experts"}
 """Megatron-core's names of Megatron-LM's arguments."""
 _OPTION = re.compile(_NAME + r"(?: (\S.{0,600}?))?\s*$")
 _OPTIONS = frozenset(names(FAMILY, "part", "work"))
-"""Settings of models that the dimensions of a dense or mixed transformer do not describe."""
+"""Settings of models that the dimensions of a dense or mixed transformer do not
+describe.
+"""
 _LATENT = "Non-default values (vs Mcore MLATransformerConfig)"
 _LATENT_SIZES = {
     **{"multi_latent_attention": "True", "q_lora_rank": "512", "kv_lora_rank": "512"},
@@ -79,7 +85,8 @@ class MegatronBridge(Megatron):
         self._stages = False
         """The layers of the stages are listed, which hides vp."""
         self._step = 0
-        """The number of the last one: where training started, and one more each time."""
+        """The number of the last one: where training started, and one more each time.
+        """
 
     def read(self, line: Line) -> None:
         """Either line of a step, or a fact."""
@@ -93,7 +100,9 @@ class MegatronBridge(Megatron):
             super().read(line)
 
     def records(self, text: str) -> Iterator[Record]:
-        """The lines of rank 0, else those of the last rank; these alone are plain Megatron's."""
+        """The lines of rank 0, else those of the last rank; these alone are plain
+        Megatron's.
+        """
         if "Starting training loop at iteration" in text:
             return
         matches = list(_STEP_TIME.finditer(text))
@@ -125,7 +134,9 @@ class MegatronBridge(Megatron):
         return numbered.chosen(slice(None), tflops_per_gpu=np.where(own == NO_VALUE, other, own))
 
     def read_facts(self, text: str) -> None:
-        """A line of the summary, as one of Megatron-LM's arguments; the number of micro-batches, which follows it."""
+        """A line of the summary, as one of Megatron-LM's arguments; the number of
+        micro-batches, which follows it.
+        """
         facts = self.facts
         if setting := _SETTING.search(text):
             name, value = setting[1], setting[2].strip("'")
@@ -141,7 +152,8 @@ class MegatronBridge(Megatron):
             value = fact_of(_SIZES[size[1]], int(size[2]))
             setattr(facts, _SIZES[size[1]], value or getattr(facts, _SIZES[size[1]]))
         elif size and size[1] in LAYOUT:
-            # A configuration printed whole, as YAML: the tokenizer's values follow the model's.
+            # A configuration printed whole, as YAML: the tokenizer's values follow the
+            # model's.
             degree = fact_of(LAYOUT[size[1]], int(size[2]))
             setattr(facts, LAYOUT[size[1]], getattr(facts, LAYOUT[size[1]]) or degree)
         elif match := MICROBATCHES.search(text):
@@ -150,8 +162,8 @@ class MegatronBridge(Megatron):
             super().read_facts(text)
 
     def _spread(self, microbatches: int) -> None:
-        """Complete the facts: what the summary leaves out is Megatron-core's default; the batch
-        gives the number of ranks.
+        """Complete the facts: what the summary leaves out is Megatron-core's default;
+        the batch gives the number of ranks.
         """
         facts = self.facts
         if not (facts.gbs and facts.mbs and (facts.num_layers or facts.tp)):

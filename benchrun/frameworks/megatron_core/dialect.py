@@ -1,6 +1,8 @@
-"""The workers of this repository print one line with their whole configuration as JSON, then steps.
+"""The workers of this repository print one line with their whole configuration as JSON,
+then steps.
 
-This one, on megatron-core, prints Megatron's step lines; the fine-tune on transformers the Trainer's dictionaries.
+This one, on megatron-core, prints Megatron's step lines; the fine-tune on transformers
+the Trainer's dictionaries.
 """
 
 import contextlib
@@ -35,12 +37,16 @@ class Worker(Megatron):
 
     def read(self, line: Line) -> None:
         """A step line, or the configuration; without that it is another program's log."""
-        if not configure(self.facts, line.text, self.name) and self.facts.framework_version is not None:
+        if (
+            not configure(self.facts, line.text, self.name)
+            and self.facts.framework_version is not None
+        ):
             Dialect.read(self, line)
 
 
 def configure(facts: Facts, text: str, package: str) -> bool:
-    """Take what a worker's own line states: the configuration with the version of ``package``, or the end.
+    """Take what a worker's own line states: the configuration with the version of
+    ``package``, or the end.
 
     False for any other line.
     """
@@ -55,7 +61,9 @@ def configure(facts: Facts, text: str, package: str) -> bool:
         if facts.framework_version is not None:
             _take(facts, stated)
         if "ended" in stated:
-            facts.ended_at = datetime.fromisoformat(str(stated["ended"]).replace("Z", "+00:00")).timestamp()
+            facts.ended_at = datetime.fromisoformat(
+                str(stated["ended"]).replace("Z", "+00:00")
+            ).timestamp()
             facts.peak_memory_gib = _peak(stated)
     return True
 

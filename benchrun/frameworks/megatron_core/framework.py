@@ -1,4 +1,5 @@
-"""megatron-core: the worker of this repository (benchrun/worker), on megatron.core and transformer-engine.
+"""megatron-core: the worker of this repository (benchrun/worker), on megatron.core and
+transformer-engine.
 
 Sources of the refusals: megatron.core 0.16.1 and 0.19.2, transformer-engine 2.11.
 """
@@ -16,7 +17,12 @@ from benchrun.runspec.training import FP32_AT_A_TIME, Training
 from benchrun.vocabulary import GIB
 
 WITHOUT_FSDP = (
-    *("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "grad_reduce_in_fp32"),
+    *(
+        "distributed_optimizer",
+        "overlap_grad_reduce",
+        "overlap_param_gather",
+        "grad_reduce_in_fp32",
+    ),
     *("cuda_graphs", "offload_activations", "late_loss_scale"),
 )
 """Fields of ``training`` that must have their default beside FSDP."""
@@ -38,7 +44,9 @@ class MegatronCore(Megatron):
     step_lines = ("elapsed time per iteration (",)
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
+        """Settings for which megatron.core or transformer-engine would raise, or that
+        would have no effect.
+        """
         yield from super().refusals(spec)
         for refused in (
             _without_transformer_engine,
@@ -58,9 +66,13 @@ class MegatronCore(Megatron):
                 yield f"{name} is for a model with experts: it must be true here"
         if training.tp_comm_overlap and spec.gpu == "CPU":
             yield "tp_comm_overlap is between GPUs: it must be false"
-        if training.cuda_graphs != "none" and (spec.gpu == "CPU" or training.recompute.granularity == "full"):
+        if training.cuda_graphs != "none" and (
+            spec.gpu == "CPU" or training.recompute.granularity == "full"
+        ):
             yield "cuda_graphs need a GPU, and no full recompute: they must be none"
-        if training.cuda_graphs != "none" and spec.layout.pp > 1:  # 0.19.2 fails to capture them (on two H100)
+        if (
+            training.cuda_graphs != "none" and spec.layout.pp > 1
+        ):  # 0.19.2 fails to capture them (on two H100)
             yield "megatron.core cannot capture cuda_graphs in a pipeline: they must be none here"
 
 
@@ -87,25 +99,36 @@ def _absent(spec: TrainingSpec, name: str) -> Iterator[str]:
 
 
 def _recompute(spec: TrainingSpec) -> Iterator[str]:
-    recompute, training, experts = spec.training.recompute, spec.training, spec.model.moe is not None
+    recompute, training, experts = (
+        spec.training.recompute,
+        spec.training,
+        spec.model.moe is not None,
+    )
     for name in recompute.modules:
         yield from _absent(spec, name)
         if name in ("layernorm", "moe_act") and not spec.transformer_engine:
-            # megatron.core asks transformer-engine how far its FP8 is before it drops an output.
+            # megatron.core asks transformer-engine how far its FP8 is before it drops
+            # an output.
             yield f"recompute.modules {name} needs transformer-engine, on a GPU: leave it out"
         elif name == "layernorm" and not experts and not spec.model.mla:
-            # Both norms of a dense layer are part of a product: megatron.core finds none to compute again.
+            # Both norms of a dense layer are part of a product: megatron.core finds
+            # none to compute again.
             yield "recompute.modules layernorm does nothing without experts: norms are in transformer-engine's products"
         if name == "moe_act" and not training.moe_grouped_gemm:
             yield "recompute.modules moe_act needs moe_grouped_gemm: it must be true"
-        if name in ("layernorm", "moe_act") and spec.precision == "fp8" and training.fp8.recipe == "delayed":
+        if (
+            name in ("layernorm", "moe_act")
+            and spec.precision == "fp8"
+            and training.fp8.recipe == "delayed"
+        ):
             yield f"{name} does not work with fp8.recipe delayed: use tensorwise or blockwise"
 
 
 def _attention(spec: TrainingSpec) -> Iterator[str]:
     layout, model, comm = spec.layout, spec.model, spec.training.cp_comm
     if model.mla and layout.tp > 1 and not spec.transformer_engine:
-        # Seen in 0.16.1: a rank's gradient of the rotated part, which all heads share, lacks the other ranks' heads.
+        # Seen in 0.16.1: a rank's gradient of the rotated part, which all heads share,
+        # lacks the other ranks' heads.
         yield f"latent attention is split over tensor-parallel ranks by transformer-engine alone: tp ({layout.tp})"
     if model.mtp_layers and layout.cp > 1:
         yield f"benchrun supports the worker's multi-token prediction without context parallelism: cp ({layout.cp})"
@@ -118,7 +141,10 @@ def _attention(spec: TrainingSpec) -> Iterator[str]:
     if layout.cp == 1 or spec.gpu == "CPU":
         yield f"cp_comm {comm} is transformer-engine's, between GPUs: cp {layout.cp} on {spec.gpu} takes p2p"
     elif comm == "a2a":
-        for name, count in (("heads", model.num_attention_heads), ("query groups", model.num_query_groups)):
+        for name, count in (
+            ("heads", model.num_attention_heads),
+            ("query groups", model.num_query_groups),
+        ):
             if count // layout.tp % layout.cp:
                 yield f"cp_comm a2a distributes {name}: {count} / tp {layout.tp} must be a multiple of cp {layout.cp}"
 
@@ -140,13 +166,16 @@ def _fp8(spec: TrainingSpec) -> Iterator[str]:
         yield f"fp8.dot_product_attention trains on Hopper with heads of 128 channels alone: kv_channels is {width}"
     if fp8.store_activation_input and spec.model.activation != "swiglu":
         yield f"fp8.store_activation_input is for swiglu, not for {spec.model.activation}: it must be false"
-    tokens = spec.mbs * spec.seq_length // layout.cp // (layout.tp if layout.sequence_parallel else 1)
+    tokens = (
+        spec.mbs * spec.seq_length // layout.cp // (layout.tp if layout.sequence_parallel else 1)
+    )
     if tokens % 16:
         yield f"mbs * seq_length / cp (/ tp with sequence_parallel) = {tokens} must be a multiple of 16 in fp8"
     if fp8.fast_gradients and fp8.recipe != "delayed":
         yield f"fp8.fast_gradients is for delayed scaling, not for {fp8.recipe}: it must be false"
     if fp8.tp_only_amax_reduction and training.optimizer.precision_aware and fp8.param_gather:
-        # Adam then finds the largest value of its own shard only, and nothing else shares it.
+        # Adam then finds the largest value of its own shard only, and nothing else
+        # shares it.
         yield "fp8.tp_only_amax_reduction with optimizer.precision_aware would leave ranks with different FP8 weights"
 
 
@@ -158,7 +187,9 @@ def _kernels(spec: TrainingSpec) -> Iterator[str]:
     if training.swiglu != "torch":
         if model.activation != "swiglu" or model.bias or not training.fused_kernels:
             yield "swiglu transformer_engine is for swiglu without bias, and fused_kernels: it must be torch"
-        if training.offload_activations or (spec.precision == "fp8" and training.fp8.store_activation_input):
+        if training.offload_activations or (
+            spec.precision == "fp8" and training.fp8.store_activation_input
+        ):
             yield "swiglu transformer_engine neither offloads its input nor stores it in FP8: it must be torch"
     if training.late_loss_scale and (model.mtp_layers or not training.fused_kernels):
         yield "late_loss_scale needs fused_kernels, and one loss a token: it excludes multi-token prediction"

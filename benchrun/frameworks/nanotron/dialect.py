@@ -3,8 +3,9 @@
     12/21 01:39:51 [INFO|DP=0|TP=0|host]: iteration: 211364 / 1500000 | consumed_tokens: 480B | time_per_iteration_ms:
     8.79K | tokens_per_sec_per_gpu: 699 | global_batch_size: 1.6M | lm_loss: 2.04 | model_tflops_per_gpu: 15.4 | ...
 
-Three digits, so 0.5 % at best. ``global_batch_size`` counts tokens. Source: huggingface/nanotron
-src/nanotron/trainer.py; until 2024 the time is ``elapsed_time_per_iteration_ms``.
+Three digits, so 0.5 % at best. ``global_batch_size`` counts tokens. Source:
+huggingface/nanotron src/nanotron/trainer.py; until 2024 the time is
+``elapsed_time_per_iteration_ms``.
 """
 
 import re
@@ -45,4 +46,9 @@ class Nanotron(Dialect):
     names = _NAMES
     fact_needles = (b"micro_batch_size=", b"sequence_length=", b"expert_parallel_size=")
     fact_pairs = re.compile(r"\b(micro_batch_size|sequence_length|tp|pp)=(\d{1,9})\b")
-    fact_names: ClassVar = {"micro_batch_size": "mbs", "sequence_length": "seq_length", "tp": "tp", "pp": "pp"}
+    fact_names: ClassVar = {
+        "micro_batch_size": "mbs",
+        "sequence_length": "seq_length",
+        "tp": "tp",
+        "pp": "pp",
+    }

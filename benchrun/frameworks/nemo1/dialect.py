@@ -1,14 +1,17 @@
-"""NeMo 1: Lightning's progress bar, redrawn over itself with carriage returns; and JSON lines of MLPerf and DLLogger.
+"""NeMo 1: Lightning's progress bar, redrawn over itself with carriage returns; and JSON
+lines of MLPerf and DLLogger.
 
     Epoch 0: :  47%|####7     | 7/15 [06:19<07:13, v_num=0, reduced_train_loss=11.50, train_step_timing in s=49.50]
     :::MLLOG {"key": "tracked_stats", "value": {"train_step_timing": 12.16}, "metadata": {"step": 4194304}, ...}
     DLLL {"type": "LOG", "step": 2, "data": {"reduced_train_loss": 10.32, "train_step_timing in s": 52.80, ...}, ...}
 
-A bar has three significant digits, zero-padded, so ``global_step=115.0`` cannot be trusted at 2000: the step is the
-bar's own counter. MLPerf's step counts tokens or samples, and stays as it is printed; its fine-tunes may print
-only samples per second since the last evaluation, or only the loss of every tenth step: then the time is that between
-two of them, by their clocks. So it is if a bar has no time, as until 2023: its clock shows whole seconds. Source of
-the forms: logs of NeMo 1.18 to 24.12 and of MLPerf training v3.0 to v5.1.
+A bar has three significant digits, zero-padded, so ``global_step=115.0`` cannot be
+trusted at 2000: the step is the bar's own counter. MLPerf's step counts tokens or
+samples, and stays as it is printed; its fine-tunes may print only samples per second
+since the last evaluation, or only the loss of every tenth step: then the time is that
+between two of them, by their clocks. So it is if a bar has no time, as until 2023: its
+clock shows whole seconds. Source of the forms: logs of NeMo 1.18 to 24.12 and of MLPerf
+training v3.0 to v5.1.
 """
 
 import json
@@ -35,7 +38,9 @@ _COUNTERS = ("global_step", "consumed_samples")
 """Values that differ from step to step."""
 MLLOG, DLLOGGER = ":::MLLOG ", "DLLL "
 MOST_SAMPLES = 1 << 17
-"""A step number that grows by more than this counts tokens, because no batch has so many samples."""
+"""A step number that grows by more than this counts tokens, because no batch has so
+many samples.
+"""
 
 
 class Nemo1(Dialect):
@@ -43,8 +48,18 @@ class Nemo1(Dialect):
 
     name = "nemo1"
     step_needles = (
-        *(b"train_step_timing in s=", b"reduced_train_loss=", b'"train_step_tim', b'{"throughput": '),
-        *(b'{"train_loss": ', b'"key": "block_start"', b'"key": "eval_start"', b'"key": "run_stop"'),
+        *(
+            b"train_step_timing in s=",
+            b"reduced_train_loss=",
+            b'"train_step_tim',
+            b'{"throughput": ',
+        ),
+        *(
+            b'{"train_loss": ',
+            b'"key": "block_start"',
+            b'"key": "eval_start"',
+            b'"key": "run_stop"',
+        ),
     )
     fact_needles = (
         *(b'"key": "init_start"', b'"key": "global_batch_size"', b'"key": "max_sequence_length"'),
@@ -73,8 +88,8 @@ class Nemo1(Dialect):
         """JSON lines that repeat the step of the one before."""
         self._last: int | None = None
         self._timed, self._rated, self._clocked = Rows(), Rows(), Rows()
-        """Rows of JSON lines with a step's time; with a mean since the last evaluation; with a loss
-        and a clock.
+        """Rows of JSON lines with a step's time; with a mean since the last evaluation;
+        with a loss and a clock.
         """
         self._clock: tuple[int, float] | None = None
         """Step and time in s of the last loss, or of the start after an evaluation."""
@@ -84,7 +99,9 @@ class Nemo1(Dialect):
         self._number: tuple[str, ...] = ()
         """Text of the last bar's values, and its epoch and number."""
         self._held: tuple[tuple[str, ...], int] | None = None
-        """A bar with the values of the one before, and its line, until the next bar shows whether they are its own."""
+        """A bar with the values of the one before, and its line, until the next bar
+        shows whether they are its own.
+        """
         self._optimizer_steps: dict[int, int] = {}
         """Number of a bar -> the step of the optimizer on it."""
 
@@ -109,12 +126,18 @@ class Nemo1(Dialect):
             lightning.read_work(line.text, self.facts)
 
     def _bar(self, groups: tuple[str, ...], line: int) -> None:
-        """Take a bar; a number is drawn first with the values of the step before, and then again with its own."""
+        """Take a bar; a number is drawn first with the values of the step before, and
+        then again with its own.
+        """
         held, self._held = self._held, None
         if held is not None and held[0][:2] != groups[:2]:
             self._take_bar(*held)
         text = groups[4]
-        repeats = text == self._values and groups[:2] != self._number and any(name in text for name in _COUNTERS)
+        repeats = (
+            text == self._values
+            and groups[:2] != self._number
+            and any(name in text for name in _COUNTERS)
+        )
         self._values, self._number = text, groups[:2]
         if repeats:
             self._held = groups, line
@@ -137,7 +160,8 @@ class Nemo1(Dialect):
         if epoch != self._place[0]:
             self._before = self._before + self._place[1] if epoch > self._place[0] else 0
         elapsed = seconds(clock)
-        # A bar never runs backwards: another run begins, even if its steps seem to go on.
+        # A bar never runs backwards: another run begins, even if its steps seem to go
+        # on.
         begins = epoch == 0 and (elapsed < self._elapsed or total != self._total)
         if begins:
             self.rows.new_segment()
@@ -148,7 +172,8 @@ class Nemo1(Dialect):
             self.facts.planned_steps = steps_per_epoch
         before = epoch * steps_per_epoch if steps_per_epoch else self._before
         row = Step(before + step, time_s, line, loss=_first(values, _LOSSES, "loss"))
-        # A last bar alone, of which a file may have those of many runs, shows no training that another could follow.
+        # A last bar alone, of which a file may have those of many runs, shows no
+        # training that another could follow.
         self.rows.add(row, end=None if begins and step == steps_per_epoch else self.last_planned)
         made = _first(values, ("global_step",), "step")
         if made is not None and made < micro_batches.EXACT:
@@ -158,9 +183,17 @@ class Nemo1(Dialect):
         value, metadata = event.get("value"), event.get("metadata")
         if event.get("key") == "init_start":
             self._ranks += 1  # printed by every rank
-        elif event.get("key") == "global_batch_size" and type(value) is int and 0 < value < MOST_SAMPLES:
+        elif (
+            event.get("key") == "global_batch_size"
+            and type(value) is int
+            and 0 < value < MOST_SAMPLES
+        ):
             self.facts.gbs = value
-        elif event.get("key") == "max_sequence_length" and type(value) is int and 0 < value < MOST_SAMPLES:
+        elif (
+            event.get("key") == "max_sequence_length"
+            and type(value) is int
+            and 0 < value < MOST_SAMPLES
+        ):
             self.facts.seq_length = value
         elif event.get("key") == "lora_rank" and value:
             self.facts.task = "lora"
@@ -191,7 +224,9 @@ class Nemo1(Dialect):
 
     def _loss(self, values: dict[str, Any], clock: tuple[int, float] | None, line: int) -> None:
         before, self._clock = self._clock, clock
-        steps, time_s = (clock[0] - before[0], clock[1] - before[1]) if clock and before else (0, 0.0)
+        steps, time_s = (
+            (clock[0] - before[0], clock[1] - before[1]) if clock and before else (0, 0.0)
+        )
         if clock and steps > 0 and (step_time_s := credible("step_time_s", time_s / steps)):
             loss = self._json_loss(values)
             self._clocked.add(Step(clock[0], step_time_s, line, interval=steps, loss=loss))
@@ -211,7 +246,9 @@ class Nemo1(Dialect):
         return any(map(len, (self.rows, self._timed, self._rated, self._clocked)))
 
     def finish(self) -> Rows:
-        """Rows with tokens per second, if steps count tokens and every rank has reported."""
+        """Rows with tokens per second, if steps count tokens and every rank has
+        reported.
+        """
         if self._held is not None:
             held, self._held = self._held, None
             self._take_bar(*held)
@@ -219,7 +256,8 @@ class Nemo1(Dialect):
         if rows is self.rows and (how := micro_batches.accumulation(self._optimizer_steps)):
             return self._accumulated(how)
         self.whole_seconds = rows is self._clocked and bool(self._drawn)
-        # A log in which every line stands twice (tee into its own file) counts every rank twice.
+        # A log in which every line stands twice (tee into its own file) counts every
+        # rank twice.
         copies = 1 + self._again // max(len(rows), 1)
         if self._ranks > 1 and self._ranks % copies == 0:
             self.facts.num_gpus = self._ranks // copies
@@ -262,5 +300,7 @@ def _first(values: dict[str, Any], names: Sequence[str], column: str) -> Any:
 
 
 def _credible(column: str, value: Any) -> Any:
-    """A number, of JSON or as text, as a row may hold it in this column; None for booleans."""
+    """A number, of JSON or as text, as a row may hold it in this column; None for
+    booleans.
+    """
     return credible(column, number(str(value))) if type(value) in (int, float, str) else None

@@ -1,4 +1,5 @@
-"""nemo1: megatron_gpt_pretraining.py of NeMo 1, in NeMo's containers 24.05, 24.09 and 24.12.
+"""nemo1: megatron_gpt_pretraining.py of NeMo 1, in NeMo's containers 24.05, 24.09 and
+24.12.
 
 Source of the environment: dgxc-benchmarking v24.11.1.
 """
@@ -16,7 +17,9 @@ RELEASES = ("24.05", "24.09", "24.12")
 
 
 class NeMo1(Megatron):
-    """Pretraining only: its fine-tunes need a .nemo checkpoint, and benchrun starts from random weights."""
+    """Pretraining only: its fine-tunes need a .nemo checkpoint, and benchrun starts
+    from random weights.
+    """
 
     name = "nemo1"
     package = "nemo-toolkit"
@@ -29,7 +32,8 @@ class NeMo1(Megatron):
     scripts = "/opt/NeMo"
     release_matters = True
     files = ("nemo1.yaml",)
-    # It counts the micro-batches that it has read, so that a profile may begin one step before or with the first.
+    # It counts the micro-batches that it has read, so that a profile may begin one step
+    # before or with the first.
     profilers = dict.fromkeys(("nsys",), Unmeasured(before=1))
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
@@ -38,7 +42,9 @@ class NeMo1(Megatron):
         training, release = spec.training, nemo_release(spec.image)
         if spec.layout.account_for_embedding_and_loss:
             yield "nemo1 spreads layers evenly: account_for_embedding_and_loss must be false"
-        if not training.distributed_optimizer and (training.overlap_grad_reduce or not training.grad_reduce_in_fp32):
+        if not training.distributed_optimizer and (
+            training.overlap_grad_reduce or not training.grad_reduce_in_fp32
+        ):
             how = "grad_reduce_in_fp32 must be true, overlap_grad_reduce and overlap_param_gather false"
             yield f"without distributed_optimizer nemo1 reduces gradients in FP32, after the backward pass: {how}"
         if training.tp_comm_overlap and release in ("24.05", "24.09") and spec.cluster.mpi is None:

@@ -3,8 +3,9 @@
     Training epoch 0, iteration 3/99 | lr: 1e-06 | global_batch_size: 128 | global_step: 3 | reduced_train_loss: 11.03
     | train_step_timing in s: 12.64 | TFLOPS_per_GPU: 712.3 | consumed_samples: 512         (on one line)
 
-Steps count from 0, the iteration within an epoch, the denominator is the last iteration; four significant digits. The
-order of the fields changes after a restart and after a validation. Source: NVIDIA/NeMo
+Steps count from 0, the iteration within an epoch, the denominator is the last
+iteration; four significant digits. The order of the fields changes after a restart and
+after a validation. Source: NVIDIA/NeMo
 nemo/lightning/pytorch/callbacks/progress_printer.py.
 """
 
@@ -14,10 +15,22 @@ from typing import Any
 
 from benchrun.frameworks.lightning import facts as lightning
 from benchrun.frameworks.lightning.consumed import SAMPLES, CountsSamples
-from benchrun.logs.dialect import COUNT, NUMBER, Reading, Record, columns, count, fields, groups, headed
+from benchrun.logs.dialect import (
+    COUNT,
+    NUMBER,
+    Reading,
+    Record,
+    columns,
+    count,
+    fields,
+    groups,
+    headed,
+)
 from benchrun.logs.rows import Rows
 
-_HEAD = re.compile(r"Training epoch \d{1,9}, iteration (?P<step>\d{1,15})/(?P<planned_steps>\d{1,15}) \| ")
+_HEAD = re.compile(
+    r"Training epoch \d{1,9}, iteration (?P<step>\d{1,15})/(?P<planned_steps>\d{1,15}) \| "
+)
 _TIME = "train_step_timing in s"
 _LAST = COUNT._replace(scale=lambda value: value + 1)
 _CLOSED = Reading(pattern=r"\d{2,3}\.\d{1,2}|\d(?:\.\d{1,3})?e\+\d\d")
@@ -37,7 +50,9 @@ _NAMES = {
     "TFLOPS_per_GPU": ("tflops_per_gpu", NUMBER),
     "tokens_per_sec_per_gpu": ("tokens_per_s_per_gpu", NUMBER),
 }
-_RATES = {name: (column, _CLOSED) for name, (column, _) in _NAMES.items() if column.endswith("_per_gpu")}
+_RATES = {
+    name: (column, _CLOSED) for name, (column, _) in _NAMES.items() if column.endswith("_per_gpu")
+}
 _WHOLE = re.compile(_CLOSED.pattern)
 
 
@@ -62,8 +77,9 @@ class Nemo2(CountsSamples):
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a line."""
         for head, end in headed(_HEAD, text):
-            # At the end of a line a number may be cut, so the last field does not count. But after a restart the time
-            # stands there by right, behind the samples; and in a run's first row, whose time includes start-up anyway.
+            # At the end of a line a number may be cut, so the last field does not
+            # count. But after a restart the time stands there by right, behind the
+            # samples; and in a run's first row, whose time includes start-up anyway.
             closed = max(text.rfind(" | ", head.end(), end), head.end())
             pieces = fields(text, head.end(), closed, " | ")
             final = fields(text, closed + 3, end, " | ")
@@ -79,7 +95,9 @@ class Nemo2(CountsSamples):
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Compare samples with the batch, except the first row: its mean misses the very first step."""
+        """Compare samples with the batch, except the first row: its mean misses the
+        very first step.
+        """
         if not len(self.rows):
             values.pop(SAMPLES, None)
         super().complete(values)

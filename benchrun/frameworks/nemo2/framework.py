@@ -1,4 +1,6 @@
-"""nemo2 (nemo.collections.llm) and megatron-bridge. Sources of the environment: NeMo v2.4.0, Megatron-Bridge v0.2.2."""
+"""nemo2 (nemo.collections.llm) and megatron-bridge. Sources of the environment: NeMo
+v2.4.0, Megatron-Bridge v0.2.2.
+"""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -13,9 +15,13 @@ from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Training
 
 PARTS = ("model", "mixed_precision", "optimizer", "ddp", "comm_overlap", "env")
-"""Parts of Megatron-Bridge's configuration that ``training.switches`` can set, and the environment of the ranks."""
+"""Parts of Megatron-Bridge's configuration that ``training.switches`` can set, and the
+environment of the ranks.
+"""
 RELEASE_OF_TODAY = "26.04"
-"""NeMo's containers from this one on have Megatron-Bridge 0.4, whose names the template uses for newer models."""
+"""NeMo's containers from this one on have Megatron-Bridge 0.4, whose names the template
+uses for newer models.
+"""
 
 
 class NeMoOfCore(Megatron):
@@ -35,13 +41,25 @@ class NeMoOfCore(Megatron):
 
 
 class NeMo2(NeMoOfCore):
-    """NeMo 2, in NeMo's containers 25.02 to 25.09. Its values are in a driver beside the job script."""
+    """NeMo 2, in NeMo's containers 25.02 to 25.09. Its values are in a driver beside
+    the job script.
+    """
 
     name = "nemo2"
     package = "nemo-toolkit"
-    # Lengthened rotary positions and Llama 4 have classes of their own there, Mamba-2 another model.
+    # Lengthened rotary positions and Llama 4 have classes of their own there, Mamba-2
+    # another model.
     features = TRANSFORMER - {
-        *("qk_l2_norm", "sinks", "window", "no_rope", "llama3_rope", "yarn", "clamped", "expert_biases"),
+        *(
+            "qk_l2_norm",
+            "sinks",
+            "window",
+            "no_rope",
+            "llama3_rope",
+            "yarn",
+            "clamped",
+            "expert_biases",
+        ),
     }
     program = "train_nemo2.py"
     step_lines = ("train_step_timing in s: ",)
@@ -60,7 +78,9 @@ class NeMo2(NeMoOfCore):
 
 
 class MegatronBridge(NeMoOfCore):
-    """Megatron-Bridge, in NeMo's containers from 25.09 on. Its values are in a driver beside the job script."""
+    """Megatron-Bridge, in NeMo's containers from 25.09 on. Its values are in a driver
+    beside the job script.
+    """
 
     name = "megatron-bridge"
     mxfp8_weights = True
@@ -73,14 +93,25 @@ class MegatronBridge(NeMoOfCore):
     files = ("train_megatron_bridge.py",)
     options: ClassVar[tuple[str, ...]] = (
         *NeMoOfCore.options,
-        *("cuda_graphs", "graph_scopes", "moe_dispatcher", "moe_overlap", "offload_modules", "switches"),
+        *(
+            "cuda_graphs",
+            "graph_scopes",
+            "moe_dispatcher",
+            "moe_overlap",
+            "offload_modules",
+            "switches",
+        ),
     )
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Refuse what the first releases have no names for."""
         yield from super().refusals(spec)
         release = nemo_release(spec.image)
-        if release and release < RELEASE_OF_TODAY and (features(spec.model) or spec.precision == "nvfp4"):
+        if (
+            release
+            and release < RELEASE_OF_TODAY
+            and (features(spec.model) or spec.precision == "nvfp4")
+        ):
             what = "NVFP4" if spec.precision == "nvfp4" else FEATURES[features(spec.model)[0]]
             yield f"benchrun supports megatron-bridge with {what} from NeMo {RELEASE_OF_TODAY} on, not in {release}"
         for name in spec.training.switches:
@@ -112,12 +143,16 @@ class MegatronBridge(NeMoOfCore):
 
 
 def _hybridep(spec: TrainingSpec) -> dict[str, Variable]:
-    """Its variables. A node of eight GPUs is a domain of its own; of GB200 and GB300 72 share one."""
+    """Its variables. A node of eight GPUs is a domain of its own; of GB200 and GB300 72
+    share one.
+    """
     card, why = hardware.gpu(spec.gpu), "HybridEP: ranks that reach each other over NVLink"
     domain = card.nvlink_domain if card else spec.cluster.gpus_per_node
     return {
         "NVLINK_DOMAIN_SIZE": Variable(str(domain), why),
         "USE_MNNVL": Variable(str(int(domain > spec.cluster.gpus_per_node)), why),
         "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": Variable(str(min(domain, spec.layout.ep)), why),
-        "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API": Variable("128", "HybridEP: a faster combination of tokens"),
+        "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API": Variable(
+            "128", "HybridEP: a faster combination of tokens"
+        ),
     }

@@ -1,14 +1,17 @@
-"""NeMo AutoModel: one line per step, a rate and no time; and the same steps as JSON in a file of metrics.
+"""NeMo AutoModel: one line per step, a rate and no time; and the same steps as JSON in
+a file of metrics.
 
     2026-08-10 15:55:23 | INFO | root | step 10 | epoch 0 | loss 0.8534 | grad_norm 1.5040 | lr 1.00e-05 | mem 29.67 GiB
     | tps 13746.24(1718.28/gpu) | num_label_tokens 29550                                          (on one line)
     {"step": 10, "epoch": 0, "timestamp": "...", "loss": 0.85, ..., "tps": 13746.2, "tps_per_gpu": 1718.3, "mfu": 11.0}
 
-``tps`` is tokens/s of all GPUs, without the padding at the end of a batch. The figure before ``/gpu`` is it divided by
-the data- and context-parallel ranks: with tensor or pipeline parallelism that is more than a GPU's. Some recipes print
-that figure alone, and the first releases none: then there is no rate. A step's clock begins at the end of the one
-before, and so holds its validation. ``mfu`` is in percent of 1979 TFLOPS, H100's FP8 peak, whatever the GPU.
-Source: NVIDIA-NeMo/Automodel nemo_automodel/recipes/llm/train_ft.py, recipes/base_recipe.py, components/loggers,
+``tps`` is tokens/s of all GPUs, without the padding at the end of a batch. The figure
+before ``/gpu`` is it divided by the data- and context-parallel ranks: with tensor or
+pipeline parallelism that is more than a GPU's. Some recipes print that figure alone,
+and the first releases none: then there is no rate. A step's clock begins at the end of
+the one before, and so holds its validation. ``mfu`` is in percent of 1979 TFLOPS,
+H100's FP8 peak, whatever the GPU. Source: NVIDIA-NeMo/Automodel
+nemo_automodel/recipes/llm/train_ft.py, recipes/base_recipe.py, components/loggers,
 components/utils/flops_utils.py, and its guides.
 """
 
@@ -57,7 +60,12 @@ class NemoAutomodel(Dialect):
     name = "nemo-automodel"
     step_needles = (b" GiB | tps ", b'"tps_per_gpu": ', _VALIDATION.encode())
     fact_needles = (
-        *(b"World size: ", b"initializing torch distributed with", b"global_batch_size: ", b"local_batch_size: "),
+        *(
+            b"World size: ",
+            b"initializing torch distributed with",
+            b"global_batch_size: ",
+            b"local_batch_size: ",
+        ),
         *(b"p_size: ", b"Max train steps: ", b"_peft.", b"Trainable parameters percentage: "),
     )
     fact_groups = (
@@ -93,10 +101,15 @@ class NemoAutomodel(Dialect):
         """The steps of a line that have a rate."""
         if '"tps_per_gpu": ' in text:
             pairs = (pair for pair in _PAIR.finditer(text) if pair[1] in _JSON)
-            values = [Value(_JSON[pair[1]][0], pair[2], pair.start(2), _JSON[pair[1]][1]) for pair in pairs]
+            values = [
+                Value(_JSON[pair[1]][0], pair[2], pair.start(2), _JSON[pair[1]][1])
+                for pair in pairs
+            ]
             yield Record(values, needs="tokens_per_s_per_gpu")
             return
-        yield from (record._replace(needs="tokens_per_s_per_gpu") for record in super().records(text))
+        yield from (
+            record._replace(needs="tokens_per_s_per_gpu") for record in super().records(text)
+        )
 
     def complete(self, values: dict[str, Any]) -> None:
         """Keep the rate of all GPUs, and guess their number from the two rates."""
@@ -124,7 +137,9 @@ class NemoAutomodel(Dialect):
             facts.derive("num_gpus", ranks, reason)
             return
         ways = (facts.tp or 1) * (facts.pp or 1)
-        facts.derive("num_gpus", ranks * ways, f"tps / (tps/gpu) x tp {facts.tp or 1} x pp {facts.pp or 1}")
+        facts.derive(
+            "num_gpus", ranks * ways, f"tps / (tps/gpu) x tp {facts.tp or 1} x pp {facts.pp or 1}"
+        )
 
     def read_facts(self, text: str) -> None:
         """Read what the recipe states, and whether it trains adapters."""

@@ -6,9 +6,10 @@
     I1126 00:44:54.230271 140265 local.py:45] Setting task status: step = 10, loss= 5.222626686096191, steps/sec
     1.2921370900600178, aux_loss=0.0, avg_xent=5.222626686096191, ...
 
-The rate is a mean since the previous summary, over all devices together. Another thread writes the summary, so only the
-status surely has a step and its own rate. Source: google/paxml paxml/programs.py and paxml/summary_utils.py, and the
-log of our own run of 4a6bf200 on a CPU; no public log was found.
+The rate is a mean since the previous summary, over all devices together. Another thread
+writes the summary, so only the status surely has a step and its own rate. Source:
+google/paxml paxml/programs.py and paxml/summary_utils.py, and the log of our own run of
+4a6bf200 on a CPU; no public log was found.
 """
 
 import re
@@ -18,7 +19,8 @@ from typing import ClassVar
 from benchrun.logs.dialect import Dialect, Reading, Record, Value, fact_of, groups, positive
 from benchrun.logs.lines import Line
 
-# Six decimals, so that a number which is cut at the end of its line is still right, or none.
+# Six decimals, so that a number which is cut at the end of its line is still right, or
+# none.
 _STATUS = re.compile(
     r"\bstep = (?P<step>\d{1,15}), loss= ?(?P<loss>[^\s,]+), steps/sec (?P<step_time_s>\d+\.\d{6,})(?=[\s,]|$)"
 )
@@ -31,7 +33,8 @@ _STEPS, _INTERVAL = "train.num_train_steps", "train.summary_interval_steps"
 _NAMES = (_DEVICES, _PROCESSES, _BATCH, _LENGTH, _STEPS, _INTERVAL)
 _SETTING = re.compile(rf"\s({'|'.join(map(re.escape, _NAMES))}) ?: (\d{{1,15}})\s*$")
 RATE_STEPS = 10
-"""Steps between two rates: PaXML computes its rate after every multiple of this number."""
+"""Steps between two rates: PaXML computes its rate after every multiple of this number.
+"""
 
 
 class Paxml(Dialect):
@@ -53,7 +56,9 @@ class Paxml(Dialect):
         self._settings: dict[str, int] = {}
 
     def read(self, line: Line) -> None:
-        """The status of a step; in a log without one a rate, then the step that it belongs to; or a fact."""
+        """The status of a step; in a log without one a rate, then the step that it
+        belongs to; or a fact.
+        """
         if self.whole(line) and not self._status:
             self._status = _STATUS.search(line.text) is not None
         if not self.whole(line) or self._status:
@@ -73,11 +78,15 @@ class Paxml(Dialect):
         settings = self._settings
         settings[setting[1]] = int(setting[2])
         self.facts.num_gpus = fact_of("num_gpus", settings.get(_DEVICES)) or self.facts.num_gpus
-        self.facts.seq_length = fact_of("seq_length", settings.get(_LENGTH)) or self.facts.seq_length
+        self.facts.seq_length = (
+            fact_of("seq_length", settings.get(_LENGTH)) or self.facts.seq_length
+        )
         # Each process reads its own part of the batch.
         batch = settings.get(_BATCH, 0) * settings.get(_PROCESSES, 0)
         self.facts.gbs = fact_of("gbs", batch) or self.facts.gbs
         # A step has a status if both a summary and a rate are due.
         steps, every = settings.get(_STEPS, 0), lcm(RATE_STEPS, settings.get(_INTERVAL, 0))
         if every:
-            self.facts.planned_steps = fact_of("planned_steps", steps - steps % every) or self.facts.planned_steps
+            self.facts.planned_steps = (
+                fact_of("planned_steps", steps - steps % every) or self.facts.planned_steps
+            )

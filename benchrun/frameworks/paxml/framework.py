@@ -1,4 +1,6 @@
-"""paxml: PaXML, in NVIDIA's JAX containers. Source of the environment: dgxc-benchmarking v24.11.1."""
+"""paxml: PaXML, in NVIDIA's JAX containers. Source of the environment:
+dgxc-benchmarking v24.11.1.
+"""
 
 from collections.abc import Iterator
 
@@ -8,7 +10,12 @@ from benchrun.runspec.spec import TrainingSpec
 
 SUMMARY_STEPS = 10
 """SUMMARY_INTERVAL_STEPS in templates/frameworks/paxml_point.py.j2."""
-GPT = {"activation": "gelu", "normalization": "LayerNorm", "position_embedding": "learned", "bias": True}
+GPT = {
+    "activation": "gelu",
+    "normalization": "LayerNorm",
+    "position_embedding": "learned",
+    "bias": True,
+}
 
 
 class PaXML(Jax):
@@ -28,7 +35,8 @@ class PaXML(Jax):
     positions_per_sequence = True
     # Source of the policies: AutodiffCheckpointType in praxis.
     memory = MemoryFacts(planned_by_xla=True, micro_batches=False, policies=policies("paxml"))
-    # As pax-2024-03-04 carries it: google/paxml 4a6bf200 with JAX-Toolbox's patch PR-46.
+    # As pax-2024-03-04 carries it: google/paxml 4a6bf200 with JAX-Toolbox's patch
+    # PR-46.
     program = (
         "-m paxml.main --fdl_config=paxml_point.Point --job_log_dir=paxml-log --mode=train "
         "--enable_checkpoint_saving=False --multiprocess_gpu --alsologtostderr"

@@ -1,10 +1,12 @@
-"""torchtitan: one line per log interval, colours between the fields, a rate and no time.
+"""torchtitan: one line per log interval, colours between the fields, a rate and no
+time.
 
     [rank0]:[titan] 2026-04-18 21:13:38,990 - root - INFO - step: 10  loss: 11.63459  grad_norm: 10.4704
     memory: 29.11GiB(92.83%)  tps: 71,634  tflops: 48.68  mfu: 15.60%                      (on one line)
 
-``tps`` (``wps`` in 2024) is tokens/s of one device, a mean since the line before. Validation prints the same fields
-after ``validate step:``. Source: pytorch/torchtitan torchtitan/components/metrics.py.
+``tps`` (``wps`` in 2024) is tokens/s of one device, a mean since the line before.
+Validation prints the same fields after ``validate step:``. Source: pytorch/torchtitan
+torchtitan/components/metrics.py.
 """
 
 import re
@@ -12,19 +14,36 @@ from collections.abc import Iterator
 from math import prod
 
 from benchrun.frameworks.torchtitan.model import NEEDLES, read_model
-from benchrun.logs.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Value, columns, fact_of, groups, number
+from benchrun.logs.dialect import (
+    NUMBER,
+    PERCENT,
+    Dialect,
+    Reading,
+    Record,
+    Value,
+    columns,
+    fact_of,
+    groups,
+    number,
+)
 from benchrun.logs.rows import Rows
 
 # A fork's ranks without the last stage print no loss.
-_STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+((?:loss|grad_norm|memory):.{0,400})")
+_STEP = re.compile(
+    r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+((?:loss|grad_norm|memory):.{0,400})"
+)
 _FIELD = re.compile(r"\b(\w{1,24}):\s{1,16}(\S{1,40})(?=\s|$)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})*(?:\.\d+)?")
-_SCHEDULE = re.compile(r"pipeline schedule \w{1,40} with (\d{1,6}) microbatches and (\d{1,6}) stages\b")
+_SCHEDULE = re.compile(
+    r"pipeline schedule \w{1,40} with (\d{1,6}) microbatches and (\d{1,6}) stages\b"
+)
 _START = re.compile(r"Training starts at step (\d{1,15})\b")
 _END = "Training completed"
 _CLOCK = re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b")
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
-_TOKENS = re.compile(r"(\d{1,15}) tokens per train step, .{0,80}\bmaximum context length (\d{1,9})\b")
+_TOKENS = re.compile(
+    r"(\d{1,15}) tokens per train step, .{0,80}\bmaximum context length (\d{1,9})\b"
+)
 _TOTAL = re.compile(r"Trainer is initialized with .{1,300}, total steps (\d{1,15})\b")
 _LOW = re.compile(
     r"\bFloat8 (?:[\w ]{1,40} )?training active\b(?: with recipe (?P<recipe>\w{1,40}))?"
@@ -32,7 +51,9 @@ _LOW = re.compile(
 )
 """Products below 16 bits; until 2025 MX formats were announced as Float8 as well."""
 _LORA = "LoRA training active"
-_DIMENSIONS = re.compile(r"-D device mesh with \[([\w', ]{1,200})\], \[(\d{1,9}(?:, \d{1,9}){0,9})\]")
+_DIMENSIONS = re.compile(
+    r"-D device mesh with \[([\w', ]{1,200})\], \[(\d{1,9}(?:, \d{1,9}){0,9})\]"
+)
 
 
 def grouped(text: str) -> float | None:
@@ -62,7 +83,12 @@ class Torchtitan(Dialect):
         b"with parallelism: ",
         b"-D device mesh with [",
         *NEEDLES,
-        *(b"Float8 ", b"Converted Linear layers to ", b"Swapped to MXLinear", b"LoRA training active"),
+        *(
+            b"Float8 ",
+            b"Converted Linear layers to ",
+            b"Swapped to MXLinear",
+            b"LoRA training active",
+        ),
         b"pipeline schedule ",
         b" capacity: ",
         b"torchtitan version: ",
@@ -96,7 +122,8 @@ class Torchtitan(Dialect):
         """The step of a line."""
         match = _STEP.search(text)
         matches = list(_FIELD.finditer(text, match.start(2), match.end(2))) if match else []
-        # Other fields follow the rate: if none does, the line is damaged, and the number may be too.
+        # Other fields follow the rate: if none does, the line is damaged, and the
+        # number may be too.
         if match is None or not matches or matches[-1][1] in ("tps", "wps"):
             return
         pieces = {field[1]: Value(field[1], field[2], field.start(2)) for field in matches}
@@ -124,16 +151,22 @@ class Torchtitan(Dialect):
         elif batch := _TOKENS.search(text):  # since August 2026
             tokens, length = map(int, batch.groups())
             facts.seq_length = fact_of("seq_length", length)
-            facts.gbs = fact_of("gbs", tokens // length) if length and tokens % length == 0 else None
+            facts.gbs = (
+                fact_of("gbs", tokens // length) if length and tokens % length == 0 else None
+            )
         elif schedule := _SCHEDULE.search(text):
             self._micro_batches, stages = map(int, schedule.groups())
             facts.vp = stages // facts.pp if facts.pp and stages % facts.pp == 0 else None
         elif "local batch size " in text and facts.mbs and self._micro_batches:
             # The batch that a rank's pipeline divides into micro-batches.
-            facts.mbs = facts.mbs // self._micro_batches if facts.mbs % self._micro_batches == 0 else None
+            facts.mbs = (
+                facts.mbs // self._micro_batches if facts.mbs % self._micro_batches == 0 else None
+            )
 
     def _read_ends(self, text: str) -> None:
-        """Read the line where the training begins or ends, or that states the planned steps."""
+        """Read the line where the training begins or ends, or that states the planned
+        steps.
+        """
         if _END in text:
             self._completed = text
         if (start := _START.search(text)) is not None and int(start[1]) == self.first_number:
@@ -146,12 +179,16 @@ class Torchtitan(Dialect):
         facts = self.facts
         if "with parallelism: " in text:
             sizes = {name: int(size) for name, size in _MESH.findall(text)}
-            facts.tp, facts.pp, facts.cp, facts.ep = (sizes.get(name) for name in ("tp", "pp", "cp", "ep"))
+            facts.tp, facts.pp, facts.cp, facts.ep = (
+                sizes.get(name) for name in ("tp", "pp", "cp", "ep")
+            )
             # Expert parallelism uses the ranks of the other dimensions.
             gpus = prod(size for name, size in sizes.items() if name != "ep")
             facts.num_gpus = gpus if 0 < gpus < 10**7 else None
         elif mesh := _DIMENSIONS.search(text):
-            self._active_dimensions(re.findall(r"\w+", mesh[1]), [int(size) for size in mesh[2].split(", ")])
+            self._active_dimensions(
+                re.findall(r"\w+", mesh[1]), [int(size) for size in mesh[2].split(", ")]
+            )
 
     def _active_dimensions(self, names: list[str], sizes: list[int]) -> None:
         """Take the mesh as printed until 2025: only what is larger than one rank."""
@@ -159,7 +196,8 @@ class Torchtitan(Dialect):
         if len(names) == len(sizes) and 0 < gpus < 10**7 and facts.num_gpus is None:
             facts.num_gpus = gpus
             facts.tp, facts.pp, facts.cp = (degrees.get(name, 1) for name in ("tp", "pp", "cp"))
-            # Expert parallelism divides the data-parallel ranks, and may take those of cp and tp too.
+            # Expert parallelism divides the data-parallel ranks, and may take those of
+            # cp and tp too.
             facts.ep = None if "dp_shard_in_ep" in degrees else 1
 
     def continued(self) -> Dialect:
@@ -172,7 +210,8 @@ class Torchtitan(Dialect):
     def finish(self) -> Rows:
         """The rows. The planned end counts if they break off before it.
 
-        A run may also end before it by its own words, as its data do: then its end was another one than planned.
+        A run may also end before it by its own words, as its data do: then its end was
+        another one than planned.
         """
         last = self.rows.last_step
         if self._total is not None and last is not None:
@@ -182,7 +221,8 @@ class Torchtitan(Dialect):
     def begins_anew(self, before: Dialect) -> bool:
         """Whether "Training completed" was followed by a start at the first step.
 
-        Of several nodes that share a file, lines may come late: then the start is dated before the end.
+        Of several nodes that share a file, lines may come late: then the start is dated
+        before the end.
         """
         started, completed = _CLOCK.search(self._started), _CLOCK.search(self._completed)
         late = started and completed and started[0] < completed[0]

@@ -2,7 +2,8 @@
 
     Building llama3 8B with TransformerModelArgs(dim=4096, n_layers=32, n_heads=32, n_kv_heads=8, ..., multiple_of=1024)
 
-Source: pytorch/torchtitan torchtitan/train.py and torchtitan/models/*/model/args.py of 0.1.0 and 0.2.0.
+Source: pytorch/torchtitan torchtitan/train.py and torchtitan/models/*/model/args.py of
+0.1.0 and 0.2.0.
 """
 
 import re
@@ -12,7 +13,9 @@ from benchrun.logs.dialect import count, fact_of, number
 from benchrun.logs.records import Facts
 
 NEEDLES = (b" with TransformerModelArgs(", b" with ModelArgs(", b"V3ModelArgs(")
-_BUILDING = re.compile(r"\bBuilding (?P<family>\w{1,40}) \S{1,40} with \w{0,40}ModelArgs\((?P<sizes>.{1,4000})\)")
+_BUILDING = re.compile(
+    r"\bBuilding (?P<family>\w{1,40}) \S{1,40} with \w{0,40}ModelArgs\((?P<sizes>.{1,4000})\)"
+)
 _SIZE = re.compile(r"\b(\w{1,40})=([^,()\s]{1,60})")
 _SIZES = {
     "dim": "hidden_size",
@@ -45,7 +48,10 @@ def read_model(text: str, facts: Facts) -> None:
         _take({"inter_dim": "ffn_hidden_size", **_EXPERTS}, stated, facts)
         facts.gated, facts.options = True, _parts(stated, facts)
     if stated.get("attn_mask_type", "'causal'").strip("'") != "causal":
-        facts.options = {**(facts.options or {}), "attn_mask_type": stated["attn_mask_type"].strip("'")}
+        facts.options = {
+            **(facts.options or {}),
+            "attn_mask_type": stated["attn_mask_type"].strip("'"),
+        }
 
 
 def _take(names: Mapping[str, str], stated: Mapping[str, str], facts: Facts) -> None:
@@ -55,7 +61,9 @@ def _take(names: Mapping[str, str], stated: Mapping[str, str], facts: Facts) -> 
 
 
 def _width(stated: Mapping[str, str]) -> int | None:
-    """Inner width of Llama's MLP: two thirds of four times the width, scaled and rounded up."""
+    """Inner width of Llama's MLP: two thirds of four times the width, scaled and
+    rounded up.
+    """
     dim, multiple = count(stated.get("dim")), count(stated.get("multiple_of"))
     if not dim or not multiple:
         return None

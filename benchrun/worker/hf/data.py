@@ -65,7 +65,9 @@ class Packed(Dataset):
         self._trained = numpy.flatnonzero((self._rows[1, :, 1:] != IGNORED).any(axis=1))
         if not len(self._trained):
             message = f"{len(tokens)} tokens hold no sequence of {length} with an answer in it"
-            raise UserError(message, where=str(file), hint="make more conversations, or shorter ones")
+            raise UserError(
+                message, where=str(file), hint="make more conversations, or shorter ones"
+            )
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         return _sample(*self._rows[:, self._trained[index % len(self._trained)]])
@@ -90,7 +92,10 @@ def _tokenizer(folder: Path, vocab_size: int) -> Any:
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"not a tokenizer: {error}", where=str(folder), hint=hint) from error
     if len(tokenizer) > vocab_size:
-        raise UserError(f"it has {len(tokenizer)} tokens, the model's vocabulary {vocab_size}", where=str(folder))
+        raise UserError(
+            f"it has {len(tokenizer)} tokens, the model's vocabulary {vocab_size}",
+            where=str(folder),
+        )
     return tokenizer
 
 
@@ -119,7 +124,9 @@ def _conversations(file: Path) -> Iterator[Messages]:
             for number, line in enumerate(lines, start=1):
                 yield _messages(line, f"{file}:{number}")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"no conversations: {error}", where=str(file), hint="datagen sft makes it") from None
+        raise UserError(
+            f"no conversations: {error}", where=str(file), hint="datagen sft makes it"
+        ) from None
 
 
 def _messages(line: str, where: str) -> Messages:

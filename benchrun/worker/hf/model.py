@@ -105,8 +105,12 @@ def _shard(spec: TrainingSpec, model: Any, llama: Any, device: torch.device) -> 
     # One input is the number of trained tokens, which BF16 would round.
     precision = MixedPrecisionPolicy(cast_forward_inputs=False)
     if spec.precision != "fp32":
-        precision = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
-    unit = partial(fully_shard, mesh=init_device_mesh(device.type, (spec.num_gpus,)), mp_policy=precision)
+        precision = MixedPrecisionPolicy(
+            torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False
+        )
+    unit = partial(
+        fully_shard, mesh=init_device_mesh(device.type, (spec.num_gpus,)), mp_policy=precision
+    )
     for layer in llama.layers:
         unit(layer)
     if not spec.model.tied_embeddings:
@@ -129,7 +133,11 @@ def initialise(seed: int, model: Any) -> None:
             parameter.to_local().fill_(1)
         else:
             # The standard deviation of peft's uniform distribution; here normal.
-            std = 1 / math.sqrt(3 * parameter.shape[1]) if "lora_A" in name else ModelShape.init_method_std
+            std = (
+                1 / math.sqrt(3 * parameter.shape[1])
+                if "lora_A" in name
+                else ModelShape.init_method_std
+            )
             _draw(parameter, std, seed_of(seed, name))
 
 
@@ -137,7 +145,9 @@ def _draw(parameter: DTensor, std: float, seed: int) -> None:
     """Fill this rank's rows with normal numbers; each block of rows of the whole matrix
     has its own seed."""
     local, mesh = parameter.to_local(), parameter.device_mesh
-    first = mesh.get_local_rank() * -(-parameter.shape[0] // mesh.size())  # FSDP: ceil(rows / ranks) for each rank
+    first = mesh.get_local_rank() * -(
+        -parameter.shape[0] // mesh.size()
+    )  # FSDP: ceil(rows / ranks) for each rank
     end = first + local.shape[0]
     generator = torch.Generator(device=local.device)
     for start in range(first // BLOCK * BLOCK, end, BLOCK):

@@ -115,7 +115,9 @@ class _Trainer(Trainer):
             self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
             self.optimizer.step()
             self.model.zero_grad()
-            torch.stack(losses).sum().item()  # the Trainer reads the loss after each step, which waits for the GPU
+            torch.stack(
+                losses
+            ).sum().item()  # the Trainer reads the loss after each step, which waits for the GPU
 
         return step
 

@@ -23,7 +23,9 @@ def tokenizer(vocab_size: int) -> Any:
     vocabulary = {word: number for number, word in enumerate(words)}
     plain = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
     plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=plain, eos_token=END, pad_token=PAD, padding_side="left")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=plain, eos_token=END, pad_token=PAD, padding_side="left"
+    )
 
 
 def prompts(spec: PostTrainingSpec) -> Dataset:

@@ -29,7 +29,9 @@ def train(spec: PostTrainingSpec) -> None:
     with torch.device("cpu" if spec.gpu == "CPU" else "cuda"):
         # trl generates in this precision, and for that converts the weights that it
         # trains.
-        model = LlamaForCausalLM(config).to(torch.bfloat16 if spec.precision == "bf16" else torch.float32)
+        model = LlamaForCausalLM(config).to(
+            torch.bfloat16 if spec.precision == "bf16" else torch.float32
+        )
     words = task.tokenizer(spec.model.vocab_size)
     with engine.described(spec, model, words):
         trainer = _Trainer(
@@ -50,7 +52,11 @@ def _configuration(spec: PostTrainingSpec) -> str:
     import transformers
     import trl
 
-    versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
+    versions = {
+        "trl": trl.__version__,
+        "transformers": transformers.__version__,
+        "torch": torch.__version__,
+    }
     if spec.generation.engine == "vllm":
         versions["vllm"] = sys.modules["vllm"].__version__
     config = {
@@ -161,10 +167,16 @@ class _Printed(TrainerCallback):
         ended, counted = _now(), self._trainer.counted
         time_s, tokens = ended - self._began, counted["tokens"]
         sync_s = counted["weight_sync_s"]
-        stages = {"generation_s": counted["generation_s"] - sync_s, "training_s": time_s - counted["rollout_s"]}
+        stages = {
+            "generation_s": counted["generation_s"] - sync_s,
+            "training_s": time_s - counted["rollout_s"],
+        }
         if counted["logprob_s"]:
             stages["logprob_s"] = counted["logprob_s"]
-        rates = {f"{name[:-2]}_tokens_per_s_per_gpu": tokens / seconds for name, seconds in stages.items()}
+        rates = {
+            f"{name[:-2]}_tokens_per_s_per_gpu": tokens / seconds
+            for name, seconds in stages.items()
+        }
         if sync_s:
             stages["weight_sync_s"] = sync_s
         row = {

@@ -31,7 +31,9 @@ def write_tokenizer(folder: Path, vocab_size: int) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.WordLevel({word(token): token for token in range(vocab_size)}, unk_token=UNKNOWN))
+    tokenizer = Tokenizer(
+        models.WordLevel({word(token): token for token in range(vocab_size)}, unk_token=UNKNOWN)
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN).save_pretrained(folder)
 

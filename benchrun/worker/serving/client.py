@@ -75,7 +75,12 @@ def requests(spec: InferenceSpec, count: int, seed: int) -> list[Request]:
 async def ask(port: int, model: str, request: Request) -> Answer:
     """Send one request and read its stream."""
     answer = Answer(request.input_tokens)
-    body = {"model": model, "prompt": request.prompt, "max_tokens": request.output_tokens, "stream": True}
+    body = {
+        "model": model,
+        "prompt": request.prompt,
+        "max_tokens": request.output_tokens,
+        "stream": True,
+    }
     body |= {"temperature": 0, "stream_options": {"include_usage": True}}
     try:
         await asyncio.wait_for(_exchange(port, json.dumps(body).encode(), answer), TIMEOUT_S)
@@ -135,7 +140,9 @@ async def benchmark(spec: InferenceSpec, port: int, model: str) -> tuple[list[An
     warm = await asyncio.gather(*map(one, requests(spec, spec.warmups, spec.seed + 1)))
     broken = [answer.error for answer in warm if answer.error]
     if broken:
-        raise SystemExit(f"benchrun: {len(broken)} of {len(warm)} requests to warm up failed: {broken[0]}")
+        raise SystemExit(
+            f"benchrun: {len(broken)} of {len(warm)} requests to warm up failed: {broken[0]}"
+        )
     measured, random = requests(spec, spec.num_prompts, spec.seed), np.random.default_rng(spec.seed)
     delays = np.zeros(len(measured))
     if spec.request_rate:
@@ -145,7 +152,9 @@ async def benchmark(spec: InferenceSpec, port: int, model: str) -> tuple[list[An
     return list(answers), time.perf_counter() - began
 
 
-def summary(spec: InferenceSpec, answers: Sequence[Answer], duration_s: float, model: str) -> dict[str, Any]:
+def summary(
+    spec: InferenceSpec, answers: Sequence[Answer], duration_s: float, model: str
+) -> dict[str, Any]:
     """The result with the keys of vLLM's result file."""
     good = [answer for answer in answers if answer.error is None]
     inputs = sum(answer.input_tokens for answer in good)
@@ -198,7 +207,9 @@ def block(document: dict[str, Any]) -> str:
         "Successful requests:": document["completed"],
         "Failed requests:": document["failed"],
         "Maximum request concurrency:": document["max_concurrency"],
-        "Request rate configured (RPS):": None if document["request_rate"] == "inf" else document["request_rate"],
+        "Request rate configured (RPS):": None
+        if document["request_rate"] == "inf"
+        else document["request_rate"],
         "Benchmark duration (s):": document["duration"],
         "Total input tokens:": document["total_input_tokens"],
         "Total generated tokens:": document["total_output_tokens"],

@@ -54,6 +54,11 @@ def _positions(model: ModelShape) -> dict[str, Any]:
     """Positions of the model: RoPE, which YaRN scales if the model states it."""
     positions: dict[str, Any] = {"rope_type": "default", "rope_theta": float(model.rotary_base)}
     if (rope := model.rope_scaling) is not None:
-        positions |= {"rope_type": "yarn", "factor": rope.factor, "mscale": 1.0, "mscale_all_dim": 1.0}
+        positions |= {
+            "rope_type": "yarn",
+            "factor": rope.factor,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+        }
         positions["original_max_position_embeddings"] = rope.original_positions
     return positions

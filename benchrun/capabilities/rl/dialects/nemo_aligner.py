@@ -1,13 +1,16 @@
-"""NeMo-Aligner's PPO: a progress bar whose postfix has every number of the step, and DLLogger's lines of the timers.
+"""NeMo-Aligner's PPO: a progress bar whose postfix has every number of the step, and
+DLLogger's lines of the timers.
 
     PPO Global Step:  20%|██  | 3/15 [06:19<25:13, 126.1s/it, rollout_time=98.5, generate=71, train_time=21.4, ...]
     DLLL {"type": "LOG", "step": 2, "data": {"timers/rollout_time": 98.53, "timers/train_time": 21.41, ...}, ...}
 
-A step is rollout_time + train_time; the timers of the rollout are parts of it. tqdm draws a bar as the step's number
-rises, and again with the same number and the next step's postfix when that is set. Every rank draws one, with its own
-times, and may be one number behind: the first to draw a step counts. From 0.6 on the postfix has no train_time: then
-the time between these two drawings, of whole seconds, is the step's, less a validation's. The postfix has three
-significant digits, so a line of DLLogger wins. Source: NVIDIA/NeMo-Aligner nemo_aligner/algorithms/ppo.py.
+A step is rollout_time + train_time; the timers of the rollout are parts of it. tqdm
+draws a bar as the step's number rises, and again with the same number and the next
+step's postfix when that is set. Every rank draws one, with its own times, and may be
+one number behind: the first to draw a step counts. From 0.6 on the postfix has no
+train_time: then the time between these two drawings, of whole seconds, is the step's,
+less a validation's. The postfix has three significant digits, so a line of DLLogger
+wins. Source: NVIDIA/NeMo-Aligner nemo_aligner/algorithms/ppo.py.
 """
 
 import json
@@ -24,7 +27,8 @@ from benchrun.logs.rows import Rows, Step
 def bar_of(name: str) -> re.Pattern[str]:
     """Regex of tqdm's bar of this name: finished steps, planned steps, clock, postfix."""
     return re.compile(
-        name + r":\s{0,8}\d{1,3}%\|[^|]{0,400}\|\s{0,8}(\d{1,15})/(\d{1,15}) \[([\d:]{1,16})<[^,\]]{1,24}"
+        name
+        + r":\s{0,8}\d{1,3}%\|[^|]{0,400}\|\s{0,8}(\d{1,15})/(\d{1,15}) \[([\d:]{1,16})<[^,\]]{1,24}"
         r",\s{0,8}[^,\]]{1,24}(?:, ([^\[\]]{0,8000}))?\]"
     )
 
@@ -56,14 +60,20 @@ class _Bar(NamedTuple):
     clock_s: int
     postfix: dict[str, str]
     risen: bool
-    """Its postfix was drawn with a lower number before: it is that of the step which this number counts."""
+    """Its postfix was drawn with a lower number before: it is that of the step which
+    this number counts.
+    """
 
 
 class NemoAligner(Rollouts):
     """NeMo-Aligner 0.2 to 0.7."""
 
     name = "nemo-aligner"
-    step_needles = (b"PPO Global Step: ", b'"timers/rollout_time"', b'"train_rollouts/rollout_size"')
+    step_needles = (
+        b"PPO Global Step: ",
+        b'"timers/rollout_time"',
+        b'"train_rollouts/rollout_size"',
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,19 +102,30 @@ class NemoAligner(Rollouts):
         if step < self._last_bar - 1 or (step < self._last_bar and not postfix):
             self._begin_again(step)
         if step > self._last_bar:
-            self._drawn = {text: number for text, number in self._drawn.items() if number >= self._last_bar}
+            self._drawn = {
+                text: number for text, number in self._drawn.items() if number >= self._last_bar
+            }
         self._last_bar = max(step, self._last_bar)
         risen = self._drawn.setdefault(postfix, step) < step
         drawn = _Bar(line, clock_s, pairs_of(postfix), risen)
         before = self._bars.get(step, [])[:1]
         samples = count(drawn.postfix.get("train_consumed_samples"))
-        if not before and not risen and samples and step and samples % step and samples % (step + 1) == 0:
-            before = [drawn._replace(postfix={})]  # the log begins here, with the postfix of the next step
+        if (
+            not before
+            and not risen
+            and samples
+            and step
+            and samples % step
+            and samples % (step + 1) == 0
+        ):
+            before = [
+                drawn._replace(postfix={})
+            ]  # the log begins here, with the postfix of the next step
         self._bars[step] = [*before, drawn]
 
     def _begin_again(self, step: int) -> None:
-        """Begin again: another attempt, with a clock of its own, repeats the bars from this one on;
-        or another training begins.
+        """Begin again: another attempt, with a clock of its own, repeats the bars from
+        this one on; or another training begins.
         """
         if self.last_planned is not None and self._last_bar >= self.last_planned:
             self._earlier.append(self._steps())
@@ -125,7 +146,9 @@ class NemoAligner(Rollouts):
             logged = self._logged.setdefault(step + 1, (line, {}))[1]
             for name, value in data.items():
                 if type(value) in (int, float):
-                    logged[name.removeprefix(TIMERS).replace("train_rollouts/", "train_")] = str(value)
+                    logged[name.removeprefix(TIMERS).replace("train_rollouts/", "train_")] = str(
+                        value
+                    )
 
     @property
     def seen(self) -> bool:
@@ -135,14 +158,19 @@ class NemoAligner(Rollouts):
     def _steps(self) -> _Numbers:
         """Step -> line and numbers, of every step that has ended."""
         steps = {step: (bars[0].line, bars[0].postfix) for step, bars in self._bars.items() if step}
-        for step, bars in self._bars.items():  # the number of the last step of a log may not have risen yet
+        for (
+            step,
+            bars,
+        ) in self._bars.items():  # the number of the last step of a log may not have risen yet
             last, again = bars[-1], step > 0 and bars[-1].postfix == bars[0].postfix
             if step + 1 not in steps and last.postfix and not last.risen and not again:
                 steps[step + 1] = last.line, last.postfix
         for step, (line, values) in self._logged.items():
             at, postfix = steps.get(step, (line, {}))
             steps[step] = at, {**postfix, **values}
-        return {step: numbers for step, numbers in sorted(steps.items()) if "rollout_time" in numbers[1]}
+        return {
+            step: numbers for step, numbers in sorted(steps.items()) if "rollout_time" in numbers[1]
+        }
 
     def finish(self) -> Rows:
         """A row for each step, from both forms."""
@@ -167,7 +195,10 @@ class NemoAligner(Rollouts):
             "reward": number(values.get("train_rewards")),
             "response_tokens": positive(values.get("train_generation_length")),
         }
-        self.add_step(Step(step, time_s, line, loss=number(values.get("train_optim/loss"))), {**quantities, **sizes})
+        self.add_step(
+            Step(step, time_s, line, loss=number(values.get("train_optim/loss"))),
+            {**quantities, **sizes},
+        )
 
     def _by_clock(self, step: int, validation_s: float | None) -> float | None:
         """The time between the drawings of a step, in whole seconds; None without both."""
@@ -180,7 +211,10 @@ class NemoAligner(Rollouts):
 
 def _rollout_size(step: int, values: Mapping[str, str]) -> float | None:
     """Samples of a step: printed since 0.5, before it follows from those of all steps."""
-    size, samples = positive(values.get("train_rollout_size")), positive(values.get("train_consumed_samples"))
+    size, samples = (
+        positive(values.get("train_rollout_size")),
+        positive(values.get("train_consumed_samples")),
+    )
     if size:
         return size
     return samples / step if samples and samples % step == 0 else None

@@ -1,12 +1,15 @@
-"""NeMo-Aligner's fine-tuning, DPO and reward models: a progress bar, which every rank draws.
+"""NeMo-Aligner's fine-tuning, DPO and reward models: a progress bar, which every rank
+draws.
 
     Training steps:   0%|          | 1/1876 [02:37<60:20:41, 115.86s/it, train_lr=5e-7, train_loss=1.44,
         train_consumed_samples=16, train_step_time=41.2, train_epoch=1]
 
-A step's postfix is drawn while the bar still has the number of the step before, and again as the number rises: which
-of the two a bar is follows from the samples, a whole batch per step. The time is that of the training step alone, with
-three significant digits and by each rank's own clock: if several ranks draw into one log, the slowest counts.
-Source: NVIDIA/NeMo-Aligner nemo_aligner/algorithms/supervised.py, dpo.py; a log of alex-ht/nemo_cp_debug.
+A step's postfix is drawn while the bar still has the number of the step before, and
+again as the number rises: which of the two a bar is follows from the samples, a whole
+batch per step. The time is that of the training step alone, with three significant
+digits and by each rank's own clock: if several ranks draw into one log, the slowest
+counts. Source: NVIDIA/NeMo-Aligner nemo_aligner/algorithms/supervised.py, dpo.py; a log
+of alex-ht/nemo_cp_debug.
 """
 
 import re
@@ -19,7 +22,8 @@ from benchrun.logs.rows import Step
 
 _BAR = bar_of("Training steps")
 MOST_DRAWN = 64
-"""Bars within which a postfix is drawn again: those of several ranks may stand between."""
+"""Bars within which a postfix is drawn again: those of several ranks may stand between.
+"""
 
 
 class NemoAlignerSft(Dialect):
@@ -35,7 +39,9 @@ class NemoAlignerSft(Dialect):
         super().__init__()
         self.facts.variable_length = True
         self._drawn: dict[str, int] = {}
-        """Postfix -> number with which it was drawn first, of the last rows: a higher one is no other row."""
+        """Postfix -> number with which it was drawn first, of the last rows: a higher
+        one is no other row.
+        """
 
     def read(self, line: Line) -> None:
         """Every bar of a line, or the number of ranks."""
@@ -51,13 +57,20 @@ class NemoAlignerSft(Dialect):
 
     def _row(self, bar: re.Match[str], values: dict[str, str], line: int) -> Step | None:
         """The step of a bar's postfix; None if its number or its time is unknown."""
-        samples, time_s = count(values.get("train_consumed_samples")), positive(values.get("train_step_time"))
+        samples, time_s = (
+            count(values.get("train_consumed_samples")),
+            positive(values.get("train_step_time")),
+        )
         step = self._step(int(bar[1]), samples) if samples else None
         if step is None or time_s is None:
             return None
-        self.facts.planned_steps = fact_of("planned_steps", count(bar[2])) or self.facts.planned_steps
+        self.facts.planned_steps = (
+            fact_of("planned_steps", count(bar[2])) or self.facts.planned_steps
+        )
         loss, grad_norm = (number(values.get(f"train_{name}")) for name in ("loss", "grad_norm"))
-        return Step(step, time_s, line, loss=loss, grad_norm=grad_norm, global_batch_size=self.facts.gbs)
+        return Step(
+            step, time_s, line, loss=loss, grad_norm=grad_norm, global_batch_size=self.facts.gbs
+        )
 
     def _add(self, row: Step) -> None:
         """Add a row, which the time of a slower rank stays in."""
@@ -68,8 +81,14 @@ class NemoAlignerSft(Dialect):
             self.rows.add(row._replace(step_time_s=before.step_time_s), end=self.last_planned)
 
     def _step(self, finished: int, samples: int) -> int | None:
-        """The step whose postfix a bar with this number has; None if its samples fit neither it nor the next."""
-        sizes = {step: samples // step for step in (finished, finished + 1) if step and samples % step == 0}
+        """The step whose postfix a bar with this number has; None if its samples fit
+        neither it nor the next.
+        """
+        sizes = {
+            step: samples // step
+            for step in (finished, finished + 1)
+            if step and samples % step == 0
+        }
         if len(sizes) == 1:
             self.facts.gbs = fact_of("gbs", *sizes.values())
         return next((step for step, size in sizes.items() if size == self.facts.gbs), None)

@@ -1,4 +1,5 @@
-"""NeMo-RL: a block of lines a step, or the JSON that its tests make of TensorBoard's events.
+"""NeMo-RL: a block of lines a step, or the JSON that its tests make of TensorBoard's
+events.
 
     ========================= Step 3/20 =========================
       • Loss: 0.0502
@@ -7,9 +8,10 @@
       • generation: 5.61s (51.9%)
         - E2E (Tokens/sec/gpu): 1073.59
 
-The total stands before the stages, which are sorted by size; some are parts of others, so they are never added up. The
-rates count prompts and responses, those of a stage over the stage's own GPUs. The first releases print no rates.
-Source: NVIDIA-NeMo/RL nemo_rl/algorithms/grpo.py, utils.py; tests/json_dump_tb_logs.py.
+The total stands before the stages, which are sorted by size; some are parts of others,
+so they are never added up. The rates count prompts and responses, those of a stage over
+the stage's own GPUs. The first releases print no rates. Source: NVIDIA-NeMo/RL
+nemo_rl/algorithms/grpo.py, utils.py; tests/json_dump_tb_logs.py.
 """
 
 import re
@@ -30,7 +32,11 @@ _STAGES = {
     "logprob_s": ("policy_and_reference_logprobs",),
     "weight_sync_s": ("weight_sync", "prepare_for_generation/total", "prepare_for_generation"),
 }
-_OTHER = {"checkpointing": "a checkpoint", "idle/validation": "a validation", "validation": "a validation"}
+_OTHER = {
+    "checkpointing": "a checkpoint",
+    "idle/validation": "a validation",
+    "validation": "a validation",
+}
 _RATES = {
     "Policy Training": "training_tokens_per_s_per_gpu",
     "Policy and Reference Logprobs": "logprob_tokens_per_s_per_gpu",
@@ -132,7 +138,9 @@ class NemoRL(Rollouts):
         """A line of the JSON: the name of a metric, or one of its steps."""
         if name := _NAME.match(text):
             self._name = name[1] if name[1].startswith(_LOGGED_BELOW) else None
-        elif self._name and (entry := _ENTRY.match(text)) and (value := number(entry[2])) is not None:
+        elif (
+            self._name and (entry := _ENTRY.match(text)) and (value := number(entry[2])) is not None
+        ):
             self._logged.setdefault(self._name, {})[int(entry[1])] = value
             self._lines.setdefault(int(entry[1]), line)
 
@@ -149,17 +157,29 @@ class NemoRL(Rollouts):
         self.rows = Rows()
         for step in sorted(times):
             at = {name: by_step[step] for name, by_step in self._logged.items() if step in by_step}
-            stages = {name[len(_TIMING) :]: str(value) for name, value in at.items() if name.startswith(_TIMING)}
+            stages = {
+                name[len(_TIMING) :]: str(value)
+                for name, value in at.items()
+                if name.startswith(_TIMING)
+            }
             rate, loss = (
                 credible("tokens_per_s_per_gpu", at.get(f"{_RATE_OF}tokens_per_sec_per_gpu")),
                 at.get("train/loss"),
             )
-            row = Step(step, positive(str(times[step])), self._lines[step], loss=loss, tokens_per_s_per_gpu=rate)
+            row = Step(
+                step,
+                positive(str(times[step])),
+                self._lines[step],
+                loss=loss,
+                tokens_per_s_per_gpu=rate,
+            )
             quantities = {name: first(stages, *names) for name, names in _STAGES.items()}
             quantities |= {
                 name: credible("tokens_per_s_per_gpu", at.get(f"{_RATE_OF}{key}"))
                 for key, name in _LOGGED_RATES.items()
             }
-            other = next((words for name, words in _OTHER.items() if positive(stages.get(name))), None)
+            other = next(
+                (words for name, words in _OTHER.items() if positive(stages.get(name))), None
+            )
             self.add_step(row, {**quantities, "reward": at.get("train/reward")}, other)
         return self.rows

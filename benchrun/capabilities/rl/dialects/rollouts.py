@@ -1,7 +1,9 @@
-"""Base of the dialects of post-training: a step has stages, and some steps hold a validation or a checkpoint.
+"""Base of the dialects of post-training: a step has stages, and some steps hold a
+validation or a checkpoint.
 
-Stages are named alike whatever the framework prints; only stages that follow one another are ever added up. A rate of a
-stage is the step's tokens, prompts and responses, over the stage's seconds and the GPUs that work in it.
+Stages are named alike whatever the framework prints; only stages that follow one
+another are ever added up. A rate of a stage is the step's tokens, prompts and
+responses, over the stage's seconds and the GPUs that work in it.
 """
 
 from collections.abc import Mapping
@@ -17,12 +19,16 @@ class Rollouts(Dialect):
     post_training = True
     one_rank_prints = True
 
-    def add_step(self, row: Step, quantities: Mapping[str, float | None], other_work: str | None = None) -> None:
+    def add_step(
+        self, row: Step, quantities: Mapping[str, float | None], other_work: str | None = None
+    ) -> None:
         """Add a row, its ``quantities`` and what else its time contains."""
         self.rows.add(row, end=self.last_planned)
         self.measure(row.step, quantities, other_work)
 
-    def measure(self, step: int, quantities: Mapping[str, float | None], other_work: str | None = None) -> None:
+    def measure(
+        self, step: int, quantities: Mapping[str, float | None], other_work: str | None = None
+    ) -> None:
         """Add ``quantities`` to a step."""
         for name, value in quantities.items():
             if value is not None:
@@ -32,7 +38,9 @@ class Rollouts(Dialect):
 
 
 def total(values: Mapping[str, str], *names: str) -> float | None:
-    """The sum of those of ``names`` that are times above zero; None if none is. For stages that do not overlap."""
+    """The sum of those of ``names`` that are times above zero; None if none is. For
+    stages that do not overlap.
+    """
     times = [time for name in names if (time := positive(values.get(name))) is not None]
     return sum(times) if times else None
 

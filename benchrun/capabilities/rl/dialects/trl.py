@@ -1,7 +1,9 @@
-"""trl, driven by benchrun/worker/rl: the worker's configuration as JSON, then a line of JSON for each step.
+"""trl, driven by benchrun/worker/rl: the worker's configuration as JSON, then a line of
+JSON for each step.
 
-benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, ..., "versions": {"trl": "1.16.0", ...}}
-benchrun step: {"step": 3, "step_time_s": 1.25, "generation_s": 0.9, "training_s": 0.2, "reward": 0.4, ...}
+benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, ..., "versions": {"trl":
+"1.16.0", ...}} benchrun step: {"step": 3, "step_time_s": 1.25, "generation_s": 0.9,
+"training_s": 0.2, "reward": 0.4, ...}
 """
 
 import json
@@ -33,7 +35,11 @@ class Trl(Rollouts):
             stated = json.JSONDecoder().raw_decode(line.text.partition(STEP)[2])[0]
         except (ValueError, RecursionError):
             return
-        values = {name: str(value) for name, value in stated.items() if type(value) in (int, float, type(None))}
+        values = {
+            name: str(value)
+            for name, value in stated.items()
+            if type(value) in (int, float, type(None))
+        }
         step, time_s = count(values.get("step")), positive(values.get("step_time_s"))
         if step is None or time_s is None or self.facts.framework_version is None:
             return
@@ -44,4 +50,6 @@ class Trl(Rollouts):
             loss=stated_loss(values.get("policy_loss")),
             grad_norm=number(values.get("grad_norm")),
         )
-        self.add_step(row, {name: number(value) for name, value in values.items() if name not in OF_THE_ROW})
+        self.add_step(
+            row, {name: number(value) for name, value in values.items() if name not in OF_THE_ROW}
+        )

@@ -1,11 +1,12 @@
-"""verl's fine-tune: one line per step, its time last until 2025, followed by the step's tokens since.
+"""verl's fine-tune: one line per step, its time last until 2025, followed by the step's
+tokens since.
 
     step:1 - train/loss:0.8078852891921997 - train/lr(1e-3):0.00027027 - train/time(s):14.796027898788452
     step:2 - train/loss:0.71 - ... - train/mfu:0.41 - train/time(s):7.29 - train/global_tokens:131072 - ...
 
-The time is that of the training step alone: a validation has a line of its own. In 2024 the lines had no time and the
-numbers began at 0. Source: verl-project/verl verl/trainer/fsdp_sft_trainer.py and sft_trainer.py; logs of
-eric-haibin-lin/verl-data.
+The time is that of the training step alone: a validation has a line of its own. In 2024
+the lines had no time and the numbers began at 0. Source: verl-project/verl
+verl/trainer/fsdp_sft_trainer.py and sft_trainer.py; logs of eric-haibin-lin/verl-data.
 """
 
 import re
@@ -63,6 +64,8 @@ class VerlSft(Dialect):
             self.first_number = 0
         time = _TIME.search(line.text, head.end())
         time_s, grad_norm = positive(time and time[1]), number(values.get("train/grad_norm"))
-        self.rows.add(Step(step, time_s, line.number, loss=loss, grad_norm=grad_norm), end=self.last_planned)
+        self.rows.add(
+            Step(step, time_s, line.number, loss=loss, grad_norm=grad_norm), end=self.last_planned
+        )
         if tokens := positive(values.get("train/global_tokens")):
             self.quantities.setdefault("tokens", {})[step] = tokens

@@ -1,5 +1,5 @@
-"""Base of the frameworks of post-training: the rules of a layout, and configurations as dotted
-keys.
+"""Base of the frameworks of post-training: the rules of a layout, and configurations as
+dotted keys.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,7 +60,10 @@ def _layout(spec: PostTrainingSpec) -> Iterator[str]:
         yield f"the GPUs that generate ({spec.generation_gpus}) must be a multiple of their tp * pp ({ranks})"
     if critic and critic.num_gpus % (critic.tp * critic.pp):
         yield f"critic.num_gpus ({critic.num_gpus}) must be a multiple of its tp * pp ({critic.tp * critic.pp})"
-    for what, size in (("critic.num_gpus", critic and critic.num_gpus), ("generation.num_gpus", made.num_gpus)):
+    for what, size in (
+        ("critic.num_gpus", critic and critic.num_gpus),
+        ("generation.num_gpus", made.num_gpus),
+    ):
         if size and spec.num_nodes > 1 and size % per_node:
             yield f"{what} ({size}) must be a multiple of the GPUs of a node ({per_node})"
 

@@ -1,7 +1,8 @@
-"""nemo-aligner: PPO of NeMo-Aligner, in NeMo's containers of 2024: the policy on some nodes, critic and reward model on
-the others, which it calls over HTTP.
+"""nemo-aligner: PPO of NeMo-Aligner, in NeMo's containers of 2024: the policy on some
+nodes, critic and reward model on the others, which it calls over HTTP.
 
-Source: NVIDIA/NeMo-Aligner af2b3bd96a (0.7), docs/user-guide/rlhf.rst, examples/nlp/gpt/conf.
+Source: NVIDIA/NeMo-Aligner af2b3bd96a (0.7), docs/user-guide/rlhf.rst,
+examples/nlp/gpt/conf.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,8 +17,8 @@ from benchrun.vocabulary import by_path
 PORT = 5567
 """Port of the critic."""
 NEVER = 0
-"""Interval that means no validation and no checkpoint; any interval above 0 has both after the last
-step.
+"""Interval that means no validation and no checkpoint; any interval above 0 has both
+after the last step.
 """
 MODEL_TYPES: Mapping[Activation, str] = {
     "swiglu": "llama", "squared-relu": "gptnext", "gelu": "gptnext", "geglu": "gemma",
@@ -43,8 +44,8 @@ class NemoAligner(PostTrainer):
     rank_variables = SLURM_VARIABLES
 
     def refusals(self, spec: PostTrainingSpec) -> Iterator[str]:
-        """Apply the shared rules and those of NeMo-Aligner: models of its time, plain layouts, and
-        batches that the critic can serve.
+        """Apply the shared rules and those of NeMo-Aligner: models of its time, plain
+        layouts, and batches that the critic can serve.
         """
         yield from super().refusals(spec)
         if (activation := spec.model.activation) not in MODEL_TYPES:
@@ -55,14 +56,20 @@ class NemoAligner(PostTrainer):
         critic, batch = spec.critic, spec.generation.micro_batch
         if batch is None:
             yield "nemo-aligner needs generation.micro_batch: prompts that a replica generates for at once"
-        elif critic and critic.micro_batch * (ranks := critic.num_gpus // (critic.tp * critic.pp)) > batch:
+        elif (
+            critic
+            and critic.micro_batch * (ranks := critic.num_gpus // (critic.tp * critic.pp)) > batch
+        ):
             yield f"critic.micro_batch ({critic.micro_batch}) * its dp ({ranks}) must be at most {batch}, generation's"
         if spec.generation.engine == "tensorrt-llm" and spec.cluster.mpi is None:
             yield "TensorRT-LLM starts over MPI: cluster.mpi must be set (pmix), or generation.engine be nemo"
         tp, pp = spec.layout.tp, spec.layout.pp
         if (spec.generation.tp, spec.generation.pp) not in ((tp, pp), (tp, 1)):
             yield f"nemo-aligner generates with the policy's tp ({tp}), and with its pp ({pp}) or without (reshard)"
-        if (spec.generation.tp, spec.generation.pp) != (tp, pp) and spec.generation.engine == "nemo":
+        if (spec.generation.tp, spec.generation.pp) != (
+            tp,
+            pp,
+        ) and spec.generation.engine == "nemo":
             yield f"only TensorRT-LLM generates without pipeline stages: generation.pp must be {pp}"
 
     def configuration(self, spec: PostTrainingSpec) -> dict[str, Any]:
@@ -71,7 +78,9 @@ class NemoAligner(PostTrainer):
         assert critic is not None  # `refusals` names it
         nodes = -(-critic.num_gpus // spec.cluster.gpus_per_node)
         return {
-            "policy_words": _words({**self.policy(spec, spec.num_nodes - nodes), **dict(by_path(spec.options))}),
+            "policy_words": _words(
+                {**self.policy(spec, spec.num_nodes - nodes), **dict(by_path(spec.options))}
+            ),
             "critic_words": _words(self.critic(spec, critic, nodes)),
             "critic_nodes": nodes,
             "policy_nodes": spec.num_nodes - nodes,
@@ -149,6 +158,7 @@ def _words(values: Mapping[str, Any]) -> list[str]:
     """Hydra's words: ``++`` sets a key whether or not the program's own file has it."""
     plain = {True: "True", False: "False", None: "null"}
     texts = (
-        (key, plain[value] if value is None or isinstance(value, bool) else value) for key, value in values.items()
+        (key, plain[value] if value is None or isinstance(value, bool) else value)
+        for key, value in values.items()
     )
     return [f"++{key}={value}" for key, value in texts]

@@ -1,8 +1,9 @@
 """nemo-rl: GRPO of NeMo-RL 0.6, Megatron's training and vLLM's generation under Ray.
 
-A task on each node starts Ray there; the first node runs the driver once all GPUs are known. The configuration is that
-of examples/configs/grpo_math_1B.yaml with every value stated that changes the measurement. Source: NVIDIA-NeMo/RL
-v0.6.0 (examples/configs, ray.sub).
+A task on each node starts Ray there; the first node runs the driver once all GPUs are
+known. The configuration is that of examples/configs/grpo_math_1B.yaml with every value
+stated that changes the measurement. Source: NVIDIA-NeMo/RL v0.6.0 (examples/configs,
+ray.sub).
 """
 
 from collections.abc import Iterator
@@ -38,7 +39,9 @@ class NemoRL(PostTrainer):
     rank_variables = ("SLURM_JOB_ID", "SLURM_NODEID", "SLURM_NNODES")
 
     def refusals(self, spec: PostTrainingSpec) -> Iterator[str]:
-        """Apply the shared rules and those of NeMo-RL: whole nodes, and no virtual stages."""
+        """Apply the shared rules and those of NeMo-RL: whole nodes, and no virtual
+        stages.
+        """
         yield from super().refusals(spec)
         if spec.layout.vp > 1 or spec.layout.etp > 1:
             yield f"nemo-rl has no virtual stages here: vp ({spec.layout.vp}) and etp ({spec.layout.etp}) must be 1"
@@ -83,7 +86,8 @@ def _policy(spec: PostTrainingSpec) -> Values:
         "policy.train_micro_batch_size": spec.mbs,
         "policy.max_total_sequence_length": spec.max_sequence_length,
         "policy.precision": "bfloat16",
-        "policy.make_sequence_length_divisible_by": layout.tp * (2 * layout.cp if layout.cp > 1 else 1),
+        "policy.make_sequence_length_divisible_by": layout.tp
+        * (2 * layout.cp if layout.cp > 1 else 1),
         "policy.dtensor_cfg.enabled": False,
         "policy.megatron_cfg.enabled": True,
         "policy.megatron_cfg.tensor_model_parallel_size": layout.tp,
@@ -109,8 +113,10 @@ def _generation(spec: PostTrainingSpec) -> Values:
         "policy.generation.vllm_cfg.max_model_len": spec.max_sequence_length,
         "policy.generation.vllm_cfg.async_engine": made.max_age_steps > 0 or made.tp > per_node,
         "policy.generation.colocated.enabled": made.num_gpus is None,
-        "policy.generation.colocated.resources.num_nodes": made.num_gpus and -(-made.num_gpus // per_node),
-        "policy.generation.colocated.resources.gpus_per_node": made.num_gpus and min(made.num_gpus, per_node),
+        "policy.generation.colocated.resources.num_nodes": made.num_gpus
+        and -(-made.num_gpus // per_node),
+        "policy.generation.colocated.resources.gpus_per_node": made.num_gpus
+        and min(made.num_gpus, per_node),
     }
 
 

@@ -1,6 +1,8 @@
-"""trl: the post-training of this repository (benchrun/worker/rl): GRPO by trl's trainer on a small model.
+"""trl: the post-training of this repository (benchrun/worker/rl): GRPO by trl's trainer
+on a small model.
 
-It learns to copy by a reward that a program checks, on random weights, so nothing is downloaded.
+It learns to copy by a reward that a program checks, on random weights, so nothing is
+downloaded.
 """
 
 from collections.abc import Iterator
@@ -12,7 +14,9 @@ from benchrun.runspec.post_training import PostTrainingSpec
 
 
 class Trl(PostTrainer):
-    """One process, on a CPU or a GPU; generation by transformers or vLLM on the same device."""
+    """One process, on a CPU or a GPU; generation by transformers or vLLM on the same
+    device.
+    """
 
     name = "trl"
     tasks = frozenset({"grpo"})
@@ -24,20 +28,29 @@ class Trl(PostTrainer):
     step_lines = ("benchrun step: ",)
 
     def refusals(self, spec: PostTrainingSpec) -> Iterator[str]:
-        """Apply the shared rules and those of trl: one process, a plain Llama, random weights."""
+        """Apply the shared rules and those of trl: one process, a plain Llama, random
+        weights.
+        """
         yield from super().refusals(spec)
         if spec.num_gpus > 1:
             yield f"benchrun supports trl with one process: num_gpus ({spec.num_gpus}) must be 1"
-        for stated in (name for name in ("policy", "reward_model", "prompts", "options") if getattr(spec, name)):
+        for stated in (
+            name for name in ("policy", "reward_model", "prompts", "options") if getattr(spec, name)
+        ):
             yield f"trl starts from random weights and has its own task: {stated} must be left out"
         if spec.rollouts != spec.gbs:
             yield f"trl makes one update a step: gbs ({spec.gbs}) must be its {spec.rollouts} responses"
         if spec.gpu == "CPU" and spec.generation.engine == "vllm":
-            # Seen with vLLM 0.31: its linear layers on a CPU hold repacked weights without a loader.
+            # Seen with vLLM 0.31: its linear layers on a CPU hold repacked weights
+            # without a loader.
             yield "vLLM takes no new weights on a CPU: generation.engine must be transformers"
         if spec.gbs % spec.mbs:
             yield f"gbs ({spec.gbs}) must be a multiple of mbs ({spec.mbs})"
-        wrong = [f"{name} must be {value}" for name, value in LLAMA.items() if getattr(spec.model, name) != value]
+        wrong = [
+            f"{name} must be {value}"
+            for name, value in LLAMA.items()
+            if getattr(spec.model, name) != value
+        ]
         wrong += [f"it has {FEATURES[name]}" for name in features(spec.model)]
         wrong += ["it has experts"] if spec.model.moe else []
         if wrong:

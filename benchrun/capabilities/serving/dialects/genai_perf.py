@@ -1,7 +1,8 @@
-"""NVIDIA's genai-perf and its successor aiperf: the table on the console, and the files of their export.
+"""NVIDIA's genai-perf and its successor aiperf: the table on the console, and the files
+of their export.
 
-Their inter-token latency is one value per request, (latency - time to first token) / (tokens - 1): the time per output
-token of the other clients, and it is read as that.
+Their inter-token latency is one value per request, (latency - time to first token) /
+(tokens - 1): the time per output token of the other clients, and it is read as that.
 """
 
 import csv
@@ -44,21 +45,32 @@ IN_MS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1000.0),
     **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1.0),
     **dict.fromkeys(
-        ("us", "\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s", "usec", "microsecond", "microseconds"), 1e-3
+        (
+            "us",
+            "\N{MICRO SIGN}s",
+            "\N{GREEK SMALL LETTER MU}s",
+            "usec",
+            "microsecond",
+            "microseconds",
+        ),
+        1e-3,
     ),
     **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-6),
 }
 """Unit of a time -> what it is in ms; a latency in any other unit is left out."""
 KEPT = re.compile(r"avg|p[\d.]+|max|min|std")
 _UNIT = re.compile(r"\s*\(([^)]*?)(?:\)|(\u2026|\.\.\.))\s*$")
-"""The unit at the end of a label; a narrow terminal cuts it: ``Request Latency (m...``."""
+"""The unit at the end of a label; a narrow terminal cuts it: ``Request Latency (m...``.
+"""
 _BELOW = re.compile(r"((?:Output token|Request) throughput) \(per sec\): (\S+)")
 """A rate that stands below the box, as until 2024."""
 _CELLS = re.compile("[│|┃]")
 
 
 def place(label: str) -> tuple[str, float, bool] | None:
-    """Label with its unit -> latency or result, factor to our unit, whether it has statistics; None for others."""
+    """Label with its unit -> latency or result, factor to our unit, whether it has
+    statistics; None for others.
+    """
     unit = _UNIT.search(label)
     words = _UNIT.sub("", label).replace("_", " ").lower().strip()
     if words in ROWS:
@@ -72,7 +84,9 @@ def place(label: str) -> tuple[str, float, bool] | None:
 
 
 def _in_ms(unit: re.Match[str] | None, usual: str) -> float | None:
-    """Return the time of one ``unit`` in ms; None for another unit, or one cut so that several fit."""
+    """Return the time of one ``unit`` in ms; None for another unit, or one cut so that
+    several fit.
+    """
     text = unit[1].lower() if unit else usual
     if unit is None or unit[2] is None:
         return IN_MS.get(text)
@@ -97,12 +111,20 @@ def put(served: Served, label: str, cells: dict[str, Any]) -> None:
 
 
 class GenaiPerf(Console):
-    """A box with a row for each metric; a long label goes on in the next line of its cell."""
+    """A box with a row for each metric; a long label goes on in the next line of its
+    cell.
+    """
 
     name = "genai-perf"
     head_words = "LLM Metrics"
     step_needles = (
-        *(b"LLM Metrics", b" Metrics   ", "┃".encode() + b" ", "│".encode() + b" ", "└───────────".encode()),
+        *(
+            b"LLM Metrics",
+            b" Metrics   ",
+            "┃".encode() + b" ",
+            "│".encode() + b" ",
+            "└───────────".encode(),
+        ),
         *(b"Input Sequence Length", b"Output Sequence Length", b"Output Token Throughput"),
         b" throughput (per sec): ",
     )
@@ -124,7 +146,9 @@ class GenaiPerf(Console):
             self.close()
         elif self.block is None and self.served and (below := _BELOW.search(text)):
             put(self.served[-1], below[1], {"avg": below[2]})
-        elif self.block is not None and (cells := [cell.strip() for cell in _CELLS.split(text)[1:-1]]):
+        elif self.block is not None and (
+            cells := [cell.strip() for cell in _CELLS.split(text)[1:-1]]
+        ):
             self._cells(cells)
 
     def _begin(self) -> None:
@@ -148,7 +172,9 @@ class GenaiPerf(Console):
 
 
 def table(text: str) -> Served | None:
-    """A file of the CSV export: sections, each with a head; of the second the numbers are averages."""
+    """A file of the CSV export: sections, each with a head; of the second the numbers
+    are averages.
+    """
     served, columns = Served(GenaiPerf.name), ["avg"]
     try:
         rows = [row for row in csv.reader(text.splitlines()) if row]
@@ -181,8 +207,12 @@ def document(entry: Document) -> Served | None:
 
 
 def _failures(entry: Document, served: Served) -> None:
-    """Requests that failed, if no metric counts them; a benchmark that was cancelled has no end."""
-    counted = [each.get("count") for each in entry.get("error_summary") or () if isinstance(each, dict)]
+    """Requests that failed, if no metric counts them; a benchmark that was cancelled
+    has no end.
+    """
+    counted = [
+        each.get("count") for each in entry.get("error_summary") or () if isinstance(each, dict)
+    ]
     if "failed" not in served.values and counted:
         served.put("failed", sum(count for count in counted if type(count) is int))
     served.closed = entry.get("was_cancelled") is not True
@@ -193,5 +223,13 @@ def _settings(configured: Any) -> Iterator[tuple[str, Any]]:
     wanted = {"concurrency": "concurrency", "request_rate": "request_rate"}
     if not isinstance(configured, dict):
         return
-    for source in (configured, part(part(configured, "perf_analyzer"), "stimulus"), part(configured, "loadgen")):
-        yield from ((name, source[key]) for key, name in wanted.items() if isinstance(source.get(key), (int, float)))
+    for source in (
+        configured,
+        part(part(configured, "perf_analyzer"), "stimulus"),
+        part(configured, "loadgen"),
+    ):
+        yield from (
+            (name, source[key])
+            for key, name in wanted.items()
+            if isinstance(source.get(key), (int, float))
+        )

@@ -1,6 +1,8 @@
-"""Aggregate records of InferenceMAX (InferenceX): rates per GPU, latencies in seconds, ``intvty`` = 1 / TPOT.
+"""Aggregate records of InferenceMAX (InferenceX): rates per GPU, latencies in seconds,
+``intvty`` = 1 / TPOT.
 
-A record has no counts of requests: whether all were answered stands in the client's own result file.
+A record has no counts of requests: whether all were answered stands in the client's own
+result file.
 """
 
 import re
@@ -10,16 +12,31 @@ from benchrun.logs.serving import Document, Served
 
 _LATENCY = re.compile(r"(mean|median|std|p[\d.]+)_(ttft|tpot|itl|e2el)")
 STATED = {
-    **{"conc": "concurrency", "isl": "input_tokens", "osl": "output_tokens", "hw": "hardware", "model": "model"},
-    **{"framework": "backend", "spec_decoding": "speculation", "dp_attention": "dp_attention", "image": "image"},
+    **{
+        "conc": "concurrency",
+        "isl": "input_tokens",
+        "osl": "output_tokens",
+        "hw": "hardware",
+        "model": "model",
+    },
+    **{
+        "framework": "backend",
+        "spec_decoding": "speculation",
+        "dp_attention": "dp_attention",
+        "image": "image",
+    },
 }
 NAME = "inferencemax"
 SHORTEST = 0.8
-"""All its lengths are uniform from this share of the stated ones to the whole; no record states it."""
+"""All its lengths are uniform from this share of the stated ones to the whole; no
+record states it.
+"""
 
 
 def document(entry: Document) -> Served | None:
-    """One record. The number of GPUs is stated for a split of prefill and decode, else it is tp times pp."""
+    """One record. The number of GPUs is stated for a split of prefill and decode, else
+    it is tp times pp.
+    """
     if not {"tput_per_gpu", "hw"} <= entry.keys():
         return None
     stated = {name: entry[key] for key, name in STATED.items() if entry.get(key) is not None}
@@ -33,7 +50,11 @@ def document(entry: Document) -> Served | None:
     _place(entry, facts)
     if facts.num_gpus:
         for name in ("total", "output"):
-            served.put(f"{name}_tokens_per_s", served.values.get(f"{name}_tokens_per_s_per_gpu"), facts.num_gpus)
+            served.put(
+                f"{name}_tokens_per_s",
+                served.values.get(f"{name}_tokens_per_s_per_gpu"),
+                facts.num_gpus,
+            )
     return served
 
 

@@ -1,6 +1,8 @@
-"""NVIDIA's perf_analyzer with the summary of tokens that NVIDIA's DGX Cloud Benchmarking Recipes print after it.
+"""NVIDIA's perf_analyzer with the summary of tokens that NVIDIA's DGX Cloud
+Benchmarking Recipes print after it.
 
-The rates of tokens follow from the export of the requests; the concurrency and the number of requests stand before.
+The rates of tokens follow from the export of the requests; the concurrency and the
+number of requests stand before.
 """
 
 import re
@@ -9,8 +11,17 @@ from benchrun.logs.lines import Line
 from benchrun.logs.serving import Console, own, plain
 
 SECTIONS = {"Time to First Token (TTFT)": "ttft", "Inter-Token Latency (ITL)": "tpot"}
-"""Heads of statistics. The inter-token latency is that of genai-perf: a mean for each request."""
-STATISTICS = {"Avg": "mean", "P50": "median", "P75": "p75", "P90": "p90", "P95": "p95", "P99": "p99"}
+"""Heads of statistics. The inter-token latency is that of genai-perf: a mean for each
+request.
+"""
+STATISTICS = {
+    "Avg": "mean",
+    "P50": "median",
+    "P75": "p75",
+    "P90": "p90",
+    "P95": "p95",
+    "P99": "p99",
+}
 LABELS = {
     "Input Tokens/sec": "input_tokens_per_s",
     "Output Tokens/sec": "output_tokens_per_s",
@@ -32,9 +43,24 @@ class PerfAnalyzer(Console):
     name = "perf-analyzer"
     head_words = "TOKEN-LEVEL METRICS"
     step_needles = (
-        *(b"TOKEN-LEVEL METRICS", b"Input Tokens/sec:", b"Output Tokens/sec:", b"Avg Input Seq Length:"),
-        *(b"Avg Output Seq Length:", b"Time to First Token (TTFT):", b"Inter-Token Latency (ITL):", b"Request count:"),
-        *(b"Request concurrency:", b"Input Sequence Length:", b"Output Sequence Length:", b" benchmark requests"),
+        *(
+            b"TOKEN-LEVEL METRICS",
+            b"Input Tokens/sec:",
+            b"Output Tokens/sec:",
+            b"Avg Input Seq Length:",
+        ),
+        *(
+            b"Avg Output Seq Length:",
+            b"Time to First Token (TTFT):",
+            b"Inter-Token Latency (ITL):",
+            b"Request count:",
+        ),
+        *(
+            b"Request concurrency:",
+            b"Input Sequence Length:",
+            b"Output Sequence Length:",
+            b" benchmark requests",
+        ),
         *(b" infer/sec", *(f"  {word}: ".encode() for word in STATISTICS), b"=" * 60),
     )
 
@@ -82,6 +108,8 @@ class PerfAnalyzer(Console):
                     self.block.put({"Request count": "completed"}.get(label, label), value)
             values = self.block.values
             if "input_tokens_per_s" in values:
-                values["total_tokens_per_s"] = values["input_tokens_per_s"] + values["output_tokens_per_s"]
+                values["total_tokens_per_s"] = (
+                    values["input_tokens_per_s"] + values["output_tokens_per_s"]
+                )
         self.before, self.section = {}, None
         super().close()

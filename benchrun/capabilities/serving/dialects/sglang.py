@@ -1,18 +1,28 @@
-"""SGLang's client ``sglang.bench_serving``, its JSON lines, and ``bench_one_batch``, which has no server.
+"""SGLang's client ``sglang.bench_serving``, its JSON lines, and ``bench_one_batch``,
+which has no server.
 
-The lines of a file may be of many runs: the client appends one to it each time. A rate without a limit is a bare
-``Infinity``. There is no line about failed requests: their number follows from ``num_prompts``, if that is stated.
+The lines of a file may be of many runs: the client appends one to it each time. A rate
+without a limit is a bare ``Infinity``. There is no line about failed requests: their
+number follows from ``num_prompts``, if that is stated.
 """
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from benchrun.capabilities.serving.dialects.vllm import LABELS, NEEDLES, Vllm, settings_of, values_of
+from benchrun.capabilities.serving.dialects.vllm import (
+    LABELS,
+    NEEDLES,
+    Vllm,
+    settings_of,
+    values_of,
+)
 from benchrun.logs.serving import Document, Served
 
 
 class Sglang(Vllm):
-    """vLLM's block with the backend in its first line; without a server its head is another."""
+    """vLLM's block with the backend in its first line; without a server its head is
+    another.
+    """
 
     name = "sglang"
     head_words = "Benchmark Result"
@@ -49,7 +59,9 @@ def document(entry: Document) -> Served | None:
     served = Served(Sglang.name, settings=settings_of(entry))
     values_of(entry, served)
     ratio = served.settings.get("range_ratio")
-    if isinstance(ratio, (int, float)) and 0 <= ratio < 1:  # lengths from ratio * longest to the longest
+    if (
+        isinstance(ratio, (int, float)) and 0 <= ratio < 1
+    ):  # lengths from ratio * longest to the longest
         served.settings["shortest"] = ratio
     arguments = entry.get("server_info") or {}
     if isinstance(arguments, dict) and isinstance(arguments.get("tp_size"), int):
@@ -62,7 +74,11 @@ def one_batch(entry: Document) -> Served | None:
     needed = {"prefill_latency", "median_decode_latency", "overall_throughput", "batch_size"}
     if not needed <= entry.keys():
         return None
-    places = {"concurrency": "batch_size", "input_tokens": "input_len", "output_tokens": "output_len"}
+    places = {
+        "concurrency": "batch_size",
+        "input_tokens": "input_len",
+        "output_tokens": "output_len",
+    }
     stated = {name: entry[key] for name, key in places.items() if entry.get(key) is not None}
     served = Served(Sglang.name, settings=stated | {"backend": "one batch"})
     served.put("mean_ttft_ms", entry["prefill_latency"], 1000)

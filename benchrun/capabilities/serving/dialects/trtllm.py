@@ -1,7 +1,9 @@
-"""TensorRT-LLM's ``trtllm-bench throughput`` and ``latency``, on the console and in the file of ``--report_json``.
+"""TensorRT-LLM's ``trtllm-bench throughput`` and ``latency``, on the console and in the
+file of ``--report_json``.
 
-There is no server: all requests wait in a queue, so that the time to the first token has the waiting in it. Release
-0.17 has one ``Token Throughput``, which counts output tokens.
+There is no server: all requests wait in a queue, so that the time to the first token
+has the waiting in it. Release 0.17 has one ``Token Throughput``, which counts output
+tokens.
 """
 
 import re
@@ -34,22 +36,48 @@ _WORDS = {"MINIMUM": "min", "MAXIMUM": "max", "AVERAGE": "mean", "P50": "median"
 
 
 class TensorRT(Console):
-    """Sections with titles; what follows the overview of the performance ends with a rule."""
+    """Sections with titles; what follows the overview of the performance ends with a
+    rule.
+    """
 
     name = "trtllm"
     head_words = "= WORLD + RUNTIME INFORMATION"
     step_needles = (
-        *(b"= WORLD + RUNTIME INFORMATION", b"= PERFORMANCE OVERVIEW", b"= REQUEST DETAILS", b"= DATASET DETAILS"),
-        *(b" Throughput (", b" Throughput [w/ ctx]", b"Total Latency (ms):", b"Average request latency", b"[TTFT] "),
-        *(b"Average time-to-first-token", b"Average time-per-output-token", b"[TPOT] ", b"[Latency] ", RULE.encode()),
-        *(b"Number of requests:", b"Number of concurrent requests:", b"Average Input Length", b"Average Output Length"),
+        *(
+            b"= WORLD + RUNTIME INFORMATION",
+            b"= PERFORMANCE OVERVIEW",
+            b"= REQUEST DETAILS",
+            b"= DATASET DETAILS",
+        ),
+        *(
+            b" Throughput (",
+            b" Throughput [w/ ctx]",
+            b"Total Latency (ms):",
+            b"Average request latency",
+            b"[TTFT] ",
+        ),
+        *(
+            b"Average time-to-first-token",
+            b"Average time-per-output-token",
+            b"[TPOT] ",
+            b"[Latency] ",
+            RULE.encode(),
+        ),
+        *(
+            b"Number of requests:",
+            b"Number of concurrent requests:",
+            b"Average Input Length",
+            b"Average Output Length",
+        ),
         *(b"TP Size:  ", b"PP Size:  ", b"EP Size:  ", b"TP Size:\t", b"PP Size:\t", b"EP Size:\t"),
     )
 
     def __init__(self) -> None:
         super().__init__()
         self.details: dict[str, float] = {}
-        """Details of the requests, which newer releases print before the runtime's section."""
+        """Details of the requests, which newer releases print before the runtime's
+        section.
+        """
 
     def read(self, line: Line) -> None:
         """Take one line."""
@@ -134,7 +162,11 @@ REQUESTS = {
     "avg_output_length": "mean_output_tokens",
     "avg_num_concurrent_requests": "mean_concurrency",
 }
-PERCENTILES = {"ttft_percentiles": "ttft", "tpot_percentiles": "tpot", "request_latency_percentiles_ms": "e2el"}
+PERCENTILES = {
+    "ttft_percentiles": "ttft",
+    "tpot_percentiles": "tpot",
+    "request_latency_percentiles_ms": "e2el",
+}
 
 
 def document(entry: Document) -> Served | None:

@@ -1,7 +1,9 @@
-"""vLLM's client: ``vllm bench serve`` and the older ``benchmark_serving.py``, and their result files.
+"""vLLM's client: ``vllm bench serve`` and the older ``benchmark_serving.py``, and their
+result files.
 
-Clients of other projects write this form too. The newer one prints ``Total token throughput`` and failed requests, the
-older one ``Total Token throughput``, and no failed requests: their number follows from the arguments it prints.
+Clients of other projects write this form too. The newer one prints ``Total token
+throughput`` and failed requests, the older one ``Total Token throughput``, and no
+failed requests: their number follows from the arguments it prints.
 """
 
 import math
@@ -29,7 +31,8 @@ KEYS = {
     "max_output_tokens_per_s": "peak_output_tokens_per_s",
     "accept_length": "accept_length",
 }
-"""Key of a result file -> name of the result; some versions wrote a colon into a key."""
+"""Key of a result file -> name of the result; some versions wrote a colon into a key.
+"""
 STATED = {
     "backend": "backend",
     "model_id": "model",
@@ -64,9 +67,28 @@ LABELS = {
 }
 HEAD = "Serving Benchmark Result"
 NEEDLES: tuple[bytes, ...] = (
-    *(HEAD.encode(), RULE.encode(), b"num_prompts=", b" (tok/s):", b" (req/s):", b" TTFT (ms):", b" TPOT (ms):"),
-    *(b" ITL (ms):", b" E2EL (ms):", b"Successful requests:", b"Failed requests:", b"Benchmark duration (s):"),
-    *(b"Total input tokens:", b"Total generated tokens:", b"request concurrency:", b"Request rate configured (RPS):"),
+    *(
+        HEAD.encode(),
+        RULE.encode(),
+        b"num_prompts=",
+        b" (tok/s):",
+        b" (req/s):",
+        b" TTFT (ms):",
+        b" TPOT (ms):",
+    ),
+    *(
+        b" ITL (ms):",
+        b" E2EL (ms):",
+        b"Successful requests:",
+        b"Failed requests:",
+        b"Benchmark duration (s):",
+    ),
+    *(
+        b"Total input tokens:",
+        b"Total generated tokens:",
+        b"request concurrency:",
+        b"Request rate configured (RPS):",
+    ),
     *(b"Accept length:", b"Traffic request rate:"),
 )
 
@@ -106,7 +128,9 @@ class Vllm(Console):
         super().read(line)
 
     def take_line(self, text: str) -> None:
-        """Take a line of the block; its end has the arguments that no line of it states."""
+        """Take a line of the block; its end has the arguments that no line of it
+        states.
+        """
         if text != RULE:
             super().take_line(text)
         elif self.block is not None:
@@ -123,8 +147,8 @@ class Vllm(Console):
 
 
 def settings_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the requests that a result file states; ``inf`` is a text in some files, and a
-    number in others.
+    """Settings of the requests that a result file states; ``inf`` is a text in some
+    files, and a number in others.
     """
     stated = {name: document[key] for key, name in STATED.items() if document.get(key) is not None}
     rate = document.get("request_rate")
@@ -134,8 +158,8 @@ def settings_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_random_prompts(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings without the lengths of random prompts if a data set has the prompts:
-    clients state them all the same.
+    """Return the settings without the lengths of random prompts if a data set has the
+    prompts: clients state them all the same.
     """
     if not str(settings.get("dataset", "random")).startswith("random"):
         for name in ("input_tokens", "output_tokens", "range_ratio"):
@@ -144,7 +168,9 @@ def of_random_prompts(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def around_mean(settings: dict[str, Any]) -> None:
-    """Add the shortest length as a share of the longest: vLLM draws lengths from mean * (1 - ratio) to (1 + ratio)."""
+    """Add the shortest length as a share of the longest: vLLM draws lengths from mean *
+    (1 - ratio) to (1 + ratio).
+    """
     ratio = settings.get("range_ratio")
     if isinstance(ratio, (int, float)) and 0 < ratio < 1:
         settings["shortest"] = round((1 - ratio) / (1 + ratio), 4)
@@ -154,14 +180,18 @@ def around_mean(settings: dict[str, Any]) -> None:
 
 
 def values_of(document: Mapping[str, Any], served: Served) -> None:
-    """Add the numbers of a result file. Its arrays, which are in seconds, are left alone."""
+    """Add the numbers of a result file. Its arrays, which are in seconds, are left
+    alone.
+    """
     for key, value in document.items():
         if match := _STATISTIC.fullmatch(key):
             served.put(f"{match[1]}_{match[2].replace('e2e_latency', 'e2el')}_ms", value)
         elif key in KEYS:
             served.put(KEYS[key], value)
     errors = document.get("errors")  # one text for each request, empty for those that were answered
-    if isinstance(errors, list) and (count := sum(map(bool, errors))) > served.values.get("failed", 0):
+    if isinstance(errors, list) and (count := sum(map(bool, errors))) > served.values.get(
+        "failed", 0
+    ):
         served.put("failed", count)
 
 

@@ -1,4 +1,6 @@
-"""Base of the frameworks that serve a model: what they can run, and which loads give a number."""
+"""Base of the frameworks that serve a model: what they can run, and which loads give a
+number.
+"""
 
 from collections.abc import Iterator
 
@@ -20,7 +22,12 @@ class Server(Framework):
     serves = True
     tasks = frozenset({"serve"})
     precisions = frozenset({"bf16", "fp8"})
-    options_of_server: tuple[str, ...] = ("prefix_cache", "kv_cache", "max_num_batched_tokens", "stream_interval")
+    options_of_server: tuple[str, ...] = (
+        "prefix_cache",
+        "kv_cache",
+        "max_num_batched_tokens",
+        "stream_interval",
+    )
     """Inputs of a server that it applies, besides those that every one does."""
     random_weights = True
     """Whether it serves a Llama of random weights if no checkpoint is stated."""
@@ -70,9 +77,18 @@ class Server(Framework):
             yield f"the client of {self.name} counts no goodput: slo_ttft_ms, slo_tpot_ms and slo_e2el_ms must be null"
 
     def _options(self, spec: InferenceSpec) -> Iterator[str]:
-        for name in ("prefix_cache", "kv_cache", "max_num_batched_tokens", "stream_interval", "memory_fraction"):
+        for name in (
+            "prefix_cache",
+            "kv_cache",
+            "max_num_batched_tokens",
+            "stream_interval",
+            "memory_fraction",
+        ):
             default = type(spec).model_fields[name].default
-            if name not in (*self.options_of_server, "memory_fraction") and getattr(spec, name) != default:
+            if (
+                name not in (*self.options_of_server, "memory_fraction")
+                and getattr(spec, name) != default
+            ):
                 yield f"benchrun does not support {name} with {self.name}: it must be {str(default).lower()}"
 
     def _weights(self, spec: InferenceSpec) -> Iterator[str]:
@@ -90,9 +106,17 @@ class Server(Framework):
     def _without_checkpoint(self, spec: InferenceSpec) -> Iterator[str]:
         """Random weights are those of a Llama, in a precision that PyTorch computes in."""
         model = spec.model
-        llama = model.moe is None and model.mla is None and all(getattr(model, key) == LLAMA[key] for key in LLAMA)
+        llama = (
+            model.moe is None
+            and model.mla is None
+            and all(getattr(model, key) == LLAMA[key] for key in LLAMA)
+        )
         if not self.random_weights or not llama or spec.precision not in ("fp32", "bf16"):
-            why = "random weights are those of a Llama in fp32 or bf16; otherwise " if self.random_weights else ""
+            why = (
+                "random weights are those of a Llama in fp32 or bf16; otherwise "
+                if self.random_weights
+                else ""
+            )
             yield f"{why}{self.name} needs a checkpoint: --set checkpoint=FOLDER, or its name on Hugging Face"
         longest, most = spec.input_tokens + spec.output_tokens, model.max_position_embeddings
         if longest > most:

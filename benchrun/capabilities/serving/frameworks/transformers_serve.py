@@ -1,7 +1,9 @@
-"""transformers-serve: ``transformers serve`` with continuous batching, and this package's client beside it.
+"""transformers-serve: ``transformers serve`` with continuous batching, and this
+package's client beside it.
 
-A server for tests and for machines without another one: it serves a Llama with random weights, which it writes before.
-The client prints and writes results in the form of vLLM's (`benchrun.worker.serving.client`).
+A server for tests and for machines without another one: it serves a Llama with random
+weights, which it writes before. The client prints and writes results in the form of
+vLLM's (`benchrun.worker.serving.client`).
 """
 
 from collections.abc import Iterator
@@ -26,7 +28,9 @@ class TransformersServe(Server):
     options_of_server = ("max_num_batched_tokens",)
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
-        """``blocks``: of the cache, enough for every sequence; ``batched_tokens`` of a forward pass."""
+        """``blocks``: of the cache, enough for every sequence; ``batched_tokens`` of a
+        forward pass.
+        """
         sequence = -(-(spec.input_tokens + spec.output_tokens) // BLOCK) + 1
         return {
             "block": BLOCK,

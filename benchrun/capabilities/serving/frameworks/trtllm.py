@@ -1,7 +1,8 @@
-"""TensorRT-LLM: ``trtllm-bench throughput``, which has no server: its requests wait in a queue.
+"""TensorRT-LLM: ``trtllm-bench throughput``, which has no server: its requests wait in
+a queue.
 
-Options as in TensorRT-LLM's guide to DeepSeek-R1 and its overview of performance. One rank per GPU, started by srun
-with PMIx; the prompts are written once before.
+Options as in TensorRT-LLM's guide to DeepSeek-R1 and its overview of performance. One
+rank per GPU, started by srun with PMIx; the prompts are written once before.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ OWN_SECTIONS = ("cuda_graph_config", "kv_cache_config")
 
 
 class TensorRT(Server):
-    """Data-parallel attention with the experts spread, or tensor and pipeline parallelism."""
+    """Data-parallel attention with the experts spread, or tensor and pipeline
+    parallelism.
+    """
 
     name = "trtllm"
     serves = False
@@ -34,12 +37,21 @@ class TensorRT(Server):
     step_lines = ("= PERFORMANCE OVERVIEW",)
     files = ("trtllm.yml",)
     rank_variables = (
-        *("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID", "SLURM_NTASKS"),
+        *(
+            "SLURM_JOB_ID",
+            "SLURM_JOB_NODELIST",
+            "SLURM_LOCALID",
+            "SLURM_NNODES",
+            "SLURM_NODEID",
+            "SLURM_NTASKS",
+        ),
         *("SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS"),
     )
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
-        """``attention_dp``: the experts are spread over all GPUs; ``model``: a folder's last part, or a hub's name."""
+        """``attention_dp``: the experts are spread over all GPUs; ``model``: a folder's
+        last part, or a hub's name.
+        """
         shared = spec.dp > 1
         folder, checkpoint = is_path(spec.weights), spec.weights.rstrip("/")
         seqs = -(-spec.most_seqs // spec.dp)
@@ -54,7 +66,9 @@ class TensorRT(Server):
         }
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
-        """Apply the usual rules and two more: dp is that of attention, and there are no arrivals."""
+        """Apply the usual rules and two more: dp is that of attention, and there are no
+        arrivals.
+        """
         yield from super().refusals(spec)
         if spec.dp > 1 and spec.ep == 1:
             yield f"{self.name} has no replicas: dp ({spec.dp}) must be 1, or ep tp * dp ({spec.tp * spec.dp})"
@@ -66,7 +80,9 @@ class TensorRT(Server):
 
 
 def _is_of_section(option: str) -> bool:
-    """Whether it is one of a section of the options file: ``--moe_config.backend=CUTLASS``."""
+    """Whether it is one of a section of the options file:
+    ``--moe_config.backend=CUTLASS``.
+    """
     return "." in option.partition("=")[0]
 
 

@@ -1,4 +1,6 @@
-"""vLLM: ``vllm serve``, and ``vllm bench serve`` beside it. Options read in release 0.32.0."""
+"""vLLM: ``vllm serve``, and ``vllm bench serve`` beside it. Options read in release
+0.32.0.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +16,9 @@ VLLM_IMAGES = ImageFamily("vLLM", r"vllm")
 
 
 class Vllm(Server):
-    """Its random lengths lie around a mean, so that the shortest and the longest are computed from it."""
+    """Its random lengths lie around a mean, so that the shortest and the longest are
+    computed from it.
+    """
 
     name = "vllm"
     needs_gpu = False
@@ -22,8 +26,9 @@ class Vllm(Server):
     images = VLLM_IMAGES
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
-        """``lengths``: mean lengths and the range ratio around them; ``dtype``: of activations;
-        ``dummy``: the server makes random weights itself."""
+        """``lengths``: mean lengths and the range ratio around them; ``dtype``: of
+        activations; ``dummy``: the server makes random weights itself.
+        """
         middle = (1 + spec.shortest) / 2
         longest = spec.input_tokens + spec.output_tokens
         return {
@@ -38,7 +43,9 @@ class Vllm(Server):
         }
 
     def refusals(self, spec: InferenceSpec) -> Iterator[str]:
-        """Apply the usual rules and two more: replicas or stages, and the precisions of a CPU."""
+        """Apply the usual rules and two more: replicas or stages, and the precisions of
+        a CPU.
+        """
         yield from super().refusals(spec)
         if spec.gpu == "CPU" and spec.precision == "fp8":
             yield f"{self.name} on a CPU: precision must be fp32 or bf16, not fp8"
@@ -48,7 +55,12 @@ class Vllm(Server):
     def _deepseek(self, spec: InferenceSpec) -> bool:
         """Whether the model has the layers of a DeepSeek-V3."""
         model = spec.model
-        return model.mla is not None and model.moe is not None and model.moe.sigmoid and model.moe.expert_bias
+        return (
+            model.mla is not None
+            and model.moe is not None
+            and model.moe.sigmoid
+            and model.moe.expert_bias
+        )
 
     def _without_checkpoint(self, spec: InferenceSpec) -> Iterator[str]:
         """A DeepSeek-V3 too, in bf16 or fp8: vLLM makes its weights."""
