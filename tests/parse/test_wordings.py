@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchrun.frameworks.logs import parse_log
-from benchrun.logs.kinds import kind_of
+from benchrun.logs import problems
+from benchrun.logs.kinds import KINDS, kind_of
 from benchrun.measure.model import ProblemEntry
 from benchrun.measure.summary import summarise
 from benchrun.paths import table
@@ -38,6 +39,14 @@ STEPS = [
     for n in range(1, 6)
 ]
 MADE_UP = sorted({row["kind"] for row in WORDINGS if kind_of(row["kind"]).fatal == "steps"})
+
+
+NOTES = {"nan_grad", "skipped_steps"}
+"""Kinds that the rows show, and that are never fatal by their words."""
+
+
+def test_every_kind_has_a_row_that_says_what_follows() -> None:
+    assert {row["problem"] for row in table(problems.__file__)} - set(KINDS) == NOTES
 
 
 @pytest.mark.parametrize("kind", MADE_UP)
