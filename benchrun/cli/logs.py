@@ -132,7 +132,12 @@ def _exit_code(summary: "Summary") -> Exit:
         say(f"{summary.file}: {causes[0] if causes else nothing}")
         if extensions.has("traces") and (hint := api.trace_hint(Path(summary.file))):
             say(f"hint: {hint}")
-    return Exit.INCONCLUSIVE if empty or api.unreliable(summary) else Exit.OK
+    all_dropped = 0 < summary.num_steps <= summary.warmup_rows_dropped
+    if all_dropped:
+        rows = summary.warmup_rows_dropped
+        say(f"{summary.file}: all {rows} rows were dropped as warm-up: --warmup below {rows}")
+    is_empty = empty or all_dropped or api.unreliable(summary)
+    return Exit.INCONCLUSIVE if is_empty else Exit.OK
 
 
 def _steps_format(steps: str) -> str:

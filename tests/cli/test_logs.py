@@ -96,6 +96,13 @@ def test_a_log_of_any_framework_is_judged_under_the_stated_conditions(tmp_path: 
         assert judged["conditions"]["framework"] is not None
 
 
+def test_a_log_whose_rows_are_all_dropped_as_warm_up_gives_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("".join(megatron(n, 12.2) + "\n" for n in range(1, STEPS + 1)))
+    assert document("parse", path, "--warmup", STEPS - 1, "--json")["step_time_s"]["median"] == 12.2
+    assert document("parse", path, "--warmup", STEPS, "--json", code=4)["step_time_s"] is None
+
+
 def test_the_logs_of_a_directory_are_one_run_and_options_are_read_in_any_case(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "job.out").write_text("".join(megatron(n, 12.3) + "\n" for n in range(1, STEPS + 1)))
