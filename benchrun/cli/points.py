@@ -179,26 +179,39 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
     """Follow ``runs`` until they have ended, launch failed ones again, judge them;
     returns the exit code.
     """
+    latest = [*runs]
+    try:
+        left = _follow_tries(latest, retries)
+    except KeyboardInterrupt:
+        left = [run.run_id for run in latest]
+    if left:
+        return _left(left)
     from benchrun.cli.logs import print_verdicts
+
+    return print_verdicts(latest, reference=os.environ.get(paths.BASELINE) or None)
+
+
+def _follow_tries(latest: "list[RunDir]", retries: int) -> "list[str]":
+    """Follow runs until they have ended; one that is launched again takes the place of
+    the failed one in ``latest``. Returns the names of those that the user left running.
+    """
     from benchrun.cli.runs import follow
 
-    tries = [api.attempts(run, retries) for run in runs]
-    waiting = [next(attempts)[0] for attempts in tries]
-    following = [*waiting]
+    tries = [api.attempts(run, retries) for run in latest]
+    latest[:] = [next(attempts)[0] for attempts in tries]
+    following = [*latest]
     while following:
         if left := follow(following):
-            return _left(left)
+            return left
         following = []
         for index, attempts in enumerate(tries):
+            again = None
             try:
                 again = next(attempts, None)
-            except (
-                MachineError
-            ) as error:  # one launch failed: the others are still followed and judged
+            except MachineError as error:  # the others are still followed and judged
                 say(f"error: {error}")
-                again = None
             if again:
-                waiting[index], reason = again
-                following.append(waiting[index])
-                say(f"{reason}; launched again as {waiting[index].run_id}")
-    return print_verdicts(waiting, reference=os.environ.get(paths.BASELINE) or None)
+                latest[index], reason = again
+                following.append(latest[index])
+                say(f"{reason}; launched again as {latest[index].run_id}")
+    return []

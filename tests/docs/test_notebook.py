@@ -19,10 +19,13 @@ ROOT = Path(__file__).parent.parent.parent
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 
 
-def texts(cell: Any) -> list[str]:
-    """What a cell prints and shows as text; a picture differs from one release of matplotlib to the next."""
+def texts(cell: Any) -> str:
+    """What a cell prints and shows as text; a picture differs from one release of matplotlib to the next.
+
+    What it prints may come in one piece or in several.
+    """
     shown = (output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.get("outputs", []))
-    return [text for text in shown if text]
+    return "".join(shown)
 
 
 def test_the_cells_print_what_the_notebook_shows(monkeypatch: pytest.MonkeyPatch, request: Any) -> None:
