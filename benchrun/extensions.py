@@ -27,7 +27,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "megatron-lm": f"{_FRAMEWORKS}.megatron.framework:MegatronLM",
         "nemo1": f"{_FRAMEWORKS}.nemo1.framework:NeMo1",
         "nemo2": f"{_FRAMEWORKS}.nemo2.framework:NeMo2",
-        "megatron-bridge": f"{_FRAMEWORKS}.nemo2.framework:MegatronBridge",
+        "megatron-bridge": f"{_FRAMEWORKS}.megatron_bridge.framework:MegatronBridge",
         "hf": f"{_FRAMEWORKS}.hf.framework:HuggingFace",
         "maxtext": f"{_FRAMEWORKS}.maxtext.framework:MaxText",
         "paxml": f"{_FRAMEWORKS}.paxml.framework:PaXML",

@@ -1,43 +1,12 @@
-"""nemo2 (nemo.collections.llm) and megatron-bridge. Sources of the environment: NeMo
-v2.4.0, Megatron-Bridge v0.2.2.
-"""
+"""nemo2 (nemo.collections.llm). Source of the environment: NeMo v2.4.0."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
 
-from benchrun import hardware
 from benchrun.frameworks.base import PROFILERS, SLURM_VARIABLES
-from benchrun.frameworks.environment import Variable
-from benchrun.frameworks.megatron.framework import Megatron, partly_sharded
-from benchrun.model.features import FEATURES, TRANSFORMER, features
-from benchrun.runspec.image_names import nemo_release
+from benchrun.frameworks.megatron.nemo import NeMoOfCore
+from benchrun.model.features import TRANSFORMER
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Training
-
-PARTS = ("model", "mixed_precision", "optimizer", "ddp", "comm_overlap", "env")
-"""Parts of Megatron-Bridge's configuration that ``training.switches`` can set, and the
-environment of the ranks.
-"""
-RELEASE_OF_TODAY = "26.04"
-"""NeMo's containers from this one on have Megatron-Bridge 0.4, whose names the template
-uses for newer models.
-"""
-
-
-class NeMoOfCore(Megatron):
-    """NeMo 2 and Megatron-Bridge, which hand megatron.core's own configuration on."""
-
-    positions_per_sequence = True
-    conversations = "packed"
-    options: ClassVar[tuple[str, ...]] = ("optimizer", "recompute.modules")
-
-    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """Limits of their optimizer and of their FSDP."""
-        yield from super().refusals(spec)
-        layout = spec.layout
-        yield from partly_sharded(spec, self.name)
-        if layout.fsdp > 1 and spec.task == "lora":
-            yield f"benchrun does not support {self.name} with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
 
 
 class NeMo2(NeMoOfCore):
@@ -75,84 +44,3 @@ class NeMo2(NeMoOfCore):
             yield "nemo2 predicts several tokens with latent attention alone: mtp_layers must be 0"
         if spec.data.kind == "mock" and spec.training.seed != (seed := Training().seed):
             yield f"nemo2's mock data and weights have a seed of their own: training.seed must be {seed}"
-
-
-class MegatronBridge(NeMoOfCore):
-    """Megatron-Bridge, in NeMo's containers from 25.09 on. Its values are in a driver
-    beside the job script.
-    """
-
-    name = "megatron-bridge"
-    mxfp8_weights = True
-    precisions = frozenset({"bf16", "fp8", "nvfp4"})
-    features = frozenset(FEATURES)
-    stages = True
-    program = "train_megatron_bridge.py"
-    step_lines = ("elapsed time per iteration (", "Step Time : ")
-    releases = ("25.09", None)
-    files = ("train_megatron_bridge.py",)
-    options: ClassVar[tuple[str, ...]] = (
-        *NeMoOfCore.options,
-        *(
-            "cuda_graphs",
-            "graph_scopes",
-            "moe_dispatcher",
-            "moe_overlap",
-            "offload_modules",
-            "switches",
-        ),
-    )
-
-    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """Refuse what the first releases have no names for."""
-        yield from super().refusals(spec)
-        release = nemo_release(spec.image)
-        if (
-            release
-            and release < RELEASE_OF_TODAY
-            and (features(spec.model) or spec.precision == "nvfp4")
-        ):
-            what = "NVFP4" if spec.precision == "nvfp4" else FEATURES[features(spec.model)[0]]
-            yield f"benchrun supports megatron-bridge with {what} from NeMo {RELEASE_OF_TODAY} on, not in {release}"
-        for name in spec.training.switches:
-            if name.split(".")[0] not in PARTS:
-                yield f"training.switches has {name}: its part must be one of {', '.join(PARTS)}"
-        if spec.training.graph_scopes and spec.training.cuda_graphs != "layers":
-            yield f"graph_scopes belong to cuda_graphs layers, not {spec.training.cuda_graphs}"
-        if spec.training.moe_dispatcher != "alltoall" and spec.model.moe is None:
-            yield "moe_dispatcher sends tokens to experts, of which this model has none: it must be alltoall"
-
-    def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
-        """With the switches, by part."""
-        switches: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
-        for name, value in spec.training.switches.items():
-            part, _, argument = name.partition(".")
-            switches[part][argument] = list(value) if isinstance(value, tuple) else value
-        return super().configuration(spec) | {"switches": switches}
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """With HybridEP's view of the NVLink domain, and the switches of part ``env``."""
-        found = super().environment(spec)
-        if spec.training.moe_dispatcher == "hybridep":
-            found |= _hybridep(spec)
-        for name, value in spec.training.switches.items():
-            part, _, variable = name.partition(".")
-            if part == "env":
-                found[variable] = Variable(str(value), "as in the published configuration")
-        return found
-
-
-def _hybridep(spec: TrainingSpec) -> dict[str, Variable]:
-    """Its variables. A node of eight GPUs is a domain of its own; of GB200 and GB300 72
-    share one.
-    """
-    card, why = hardware.gpu(spec.gpu), "HybridEP: ranks that reach each other over NVLink"
-    domain = card.nvlink_domain if card else spec.cluster.gpus_per_node
-    return {
-        "NVLINK_DOMAIN_SIZE": Variable(str(domain), why),
-        "USE_MNNVL": Variable(str(int(domain > spec.cluster.gpus_per_node)), why),
-        "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": Variable(str(min(domain, spec.layout.ep)), why),
-        "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API": Variable(
-            "128", "HybridEP: a faster combination of tokens"
-        ),
-    }

@@ -1,0 +1,23 @@
+"""What NeMo 2 and Megatron-Bridge share as frameworks."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from benchrun.frameworks.megatron.framework import Megatron, partly_sharded
+from benchrun.runspec.spec import TrainingSpec
+
+
+class NeMoOfCore(Megatron):
+    """NeMo 2 and Megatron-Bridge, which hand megatron.core's own configuration on."""
+
+    positions_per_sequence = True
+    conversations = "packed"
+    options: ClassVar[tuple[str, ...]] = ("optimizer", "recompute.modules")
+
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
+        """Limits of their optimizer and of their FSDP."""
+        yield from super().refusals(spec)
+        layout = spec.layout
+        yield from partly_sharded(spec, self.name)
+        if layout.fsdp > 1 and spec.task == "lora":
+            yield f"benchrun does not support {self.name} with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
