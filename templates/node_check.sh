@@ -22,6 +22,7 @@ if [ -n "$setup" ]; then
   say begun setup
   set +e
   exec 3>&1
+  trap 'trap - EXIT; exit 143' TERM # whoever stops a check that hangs gets no answer
   trap 'code=$?; exec >&3; say left "$code"; say end yes' EXIT
   eval "$setup" >/dev/null 2>&1
   say setup "$?"
