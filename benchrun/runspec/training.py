@@ -184,7 +184,7 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     1: never).
     """
     moe_dispatcher: Literal["alltoall", "deepep", "hybridep"] = "alltoall"
-    """What sends tokens to their experts: NCCL's all-to-all, or the kernels of DeepEP
+    """Sender of tokens to their experts: NCCL's all-to-all, or the kernels of DeepEP
     or of HybridEP.
     """
     moe_overlap: bool = False

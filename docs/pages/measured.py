@@ -61,7 +61,7 @@ COLUMNS = (
     *("clock_mhz", "lowest_clock_mhz", "power_w", "power_limit_w", "hottest_c", "used_memory_gib"),
     *("clock_reasons", "fault", "layout", "machine", "image", "run_ids"),
 )
-"""Of measured.csv; measured.md says what they are."""
+"""Columns of measured.csv; measured.md explains them."""
 
 
 def page(runs: Sequence[MeasuredRun], published: Sequence[Reference], report: ReportModel) -> str:
@@ -123,7 +123,7 @@ def points(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> Table
 
 
 def _first(group: Group, read: Callable[[MeasuredRun], T | None]) -> T | None:
-    """What ``read`` gives of the first run that has it."""
+    """Value that ``read`` returns for the first run that has one."""
     return next((part for run in group if (part := read(run)) is not None), None)
 
 

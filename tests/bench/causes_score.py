@@ -46,7 +46,7 @@ GOAL = 0.97
 
 
 class Verdict(NamedTuple):
-    """What was found for one log."""
+    """Findings for one log."""
 
     expected: dict[str, str]
     found: ProblemEntry | None

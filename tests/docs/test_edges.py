@@ -14,7 +14,7 @@ LINES = {
     *(f"F{number}" for number in range(1, 8)),
     *(f"G{number}" for number in range(1, 19)),
 }
-"""Of the list of what went wrong."""
+"""Numbers of the list of defects."""
 
 
 def named() -> list[tuple[str, str, str]]:

@@ -20,7 +20,7 @@ NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 
 
 def texts(cell: Any) -> str:
-    """What a cell prints and shows as text; a picture differs from one release of matplotlib to the next.
+    """Text that a cell prints and shows; a picture differs from one release of matplotlib to the next.
 
     What it prints may come in one piece or in several.
     """

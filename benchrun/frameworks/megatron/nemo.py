@@ -1,4 +1,4 @@
-"""What NeMo 2 and Megatron-Bridge share as frameworks."""
+"""The base class of NeMo 2 and Megatron-Bridge."""
 
 from collections.abc import Iterator
 from typing import ClassVar

@@ -51,7 +51,7 @@ ROW = 'output_tokens_per_s_per_gpu,{value},tiny-inference,serve,CPU,1,fp32,4,,,"
 
 
 PYTHON: Path | str = sys.executable
-"""Of the job."""
+"""Interpreter of the job."""
 
 
 def request(*overrides: str) -> Request:
