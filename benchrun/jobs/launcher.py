@@ -242,23 +242,29 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     if job.phase is Phase.ENDED or (job.phase is Phase.GONE and done is not None):
         with contextlib.suppress(OSError):
             write_env(run)
-        watched = run.read(
-            PROGRESS, Progress
-        )  # does not count the lines that Slurm writes at the end
-        quiet_s = _seconds(last_line, (done and _written(run.path / DONE)) or job.ended_at)
-        quiet_s = (
-            watched.quiet_s if watched else quiet_s
-        )  # nor the time in which the job was suspended
+        quiet_s = _silent_s(run, job, (done and _written(run.path / DONE)) or job.ended_at)
         return Observation(
             run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s
         )
     if job.phase is Phase.GONE:
         over = not job.unsure and unchanged_s > GRACE_S
         return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB, settled=over)
-    quiet_s = _seconds(last_line, at)
-    silent = quiet_s > SILENT_S and job.phase is not Phase.SUSPENDED
+    quiet_s = _seconds(max(last_line, job.started_at or 0.0), at)
+    silent = quiet_s > SILENT_S and job.phase is Phase.RUNNING
     note = f"the log has had no new line for {quiet_s:.0f} s" if silent else job.reason
     return Observation(run, job, over=False, note=note, quiet_s=quiet_s)
+
+
+def _silent_s(run: RunDir, job: Job, ended_at: float | None) -> float:
+    """Seconds for which a job that has ended had written no line, of those in which it
+    ran.
+    """
+    started_at = job.started_at or 0.0
+    # The watchdog counts neither the lines that Slurm writes at the end nor the time in
+    # which the job was suspended. Its file may be of an earlier life.
+    if _written(run.path / PROGRESS) >= started_at and (watched := run.read(PROGRESS, Progress)):
+        return watched.quiet_s
+    return _seconds(max(_written(*run.logs), started_at), ended_at)
 
 
 def _note_change(run: RunDir, job: Job) -> None:

@@ -37,6 +37,10 @@ class Job:
     reason: str = ""
     nodes: str = ""
     restarts: int = 0
+    started_at: float | None = None
+    """Seconds since the epoch by the scheduler's clock at which its last life began; None
+    if it is unknown. A life that ended in the queue began when it ended.
+    """
     ended_at: float | None = None
     """Seconds since the epoch by the scheduler's clock; None if it is unknown."""
     unsure: str = ""

@@ -21,12 +21,24 @@ SQUEUE = {
     "UID": "%U",
     "Reason": "%r",
     "NodeList": "%N",
+    "Start": "%S",
     "WorkDir": "%Z",
 }
 """sacct's name of a field -> squeue's. WorkDir is last, because it alone may contain a
 ``|``.
 """
-SACCT = ("JobID", "State", "ExitCode", "NodeList", "Reason", "End", "UID", "Restarts", "WorkDir")
+SACCT = (
+    "JobID",
+    "State",
+    "ExitCode",
+    "NodeList",
+    "Reason",
+    "Start",
+    "End",
+    "UID",
+    "Restarts",
+    "WorkDir",
+)
 _PENDING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 _SUSPENDED = ("SUSPENDED", "STOPPED")
 _ENDED = ("COMPLETED", "FAILED", *BY_STATE)
@@ -109,6 +121,8 @@ def jobs(text: str, fields: Sequence[str]) -> list[Job]:
 def _job(row: Mapping[str, str]) -> Job:
     state, reason = row["State"], row["Reason"]
     exit_code, _, signal = row.get("ExitCode", "").partition(":")
+    nodes = "" if row["NodeList"] == "None assigned" else row["NodeList"]
+    ended_at = _epoch(row.get("End", ""))
     return Job(
         row["JobID"],
         phase_of(state),
@@ -116,9 +130,10 @@ def _job(row: Mapping[str, str]) -> Job:
         exit_code=_number(exit_code),
         signal=_number(signal),
         reason=_why(state, reason, in_accounting="ExitCode" in row),
-        nodes="" if row["NodeList"] == "None assigned" else row["NodeList"],
+        nodes=nodes,
         restarts=_number(row.get("Restarts", "")) or 0,
-        ended_at=_epoch(row.get("End", "")),
+        started_at=_epoch(row["Start"]) if nodes else ended_at,
+        ended_at=ended_at,
         uid=_number(row["UID"]),
         work_dir=row["WorkDir"],
     )

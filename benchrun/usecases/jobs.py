@@ -123,9 +123,10 @@ def status_of(observation: Observation) -> dict[str, Any]:
 
     ``state`` is the ending of a run that ended, else the job's phase; ``final``: the
     ending is certain; ``slowest_rank``: of a run that was measured (metrics.json);
-    ``quiet_s``: seconds since the last line of the log; ``note``: why the state is
-    incomplete; ``age_s``: seconds since the launch; ``step_time_s``: the measured
-    median, or that of the last steps of a run that is not measured yet.
+    ``quiet_s``: seconds since the last line of the log, of those in which the job ran;
+    ``note``: why the state is incomplete; ``age_s``: seconds since the launch;
+    ``step_time_s``: the measured median, or that of the last steps of a run that is not
+    measured yet.
     """
     run, job = observation.run, observation.job
     end = record_end(observation) if observation.over else None

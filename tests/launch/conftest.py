@@ -39,7 +39,8 @@ if answer:
 if name == "scancel":
     sys.exit(0)
 ids = options["jobs"].split(",") if "jobs" in options else None
-jobs = [{"state": "RUNNING", "uid": os.getuid(), "why": "None", "nodes": "n1", "code": "0:0", "end": "Unknown", **job}
+jobs = [{"state": "RUNNING", "uid": os.getuid(), "why": "None", "nodes": "n1", "code": "0:0", "start": "Unknown",
+         "end": "Unknown", **job}
         for job in state["jobs" if name == "squeue" else "past"]]
 if name == "squeue" and ids and set(ids) - {job["id"] for job in jobs}:
     sys.exit("slurm_load_jobs error: Invalid job id specified")
@@ -47,12 +48,13 @@ jobs = [job for job in jobs if (ids is None or job["id"] in ids)
         and ("user" not in options or options["user"] == str(job["uid"]))
         and ("name" not in options or job["name"] in options["name"].split(","))]
 if name == "squeue":
-    keys = {"i": "id", "T": "state", "U": "uid", "u": "uid", "r": "why", "N": "nodes", "Z": "dir", "j": "name"}
+    keys = {"i": "id", "T": "state", "U": "uid", "u": "uid", "r": "why", "N": "nodes", "S": "start", "Z": "dir",
+            "j": "name"}
     for job in jobs:
         print(re.sub("%(.)", lambda match: str(job[keys[match[1]]]), options["format"]))
 else:
-    keys = {"JobID": "id", "State": "state", "ExitCode": "code", "NodeList": "nodes", "Reason": "why", "End": "end",
-            "UID": "uid", "WorkDir": "dir", "JobName": "name"}
+    keys = {"JobID": "id", "State": "state", "ExitCode": "code", "NodeList": "nodes", "Reason": "why", "Start": "start",
+            "End": "end", "UID": "uid", "WorkDir": "dir", "JobName": "name"}
     fields = options["format"].split(",")
     if unknown := [field for field in fields if field not in keys]:
         sys.exit(f'sacct: error: Invalid field requested: "{unknown[0]}"')
@@ -82,7 +84,7 @@ class FakeSlurm:
         self._write()
 
     def queue(self, run: Any, job: Any = "7", **facts: Any) -> None:
-        """A job in the queue: state, uid, why, nodes, dir, name."""
+        """A job in the queue: state, uid, why, nodes, start, dir, name."""
         self._jobs("jobs", run, job, facts)
 
     def account(self, run: Any, job: Any = "7", **facts: Any) -> None:

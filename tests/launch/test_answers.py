@@ -18,6 +18,7 @@ from benchrun.jobs.endings import End, Ending
 from benchrun.jobs.launcher import cancel, observe
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
+from benchrun.rundir.artifacts import Progress
 from benchrun.rundir.folder import RunDir, find_runs
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
@@ -166,6 +167,39 @@ def test_only_a_person_cancels(
         (run.path / log).write_text("a line\n", encoding="utf-8")
     assert end(run).ending is ending
     assert api.status_of(observe([run])[0])["nodes"] == nodes.replace("None assigned", "")
+
+
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize(
+    ("nodes", "start", "ending"),
+    [
+        ("None assigned", "None", Ending.CANCELLED),
+        ("None assigned", "2026-01-01T10:00:00", Ending.CANCELLED),
+        ("n1", "2026-01-01T09:59:00", Ending.CANCELLED),
+        ("n1", "2026-01-01T08:00:00", Ending.HUNG),
+    ],
+)
+def test_silence_counts_while_the_job_runs_not_while_it_waits(
+    slurm: FakeSlurm, make: Callable[..., Any], *, nodes: str, start: str, ending: Ending, watched: bool
+) -> None:
+    """A log of an earlier life is old; so is what its watchdog saw."""
+    run = make()
+    steps(run, 4)
+    last_line = time.mktime(time.strptime("2026-01-01T09:00:00", "%Y-%m-%dT%H:%M:%S"))
+    os.utime(run.path / "stdout.log", (last_line, last_line))
+    if watched:
+        run.write_json("progress.json", Progress(checked=LONG_AGO, quiet_s=4000, no_step_s=4000).model_dump())
+        os.utime(run.path / "progress.json", (last_line, last_line))
+    slurm.account(run, state="CANCELLED by 0", code="0:15", nodes=nodes, start=start, end="2026-01-01T10:00:00")
+    assert api.record_end(observe([run])[0]).ending is ending
+
+
+def test_a_job_that_waits_again_is_not_called_silent(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
+    run = make()
+    steps(run, 4)
+    os.utime(run.path / "stdout.log", (1, 1))
+    slurm.queue(run, state="PENDING", why="Priority", nodes="", start="N/A")
+    assert observe([run])[0].note == "Priority"
 
 
 def test_cancel_does_not_claim_that_a_job_is_gone_which_nobody_knows(

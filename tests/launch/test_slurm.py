@@ -74,7 +74,7 @@ def test_sacct_says_who_ended_a_job_and_when(slurm: FakeSlurm, make: Callable[..
 
 
 def test_sacct_counts_the_lives_of_a_job() -> None:
-    (job,) = jobs("7|COMPLETED|0:0|n1|None|2026-01-01T10:00:00|0|2|/runs/a|b\n", SACCT)
+    (job,) = jobs("7|COMPLETED|0:0|n1|None|2026-01-01T09:00:00|2026-01-01T10:00:00|0|2|/runs/a|b\n", SACCT)
     assert (job.restarts, job.work_dir) == (2, "/runs/a|b")
 
 
@@ -126,7 +126,7 @@ def test_the_shells_own_filters_hide_no_job(
     run = make()
     monkeypatch.setenv("SQUEUE_USERS", "somebody")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    script(tmp_path / "squeue", f'[ -n "$SQUEUE_USERS" ] || echo "7|RUNNING|0|None|n1|{run.path}"\n')
+    script(tmp_path / "squeue", f'[ -n "$SQUEUE_USERS" ] || echo "7|RUNNING|0|None|n1|N/A|{run.path}"\n')
     assert poll(run).phase is Phase.RUNNING
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from world import Job, World
+from world import Job, World, stamp
 
 Answer = subprocess.CompletedProcess
-SACCT_FIELDS = {"JobID", "JobName", "State", "ExitCode", "NodeList", "Reason", "End", "UID", "Suspended", "WorkDir"}
+SACCT_FIELDS = {"JobID", "JobName", "State", "ExitCode", "NodeList", "Reason", "Start", "End", "UID", "WorkDir"}
 LIMIT = (
     "sbatch: error: {reason}\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
     "(job submit limit, user's size and/or time limits)\n"
@@ -132,5 +132,6 @@ def _options(words: Sequence[str]) -> dict[str, str]:
 
 
 def _row(form: str, job: Job) -> str:
-    values = {"i": job.id, "T": job.state, "U": job.uid, "r": "None", "N": job.nodes, "Z": job.work_dir, "j": job.name}
+    values = {"i": job.id, "T": job.state, "U": job.uid, "r": "None", "N": job.nodes, "S": stamp(job.started_at)}
+    values |= {"Z": job.work_dir, "j": job.name}
     return re.sub("%(.)", lambda match: str(values[match[1]]), form)

@@ -50,6 +50,8 @@ class Job:
     """Changes with each event that makes the planned ones void."""
     forgotten: bool = False
     """The queue lists it no more."""
+    started_at: float | None = None
+    """When its present life got nodes; None while it waits for them."""
     ended_at: float | None = None
     truth: frozenset[str] = frozenset()
     """The endings that are true, once it has ended."""
@@ -169,7 +171,7 @@ class World:
         self.at(self.now + seconds, lambda: what(job) if job.life == life else None)
 
     def _begin(self, job: Job) -> None:
-        job.nodes = f"n{self.rng.randrange(1, 9)}"
+        job.nodes, job.started_at = f"n{self.rng.randrange(1, 9)}", self.now
         if job.fate.kind is KINDS["prolog"]:
             job.by = 0
             self._bad_nodes.add(job.nodes)
@@ -214,7 +216,7 @@ class World:
 
     def _requeue(self, job: Job) -> None:
         job.restarts += 1
-        job.state, job.nodes = "PENDING", ""
+        job.state, job.nodes, job.started_at = "PENDING", "", None
         self._log(job)
         self._later(job, job.fate.wait_s, self._begin)
 
@@ -243,7 +245,6 @@ class World:
         """Tell accounting; ``kind``: how this life of the job ended."""
         state = kind.state if kind else job.state
         by = f" by {job.by}" if kind and job.by is not None else ""
-        end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(self.now)) if kind else "Unknown"
         row = {
             "JobID": str(job.id),
             "JobName": job.name,
@@ -251,7 +252,8 @@ class World:
             "ExitCode": f"{kind.code}:{kind.signal}" if kind else "0:0",
             "NodeList": job.nodes or "None assigned",
             "Reason": "None",
-            "End": end,
+            "Start": stamp(job.started_at),
+            "End": stamp(self.now) if kind else "Unknown",
             "UID": str(job.uid),
             "Restarts": str(job.restarts),
             "WorkDir": job.work_dir,
@@ -298,6 +300,13 @@ class World:
             with (job.folder / name).open("a", encoding="utf-8") as file:
                 file.write(text)
             os.utime(job.folder / name, (self.now, self.now))
+
+
+def stamp(seconds: float | None) -> str:
+    """A time as Slurm prints it."""
+    if seconds is None:
+        return "Unknown"
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
 
 
 def replace_kind(kind: Kind, **changes: object) -> Kind:
