@@ -30,6 +30,8 @@ Name = Literal[
     "slower_than_expected",
 ]
 
+NOTED = ("infinite_norm", "few_nan_losses")
+"""Kinds of problems that leave a run its speed, and whose words limit its verdict."""
 LEARNED = {"final_loss": "loss", "final_reward": "reward"}
 """Metrics of what a run has learned, and their words: they show whether it computed the
 right thing.
@@ -238,30 +240,19 @@ def beyond_peak(metrics: Sequence[Measurement]) -> ProblemEntry | None:
     """The problem of the first run that was faster than its GPU can be; such a run has
     no step time.
     """
-    return next(
-        (
-            problem
-            for run in metrics
-            for problem in run.problems
-            if problem.kind == "impossible_rate"
-        ),
-        None,
-    )
+    return _first(metrics, "impossible_rate")
 
 
 def not_understood(metrics: Sequence[Measurement]) -> ProblemEntry | None:
     """The problem of the first run with options that change its work and are not
     understood.
     """
-    return next(
-        (
-            problem
-            for run in metrics
-            for problem in run.problems
-            if problem.kind == "unknown_option"
-        ),
-        None,
-    )
+    return _first(metrics, "unknown_option")
+
+
+def _first(metrics: Sequence[Measurement], kind: str) -> ProblemEntry | None:
+    every = (problem for run in metrics for problem in run.problems)
+    return next((problem for problem in every if problem.kind == kind), None)
 
 
 def labels(
@@ -291,6 +282,9 @@ def labels(
         and f"{skipped} of {skipping.steps_timed} steps without an update",
         "loss_rose": any(run.loss_rose for run in metrics) and "the loss rose",
     }
+    for kind in NOTED:
+        noted = _first(metrics, kind)
+        texts[kind] = noted and noted.detail
     own_limits = tuple(Label(code=code, text=text) for code, text in texts.items() if text)
     # A verdict on a loss alone has no limits of step times.
     is_of_speed = any(check.metric not in LEARNED for check in checks)

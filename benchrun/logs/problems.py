@@ -383,8 +383,10 @@ def _values(rows: Rows, *, may_skip: bool) -> Iterator[Problem]:
     # update.
     last_update = np.flatnonzero(updated).max(initial=-1)
     counts = updated | (np.arange(len(rows)) > last_update)
+    no_number = (~(loss < np.inf) | (nan > 0)) & counts
+    diverged = no_number.sum() > MOST_LOST * len(rows) or no_number[-1]
     for kind, wrong, detail in (
-        ("nan_loss", (~(loss < np.inf) | (nan > 0)) & counts, "the loss is not a number"),
+        ("nan_loss" if diverged else "few_nan_losses", no_number, "the loss is not a number"),
         ("nan_grad", ~(norm < np.inf) & updated, "the gradients' norm is not a number"),
         ("skipped_steps", ~updated, "{} without an update"),
         ("nan_loss" if lost else "missing_loss", missing, "no loss, others have one"),

@@ -24,7 +24,9 @@ from benchrun.logs.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_aro
 from benchrun.logs.records import Facts, Log, Problem, Traits
 from benchrun.logs.rows import TYPES, Rows
 from benchrun.logs.serving import Served
-from benchrun.logs.turns import two_jobs
+from benchrun.logs.skipped import NEEDLE as COUNT_OF_SKIPPED
+from benchrun.logs.skipped import Skipped
+from benchrun.logs.turns import another_training, two_jobs
 from benchrun.runspec.launched import Launched
 
 UNKNOWN = "unknown"
@@ -68,7 +70,7 @@ class Reader:
         self._ignored: set[int | None] = set()
         """Ranks whose next traceback ends no process."""
         self._tracebacks = tracebacks.Tracebacks()
-        self._skip_messages = 0
+        self._skip_messages, self._skipped = 0, Skipped()
         self._measured: int | None = None
         """Number of measured steps, if others are profiled after them."""
         self._launched: list[Launched] = []
@@ -239,6 +241,7 @@ class Reader:
         return Problem("second_training", line, detail, source=self._source)
 
     def _problem(self, text: str, number: int) -> None:
+        self._skipped.take(text)
         if text.endswith(problems.REPEATED):
             return
         if any(words in text for words in problems.IGNORED):
@@ -302,7 +305,8 @@ class Reader:
             log = profiled.without_profiled(log, self._measured)
         causes = problems.without_consequences(problems.with_last_word(log.problems, log))
         every = (*causes, *problems.step_problems(log))
-        return replace(log, problems=every, skip_messages=self._skip_messages)
+        without_update = max(self._skip_messages, self._skipped.steps)
+        return replace(log, problems=every, skip_messages=without_update)
 
     def _as_launched(self, log: Log) -> Log:
         """``log`` with the facts that its job stated, if it has none of its own."""
@@ -328,13 +332,13 @@ class Reader:
         if two_jobs(rows):
             detail = "steps of two jobs are mixed: equal numbers have other losses or times"
             file_problems = [*file_problems, Problem("two_jobs", None, detail, source=self._source)]
-        if rows.began:
-            line = rows[rows.began].line
+        if began := rows.began or another_training(rows, chosen.last_planned):
+            line = rows[began].line
             file_problems = [
                 *file_problems,
                 self._second_training(line, "after the last planned step"),
             ]
-            rows = rows.last_training()
+            rows = rows.last_training(began)
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
         facts = chosen.facts  # the same object: the run's next file may state more
         if chosen.program is not None and chosen.program in (stated := self.stated()):
@@ -373,7 +377,7 @@ def _search(
     """
     losses = problems.LOSSES if len(facts) == len(classes) else ()
     words = (*problems.NEEDLES, *losses, tracebacks.HEADER.encode(), tracebacks.FRAME.encode())
-    wanted: list[tuple[bytes, int]] = [(each, _PROBLEM) for each in words]
+    wanted = [(each, _PROBLEM) for each in (*words, COUNT_OF_SKIPPED)]
     wanted += [(profiled.NEEDLE, _PROFILE), (launched.NEEDLE, _LAUNCH)]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
     wanted += [

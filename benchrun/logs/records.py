@@ -257,7 +257,7 @@ class Log(Traits):
     facts: Facts = field(default_factory=Facts)
     problems: tuple[Problem, ...] = ()
     skip_messages: int = 0
-    """Messages, not rows, of steps without an update."""
+    """Steps without an update by messages or a count, not by rows."""
     began: float | None = None
     """Date of the first step line, in s since 1970 in the log's own time zone."""
     launched: "Launched | None" = None

@@ -240,9 +240,11 @@ class Rows(Columns):
         some.other_clocks, some.turns, some.mixed = self.other_clocks, self.turns, self.mixed
         return some
 
-    def last_training(self) -> "Rows":
-        """The rows of the last training, as though there were no other before it."""
-        last = self.chosen(slice(self.began, None))
+    def last_training(self, began: int) -> "Rows":
+        """The rows of the last training, from index ``began``, as though there were no
+        other before it.
+        """
+        last = self.chosen(slice(began, None))
         before = int(last.column("segment").min(initial=self.segments))
         columns = {name: last.column(name) for name in TYPES}
         return Rows.of({**columns, "segment": columns["segment"] - before}, self.segments - before)

@@ -25,6 +25,8 @@ FEW = 3
 """
 SAME_LOSS = 0.01
 """Relative tolerance of the loss of a step that is made again after a restart."""
+SAME_AGAIN = 5e-4
+"""Relative tolerance of the loss of a step that is made again after the last one."""
 SAME_CLOCK = 0.1
 """Relative tolerance of a time: two ranks see times of one step that differ by less in
 most steps.
@@ -89,6 +91,24 @@ def two_jobs(rows: "Rows") -> bool:
     if len(rows.conflicts) >= FEW:
         return 2 * len(rows.conflicts) > numbers
     return len(rows.other_clocks) >= ENOUGH and bool(np.median(rows.other_clocks) > SAME_CLOCK)
+
+
+def another_training(rows: "Rows", end: int | None) -> int:
+    """The index of the first row of another training that follows step ``end``, the
+    last one; 0 if there is none.
+
+    A job that died while it saved makes its last steps again, with the same losses.
+    """
+    step, segment, loss = rows.columns("step", "segment", "loss")
+    ended = np.maximum.accumulate(step)[:-1] >= (np.inf if end is None else end)
+    for at in map(int, np.flatnonzero((np.diff(segment) > 0) & ended) + 1):
+        _, one, other = np.intersect1d(step[:at], step[at:], return_indices=True)
+        earlier, later = loss[:at][one], loss[at:][other]
+        stated = np.isfinite(earlier) & np.isfinite(later)
+        apart = np.abs(earlier - later)[stated] > SAME_AGAIN * np.abs(later[stated])
+        if len(apart) >= FEW and 2 * apart.sum() > len(apart):
+            return at
+    return 0
 
 
 def _taking_turns(rows: "Rows") -> bool:

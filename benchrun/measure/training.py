@@ -39,6 +39,7 @@ def no_training(log: Log, first_step: int) -> Iterator[Problem]:
     ``first_step`` is the first one after the warm-up.
     """
     yield from _without_gradients(log)
+    yield from _infinite_gradients(log)
     if not log.post_training:
         yield from _constant_loss(log, first_step)
 
@@ -60,6 +61,17 @@ def _without_gradients(log: Log) -> Iterator[Problem]:
             f"the gradients' norm is zero or not a number in {lost.sum()} of {stated.sum()} rows"
         )
         yield Problem("no_update", int(line[lost][0]) or None, detail)
+
+
+def _infinite_gradients(log: Log) -> Iterator[Problem]:
+    """Gradient norms that are infinite in too many steps: clipping by such a norm leaves
+    no gradient. A norm over parameters of another rank may be infinite and unused.
+    """
+    norm, line = log.distinct.columns("grad_norm", "line")
+    stated, lost = norm != NO_VALUE, norm == np.inf
+    if lost.sum() > MOST_LOST * stated.sum():
+        detail = f"the gradients' norm is infinite in {lost.sum()} of {stated.sum()} rows"
+        yield Problem("infinite_norm", int(line[lost][0]) or None, detail)
 
 
 def _constant_loss(log: Log, first_step: int) -> Iterator[Problem]:

@@ -80,6 +80,25 @@ def test_the_whole_model_run_evenly_has_no_label(tmp_path: Path) -> None:
     assert verdict_view(found, None).plain.startswith(f"PASS  {RECIPE}, ")
 
 
+@pytest.mark.parametrize(
+    ("word", "changed", "code"),
+    [
+        ("2.0E+00 | grad norm: inf", range(1, 51), "infinite_norm"),
+        ("2.0E+00 | grad norm: inf", range(20, 26), "infinite_norm"),
+        ("2.0E+00 | grad norm: inf", range(20, 25), None),
+        ("nan", [12], "few_nan_losses"),
+        ("inf", [12, 30], "few_nan_losses"),
+    ],
+)
+def test_a_run_that_trains_in_most_steps_keeps_its_speed_and_names_the_others(
+    tmp_path: Path, word: str, changed: Any, code: str | None
+) -> None:
+    usual = "2.0E+00 | grad norm: 1.0"
+    rows = [line(n).replace("2.0E+00", word if n in changed else usual) for n in range(1, STEPS + 1)]
+    found = judged(tmp_path, rows)
+    assert (found.verdict, codes(found)) == ("pass", [code] if code else [])
+
+
 @pytest.mark.parametrize(("skipping", "verdict"), [(1, "pass"), (5, "pass"), (6, "invalid_run"), (50, "invalid_run")])
 def test_more_than_a_tenth_without_an_update_is_no_measurement_and_fewer_are_named(
     tmp_path: Path, skipping: int, verdict: str

@@ -101,7 +101,27 @@ def test_a_tenth_of_the_steps_may_have_no_gradients(norms: list[str]) -> None:
     reading.feed("".join(lines).encode())
     reading.end()
     lost = norms.count("0.000") + norms.count("nan")
-    assert fatal_kind(reading.log("x")) == ("no_update" if lost > 2 else None)
+    log = reading.log("x")
+    assert fatal_kind(log) == ("no_update" if lost > 2 else None)
+    noted = "infinite_norm" in [problem.kind for problem in summarise(log).problems]
+    assert noted is (norms.count("inf") > 2)
+
+
+@settings(deadline=None, max_examples=50)
+@given(lost=st.sets(st.integers(1, 30), max_size=6), word=st.sampled_from(["nan", "inf", "-nan", "1.#QNAN"]))
+def test_a_tenth_of_the_steps_may_have_a_loss_that_is_no_number(lost: set[int], word: str) -> None:
+    lines = [
+        f" iteration {n:8d}/      30 | elapsed time per iteration (ms): 100.0 |"
+        f" lm loss: {word if n in lost else f'{9 - n / 10:.6E}'} |\n"
+        for n in range(1, 31)
+    ]
+    reading = Reader()
+    reading.feed("".join(lines).encode())
+    reading.end()
+    log = reading.log("x")
+    diverged = len(lost) > 3 or 30 in lost  # the last one: nothing is learned any more
+    assert fatal_kind(log) == ("nan_loss" if diverged else None)
+    assert ("few_nan_losses" in [problem.kind for problem in log.problems]) is (bool(lost) and not diverged)
 
 
 @pytest.mark.parametrize("name", ["13-nemo2-resiliency-20it", "19-torchtitan-pp4-500it"])

@@ -78,6 +78,18 @@ def test_a_restart_from_a_checkpoint_is_the_same_training(tmp_path: Path) -> Non
     assert (second_training(finished), finished.segments) == ([], 2)
 
 
+@pytest.mark.parametrize("first", [2, 5, 15, 30, 37])
+@pytest.mark.parametrize("loss", [1.002, 1.3, 0.5])
+def test_the_tail_of_another_training_is_no_restart(tmp_path: Path, first: int, loss: float) -> None:
+    tail = (
+        f" iteration {step}/ 40 | elapsed time per iteration (ms): 2500.0 | lm loss: {loss * (3 - step / 100):.4f} |\n"
+        for step in range(first, 41)
+    )
+    log = both(tmp_path, megatron(1, 40), "".join(tail).encode())
+    assert second_training(log) == [42]
+    assert [row.step for row in log.steps] == [*range(first, 41)]
+
+
 def test_a_restart_with_other_arguments_is_another_training(tmp_path: Path) -> None:
     log = both(tmp_path, megatron(1, 30), megatron(21, 40, batch=128))
     assert len(second_training(log)) == 1

@@ -1,0 +1,64 @@
+"""Steps without an update are counted by whatever counts them: a share above a tenth is no training."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchrun.frameworks.logs import Reader
+from benchrun.logs import Log
+from benchrun.measure.summary import summarise
+
+COUNT = "[2026-05-01 10:00:00,000] [INFO] [logging.py:96:log_dist] [Rank 0] step={0}, skipped={1}, lr=[2e-05]\n"
+TIMER = (
+    "[2026-05-01 10:00:00,001] [INFO] [timer.py:260:stop] epoch=0/micro_step={0}/global_step={0}, "
+    "RunningAvgSamplesPerSec=9.5, CurrSamplesPerSec=9.1,\n"
+)
+MEGATRON = (
+    " iteration {0:8d}/     400 | elapsed time per iteration (ms): 1000.0 | lm loss: {1:.6E} |"
+    " number of skipped iterations: {2:3d} | number of nan iterations:   0 |\n"
+)
+
+
+def log_of(text: str) -> Log:
+    reading = Reader()
+    reading.feed(text.encode())
+    reading.end()
+    return reading.log("x")
+
+
+def fatal(text: str) -> str | None:
+    found = summarise(log_of(text)).fatal
+    return found.kind if found else None
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    skipped=st.sets(st.integers(1, 40), max_size=8),
+    before=st.sampled_from([(0, 0), (1000, 0), (1000, 300)]),
+    ranks=st.sampled_from([1, 2]),
+)
+def test_a_count_that_rises_in_more_than_a_tenth_of_the_steps(
+    skipped: set[int], before: tuple[int, int], ranks: int
+) -> None:
+    lines, (made, count) = [], before
+    for step in range(1, 41):
+        count += step in skipped
+        lines += [COUNT.format(made + step, count)] * ranks
+        lines.append(TIMER.format(made + step))
+    seen = len(skipped - {1}) if made else len(skipped)  # before a resume nobody saw the count
+    assert log_of("".join(lines)).skip_messages == seen
+    if seen > 1:
+        assert fatal("".join(lines)) == ("skipped_steps" if seen > 4 else None)
+
+
+def test_a_restart_counts_from_its_checkpoint() -> None:
+    counts = [(step, step // 4) for step in (*range(1, 31), *range(21, 41))]
+    text = "".join(COUNT.format(*each) + TIMER.format(each[0]) for each in counts)
+    assert log_of(text).skip_messages == 30 // 4 + 40 // 4 - 21 // 4
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, 10), min_size=40, max_size=40))
+def test_the_count_of_a_row_is_of_all_its_steps(counts: list[int]) -> None:
+    rows = enumerate(counts, 1)
+    text = "".join(MEGATRON.format(10 * n, 9 - n / 10, each) for n, each in rows)
+    assert fatal(text) == ("skipped_steps" if sum(counts) > 40 else None)
