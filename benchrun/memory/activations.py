@@ -5,50 +5,28 @@ Compared with peaks that were measured on H100 and H200 in tests/memory/test_mem
 """
 
 from benchrun.frameworks.registry import framework
+from benchrun.memory.stages import Stage
 from benchrun.model import Moe
 from benchrun.model.adapters import MEGATRON, TRANSFORMERS
 from benchrun.model.communication import sequence_split
-from benchrun.model.costs import bubble
-from benchrun.model.layers import layer_counts
-from benchrun.model.operators import Operators, Product, operators
+from benchrun.model.layers import ATTENTION, EXPERTS, MAMBA, MLP
+from benchrun.model.operators import Product, operators
 from benchrun.model.parts import Mla
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import RESIDENT_LAYERS
 from benchrun.vocabulary import LOW
 
-
-def stage_layers(spec: TrainingSpec) -> float:
-    """Layers of the largest pipeline stage."""
-    layout, stages = spec.layout, spec.layout.stage_list
-    if stages:
-        layers = [stage.count("t") for stage in stages]
-        return float(max(sum(layers[rank :: layout.pp]) for rank in range(layout.pp)))
-    # Where both ends count as layers, inner stages have one more than outer ones, and
-    # no embedding: it holds for both.
-    return (spec.model.num_layers + 2 * layout.account_for_embedding_and_loss) / layout.pp
+NVFP4 = 0.5 + 1 / 16
+"""Bytes of a number in NVFP4: four bits, and a byte of scale for sixteen of them."""
 
 
-def weights_of_a_layer(spec: TrainingSpec, listed: Operators) -> tuple[float, float]:
-    """Weights of a layer on one GPU, first the dense ones, then its experts'; the mean
-    if layers differ."""
-    layers, dense, experts = spec.model.num_layers / spec.layout.pp, 0.0, 0.0
-    for product in listed.block:
-        weights = product.count * product.weights / layers
-        if product.expert:
-            experts += weights
-        else:
-            dense += weights
-    return dense, experts
-
-
-def stored(spec: TrainingSpec, first: bool, extra: float = 0.0) -> float:
-    """Activations of the first or the last pipeline stage; ``extra`` is added in bytes
-    per token and layer."""
-    recompute, layers = spec.training.recompute, stage_layers(spec)
-    in_flight = _in_flight(spec, first)
-    whole = layer(spec) + extra
+def stored(spec: TrainingSpec, stage: Stage, halves: dict[str, float], extra: float = 0.0) -> float:
+    """Activations of a pipeline stage; ``halves``: bytes per token by kind; ``extra``
+    is added in bytes per token and layer."""
+    recompute, layers = spec.training.recompute, stage.layers
+    whole = layer(stage, halves) + extra
     if recompute.policy is not None:
-        per_token = layers * _stored_by_policy(spec, recompute.policy) + whole
+        per_token = layers * _stored_by_policy(spec, recompute.policy, whole - extra) + whole
     elif spec.training.offload_activations:
         per_token = min(layers, RESIDENT_LAYERS) * whole
     elif recompute.granularity == "full":
@@ -57,32 +35,31 @@ def stored(spec: TrainingSpec, first: bool, extra: float = 0.0) -> float:
             again = min((recompute.num_layers or 0) * spec.layout.vp, layers)
         # A recomputed layer stores its input; one layer at a time has all of its
         # activations.
-        per_token = (layers - again) * whole + again * _input(spec) + whole / max(in_flight, 1)
+        per_token = (layers - again) * whole + again * _input(spec)
+        per_token += whole / max(stage.in_flight, 1)
     else:
         per_token = layers * whole
-    return _tokens(spec) * per_token * in_flight * (width(spec) / 2)
+    return _tokens(spec) * per_token * stage.in_flight * (width(spec) / 2)
 
 
-def _in_flight(spec: TrainingSpec, first: bool) -> float:
-    """Micro-batches whose activations the first or the last stage holds at once (1F1B,
-    or interleaved)."""
-    pp, vp = spec.layout.pp, spec.layout.vp
-    later: float = bubble(pp, vp)
-    if not first:
-        return min(spec.num_microbatches, pp - later)
-    if vp == 1:
-        return min(spec.num_microbatches, pp)
-    return min(spec.num_microbatches, pp + later)
+def layer(stage: Stage, halves: dict[str, float]) -> float:
+    """Bytes per token and layer, the mean over a stage."""
+    return sum(count * halves[kind] for kind, count in stage.halves.items()) / stage.layers
 
 
-def logits(spec: TrainingSpec) -> float:
-    """Logits in two bytes and their softmax in four; transformer-engine's loss writes
-    the gradient over the logits."""
+def logits(spec: TrainingSpec, stage: Stage) -> float:
+    """Logits of the output layer and of each multi-token prediction in two bytes, and
+    four bytes that one of them needs for a while: measured at 5.6 in all.
+
+    The worker's loss writes the gradient over the logits.
+    """
+    if not stage.output:
+        return 0.0
+    size = 2 * (1 + stage.predictions)
     worker = framework(spec.framework).memory.unfused_gates
-    elements = _tokens(spec) * spec.model.vocab_size / spec.layout.tp
-    if worker and spec.transformer_engine and spec.training.fused_kernels:
-        return elements * 2
-    return elements * 6
+    if not (worker and spec.transformer_engine and spec.training.fused_kernels):
+        size += 4
+    return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * size
 
 
 def width(spec: TrainingSpec) -> int:
@@ -100,72 +77,77 @@ def _input(spec: TrainingSpec) -> float:
     return 2 * spec.model.hidden_size / sequence_split(spec.layout)
 
 
-def _stored_by_policy(spec: TrainingSpec, policy: str) -> float:
+def _stored_by_policy(spec: TrainingSpec, policy: str, whole: float) -> float:
     """Bytes per token and layer under a policy of the framework; an unlisted one is
     assumed to store everything."""
     outputs = framework(spec.framework).memory.policies.get(policy)
     if outputs is None:
-        return layer(spec)
+        return whole
     listed = operators(spec.model, layout=spec.layout)
     return _input(spec) + 2 * sum(listed.product(name).n for name in outputs)
 
 
-def layer(spec: TrainingSpec) -> float:
-    """Bytes per token and layer: norms, attention, MLP; the mean if layers differ.
-    In FP8, what only a matrix product reads again is one byte.
+def half_layers(spec: TrainingSpec) -> dict[str, float]:
+    """Bytes per token of each kind of half layer: norm and attention, norm and MLP. In
+    FP8, what only a matrix product reads again is one byte.
 
     Recomputed modules store their input, which the norm before them stores anyway.
     """
     model, again, unread = spec.model, spec.training.recompute.modules, _unread_inputs(spec)
-    counts, listed = layer_counts(model), operators(model, layout=spec.layout)
-    named = {each.name: each for each in listed.products}
-    operand = _operand(spec)
-    norm_output = operand * _input(spec) / 2
-    norm = _input(spec) + norm_output
-    total = counts.attention * (norm + _attention(spec, named))
-    if "qkv" in unread:
-        total -= counts.attention * norm_output
-    if "mlp" in again:
-        total += counts.dense * _input(spec)
-    elif counts.dense:
-        total += counts.dense * (norm + _mlp(spec, named, "dense_" if model.moe else ""))
-        if "fc1" in unread:
-            total -= counts.dense * norm_output
-    if "moe" in again:
-        total += counts.experts * _input(spec)
-    elif model.moe and counts.experts:  # a proxy may have none of them
-        total += counts.experts * (norm + _experts(spec, model.moe, named))
-    if counts.mamba:
+    named = {each.name: each for each in operators(model, layout=spec.layout).products}
+    entering, operand = _input(spec), _operand(spec)
+    read_once = operand * entering / 2
+    halves = {}
+    norm_output = read_once
+    if "qkv" in unread or (model.mla and "layernorm" in again):
+        norm_output = 0.0
+    elif model.mla and operand < 2:
+        norm_output *= 2  # both products into the latents keep a copy of their own
+    halves[ATTENTION] = entering + norm_output + _attention(spec, named)
+    mlp = "dense_" if model.moe else ""
+    if f"{mlp}fc1" in named:
+        halves[MLP] = entering
+        if "mlp" not in again:
+            halves[MLP] += read_once * ("fc1" not in unread) + _mlp(spec, named, mlp)
+    if model.moe and "fc1" in named:  # a proxy may have no experts
+        halves[EXPERTS] = entering
+        if "layernorm" not in again:
+            halves[EXPERTS] += entering  # the router reads it as it is
+        if "moe" not in again:
+            halves[EXPERTS] += _experts(spec, model.moe, named)
+    if "in_proj" in named:
         # What enters and leaves the convolution, and the scan's result before and after
         # its gate.
         inner, projected = named["out_proj"].k, named["in_proj"].n
-        total += counts.mamba * (norm + 2 * (2 * projected + inner) + operand * inner)
-    return total / model.num_layers
+        halves[MAMBA] = entering + read_once + 2 * (2 * projected + inner) + operand * inner
+    return halves
 
 
-def _operand(spec: TrainingSpec) -> int:
+def _operand(spec: TrainingSpec) -> float:
     """Bytes of what only a matrix product reads again."""
-    if spec.precision in LOW:
-        return 1
-    return 2
+    return {"fp8": 1, "nvfp4": NVFP4}.get(spec.precision, 2)
 
 
 def _attention(spec: TrainingSpec, named: dict[str, Product]) -> float:
     """Bytes of queries, keys and values, and of the output; in FP8 the output once
-    more, for the projection."""
+    more, for the projection. Norms of queries and keys store these before the norm."""
     output = 2 * named["proj"].k
     if spec.precision in LOW:
-        output += named["proj"].k
+        output += _operand(spec) * named["proj"].k
     if spec.model.mla is None:
-        return 2 * named["qkv"].n + output
+        queries, keys, _ = named["qkv"].outputs
+        normed = 2 * (queries + keys) if spec.model.qk_norm else 0
+        return 2 * named["qkv"].n + normed + output
     return output + _latent(spec, spec.model.mla, named)
 
 
 def _latent(spec: TrainingSpec, mla: Mla, named: dict[str, Product]) -> float:
     """Bytes of the latents, and of their projections unless they are computed again."""
-    latents = 2 * sum(named[name].n for name in ("q_down", "kv_down") if name in named)
+    compressed = sum(named[name].n for name in ("q_down", "kv_down") if name in named)
+    latents = 2 * compressed
     if "mla_up_proj" in spec.training.recompute.modules:
         return latents
+    latents += _operand(spec) * compressed
     rotated = spec.model.num_attention_heads / spec.layout.tp * mla.qk_pos_emb_head_dim
     return latents + 2 * (named["q_up"].n + named["kv_up"].n + rotated)
 
@@ -177,23 +159,30 @@ def _mlp(spec: TrainingSpec, named: dict[str, Product], prefix: str, expert: boo
         up *= 2
     if expert and "moe_act" in spec.training.recompute.modules:
         return up
-    product = _unfused_gate_bytes(spec)
+    product = float(_unfused_gate_bytes(spec))
     if "fc2" not in _unread_inputs(spec):
         product += _operand(spec)
     return up + product * down
 
 
 def _experts(spec: TrainingSpec, moe: Moe, named: dict[str, Product]) -> float:
-    """Each token is copied to topk experts: input, up-projection, activation, output;
-    then the shared experts.
+    """Each token is copied to topk experts: input, up-projection, activation; then the
+    shared experts. The router's weight is a factor of the activation, so nothing reads
+    the output again (megatron-core 0.13).
 
     The ranks of an expert's own tensor parallelism see the same tokens.
     """
+    operand, shared = _operand(spec), "shared_fc1" in named
     copies = moe.topk * (moe.capacity_factor or 1) * spec.layout.etp / sequence_split(spec.layout)
-    routed = copies * (4 * spec.model.expert_width + _mlp(spec, named, "", expert=True))
-    if moe.shared_ffn_hidden_size and "shared_experts" not in spec.training.recompute.modules:
-        return routed + _mlp(spec, named, "shared_")
-    return routed
+    total = copies * (operand * spec.model.expert_width + _mlp(spec, named, "", expert=True))
+    if moe.latent_size:  # the projections out of and into the width of the model
+        both = spec.model.hidden_size * (operand < 2) + spec.model.expert_width
+        total += operand * both / sequence_split(spec.layout)
+    if shared and "shared_experts" not in spec.training.recompute.modules:
+        total += _mlp(spec, named, "shared_")
+        if operand < 2:
+            total += operand * _input(spec) / 2
+    return total
 
 
 def _unread_inputs(spec: TrainingSpec) -> set[str]:

@@ -1,7 +1,7 @@
 """Estimates the memory of a GPU, by part, from the operator list: whether a run fits.
 
-The result is that of the pipeline stage that needs most: the first has most
-micro-batches in flight and the embedding, the last the output layer and the logits.
+The result is that of the pipeline stage that needs most: the first ones have most
+micro-batches in flight, the last one the output layer and the logits.
 Flash attention is assumed: it stores no S x S matrix, so recomputing it saves nothing.
 Biases, norms and routers are left out.
 """
@@ -13,9 +13,12 @@ from dataclasses import asdict, dataclass
 from benchrun import hardware
 from benchrun.frameworks.registry import framework
 from benchrun.memory import activations
+from benchrun.memory.activations import NVFP4
+from benchrun.memory.stages import Stage, stages
 from benchrun.model.adapters import MEGATRON, TRANSFORMERS, adapted, adapter_params
 from benchrun.model.communication import optimizer_shards, weight_shards
-from benchrun.model.operators import Product, operators
+from benchrun.model.layers import ATTENTION, EXPERTS, MAMBA, MLP
+from benchrun.model.operators import Operators, Product, operators
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Recompute
 from benchrun.vocabulary import GIB, LOW
@@ -68,12 +71,11 @@ class Memory:
 def estimate(spec: TrainingSpec) -> Memory:
     """Memory per GPU of ``spec`` on the stage that needs most."""
     if framework(spec.framework).memory.fully_sharded:
-        stages = [_fully_sharded(spec)]
+        parts = _fully_sharded(spec)
     else:
-        stages = [_stage(spec, first=True)]
-        if spec.layout.pp > 1:
-            stages.append(_stage(spec, first=False))
-    parts = max(stages, key=lambda parts: sum(parts.values()))
+        listed, halves = operators(spec.model, layout=spec.layout), activations.half_layers(spec)
+        each = [_stage(spec, stage, listed, halves) for stage in stages(spec)]
+        parts = max(each, key=lambda parts: sum(parts.values()))
     return Memory(**{part: size / GIB for part, size in parts.items()})
 
 
@@ -132,54 +134,91 @@ def warning(spec: TrainingSpec) -> str | None:
     )
 
 
-def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
-    """Bytes of the first or of the last pipeline stage, by part."""
+def _stage(
+    spec: TrainingSpec, stage: Stage, listed: Operators, halves: dict[str, float]
+) -> dict[str, float]:
+    """Bytes of one pipeline stage, by part."""
     layout, lora, training = spec.layout, spec.task == "lora", spec.training
-    listed, layers = operators(spec.model, layout=layout), activations.stage_layers(spec)
-    layer, expert_layer = activations.weights_of_a_layer(spec, listed)
-    dense, expert = layers * layer, layers * expert_layer
-    ends = listed.product("logits").weights
-    if layout.pp == 1 and not spec.model.tied_embeddings:
-        ends *= 2
+    dense, expert = _weights(stage, listed)
+    ends = stage.tables * listed.product("logits").weights
+    if layout.pp == 1 and spec.model.tied_embeddings:
+        ends /= 2
     cut, expert_cut = weight_shards(layout)
     trained = own = (dense + ends) / cut + expert / expert_cut
     ranks, expert_ranks = optimizer_shards(layout, spec.dp, training.distributed_optimizer)
     states = (dense + ends) / ranks + expert / expert_ranks
     if lora:
-        adapters = adapter_params(
+        adapters = stage.layers * adapter_params(
             spec.model, MEGATRON, training.lora.target_modules, training.lora.rank
         )
-        trained, states = adapters * layers / layout.tp, adapters * layers / layout.tp / ranks
-    output = not first or layout.pp == 1
-    stored, logits = activations.stored(spec, first), activations.logits(spec) * output
-    # FP8 keeps two one-byte copies (plain and transposed), as much as BF16; beside BF16
-    # weights they come on top.
+        trained, states = adapters / layout.tp, adapters / layout.tp / ranks
+    stored = activations.stored(spec, stage, halves)
+    logits = activations.logits(spec, stage)
     weight = activations.width(spec)
-    fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
-    copies = 2 * (spec.precision in LOW and not fp8_weights)
-    gradient = 4 if training.grad_reduce_in_fp32 else activations.width(spec)
+    gradient = 4 if training.grad_reduce_in_fp32 else weight
     largest_part = max(product.weights for product in listed.products) / ranks
     state, step = _adam(spec, states, ends / ranks, largest_part, gradient)
-    unit = layer + expert_layer
-    # Under FSDP transformer-engine keeps the FP8 copies of a gathered weight for the
-    # backward pass.
-    copied = dense + expert if layout.fsdp > 1 else own - ends / cut
-    gathered = _gathered(spec, unit, ends, weight, gradient * (not lora))
+    gathered = _gathered(spec, stage, dense + expert, ends, weight, gradient * (not lora))
+    weights = own * weight
+    if spec.precision in LOW:
+        low = own - ends / cut
+        if spec.precision == "fp8" and training.fp8.param_gather:
+            weights -= low * weight
+        elif layout.fsdp > 1:
+            # transformer-engine keeps the FP8 copies of a gathered weight for the
+            # backward pass.
+            low = dense + expert
+        weights += low * _low_precision_bytes(spec)
     return {
-        "weights": own * weight + copied * copies,
+        "weights": weights,
         "gathered": gathered,
         "gradients": trained * gradient,
         "optimizer": states * state,
         "activations": stored,
         "logits": logits,
-        "placeholders": _placeholders(spec, listed.products if output else listed.block),
+        "placeholders": _placeholders(spec, listed.products if stage.output else listed.block),
         "step": max(0.0, step - stored - logits - gathered),
     }
 
 
-def _gathered(spec: TrainingSpec, unit: float, ends: float, weight: int, gradient: int) -> float:
-    """Bytes of whole weights and gradients under FSDP. ``unit`` and ``ends``:
-    parameters of a layer, and in no layer.
+def _weights(stage: Stage, listed: Operators) -> tuple[float, float]:
+    """Weights of a stage on one GPU, first the dense ones, then its experts'."""
+    dense = experts = 0.0
+    for product in listed.block:
+        weights = stage.predictions * product.weights
+        if product.name != "mtp_proj":
+            weights = stage.halves[_kind(product)] * product.matrices * product.weights
+        if product.expert:
+            experts += weights
+        else:
+            dense += weights
+    return dense, experts
+
+
+def _kind(product: Product) -> str:
+    """The kind of half layer that a product is a part of."""
+    if product.expert or product.name.startswith(("shared_", "latent_")):
+        return EXPERTS
+    if product.name.endswith(("fc1", "fc2")):
+        return MLP
+    return MAMBA if product.name in ("in_proj", "out_proj") else ATTENTION
+
+
+def _low_precision_bytes(spec: TrainingSpec) -> float:
+    """Bytes of a weight in low precision: by rows, and by columns for the gradient of
+    the input. Blackwell reads the rows for both if all numbers share one scale."""
+    if spec.precision == "nvfp4":
+        return 2 * NVFP4
+    gpu = hardware.gpu(spec.gpu)
+    one_scale = spec.training.fp8.recipe in ("delayed", "tensorwise")
+    return 1 if one_scale and gpu is not None and gpu.family == "blackwell" else 2
+
+
+def _gathered(
+    spec: TrainingSpec, stage: Stage, layered: float, ends: float, weight: int, gradient: int
+) -> float:
+    """Bytes of whole weights and gradients under FSDP. ``layered`` and ``ends``:
+    parameters of all layers, and in no layer.
 
     megatron.core gathers the layer that computes and the next ones, and reduces the
     gradients of the last ones together; it has all that is in no layer whole. XLA
@@ -187,9 +226,9 @@ def _gathered(spec: TrainingSpec, unit: float, ends: float, weight: int, gradien
     """
     if spec.layout.fsdp == 1:
         return 0.0
+    layers, unit = stage.layers, layered / stage.layers
     if framework(spec.framework).memory.planned_by_xla:
         return unit * (2 * weight + gradient)
-    layers = activations.stage_layers(spec)
     ahead = max(GATHERED_AHEAD, unit)
     whole = min(layers, 1 + math.ceil(ahead / unit))
     reduced = min(layers + 1 - whole, 1 + 2 * ahead // unit)
@@ -263,12 +302,13 @@ def _fully_sharded(spec: TrainingSpec) -> dict[str, float]:
             model, TRANSFORMERS, lora.target_modules, lora.rank
         )
     narrow, tokens = activations.width(spec), spec.mbs * spec.seq_length
+    (stage,), halves = stages(spec), activations.half_layers(spec)
     layer, eager = sum(product.weights for product in listed.block), _eager_bytes(spec)
     # transformers stores logits as computed, in FP32 and as a gradient in FP32; it
     # frees them before it recomputes.
     logits = float(tokens * model.vocab_size * (narrow + 8))
     if spec.training.recompute.granularity == "full":
-        logits = max(logits - tokens * (activations.layer(spec) + eager), 0.0)
+        logits = max(logits - tokens * (activations.layer(stage, halves) + eager), 0.0)
     return {
         "weights": (frozen * narrow + trained * 4) / spec.num_gpus,
         # Two layers (one computes, the next arrives), and the output layer from its
@@ -276,7 +316,7 @@ def _fully_sharded(spec: TrainingSpec) -> dict[str, float]:
         "gathered": (2 * layer + listed.product("logits").weights) * narrow,
         "gradients": trained * 4 / spec.num_gpus + layer * narrow * (not frozen),
         "optimizer": trained * 8 / spec.num_gpus,
-        "activations": activations.stored(spec, first=True, extra=eager),
+        "activations": activations.stored(spec, stage, halves, extra=eager),
         "logits": logits,
     }
 

@@ -96,7 +96,7 @@ def main():
             recompute_granularity='selective',
             recompute_method=None,
             recompute_num_layers=None,
-            recompute_modules=['mlp', 'moe'],
+            recompute_modules=['mlp'],
             init_model_with_meta_device=False,
             cuda_graph_impl='transformer_engine',
             use_te_rng_tracker=True,

@@ -7,6 +7,8 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.memory import ESTIMATE_ERROR, Memory, estimate, impossible, warning
+from benchrun.memory.activations import half_layers, stored
+from benchrun.memory.stages import stages
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 
@@ -155,6 +157,38 @@ def test_a_pipeline_holds_more_micro_batches_the_more_it_interleaves() -> None:
     plain = memory("llama2-13b", "H100", "bf16", 16, "layout.vp=1")
     interleaved = memory("llama2-13b", "H100", "bf16", 16)
     assert interleaved.activations / plain.activations == pytest.approx((4 + 3 / 10) / 4)
+
+
+def test_a_stage_stores_what_its_own_layers_do() -> None:
+    """The first rank has most micro-batches in flight, but its dense layers store less than experts."""
+    spec = resolve(Request("deepseek-v3", "GB200", "bf16", 256, "megatron-bridge"))
+    ranks, halves = stages(spec), half_layers(spec)
+    first, second, *_, last = (stored(spec, rank, halves) for rank in ranks)
+    assert [rank.layers for rank in ranks] == [16, 16, 16, 14]
+    assert [rank.halves["-"] for rank in ranks] == [3, 0, 0, 0]
+    assert ranks[0].in_flight > ranks[1].in_flight > ranks[3].in_flight
+    assert first / ranks[0].in_flight < second / ranks[1].in_flight
+    assert last < second
+    assert (ranks[3].output, ranks[3].predictions, ranks[3].tables) == (True, 1, 2)
+
+
+def test_low_precision_weighs_what_the_gpu_needs_of_it() -> None:
+    """Rows and columns in FP8, on Blackwell one of them if one scale does for all; four bits and scales in NVFP4."""
+    one_scale = memory("nemotron-h-56b", "B300", "fp8", 64, "training.fp8.recipe=tensorwise")
+    blocks = memory("nemotron-h-56b", "B300", "fp8", 64, "training.fp8.recipe=mxfp8")
+    assert one_scale.weights == pytest.approx(blocks.weights / 2, rel=0.05)
+    bf16, nvfp4 = (memory("llama3-8b", "B200", precision, 8, "mbs=2") for precision in ("bf16", "nvfp4"))
+    assert nvfp4.weights / bf16.weights == pytest.approx(1 + 7 / 8 * 1.125 / 2, rel=0.01)
+    assert nvfp4.activations < 0.9 * bf16.activations
+
+
+def test_nothing_reads_what_an_expert_returns() -> None:
+    plain = memory("qwen3-30b-a3b", "B300", "bf16", 8, "mbs=8").activations
+    again = memory(
+        "qwen3-30b-a3b", "B300", "bf16", 8, "mbs=8", "training.recompute={granularity: selective, modules: [moe]}"
+    ).activations
+    copies = 48 * 8 * 4096 * 8 * (2048 + 3 * 768) * 2 / 2**30  # layers, tokens, topk, input and both sides of SwiGLU
+    assert plain - again == pytest.approx(copies)
 
 
 def test_more_than_nine_tenths_is_a_warning_with_both_numbers() -> None:

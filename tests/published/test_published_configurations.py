@@ -20,7 +20,7 @@ LISTED = HERE / "differences.csv"
 FIELDS = (*Difference._fields, "kind")
 OTHERS = (
     *(("25.", "other_release"), ("26.06;", "newer_release"), ("AutoModel", "automodel"), ("26.08 in", "scaled")),
-    *(("FSDP cuts", "rack"), ("estimate of memory", "memory")),
+    *(("FSDP cuts", "rack"), ("GiB do not fit", "memory")),
 )
 """Words of a group's origin -> the kind of its differences."""
 BY_KEY = {

@@ -96,8 +96,8 @@ def test_every_point_resolves_and_its_numbers_fit_together(name: str) -> None:
 def test_every_point_fits_its_gpu(name: str) -> None:
     for _, spec in resolved(name)[1]:
         memory = estimate(spec)
-        # What was published ran; the estimate may be up to a tenth too high.
-        room = hardware.gpu(spec.gpu).memory_gib * (1.1 if spec.source else 1)
+        # What was published ran; the estimate may be some percent too high.
+        room = hardware.gpu(spec.gpu).memory_gib * (1.03 if spec.source else 1)
         assert memory.total < room, (spec.gpu, spec.precision, spec.num_gpus, memory)
 
 
@@ -107,6 +107,7 @@ FULL = {
     ("llama3.1-70b", "B200", 64),  # published speeds have this layout, on up to 592 GPUs
     ("nemotron4-340b", "H100", 1),
     ("nemotron-3-ultra", "GB200", 256),  # in low precision FSDP leaves copies of all weights on each GPU
+    ("nemotron-3-ultra", "H100", 128),  # its two key heads allow no more tensor parallelism
     ("nemotron4-340b", "GH200", 512),  # the last stage has a vocabulary of 256,000 to itself
 }
 
