@@ -19,6 +19,10 @@ OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
 """A step is slow beyond the noise if it is above the typical one by these deviations
 and this share of it.
 """
+TWO_THIRDS, NORMAL_TWO_THIRDS = 2 / 3, 0.4307
+"""Quantile that shows how far steps scatter upwards, and its distance from the median
+in deviations of a normal distribution.
+"""
 FEWEST = 2
 """Slow steps that are no accident."""
 PAUSE = 5
@@ -54,9 +58,7 @@ def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
     excess, again = run.times - typical, _comes_back(run)
     if since is not None:
         excess = np.where(run.steps >= since, 0.0, excess)
-    limit = max(
-        OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical, run.resolution_s
-    )
+    limit = max(_noise_limit(run.times), OUTLIER_SHARE * typical, run.resolution_s)
     if not run.on_gpu:
         limit = max(limit, WHOLE_STEP * typical)
         again = again if again > WHOLE_STEP * typical else 0.0
@@ -82,6 +84,16 @@ def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
             longer = np.quantile(run.times, UPPER) / typical
             evidence = f"a tenth of the {_rows(run)} takes {longer:.2g} times the median or longer"
             yield _of_pauses(run, scattered, evidence)
+
+
+def _noise_limit(times: Floats) -> float:
+    """Seconds above the median from which a step is beyond the noise of the others.
+
+    A late host makes steps longer, never shorter: where many steps scatter upwards, the
+    longest ones are no pauses. Kept runs with short steps do so.
+    """
+    above = float(np.quantile(times, TWO_THIRDS, method="lower") - np.median(times))
+    return OUTLIER_DEVIATIONS * max(robust_deviation(times), above / NORMAL_TWO_THIRDS)
 
 
 def _rows(run: Evidence) -> str:

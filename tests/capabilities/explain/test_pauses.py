@@ -84,6 +84,15 @@ def test_one_slow_step_is_an_accident_and_noise_is_none() -> None:
         assert "jitter" not in [cause.cause for cause in explained(known(times=times)).causes]
 
 
+def test_slow_steps_among_steps_that_differ_as_much_are_noise() -> None:
+    """A late host makes steps longer, never shorter: that scatter is one-sided."""
+    steady = np.array([0.498, 0.500, 0.503, 0.499, 0.500, 0.502, 0.497, 0.608, 0.588])
+    uneven = np.array([0.498, 0.571, 0.503, 0.499, 0.500, 0.526, 0.497, 0.608, 0.588])
+    for times, named in ((steady, ["jitter"]), (uneven, [])):
+        causes = explained(known(times=times, steps=9, hosts=None, steadiness=None)).causes
+        assert [cause.cause for cause in causes if cause.cause == "jitter"] == named
+
+
 @pytest.mark.parametrize(("gpu", "named"), [("H200", [("jitter", 0)]), ("CPU", [])])
 def test_a_pause_in_which_a_rank_had_no_core_is_that_ranks_on_gpus(gpu: str, named: list[tuple[str, int]]) -> None:
     times = np.where(np.arange(40) % 8 == 7, 10.0, 4.28)
