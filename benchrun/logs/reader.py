@@ -16,7 +16,7 @@ from datetime import datetime
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.logs import launched, problems, profiled, tracebacks
+from benchrun.logs import configuration, launched, problems, profiled, tracebacks
 from benchrun.logs.dialect import DIALECTS, Dialect
 from benchrun.logs.envelope import Envelope
 from benchrun.logs.forms import Forms
@@ -37,9 +37,9 @@ DENSE = 1 << 12
 """Bytes per step line below which the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _COLOUR = re.compile(rb"\x1b\[[\d;]*[mK]")
-_PROBLEM, _PROFILE, _LAUNCH = -1, -2, -3
-"""Owners of the words that mean a problem, of those that announce profiled steps, and
-of a job's own statement.
+_PROBLEM, _PROFILE, _LAUNCH, _CONFIGURATION = -1, -2, -3, -4
+"""Owners of the words that mean a problem, of those that announce profiled steps, of a
+job's own statement, and of what any program states.
 """
 
 
@@ -154,10 +154,12 @@ class Reader:
         for line, owners in lines_around(
             block, hits, self._number, terminated=terminated, follow=lambda: self._tracebacks.open
         ):
-            for owner in sorted(owners - {_PROBLEM, _PROFILE, _LAUNCH}):
+            for owner in sorted(owner for owner in owners if owner >= 0):
                 self._read_as(owner, line)
             if _PROFILE in owners:
                 self._measured = profiled.measured_steps(line.text) or self._measured
+            if _CONFIGURATION in owners:
+                self._state(line)
             if _LAUNCH in owners and (stated := launched.launched(line.text)):
                 self._launched.append(stated)
             if _PROBLEM in owners or self._tracebacks.open:
@@ -225,6 +227,13 @@ class Reader:
         dialect.read(line)
         if is_fact:
             dialect.facts.note_line(before, self._source, line.number)
+
+    def _state(self, line: Line) -> None:
+        """Take what any program states: the dialect is not known yet."""
+        for facts in (dialect.facts for dialect in self._dialects):
+            before = dict(vars(facts))
+            configuration.take(line.text, facts)
+            facts.note_line(before, self._source, line.number)
 
     def _other_training(self, dialect: Dialect) -> str | None:
         """Reason why the facts that were printed again begin another training than the
@@ -375,9 +384,11 @@ def _search(
     """The search for step lines and facts of these dialects, and for problems. Owner: 2
     x dialect, + 1 for a fact.
     """
-    losses = problems.LOSSES if len(facts) == len(classes) else ()
+    unknown = len(facts) == len(classes)
+    losses = problems.LOSSES if unknown else ()
     words = (*problems.NEEDLES, *losses, tracebacks.HEADER.encode(), tracebacks.FRAME.encode())
     wanted = [(each, _PROBLEM) for each in (*words, COUNT_OF_SKIPPED)]
+    wanted += [(each, _CONFIGURATION) for each in configuration.NEEDLES if unknown]
     wanted += [(profiled.NEEDLE, _PROFILE), (launched.NEEDLE, _LAUNCH)]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
     wanted += [

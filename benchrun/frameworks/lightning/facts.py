@@ -25,29 +25,15 @@ _FROZEN = re.compile(r"(?<!\S)([\d.]+(?: [KMBT])?) +Non-trainable params")
 _TRAINED = re.compile(r"number of trainable parameters: \d{1,20} \(([\d.]{1,10})% of total\)")
 _ALL = 99.99
 """Per cent."""
-_SWITCH = re.compile(
-    r"(?<![\w.])['\"]?(fp4|fp8|fp4_recipe|fp8_recipe)['\"]?\s?[:=]\s?['\"]?([\w.-]+)"
-)
-WORK_NEEDLES = (
-    *(b" Non-trainable params", b"number of trainable parameters: "),
-    *(
-        f"{before}{name}{after}".encode()
-        for name in ("fp4", "fp8")
-        for before, after in ((" ", ": "), ("'", "': "))
-    ),
-)
+WORK_NEEDLES = (b" Non-trainable params", b"number of trainable parameters: ")
 
 
 def read_work(text: str, facts: Facts) -> None:
-    """Take the parameters that are not trained, and the precision of a configuration in
-    any form.
-    """
+    """Take the parameters that are not trained."""
     if (frozen := _FROZEN.search(text)) and float(frozen[1].split()[0]):
         facts.options = {**(facts.options or {}), FROZEN: frozen[1]}
     if (trained := _TRAINED.search(text)) and float(trained[1]) < _ALL:
         facts.options = {**(facts.options or {}), FROZEN: f"all but {trained[1]} %"}
-    for name, value in _SWITCH.findall(text):
-        facts.switch(name, value)
 
 
 SPREAD_NEEDLES = (b"Rank 0 has ", b"batches to constant ")

@@ -46,7 +46,8 @@ _TOKENS = re.compile(
 )
 _TOTAL = re.compile(r"Trainer is initialized with .{1,300}, total steps (\d{1,15})\b")
 _LOW = re.compile(
-    r"\bFloat8 (?:[\w ]{1,40} )?training active\b(?: with recipe (?P<recipe>\w{1,40}))?"
+    r"\b(?P<bits>Float8|MXFP8|NVFP4) (?:[\w ]{1,40} )?(?:training|converter) active\b"
+    r"(?: with recipe (?P<recipe>\w{1,40}))?"
     r"|\b(?:Converted Linear layers|Swapped) to (?P<layers>Float8|MX|MXFP8|NVFP4)Linear\b"
 )
 """Products below 16 bits; until 2025 MX formats were announced as Float8 as well."""
@@ -84,7 +85,7 @@ class Torchtitan(Dialect):
         b"-D device mesh with [",
         *NEEDLES,
         *(
-            b"Float8 ",
+            *(b"Float8 ", b"MXFP8 ", b"NVFP4 "),
             b"Converted Linear layers to ",
             b"Swapped to MXLinear",
             b"LoRA training active",
@@ -146,7 +147,7 @@ class Torchtitan(Dialect):
         if _LORA in text:
             facts.task = "lora"
         elif low := _LOW.search(text):
-            kind = f"{low['recipe']} {low['layers']}".lower()
+            kind = f"{low['bits']} {low['recipe']} {low['layers']}".lower()
             facts.switch("fp4" if "fp4" in kind else "fp8", kind)
         elif batch := _TOKENS.search(text):  # since August 2026
             tokens, length = map(int, batch.groups())
