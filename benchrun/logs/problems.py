@@ -29,6 +29,8 @@ run did not train.
 """
 LONGEST_DETAIL = 240
 """Characters of a line that a problem repeats."""
+FINISHED = "finished"
+"""Row of problems.csv for words that say that all work is done: no problem."""
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
 """Words before a traceback that ends nothing: Python's, of a destructor at interpreter
 shutdown; vLLM's, after the signal that ends its server (release 0.26 reports the end of

@@ -312,7 +312,11 @@ class Reader:
         log = self._as_launched(_merged(name, self._finished or [self._file_log(name)]))
         if self._measured is not None:
             log = profiled.without_profiled(log, self._measured)
-        causes = problems.without_consequences(problems.with_last_word(log.problems, log))
+        left = [each for each in log.problems if each.kind != problems.FINISHED]
+        finished = [each for each in log.problems if each.kind == problems.FINISHED]
+        if any(each.then != "restart" for each in finished):
+            log = replace(log, ended=True)
+        causes = problems.without_consequences(problems.with_last_word(left, log))
         every = (*causes, *problems.step_problems(log))
         without_update = max(self._skip_messages, self._skipped.steps)
         return replace(log, problems=every, skip_messages=without_update)

@@ -282,14 +282,10 @@ class Log(Traits):
         """Whether the log contains the last of ``planned_steps``, or its program says
         that all work is done.
 
-        Without steps, whether it has all results.
+        Of served requests, whether it has all results.
         """
         if not len(self.steps):
-            return (
-                self.served[-1].whole is not False
-                if self.served
-                else self.ended and bool(self.results)
-            )
+            return self.served[-1].whole is not False if self.served else self.ended
         return self.ended or (planned_steps is not None and self.steps_made >= planned_steps)
 
     @property

@@ -95,8 +95,9 @@ class _Block:
         self.framed = cut
         """Whether a frame has shown its prefix."""
         self.margin = ""
-        """The blanks before its header, if it has no other prefix."""
+        """The blanks of its header behind the prefix and a blank after that."""
         self.lines = 0
+        """Lines that are not empty."""
         self.after: int | None = None
         """Lines since the last exception; None within the frames."""
 
@@ -135,7 +136,8 @@ class Tracebacks:
         block = self._blocks.get(label)
         if block is None:
             return self._cut(text, call)
-        block.lines += 1
+        block.lines += bool(content.strip())
+        content = content.removeprefix(block.margin)
         taken = (_in_frames if block.after is None else _in_message)(block, content, text, line)
         if block.closed:
             del self._blocks[label]
@@ -187,8 +189,7 @@ class Tracebacks:
             return None
         prefix = _prefix(text[: call.start()])
         block = _Block(prefix, None, cut=True)
-        if not text[: call.start()].strip():
-            block.margin = text[: call.start() - FRAME_INDENT]
+        block.margin = _blanks(text[: call.start()], prefix)[FRAME_INDENT:]
         self._blocks[label_of(prefix)] = block
         self._measure()
         return Taken()
@@ -208,8 +209,8 @@ class Tracebacks:
             ignored = True
         problem = None if ignored else described(GENERIC, text, line, UNFINISHED, "last")
         block = _Block(prefix, problem)
-        if not prefix:
-            block.margin = text[: len(text) - len(text.lstrip(" "))]
+        named = len(text) - len(text.lstrip(" "))  # an exception may stand before the header
+        block.margin = _blanks(text[: at if prefix else named], prefix)
         self._blocks[label] = block
         self._measure()
         return Taken(problem)
@@ -221,13 +222,21 @@ def _prefix(before: str) -> str:
     return before.strip(_BOX) if before.strip(_MARGIN) else ""
 
 
+def _blanks(before: str, prefix: str) -> str:
+    """The blanks at the end of what stands before a header or frame, without the one
+    that ends a prefix.
+    """
+    blanks = before[len(before.rstrip(" ")) :]
+    return blanks.removeprefix(" ") if prefix else blanks
+
+
 def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | None:
     """Read a line between the header and the exception; None for a line of something
     else.
     """
     if block.cut and _CALL.search(content):
         block.lines = 0
-    content = _OF_A_GROUP.sub("", content.removeprefix(block.margin), 1)
+    content = _OF_A_GROUP.sub("", content, 1)
     if _FRAME.match(content):
         return Taken()
     if not _is_exception(content):

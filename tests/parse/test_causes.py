@@ -180,6 +180,8 @@ WRAPPERS: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "docker compose": labelled("vllm-1 | (Worker_TP0 pid=231) ERROR 10-17 16:33:43 [executor.py:623] "),
     "clock": labelled("2026-01-05 10:00:00,123 node-4 "),
     "pdsh": labelled("gpu-3: "),
+    "stream, more blanks": labelled("2026-01-05T10:00:01.000Z /  "),
+    "host, more blanks": labelled("node-4:    "),
     "docker": docker,
     "cloud": cloud,
     "time since the start": lambda lines: [f"[+{n * 1.37:9.3f}] {line}" for n, line in enumerate(lines)],
@@ -280,7 +282,7 @@ def test_of_a_chain_without_a_resource_the_first_exception_is_the_cause(tmp_path
     assert_cause(summary(tmp_path, lines), "rank_crash", "KeyError: 'x'")
 
 
-@pytest.mark.parametrize("wrapper", ["bare", "srun", "torch", "Ray", "logger", "docker compose"])
+@pytest.mark.parametrize("wrapper", sorted(set(WRAPPERS) - {"cloud", "docker"}))
 @pytest.mark.parametrize("last", ["KeyError: 'x'", "pkg.errors.Unusual: it", "pkg.rendezvous.OwnTimeoutError"])
 def test_a_traceback_without_its_header_ends_with_its_exception(tmp_path: Path, wrapper: str, last: str) -> None:
     lines = [*frames(3)[1:], "    raise OwnTimeoutError", last]

@@ -31,6 +31,23 @@ def test_the_last_words_of_mlperf_decide_the_ending(
     assert (found.fatal and found.fatal.kind) == fatal
 
 
+UNKNOWN = ["[n1:0:42 - context.c:601] ERROR sharp_create_job failed: No Aggregation Manager detected(-52)"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(UNKNOWN, []), ([], UNKNOWN), ([], LATE), ([], ["srun: error: n1: task 3: Segmentation fault (core dumped)"])],
+)
+def test_errors_of_an_unknown_program_that_says_it_is_done_are_no_cause(
+    tmp_path: Path, before: list[str], after: list[str]
+) -> None:
+    done, broken = (
+        summary(tmp_path, [*before, mllog("run_stop", status=status), *after]) for status in ("success", "aborted")
+    )
+    assert (done.fatal, broken.fatal is None) == (None, False)
+    assert "finished" not in {each.kind for each in done.problems}
+
+
 @pytest.mark.parametrize(
     ("words", "complete"), [([], False), (["[after training is done] datetime: 2026-01-05"], True)]
 )

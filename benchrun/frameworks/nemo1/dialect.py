@@ -197,8 +197,6 @@ class Nemo1(Dialect):
             self.facts.seq_length = value
         elif event.get("key") == "lora_rank" and value:
             self.facts.task = "lora"
-        elif event.get("key") == "run_stop":
-            self.ended |= isinstance(metadata, dict) and metadata.get("status") == "success"
         elif event.get("key") in ("block_start", "eval_start"):
             self._clock = None
             if event["key"] == "block_start" and isinstance(metadata, dict):
