@@ -11,6 +11,7 @@ from benchrun.logs.columns import Column
 from benchrun.logs.lines import Line
 from benchrun.logs.records import TEXTS, Facts, Traits
 from benchrun.logs.rows import Rows, Step
+from benchrun.logs.stamps import Stamps
 from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, MOST_LAYERS
 
 LARGEST = 10**15
@@ -263,6 +264,7 @@ class Dialect(Traits):
         self.facts = Facts()
         self.results, self.served = {}, []
         self.quantities, self.other_work = {}, {}
+        self.stamps = Stamps()
 
     def continued(self) -> "Dialect":
         """The reader of the run's next file: the facts still hold."""

@@ -17,6 +17,7 @@ import numpy as np
 from benchrun.logs.columns import NO_COUNT, Column
 from benchrun.logs.dialect import LIMITS, Dialect, Record, Table
 from benchrun.logs.lines import windows
+from benchrun.logs.stamps import MOST_OF_A_BLOCK
 
 LONGEST = 2048
 """Bytes of a line that is worth learning."""
@@ -121,6 +122,7 @@ class Forms:
     def _by_line(self, chosen: Iterable[int], lines: list[str], numbers: Column) -> None:
         for at in chosen:
             for line in windows(lines[at], int(numbers[at]), tuple(self._forms)):
+                self.dialect.stamps.take(line.number, line.text)
                 self.dialect.read(line)
 
     def _steps(self, lines: list[str]) -> dict[str, list[int]]:
@@ -176,6 +178,8 @@ class Forms:
             )
             table.columns["line"] = numbers[table.at]
             joined.append(table)
+            for at in table.at[-MOST_OF_A_BLOCK:].tolist():
+                self.dialect.stamps.take(int(numbers[at]), lines[at])
         if joined and not self.dialect.take(joined):
             self._by_line(
                 sorted({at for table in joined for at in table.at.tolist()}), lines, numbers

@@ -16,7 +16,7 @@ from datetime import datetime
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.logs import configuration, launched, problems, profiled, tracebacks
+from benchrun.logs import configuration, launched, problems, profiled, stamps, tracebacks
 from benchrun.logs.dialect import DIALECTS, Dialect
 from benchrun.logs.envelope import Envelope
 from benchrun.logs.forms import Forms
@@ -37,9 +37,9 @@ DENSE = 1 << 12
 """Bytes per step line below which the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _COLOUR = re.compile(rb"\x1b\[[\d;]*[mK]")
-_PROBLEM, _PROFILE, _LAUNCH, _CONFIGURATION = -1, -2, -3, -4
+_PROBLEM, _PROFILE, _LAUNCH, _CONFIGURATION, _PAUSE = -1, -2, -3, -4, -5
 """Owners of the words that mean a problem, of those that announce profiled steps, of a
-job's own statement, and of what any program states.
+job's own statement, of what any program states, and of those that tell of a pause.
 """
 
 
@@ -89,6 +89,8 @@ class Reader:
         off.
         """
         self._number = 1
+        self._pauses: list[int] = []
+        """Lines that tell of a pause between two steps."""
         self._winner: int | None = None
         """Index of the dialect that has found its own steps; no other dialect's lines
         count then.
@@ -149,13 +151,15 @@ class Reader:
         steps, hits = self._read_at_once(block) if at_once else (0, [])
         if not steps:
             hits = self._wanted.find(block)
-            steps = sum(hit.owner != _PROBLEM for hit in hits)
+            steps = sum(hit.owner not in (_PROBLEM, _PAUSE) for hit in hits)
         self._dense = steps * DENSE > len(block)
         for line, owners in lines_around(
             block, hits, self._number, terminated=terminated, follow=lambda: self._tracebacks.open
         ):
             for owner in sorted(owner for owner in owners if owner >= 0):
                 self._read_as(owner, line)
+            if _PAUSE in owners:
+                self._pauses.append(line.number)
             if _PROFILE in owners:
                 self._measured = profiled.measured_steps(line.text) or self._measured
             if _CONFIGURATION in owners:
@@ -182,7 +186,7 @@ class Reader:
             return 0, []
         others = () if strong else tuple(number for number in self._all if number != owner)
         hits = _search(self._classes, others, (owner,) if strong else self._all).find(block)
-        if any(hit.owner != _PROBLEM for hit in hits):
+        if any(hit.owner not in (_PROBLEM, _PAUSE) for hit in hits):
             return 0, []  # another dialect may find steps of its own, or another training begins
         text = clean(block)
         needles = self._classes[owner].step_needles
@@ -214,9 +218,9 @@ class Reader:
             self._take(self._restarted, line, is_fact=True)
         elif (how := self._other_training(dialect)) is None:
             self._restarted = None
-            dialect.read(line)
+            self._take(dialect, line, is_fact=False)
         elif self._restarted is not None:
-            self._restarted.read(line)
+            self._take(self._restarted, line, is_fact=False)
             if self._restarted.seen:
                 self._dialects[number], self._restarted = self._restarted, None
                 self._problems.append(self._second_training(line.number, how))
@@ -224,6 +228,7 @@ class Reader:
     def _take(self, dialect: Dialect, line: Line, *, is_fact: bool) -> None:
         """Let a dialect read a line, and note what it states of the run."""
         before = dict(vars(dialect.facts)) if is_fact else {}
+        dialect.stamps.take(line.number, line.text)
         dialect.read(line)
         if is_fact:
             dialect.facts.note_line(before, self._source, line.number)
@@ -364,6 +369,7 @@ class Reader:
             facts,
             _followed(file_problems, rows),
             began=self._began,
+            dated_s=chosen.stamps.step_times(rows, self._pauses),
             **traits,
         )
 
@@ -394,6 +400,7 @@ def _search(
     wanted = [(each, _PROBLEM) for each in (*words, COUNT_OF_SKIPPED)]
     wanted += [(each, _CONFIGURATION) for each in configuration.NEEDLES if unknown]
     wanted += [(profiled.NEEDLE, _PROFILE), (launched.NEEDLE, _LAUNCH)]
+    wanted += [(each, _PAUSE) for each in stamps.PAUSES]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
     wanted += [
         (needle, 2 * number + 1) for number in facts for needle in classes[number].fact_needles

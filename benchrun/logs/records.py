@@ -260,6 +260,10 @@ class Log(Traits):
     """Steps without an update by messages or a count, not by rows."""
     began: float | None = None
     """Date of the first step line, in s since 1970 in the log's own time zone."""
+    dated_s: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Number of a step -> least and most seconds a step by the dates that the program
+    printed.
+    """
     launched: "Launched | None" = None
     """Facts that the job stated before it started the framework."""
     profiled_after: int | None = None

@@ -9,7 +9,7 @@ from benchrun.measure.statistics import NORMAL_95, Floats, spread
 
 JOINED_S = 10.0
 """Rows are joined to blocks of this length, which such a clock times to a tenth."""
-NEAR_S, NEAR = 2.0, 0.05
+NEAR_S, NEAR = 1.0, 0.05
 """A row or a block counts if it is so near to the median one, in s and in parts of it;
 others hold a slow step.
 """
@@ -26,20 +26,35 @@ def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> fl
     rounded.
     """
     spans = times * intervals
-    usual = _steady(spans, intervals)
-    spans, steps = spans[usual], intervals[usual]
-    blocks = np.array_split(
-        np.arange(len(spans)), min(max(int(spans.sum() / JOINED_S), 1), len(spans))
+    steady = np.flatnonzero(_steady(spans, intervals))
+    count = min(max(int(spans[steady].sum() / JOINED_S), 1), len(steady))
+    blocks = np.array_split(steady, count)
+    joined, steps = (
+        np.array([values[block].sum() for block in blocks]) for values in (spans, intervals)
     )
-    spans, steps = (
-        np.array([values[block].sum() for block in blocks]) for values in (spans, steps)
-    )
-    usual = _near(spans, steps)
-    spans, steps = spans[usual], steps[usual]
-    median, mean = spread(spans / steps, steps).median, float(spans.sum() / steps.sum())
+    usual = _near(joined, steps)
+    kept = [block for block, near in zip(blocks, usual, strict=True) if near]
+    mean = _slope(spans, intervals, np.concatenate(kept))
+    spans, steps = joined[usual], steps[usual]
+    median = spread(spans / steps, steps).median
     rounded = bool(np.all(np.abs(spans - mean * steps) < 1))
     error = NORMAL_95 * float(np.std(spans / steps)) / float(np.sqrt(len(spans)))
     return mean if coarse or rounded or abs(mean - median) > error else median
+
+
+def _slope(spans: Floats, steps: NDArray[np.integer], kept: NDArray[np.integer]) -> float:
+    """Seconds a step by the line through clock and steps of the rows ``kept``; each
+    stretch without a gap has a start of its own.
+
+    The ends of a stretch, which alone decide a mean, are a second too early or late.
+    """
+    product = square = 0.0
+    for stretch in np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1):
+        made = np.append(0.0, np.cumsum(steps[stretch]))
+        made -= made.mean()
+        product += float(made @ np.append(0.0, np.cumsum(spans[stretch])))
+        square += float(made @ made)
+    return product / square
 
 
 def _near(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:

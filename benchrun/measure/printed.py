@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchrun.logs.records import Log, Problem
 from benchrun.measure.convention import CONVENTIONS, PRINTED
@@ -23,6 +24,16 @@ the framework's conventions.
 """
 UNKNOWN = 0.3
 """Relative distance if it is not known how the framework counts."""
+SLOWER, FASTER = 1.25, 0.8
+"""Seconds a step by the dates of the lines, over the printed ones, beyond which both
+cannot be true: loading of data, which some timers leave out, takes less.
+"""
+STILL = 0.05
+"""The same, below which the dates are those of a copy that was written at once."""
+COUNTERS = (1.0, 60.0)
+"""Seconds from each step or row to the next one of dates that only count."""
+FEWEST = 4
+"""Rows whose dates tell."""
 FINEST = 4
 """Decimals of a printed number that are told apart."""
 ADAPTERS = ("lora_full", "lora_causal")
@@ -61,6 +72,30 @@ def contradictory_rates(
     if counts.values:
         yield from _other_tflops(inside, counts)
         yield from _other_mfu(log, setting, inside, counts)
+
+
+def contradictory_dates(log: Log, inside: CompletedRows, step_s: float | None) -> Iterator[Problem]:
+    """A problem if the program's own dates contradict the printed time of nearly every
+    row, which is ``step_s`` seconds.
+
+    Three of four rows must do so: evaluations, checkpoints and stalls stand between few.
+    """
+    dated = np.array([log.dated_s[step] for step in inside.step.tolist() if step in log.dated_s])
+    if not step_s or log.only_average or len(dated) < FEWEST:
+        return
+    times, middle = dated.mean(axis=1), float(np.median(dated.mean(axis=1)))
+    slow = float(np.quantile(dated[:, 0], 0.25)) > SLOWER * step_s
+    fast = float(np.quantile(dated[:, 1], 0.75)) < FASTER * step_s
+    if not (slow or fast) or middle < STILL * step_s or _count_only(times, inside.step):
+        return
+    detail = f"the log prints {step_s:.4g} s a step, the dates of its lines give {middle:.4g} s"
+    yield Problem("contradictory_dates", None, detail)
+
+
+def _count_only(times: Floats, step: NDArray[np.int64]) -> bool:
+    """Whether seconds a step are those of dates that rise by one with each step or row."""
+    between = (times[0], times[0] * np.median(np.diff(step)))
+    return bool(np.ptp(times) < 1e-6 and not set(np.round(between, 6)).isdisjoint(COUNTERS))
 
 
 def _other_rate(unit: str, printed: Floats, computed: Floats, rounding: float) -> Iterator[Problem]:

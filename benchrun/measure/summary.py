@@ -24,7 +24,7 @@ from benchrun.measure.model import (
     Summary,
     Window,
 )
-from benchrun.measure.printed import contradictory_rates
+from benchrun.measure.printed import contradictory_dates, contradictory_rates
 from benchrun.measure.problems import contradictions, contradictory_layout, fatal_problem
 from benchrun.measure.rows import CompletedRows, completed_rows, lowest_rate, too_fast
 from benchrun.measure.serving import answered, counts, result_problems, stated_settings
@@ -133,6 +133,8 @@ def _measurement(
     if any(problem.kind in NO_SPEED for problem in log.problems):
         values = inside = values.chosen(np.zeros(count, bool))
     speeds, rate, notes = _speeds(log, setting, values, inside)
+    reported = speeds.get("step_time_s")
+    notes += contradictory_dates(log, inside, reported.median if reported else None)
     served = [*result_problems(log, setting.num_prompts)]
     notes += [
         *_printed_mfu(inside),
@@ -306,9 +308,8 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
         detail = f"only the mean over the whole run is printed ({mean}), with start-up and evaluation in it"
         return {"step_time_s": step_time}, [Problem("only_average", None, detail)]
     if coarse:
-        detail = (
-            "the log prints step times in whole seconds, so the mean is used instead of the median"
-        )
+        error = 100 / float(np.sum(timed.step_time_s * timed.interval))
+        detail = f"the log prints whole seconds, which tell the step time to about {error:.0f} %"
         usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=True)
         step_time = step_time.model_copy(update={"median": usual_s})
         return {"step_time_s": step_time}, [Problem("coarse_clock", None, detail)]

@@ -24,9 +24,9 @@ MIXTURES = (
     Model(32, 4096, 14336, 32, 8, 128, 32000, recipe="mixtral-8x7b", experts=8, topk=2, expert_ffn=14336),
     Model(24, 2048, 8192, 16, 4, 128, 151936, experts=64, topk=6, expert_ffn=1408),
 )
-CONTRADICTIONS = ("rate", "tflops", "option", "refuted", "impossible")
+CONTRADICTIONS = ("rate", "tflops", "dates", "option", "refuted", "impossible")
 SCENARIOS = {
-    "sound": 46,
+    "sound": 43,
     "crash": 13,
     "cut": 4,
     "truncated": 4,
@@ -34,6 +34,7 @@ SCENARIOS = {
     "second": 4,
     "rate": 5,
     "tflops": 4,
+    "dates": 3,
     "option": 5,
     "refuted": 3,
     "impossible": 2,
@@ -161,6 +162,8 @@ def _contradicted(truth: Truth, scenario: str, random: Random) -> Truth:
     if scenario == "tflops" and plain and {"tflops", "step_s"} <= states:
         hardware = truth.form == "megatron-deepspeed"  # may count a recomputed pass
         return replace(_completed(truth), tflops_factor=random.choice((0.4, 2.5) if hardware else (0.5, 2.0)))
+    if scenario == "dates" and ALL[truth.form].mark is not None:
+        return replace(_completed(truth), dates_factor=random.choice((0.5, 0.7, 1.5, 2.0)))
     stated = sorted(states & {"num_gpus", "seq_length", "gbs", "precision"})
     if scenario == "option" and stated:
         return replace(truth, wrong=random.choice(stated))

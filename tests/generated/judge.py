@@ -14,6 +14,9 @@ HYBRID = "hybrid_override_pattern"
 SLACK = 0.012
 """Relative difference that the noise of the steps and the window's choice explain."""
 
+LONG_S = 10
+"""Seconds of a row of which two dates of whole seconds tell enough."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -44,13 +47,15 @@ def silent_loss(truth: Truth) -> bool:
 
 
 def contradicted(truth: Truth) -> bool:
-    """Whether the log prints a rate that is not the true one."""
-    return truth.rate_factor != 1 or truth.tflops_factor != 1
+    """Whether the log prints a rate or a date that is not the true one."""
+    return truth.rate_factor != 1 or truth.tflops_factor != 1 or truth.dates_factor != 1
 
 
 def visible(truth: Truth) -> bool:
     """Whether a wrong rate can be told from what is known."""
     have = known(truth)
+    if truth.dates_factor != 1:
+        return _timed(have) and truth.step_s * truth.interval > LONG_S
     rated = _timed(have - {"rates"}) and have >= _SETTING
     if truth.tflops_factor == 1:
         return rated
@@ -308,6 +313,7 @@ def _why(truth: Truth) -> str:
         "impossible precision": truth.impossible,
         "printed rate contradicts": truth.rate_factor != 1,
         "printed TFLOPS contradict": truth.tflops_factor != 1,
+        "dates contradict": truth.dates_factor != 1,
         "two jobs": truth.second_job,
         f"loss {truth.loss}": truth.loss != "sound",
         f"ending {truth.ending}": truth.ending != "complete",

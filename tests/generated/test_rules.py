@@ -46,6 +46,7 @@ def drawn(form: str, scenario: str) -> Iterator[Truth]:
 
 RULES = {
     "printed against computed": ("benchrun.measure.summary.contradictory_rates", nothing, "rate"),
+    "printed against dates": ("benchrun.measure.summary.contradictory_dates", nothing, "dates"),
     "stated against typed": ("benchrun.usecases.settings.check_options", nothing, "option"),
     "unknown options": ("benchrun.measure.setting.unknown_options", no_options, "exotic"),
     "cause of a crash": ("benchrun.measure.problems.strongest", the_last, "crash"),

@@ -150,6 +150,8 @@ class Truth:
     rate_factor: float = 1.0
     """Printed tokens/s and samples/s over the true ones."""
     tflops_factor: float = 1.0
+    dates_factor: float = 1.0
+    """Seconds between the dates that the framework prints over the true ones."""
     mfu: float = 0.4
     prints_tflops: bool = True
     prints_rates: bool = True

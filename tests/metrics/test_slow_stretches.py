@@ -41,3 +41,17 @@ def test_rows_beside_a_slow_row_count() -> None:
 def test_rows_that_differ_by_their_rounding_alone_give_their_mean() -> None:
     spans, steps = _rows(np.full(20, 9.1884))
     assert middle(spans, steps, coarse=False) == pytest.approx(9.1884, rel=0.01)
+
+
+@pytest.mark.parametrize("step_s", [0.6654, 0.8, 1.3, 2.7, 5.2])
+@pytest.mark.parametrize("stalls", [0, 1, 2])
+def test_stalls_make_the_step_time_neither_longer_nor_shorter(step_s: float, stalls: int) -> None:
+    """The mean over phases of the clock and places of the stalls, of half a minute each."""
+    random, errors = np.random.default_rng(7), []
+    for phase in np.linspace(0, 0.95, 40):
+        times = np.full(round(35 / step_s), step_s)
+        times[0] += phase
+        times[random.integers(3, len(times) - 3, stalls)] *= 3 + 4 * random.random()
+        rows = _rows(times)
+        errors.append(middle(*rows, coarse=True) / step_s - 1)
+    assert abs(np.mean(errors)) < 0.01

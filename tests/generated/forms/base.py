@@ -47,9 +47,18 @@ class Form:
     """Every step has a bar, also where the interval is larger."""
     conversations: bool = False
     """A fine-tune whose samples are shorter than the sequence length: tokens need not follow."""
+    mark: str | None = None
+    """Sign before the milliseconds of a step's date: empty for whole seconds, None for no date."""
     quotient: bool = False
     """The batch over micro-batch and accumulation is the data-parallel width, no number of GPUs."""
     """A step's line has the norm of the gradient."""
+
+    def date(self, truth: Truth, row: Row) -> str:
+        """The date before the line of a step."""
+        seconds = row.elapsed * truth.dates_factor
+        minutes, second = divmod(int(seconds), 60)
+        clock = f"2026-03-{1 + minutes // 1440:02d} {minutes // 60 % 24:02d}:{minutes % 60:02d}:{second:02d}"
+        return clock + (f"{self.mark}{int(seconds % 1 * 1000):03d}" if self.mark else "")
 
     def states(self, truth: Truth) -> frozenset[str]:
         """Fields that this log states: of SETTING, and planned, step_s, rates, tflops."""

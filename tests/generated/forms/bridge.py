@@ -169,6 +169,7 @@ FORMS = (
         (1,),
         PARTS - {"evaluation"},
         lines="step_time",
+        mark=None,
         numbered=False,
         loss_digits=0,
         gradient=False,

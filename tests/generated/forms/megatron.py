@@ -143,7 +143,7 @@ def _recomputes(truth: Truth) -> bool:
 class Megatron(Form):
     """`iteration N/ M | ... |`, printed by the last rank; the arguments by the first."""
 
-    date: str = "seconds"
+    mark: str | None = ""
     """none, seconds, micro: what stands before the iteration."""
     convention: str | None = "causal"
     """Of the printed TFLOPS: causal, full, classic, recompute, or None for no field."""
@@ -196,14 +196,9 @@ class Megatron(Form):
         }
         return tokens * per_token[self.convention or "full"] * truth.tflops_factor
 
-    def _date(self, row: Row) -> str:
-        minutes, seconds = divmod(int(row.elapsed), 60)
-        clock = f"2026-03-{1 + minutes // 1440:02d} {minutes // 60 % 24:02d}:{minutes % 60:02d}"
-        return {
-            "none": "",
-            "seconds": f" [{clock}:{seconds:02d}]",
-            "micro": f" [{clock}:{seconds:02d}.{int(row.elapsed % 1 * 1e6):06d}]",
-        }[self.date]
+    def _dated(self, truth: Truth, row: Row) -> str:
+        """The date of a step's line, if the release prints one."""
+        return "" if self.mark is None else f" [{self.date(truth, row)}]"
 
     def _timing(self, truth: Truth, row: Row) -> Iterator[str]:
         """Step time and, where the release prints it, throughput."""
@@ -248,7 +243,7 @@ class Megatron(Form):
             yield f"TFLOPs: {self.printed_tflops(truth, row):.2f}"
 
     def row(self, truth: Truth, row: Row) -> Iterator[Line]:
-        text = f"{self._date(row)} iteration {row.step:8d}/{truth.planned:8d} | "
+        text = f"{self._dated(truth, row)} iteration {row.step:8d}/{truth.planned:8d} | "
         text += " | ".join(self.fields(truth, row)) + " |"
         yield Line(text, truth.gpus - 1)
 
@@ -290,14 +285,14 @@ ALL16 = frozenset({"fp32", "fp16", "bf16"})
 EIGHT = frozenset({"fp16", "bf16", "fp8"})
 NEW = frozenset({"bf16", "fp16", "fp8", "mxfp8", "nvfp4", "fp32"})
 FORMS = (
-    Megatron("megatron-2021", NAMES, ALL16, (1, 10), frozenset({"ramp", "restart"}), date="none", convention=None),
+    Megatron("megatron-2021", NAMES, ALL16, (1, 10), frozenset({"ramp", "restart"}), mark=None, convention=None),
     Megatron(
         "megatron-0.5",
         NAMES,
         EIGHT,
         (1, 5, 10),
         frozenset({"ramp", "restart", "evaluation"}),
-        date="none",
+        mark=None,
         convention="classic",
     ),
     Megatron(
@@ -311,7 +306,7 @@ FORMS = (
         skipped_samples=True,
     ),
     Megatron("megatron-0.14", NAMES, NEW, (1, 5, 10), PARTS, rate="{:.6E}", skipped_samples=True),
-    Megatron("megatron-0.17", NAMES, NEW, (1, 5, 10), PARTS, date="micro", rate="{:.6E}"),
+    Megatron("megatron-0.17", NAMES, NEW, (1, 5, 10), PARTS, mark=".", rate="{:.6E}"),
     Primus("megatron-primus", NAMES, EIGHT, (1,), PARTS - {"exotic", "ramp"}, rate="{:.6E}", fork="primus"),
     Megatron(
         "megatron-deepspeed",
@@ -319,7 +314,7 @@ FORMS = (
         ALL16,
         (1, 10),
         frozenset({"restart", "evaluation"}),
-        date="none",
+        mark=None,
         convention="recompute",
         fork="deepspeed",
     ),

@@ -236,6 +236,7 @@ class DeepSpeed(Form):
     """DeepSpeed's engine: samples/s over all GPUs, every `steps_per_print` steps."""
 
     loss_digits: int = 0
+    mark: str | None = ","
 
     def states(self, truth: Truth) -> frozenset[str]:
         return frozenset({"sample_rate"})
@@ -244,7 +245,7 @@ class DeepSpeed(Form):
         return 0.0
 
     def row(self, truth: Truth, row: Row) -> Iterator[Line]:
-        stamp = "[2026-04-04 09:10:13,619] [INFO] "
+        stamp = f"[{self.date(truth, row)}] [INFO] "
         yield Line(
             f"{stamp}[logging.py:96:log_dist] [Rank 0] step={row.step}, skipped=0, lr=[1e-05], mom=[(0.9, 0.999)]"
         )

@@ -18,6 +18,7 @@ class Titan(Form):
 
     release: str = "0.2"
     gradient: bool = True
+    mark: str | None = ","
 
     def states(self, truth: Truth) -> frozenset[str]:
         found = {"rates"} | ({"tflops"} if self.release != "2024" else set())
@@ -32,10 +33,10 @@ class Titan(Form):
     def resolution(self, truth: Truth) -> float:
         return 0.5 / truth.tokens_per_s_per_gpu
 
-    def _say(self, text: str, part: str, truth: Truth) -> Line:
+    def _say(self, text: str, part: str, truth: Truth, date: str = "2026-02-28 21:13:34,872") -> Line:
         logger = "root" if self.release != "0.2" else "torchtitan.observability.metrics"
         rank = truth.gpus - 1 if truth.pp > 1 else 0
-        line = f"[titan] 2026-04-18 21:13:34,872 - {logger} - INFO - {text}"
+        line = f"[titan] {date} - {logger} - INFO - {text}"
         return Line(f"[rank{rank}]:{line}", rank, part)
 
     def head(self, truth: Truth, random: Random) -> Iterator[Line]:
@@ -85,7 +86,7 @@ class Titan(Form):
         if self.release != "2024":
             fields.append(f"tflops: {tflops:,.2f}")
         fields.append(f"mfu: {mfu}")
-        yield self._say(self._coloured(fields, truth), "row", truth)
+        yield self._say(self._coloured(fields, truth), "row", truth, self.date(truth, row))
 
     def _coloured(self, fields: list[str], truth: Truth) -> str:
         if truth.seed % 2:
