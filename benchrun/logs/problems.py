@@ -369,6 +369,9 @@ def step_problems(log: Log) -> list[Problem]:
             f"the last step seen is {last}, the last planned one {planned - 1 + log.first_number}"
         )
         problems.append(Problem("early_end", rows[len(rows) - 1].line or None, detail))
+    elif log.unfinished:
+        detail = "the log says that the run began, and not that it ended"
+        problems.append(Problem("early_end", rows[len(rows) - 1].line or None, detail))
     return problems
 
 

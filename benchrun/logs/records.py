@@ -238,6 +238,8 @@ class Traits:
     """
     ended: bool = False
     """The log says that all work is done."""
+    unfinished: bool = False
+    """The log says that the run began, and not that it ended."""
     batches_kept: int = 0
     """Rows whose count of samples rises by the printed batch in each step."""
     batches_refuted: int = 0

@@ -144,7 +144,8 @@ def _measurement(
     problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes)
     steps_timed, skipped, skipped_share = updates(log)
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)
-    complete = log.complete(planned_steps) if planned_steps is not None or log.results else None
+    stated = planned_steps is not None or log.results or log.unfinished
+    complete = log.complete(planned_steps) if stated else None
     return Measurement(
         **_fields(setting, *NAMED),
         derived=dict(setting.derived),

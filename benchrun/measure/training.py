@@ -1,5 +1,6 @@
 """Whether a run trained: a run that makes no updates has no speed."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -7,11 +8,16 @@ import numpy as np
 from benchrun.logs.columns import NO_VALUE
 from benchrun.logs.problems import MOST_LOST
 from benchrun.logs.records import Log, Problem
+from benchrun.measure.statistics import Floats
 
 CONSTANT_ROWS = 10
 """Number of equal losses, and no other, from which on they are named."""
 FEWEST = 3
 """Rows that show a run does not train: one or two agree with anything."""
+LEAST_FALLING, STANDARD_ERRORS = 6, 5.0
+"""Rows that show a loss to fall, and standard errors by which the mean of their second
+half is below that of the first.
+"""
 ENOUGH_DIGITS = 5
 """Losses that agree in so many printed digits agree by more than chance."""
 
@@ -47,13 +53,15 @@ def no_training(log: Log, first_step: int) -> Iterator[Problem]:
 def _without_gradients(log: Log) -> Iterator[Problem]:
     """Gradient norms that are zero or NaN in too many steps.
 
-    GRPO has none if all answers are rated alike. It trains nothing if every loss is
-    zero too.
+    A zero in every row beside a loss that falls is what programs print that compute no
+    norm. GRPO has none if all answers are rated alike. It trains nothing if every loss
+    is zero too.
     """
     norm, loss, skipped, line = log.distinct.columns("grad_norm", "loss", "skipped", "line")
     stated = (norm != NO_VALUE) & (skipped <= 0)
     zero = norm == 0
     counts = not log.post_training or bool((zero & (loss == 0))[stated].all())
+    counts = counts and not (zero[stated].all() and _falls(loss[np.isfinite(loss)]))
     lost = stated & (np.isnan(norm) | (zero & counts))
     enough = stated.sum() >= FEWEST or log.post_training
     if enough and lost.sum() > MOST_LOST * stated.sum():
@@ -72,6 +80,16 @@ def _infinite_gradients(log: Log) -> Iterator[Problem]:
     if lost.sum() > MOST_LOST * stated.sum():
         detail = f"the gradients' norm is infinite in {lost.sum()} of {stated.sum()} rows"
         yield Problem("infinite_norm", int(line[lost][0]) or None, detail)
+
+
+def _falls(losses: Floats) -> bool:
+    """Whether the losses fall by more than chance."""
+    if len(losses) < LEAST_FALLING:
+        return False
+    halves = np.array_split(losses, 2)
+    fall = float(np.mean(halves[0]) - np.mean(halves[1]))
+    error = math.sqrt(sum(float(np.var(half, ddof=1)) / len(half) for half in halves))
+    return fall > STANDARD_ERRORS * error
 
 
 def _constant_loss(log: Log, first_step: int) -> Iterator[Problem]:

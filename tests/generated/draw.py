@@ -226,7 +226,7 @@ def _with(truth: Truth, scenario: str, random: Random, form: Form) -> Truth:
     if scenario in ("cut", "truncated"):
         return replace(truth, ending=scenario)
     if scenario == "loss":
-        kinds = ("constant", "nan", "nan_gradient", "zero_gradient", "repeated")
+        kinds = ("constant", "nan", "nan_gradient", "zero_gradient", "repeated", "no_norm")
         return replace(truth, loss=random.choice(kinds))
     if scenario == "second":
         return replace(truth, second_job=True)

@@ -63,6 +63,8 @@ def _losses(truth: Truth, random: Random, count: int) -> list[float]:
         return [round(start, 3)] * count
     if truth.loss == "nan":
         return sound[:2] + [NAN] * (count - 2)
+    if truth.loss == "zero_gradient":
+        return [start + random.gauss(0, 0.01) for _ in range(count)]
     if truth.loss == "repeated":
         return [sound[i - i % 3] for i in range(count)]
     return sound
@@ -70,7 +72,7 @@ def _losses(truth: Truth, random: Random, count: int) -> list[float]:
 
 def _norm(truth: Truth, index: int, random: Random) -> float:
     """The gradient norm of a row."""
-    if truth.loss == "zero_gradient":
+    if truth.loss in ("zero_gradient", "no_norm"):
         return 0.0
     if index >= 2 and truth.loss in ("nan", "nan_gradient"):
         return NAN

@@ -131,7 +131,7 @@ class Truth:
     ramp: int = 0
     """Rows at the beginning with half of the batch."""
     loss: str = "sound"
-    """sound, constant, nan, nan_gradient, zero_gradient, repeated (a few equal values)."""
+    """sound, constant, nan, nan_gradient, zero_gradient, repeated (a few equal values), no_norm (zero is printed)."""
     lora: bool = False
     exotic: str | None = None
     """An option that changes the work and that no dimension shows."""

@@ -93,7 +93,7 @@ def test_a_stage_without_a_loss_prints_a_placeholder(tmp_path: Path, mesh: str, 
 @given(norms=st.lists(st.sampled_from(["0.000", "nan", "1.234", "inf"]), min_size=20, max_size=20))
 def test_a_tenth_of_the_steps_may_have_no_gradients(norms: list[str]) -> None:
     lines = [
-        f" iteration {n:8d}/      20 | elapsed time per iteration (ms): 100.0 | lm loss: {9 - n / 10:.6E} |"
+        f" iteration {n:8d}/      20 | elapsed time per iteration (ms): 100.0 | lm loss: {9 + n % 3 / 10:.6E} |"
         f" grad norm: {norm} |\n"
         for n, norm in enumerate(norms, 1)
     ]
@@ -122,6 +122,24 @@ def test_a_tenth_of_the_steps_may_have_a_loss_that_is_no_number(lost: set[int], 
     diverged = len(lost) > 3 or 30 in lost  # the last one: nothing is learned any more
     assert fatal_kind(log) == ("nan_loss" if diverged else None)
     assert ("few_nan_losses" in [problem.kind for problem in log.problems]) is (bool(lost) and not diverged)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    losses=st.lists(st.floats(2.4, 2.6), min_size=12, max_size=40, unique=True),
+    fall=st.sampled_from([0.0, 0.1]),
+)
+def test_a_norm_of_zero_in_all_rows_is_none_where_the_loss_falls(losses: list[float], fall: float) -> None:
+    """Some programs print zero in place of a norm that they do not compute."""
+    lines = [
+        f" iteration {n:8d}/{len(losses):8d} | elapsed time per iteration (ms): 100.0 |"
+        f" lm loss: {loss + fall * (len(losses) - n):.6E} | grad norm: 0.000 | num zeros: 0.0 |\n"
+        for n, loss in enumerate(losses, 1)
+    ]
+    reading = Reader()
+    reading.feed("".join(lines).encode())
+    reading.end()
+    assert fatal_kind(reading.log("x")) == (None if fall else "no_update")
 
 
 @pytest.mark.parametrize("name", ["13-nemo2-resiliency-20it", "19-torchtitan-pp4-500it"])

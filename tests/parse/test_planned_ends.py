@@ -48,6 +48,13 @@ def test_errors_of_an_unknown_program_that_says_it_is_done_are_no_cause(
     assert "finished" not in {each.kind for each in done.problems}
 
 
+def test_a_run_of_mlperf_that_began_and_did_not_stop_is_unfinished(tmp_path: Path) -> None:
+    lines = [mllog("init_start"), mllog("run_start"), *TIMINGS]
+    cut, whole = summary(tmp_path, lines), summary(tmp_path, [*lines, mllog("run_stop", status="success")])
+    assert (cut.complete, cut.fatal and cut.fatal.kind) == (False, "early_end")
+    assert whole.fatal is None
+
+
 @pytest.mark.parametrize(
     ("words", "complete"), [([], False), (["[after training is done] datetime: 2026-01-05"], True)]
 )

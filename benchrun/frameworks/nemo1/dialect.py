@@ -58,6 +58,7 @@ class Nemo1(Dialect):
             b'{"train_loss": ',
             b'"key": "block_start"',
             b'"key": "eval_start"',
+            b'"key": "run_start"',
             b'"key": "run_stop"',
         ),
     )
@@ -197,6 +198,8 @@ class Nemo1(Dialect):
             self.facts.seq_length = value
         elif event.get("key") == "lora_rank" and value:
             self.facts.task = "lora"
+        elif event.get("key") in ("run_start", "run_stop"):
+            self.unfinished = event["key"] == "run_start"
         elif event.get("key") in ("block_start", "eval_start"):
             self._clock = None
             if event["key"] == "block_start" and isinstance(metadata, dict):

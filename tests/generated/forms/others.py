@@ -28,7 +28,9 @@ class Mllog(Form):
     timing: str = "train_step_timing in s"
 
     def states(self, truth: Truth) -> frozenset[str]:
-        return frozenset({"gbs", "seq_length", "step_s"})
+        # A run that began and has no end is not whole.
+        ends = {"planned"} if truth.ending != "complete" else set()
+        return frozenset({"gbs", "seq_length", "step_s"} | ends)
 
     def resolution(self, truth: Truth) -> float:
         return 0.0
