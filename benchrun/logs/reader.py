@@ -158,18 +158,22 @@ class Reader:
         ):
             for owner in sorted(owner for owner in owners if owner >= 0):
                 self._read_as(owner, line)
-            if _PAUSE in owners:
-                self._pauses.append(line.number)
-            if _PROFILE in owners:
-                self._measured = profiled.measured_steps(line.text) or self._measured
-            if _CONFIGURATION in owners:
-                self._state(line)
-            if _LAUNCH in owners and (stated := launched.launched(line.text)):
-                self._launched.append(stated)
+            self._note_words(owners, line)
             if _PROBLEM in owners or self._tracebacks.open:
                 self._problem(line.text, line.number)
         if self._winner is not None:
             self._wanted = _search(self._classes, (self._winner,), (self._winner,))
+
+    def _note_words(self, owners: set[int], line: Line) -> None:
+        """Take what a line says that belongs to no dialect."""
+        if _PAUSE in owners:
+            self._pauses.append(line.number)
+        if _PROFILE in owners:
+            self._measured = profiled.measured_steps(line.text) or self._measured
+        if _CONFIGURATION in owners:
+            self._state(line)
+        if _LAUNCH in owners and (stated := launched.launched(line.text)):
+            self._launched.append(stated)
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
         """The number of steps read, and where problems stand; 0 if the block must be
