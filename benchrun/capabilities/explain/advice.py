@@ -38,11 +38,9 @@ def advised(cause: Cause, spec: TrainingSpec | None) -> Cause:
     Left out is a setting that the run has, and one that its framework would refuse.
     ``spec``: None if the settings are not known.
     """
-    return (
-        cause
-        if cause.advice
-        else cause.model_copy(update={"advice": "; ".join(_advice(cause.cause, spec))})
-    )
+    if cause.advice:
+        return cause
+    return cause.model_copy(update={"advice": "; ".join(_advice(cause.cause, spec))})
 
 
 def _advice(cause: Name, spec: TrainingSpec | None) -> Iterator[str]:
@@ -55,7 +53,8 @@ def _advice(cause: Name, spec: TrainingSpec | None) -> Iterator[str]:
 
 def _possible(spec: TrainingSpec, field: str, text: str) -> bool:
     """Whether a field of ``training`` can be set to a value that it does not have."""
-    value, framework = yaml.safe_load(text), FRAMEWORKS[spec.framework]
+    value = yaml.safe_load(text)
+    framework = FRAMEWORKS[spec.framework]
     if value_of(spec, field) == value:
         return False
     training = spec.training.model_copy(update={field.removeprefix("training."): value})

@@ -50,21 +50,29 @@ def buckets(run: Evidence) -> Buckets | None:
         traced = _of_fingerprint(run.fingerprint, _steps(run.fingerprint, run), run.inner_s)
     if run.breakdown is None:
         return traced
-    share = mean(_copies(rank) for rank in run.fingerprint.ranks) if run.fingerprint else 0.0
+    share = 0.0
+    if run.fingerprint:
+        share = mean(_copies(rank) for rank in run.fingerprint.ranks)
     own = _fitted(_of_breakdown(run.breakdown, share), run.inner_s, on_gpu=run.on_gpu)
-    return _filled(own, traced) if traced else own
+    if not traced:
+        return own
+    return _filled(own, traced)
 
 
 def _filled(own: Buckets, traced: Buckets) -> Buckets:
     """``own``, whose time of unknown cause goes to the parts that take longer in the
     trace, up to that difference.
     """
-    more = {name: max(getattr(traced, name) - getattr(own, name), 0.0) for name in KNOWN}
+    more = {}
+    for name in KNOWN:
+        more[name] = max(getattr(traced, name) - getattr(own, name), 0.0)
     total = sum(more.values())
     if not total:
         return own
     share = min(own.other / total, 1.0)
-    longer = {name: getattr(own, name) + share * seconds for name, seconds in more.items()}
+    longer = {}
+    for name, seconds in more.items():
+        longer[name] = getattr(own, name) + share * seconds
     return replace(own, **longer, other=own.other - share * total)
 
 
@@ -109,7 +117,8 @@ def _shares(rank: RankShares) -> tuple[float, ...]:
     """Products, attention, other kernels, exposed communication, idle, copies: they add
     up to 1.
     """
-    matmul, copies = min(rank.classes.matmul, rank.compute), _copies(rank)
+    matmul = min(rank.classes.matmul, rank.compute)
+    copies = _copies(rank)
     attention = min(rank.classes.attention, rank.compute - matmul)
     other = rank.compute - matmul - attention + rank.copies - copies
     return matmul, attention, other, rank.exposed_comm, rank.idle, copies
@@ -117,7 +126,9 @@ def _shares(rank: RankShares) -> tuple[float, ...]:
 
 def _copies(rank: RankShares) -> float:
     """Share of the copies, if they are a part of their own."""
-    return rank.copies if rank.copies >= COPIES else 0.0
+    if rank.copies >= COPIES:
+        return rank.copies
+    return 0.0
 
 
 def _fitted(profiled: Buckets, typical_s: float, *, on_gpu: bool = True) -> Buckets:
@@ -137,7 +148,8 @@ def _fitted(profiled: Buckets, typical_s: float, *, on_gpu: bool = True) -> Buck
     fitted = profiled
     for name in ("idle", "communication"):
         less = min(excess, getattr(fitted, name))
-        fitted, excess = replace(fitted, **{name: getattr(fitted, name) - less}), excess - less
+        fitted = replace(fitted, **{name: getattr(fitted, name) - less})
+        excess = excess - less
     works = ("matmul", "attention", "memory_bound", "copies")
     busy = sum(getattr(fitted, name) for name in works)
     scale = 1 - excess / busy if busy else 1.0

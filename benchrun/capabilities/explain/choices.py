@@ -76,7 +76,8 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """
     seconds = {part.part: part.seconds for part in parts}
     small, (spent, least) = seconds.get(SMALL_PRODUCTS, 0.0), _memory(parts)
-    saved, words = 0.0, []
+    saved = 0.0
+    words = []
     if small:
         words.append(f"products of small micro-batches wait {small:.3g} s for memory")
     if least and spent > _most_fused(run) * least:
@@ -85,7 +86,8 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
             f"norms, activations, casts and the optimizer take {spent / least:.1f} times what the memory needs, "
             f"about {FUSED:.0f} where all are fused"
         )
-    copies, offloaded = seconds.get(COPIES, 0.0), run.spec.training.offload_activations
+    copies = seconds.get(COPIES, 0.0)
+    offloaded = run.spec.training.offload_activations
     if copies:
         of = " of offloaded activations" if offloaded else ""
         words.insert(0, f"nothing but copies{of} runs for {copies:.3g} s")
@@ -110,9 +112,12 @@ def _memory(parts: list[Part]) -> tuple[float, float]:
 
 def _most_fused(run: Evidence) -> float:
     """Factor over the least up to which this run's memory-bound kernels count as fused."""
-    training, own = run.spec.training, FRAMEWORKS.get(run.spec.framework)
+    training = run.spec.training
+    own = FRAMEWORKS.get(run.spec.framework)
     local = training.transformer_impl == "local" or (own is not None and own.memory.fully_sharded)
-    return MOST_FUSED if training.fused_kernels and not local else FUSED
+    if training.fused_kernels and not local:
+        return MOST_FUSED
+    return FUSED
 
 
 def _of_attention(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
@@ -132,7 +137,9 @@ def _of_attention(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     words = f"attention takes {spent / least:.1f} times what it takes at the GPU's peak"
     if any(part.part == PLAIN for part in parts):
         memory, smallest = _memory(parts)
-        passes = memory - FUSED * smallest if _most_fused(run) * smallest >= memory else 0.0
+        passes = 0.0
+        if _most_fused(run) * smallest >= memory:
+            passes = memory - FUSED * smallest
         if passes > 0:
             spent += passes
             words = f"no kernel of its own computes attention: whole scores cost {spent:.3g} s in products and memory"
@@ -174,9 +181,9 @@ def _of_turns(run: Evidence) -> Iterator[Cause]:
     A rank that is always slow is a fault of its own. On CPUs this is noise of other
     processes.
     """
-    turns = [
-        float(np.mean(np.max(times, axis=0) - np.mean(times, axis=0))) for times in by_stage(run)
-    ]
+    turns = []
+    for times in by_stage(run):
+        turns.append(float(np.mean(np.max(times, axis=0) - np.mean(times, axis=0))))
     if turns and run.on_gpu:
         saved = max(turns)
         if late := late_rank(run):

@@ -80,7 +80,9 @@ class Evidence:
     @cached_property
     def least(self) -> Work:
         """Least work of a step, in s."""
-        return work(self.spec, self.ceilings) if self.work_known else work_unknown(self.spec)
+        if self.work_known:
+            return work(self.spec, self.ceilings)
+        return work_unknown(self.spec)
 
     @cached_property
     def step_s(self) -> float:
@@ -93,7 +95,9 @@ class Evidence:
         more than the clock shows.
         """
         middle = float(np.median(self.times))
-        return middle if middle < self.step_s - self.resolution_s else self.step_s
+        if middle < self.step_s - self.resolution_s:
+            return middle
+        return self.step_s
 
     @cached_property
     def between_s(self) -> float:
@@ -120,7 +124,9 @@ class Evidence:
         if self.samples is None:
             return None
         state = self.samples.over_all
-        return state.sm_clock_mhz if (state.utilisation_percent or 0.0) >= IN_USE else None
+        if (state.utilisation_percent or 0.0) >= IN_USE:
+            return state.sm_clock_mhz
+        return None
 
     @cached_property
     def idle_of_telemetry_s(self) -> float | None:
@@ -163,7 +169,10 @@ class Evidence:
         """Mean over the measured steps of a time of host.json by rank, for what happens
         in few steps.
         """
-        return {rank: float(np.mean(values)) for rank, values in self._by_rank(name).items()}
+        found = {}
+        for rank, values in self._by_rank(name).items():
+            found[rank] = float(np.mean(values))
+        return found
 
     def _by_rank(self, name: str) -> dict[int, list[float]]:
         """A time of host.json in the measured steps, else in all but the first, by the
@@ -174,7 +183,7 @@ class Evidence:
             return by_rank
         wanted = {int(step) for step in self.steps}
         for rank in self.hosts.ranks:
-            values: tuple[float, ...] = getattr(rank, name)
+            values = getattr(rank, name)
             numbered = enumerate(values, self.hosts.first_step)
             own = [value for number, value in numbered if number in wanted] or list(values[1:])
             if own:
@@ -187,9 +196,10 @@ def alike(a: Evidence, b: Evidence) -> tuple[Evidence, Evidence]:
     of the same kinds.
     """
     names = ("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint")
-    lacking: dict[str, Any] = {
-        name: None for name in names if getattr(a, name) is None or getattr(b, name) is None
-    }
+    lacking: dict[str, Any] = {}
+    for name in names:
+        if getattr(a, name) is None or getattr(b, name) is None:
+            lacking[name] = None
     if (a.breakdown is None) != (b.breakdown is None):
         lacking["fingerprint"] = None
     return replace(a, **lacking), replace(b, **lacking)

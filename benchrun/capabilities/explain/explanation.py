@@ -81,7 +81,9 @@ def _not_slower(run: Evidence, other: Evidence) -> str | None:
     ratio = float(np.median(times) / np.median(other.times))
     if interval is not None and interval.low > 1 and ratio >= 1 + NOTICEABLE:
         return None
-    within = f"interval {interval.low:.3f} to {interval.high:.3f}" if interval else "no interval"
+    within = "no interval"
+    if interval:
+        within = f"interval {interval.low:.3f} to {interval.high:.3f}"
     return f"not clearly slower than {other.name} (ratio {ratio:.3f}, {within}): no part that is longer here is a fault"
 
 

@@ -115,16 +115,16 @@ def foreign_trace(trace: Fingerprint, run: Evidence) -> str | None:
             return why
     if why := _more_ranks(trace.ranks, run):
         return why
-    return _other_step(trace.window_s / trace.steps, run) if trace.steps else None
+    if not trace.steps:
+        return None
+    return _other_step(trace.window_s / trace.steps, run)
 
 
 def _more_ranks(ranks: Sequence[object], run: Evidence) -> str | None:
     """Reason why a measurement of these ``ranks`` is not of ``run``."""
-    return (
-        f"it has {len(ranks)} ranks, the run {run.spec.num_gpus}"
-        if len(ranks) > run.spec.num_gpus
-        else None
-    )
+    if len(ranks) > run.spec.num_gpus:
+        return f"it has {len(ranks)} ranks, the run {run.spec.num_gpus}"
+    return None
 
 
 def _other_gpu(device: str, run: Evidence) -> str | None:

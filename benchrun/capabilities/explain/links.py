@@ -55,11 +55,11 @@ def slow_links(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
 
 def restrictions(run: Evidence) -> list[str]:
     """Variables of the job that restrict NCCL."""
-    return [
-        f"{name}={value}"
-        for name, value in run.env.items()
-        if name in RESTRICTING and (not RESTRICTING[name] or value == RESTRICTING[name])
-    ]
+    found = []
+    for name, value in run.env.items():
+        if name in RESTRICTING and (not RESTRICTING[name] or value == RESTRICTING[name]):
+            found.append(f"{name}={value}")
+    return found
 
 
 class Link(NamedTuple):
@@ -75,7 +75,9 @@ def link(run: Evidence, group: str | None) -> Link | None:
     """The links of a group of ranks: NVLink, or the network if the group spans more
     GPUs than NVLink joins.
     """
-    gpu, layout, ranks = hardware.gpu(run.spec.gpu), run.spec.layout, run.spec.num_gpus
+    gpu = hardware.gpu(run.spec.gpu)
+    layout = run.spec.layout
+    ranks = run.spec.num_gpus
     if gpu is None or "PCIe" in gpu.name:  # a bridge of NVLink is an option
         return None
     # Ranks of a group are so far apart: tp is innermost, then cp, then dp with ep in
@@ -133,11 +135,14 @@ def _of_profile(run: Evidence) -> Iterator[Rate]:
         or run.spec.task == "lora"
     ):
         return
-    least, profiled = run.least, run.breakdown
+    least = run.least
+    profiled = run.breakdown
     sent = sum(least.bytes_sent.values())
     own = link(run, max(least.bytes_sent, key=lambda group: least.bytes_sent[group], default=""))
     late = waits.late_rank(run)
-    waited = min(late.seconds, profiled.communication_s) if late else 0.0
+    waited = 0.0
+    if late:
+        waited = min(late.seconds, profiled.communication_s)
     spent = profiled.communication_s + profiled.hidden_s - waited
     if sent and own and least.message_bytes > MESSAGE and spent > SMALL_SHARE * profiled.step_s:
         yield f"all collectives ({BREAKDOWN})", sent / spent / 1e9, BESIDE * own.slow, own.usual
@@ -158,9 +163,9 @@ def _exposed(run: Evidence, divided: Buckets | None) -> float:
     if run.collective_s is not None:
         return run.collective_s
     sent = run.least.bytes_sent
-    rate = (
-        min((each.bus_gb_per_s for each in run.ceilings.collectives), default=0.0)
-        if run.ceilings
-        else 0.0
-    )
-    return min(sum(sent.values()) / (rate * 1e9), run.typical_s) if rate else 0.0
+    rate = 0.0
+    if run.ceilings:
+        rate = min((each.bus_gb_per_s for each in run.ceilings.collectives), default=0.0)
+    if not rate:
+        return 0.0
+    return min(sum(sent.values()) / (rate * 1e9), run.typical_s)

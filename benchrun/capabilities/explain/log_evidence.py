@@ -90,7 +90,9 @@ def stages_of(name: str, numbers: Measurement | None) -> Explanation:
 
     NoNumberError if no step was timed.
     """
-    explanation = explain_stages(name, numbers) if numbers else None
+    explanation = None
+    if numbers:
+        explanation = explain_stages(name, numbers)
     if explanation is None:
         raise NoNumberError("has no measured step", where=name)
     return explanation
@@ -193,7 +195,8 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
 
     Other fields are absent, except for those that `_notes` names.
     """
-    facts, gpu = log.facts, hardware.gpu(context.gpu or "")
+    facts = log.facts
+    gpu = hardware.gpu(context.gpu or "")
     num_gpus = context.num_gpus or ranks
     stated = {name: getattr(facts, name) for name in DEGREES}
     sizes = {name: size for name, size in stated.items() if size}
@@ -223,7 +226,11 @@ def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
 def _missing(context: Setting) -> list[str]:
     """Fields that neither log nor caller states."""
     unknown = ("model",) if context.unknown_options else ()
-    return [name for name in OPTIONS if not getattr(context, name) and name not in unknown]
+    found = []
+    for name in OPTIONS:
+        if not getattr(context, name) and name not in unknown:
+            found.append(name)
+    return found
 
 
 def _options(given: Setting) -> dict[str, Any]:
@@ -257,17 +264,23 @@ def _no_times(log: Log, summary: Summary, context: Setting, where: str) -> Bench
     NoNumberError, as `parse` ends.
     """
     if not summary.num_steps:
-        cause = f": {summary.fatal.kind}, {summary.fatal.detail}" if summary.fatal else ""
+        cause = ""
+        if summary.fatal:
+            cause = f": {summary.fatal.kind}, {summary.fatal.detail}"
         message = f"no step of any known framework{cause}"
         return NoNumberError(message, where=where, hint=trace_hint(Path(where)))
     rates = rows_of(log, context).tokens_per_s_per_gpu
-    lacking = [name for name in ("seq_length", "gbs", "num_gpus") if not getattr(context, name)]
+    lacking = []
+    for name in ("seq_length", "gbs", "num_gpus"):
+        if not getattr(context, name):
+            lacking.append(name)
     if lacking and (rates > 0).any():
         options = ", ".join(OPTIONS[name] for name in lacking)
         return UserError(
             f"its steps have no time; from their rates it follows with {options}", where=where
         )
-    message, reasons = "its measured steps have no time", []
+    message = "its measured steps have no time"
+    reasons = []
     for each in summary.problems:
         if each.kind.startswith("impossible"):
             reasons.append(f"{each.kind}: {each.detail}")

@@ -103,4 +103,6 @@ class Explanation(Frozen):
         """
         least = FAULT_SHARE * self.step_time_s
         faulty = any(cause.kind == "fault" and cause.seconds >= least for cause in self.causes)
-        return Exit.SLOW if faulty else Exit.OK
+        if faulty:
+            return Exit.SLOW
+        return Exit.OK

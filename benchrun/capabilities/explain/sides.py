@@ -32,8 +32,11 @@ def _work(run: Evidence) -> dict[str, Any]:
 def conditions(run: Evidence) -> dict[str, Any]:
     """Every field of the specification, and the clock of the GPUs."""
     fields = dict(by_path(run.spec.model_dump(mode="json")))
-    chosen = {
-        name: value for name, value in fields.items() if name.partition(".")[0] not in NOT_COMPARED
-    }
-    clock = run.samples.over_all.sm_clock_mhz if run.samples else None
+    chosen = {}
+    for name, value in fields.items():
+        if name.partition(".")[0] not in NOT_COMPARED:
+            chosen[name] = value
+    clock = None
+    if run.samples:
+        clock = run.samples.over_all.sm_clock_mhz
     return chosen | dict(run.machine) | {"clock (MHz)": clock}

@@ -39,7 +39,8 @@ def held_back(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Find at most one fault, ``clocks`` or ``power``: GPUs below the speed of others
     of their type, all ranks alike.
     """
-    state, clock = run.samples.over_all if run.samples else None, run.clock
+    state = run.samples.over_all if run.samples else None
+    clock = run.clock
     computing = sum(part.seconds for part in parts if at_clock(part))
     if state is not None and clock is not None and run.clock_mhz:
         yield from _of_samples(state, run.clock_mhz, clock, computing)
@@ -58,11 +59,10 @@ def _of_samples(
     """Find a fault in the samples: heat or supply, a limit of the clock or of the
     power, a low clock at the usual power.
     """
-    lost, at = (
-        computing * _slower(mhz, clock.peak_clock_mhz),
-        f"{mhz:.0f} MHz, the peak holds at {clock}",
-    )
-    capped, limit = state.reasons.get("power_cap", 0.0), state.power_limit_w
+    lost = computing * _slower(mhz, clock.peak_clock_mhz)
+    at = f"{mhz:.0f} MHz, the peak holds at {clock}"
+    capped = state.reasons.get("power_cap", 0.0)
+    limit = state.power_limit_w
     if state.fault:
         yield fault("clocks", lost * state.throttled, f"{state.fault}; {at}")
     elif capped < HALF and mhz < LOW_CLOCK * clock.peak_clock_mhz:
@@ -120,7 +120,10 @@ def _alone(run: Evidence) -> _Rate | None:
         if run.ceilings
         else []
     )
-    rates = [rate for each in products for rate in each.tflops.get("bf16", {}).values()]
+    rates = []
+    for each in products:
+        for rate in each.tflops.get("bf16", {}).values():
+            rates.append(rate)
     if gpu is None or not rates:
         return None
     share = max(rates) / gpu.peak_bf16_tflops
@@ -133,7 +136,10 @@ def _alone(run: Evidence) -> _Rate | None:
 
 def _in_trace(run: Evidence) -> _Rate | None:
     rows = run.fingerprint.products if run.fingerprint else []
-    shares = [row.of_peak for row in rows if row.of_peak and min(row.m, row.n, row.k) >= LARGE]
+    shares = []
+    for row in rows:
+        if row.of_peak and min(row.m, row.n, row.k) >= LARGE:
+            shares.append(row.of_peak)
     if not shares:
         return None
     share = max(shares)

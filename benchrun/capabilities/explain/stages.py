@@ -21,14 +21,15 @@ def explain_stages(name: str, numbers: Measurement) -> Explanation | None:
     """The stages of the run ``name``, in seconds of its mean step; None if no step was
     timed.
     """
-    step_s = numbers.step_time_s.mean if numbers.step_time_s else None
+    step_s = None
+    if numbers.step_time_s:
+        step_s = numbers.step_time_s.mean
     if not step_s:
         return None
-    timed = {
-        words: numbers.quantities[key].mean
-        for key, words in STAGES.items()
-        if key in numbers.quantities
-    }
+    timed = {}
+    for key, words in STAGES.items():
+        if key in numbers.quantities:
+            timed[words] = numbers.quantities[key].mean
     spent = sum(timed.values())
     missing = (
         []
@@ -38,19 +39,18 @@ def explain_stages(name: str, numbers: Measurement) -> Explanation | None:
     if spent > step_s * (1 + ROUNDING):
         each = ", ".join(f"{words} {seconds:.4g} s" for words, seconds in timed.items())
         missing.append(f"the stages overlap, so that they are no parts of the step: {each}")
-        timed, spent = {}, 0.0
+        timed = {}
+        spent = 0.0
     scale = min(1.0, step_s / spent) if spent else 1.0
-    parts = [
-        (words, seconds * scale, f"{words}: the log's timer, mean")
-        for words, seconds in timed.items()
-    ]
+    parts = []
+    for words, seconds in timed.items():
+        parts.append((words, seconds * scale, f"{words}: the log's timer, mean"))
     rest = max(step_s - spent, 0.0)
-    what = (
-        f"{UNSEPARATED}: rewards, data, and what else the timers do not hold"
-        if timed
-        else "a step without timers of its stages"
-    )
-    parts += [(what, rest, "the step less its stages")] if rest or not parts else []
+    what = "a step without timers of its stages"
+    if timed:
+        what = f"{UNSEPARATED}: rewards, data, and what else the timers do not hold"
+    if rest or not parts:
+        parts += [(what, rest, "the step less its stages")]
     return Explanation(
         run=name,
         step_time_s=round(step_s, DIGITS),

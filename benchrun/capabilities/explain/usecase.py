@@ -44,16 +44,16 @@ from benchrun.vocabulary import NO_WORK, by_path
 
 STATED = (
     "task",
-    *(
-        "framework",
-        "framework_version",
-        "gpu",
-        "precision",
-        "num_gpus",
-        "seq_length",
-        "global_batch_size",
-    ),
-    *("micro_batch_size", "layout", "unknown_options"),
+    "framework",
+    "framework_version",
+    "gpu",
+    "precision",
+    "num_gpus",
+    "seq_length",
+    "global_batch_size",
+    "micro_batch_size",
+    "layout",
+    "unknown_options",
 )
 """Facts that a log may state about its run."""
 WORK = ("recipe", "task", "num_layers", "dimensions")
@@ -143,17 +143,24 @@ def _dimensions(summary: Summary) -> dict[str, Any]:
     for is none of them.
     """
     sizes = by_path({"model": summary.model}) if summary.model else ()
-    return {name: size for name, size in sizes if name.partition(".")[2] not in NO_WORK}
+    found = {}
+    for name, size in sizes:
+        if name.partition(".")[2] not in NO_WORK:
+            found[name] = size
+    return found
 
 
 def _stated_work(summary: Summary) -> dict[str, Any]:
     """Facts about the work that a log states, by name; a vocabulary may be padded."""
     stated: dict[str, Any] = {"set of unknown options": summary.unknown_options}
     stated["task"] = "lora" if summary.task == "lora" else "all weights"
-    sizes = {
-        name: size for name, size in _dimensions(summary).items() if name != "model.vocab_size"
-    }
-    return stated | {"model": sizes} if sizes else stated
+    sizes = {}
+    for name, size in _dimensions(summary).items():
+        if name != "model.vocab_size":
+            sizes[name] = size
+    if not sizes:
+        return stated
+    return stated | {"model": sizes}
 
 
 def evidence(
@@ -204,11 +211,9 @@ def _measured(
     """``measurement`` with the times and numbers of its steps. NoNumberError if there
     is none, or no number.
     """
-    steps = (
-        steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window)
-        if measurement
-        else None
-    )
+    steps = None
+    if measurement:
+        steps = steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window)
     if measurement is None or steps is None or not len(steps[0]):
         raise NoNumberError(
             f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}"
@@ -264,10 +269,12 @@ def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:
 
 def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
     """A published number as a step of this run."""
-    key, stated = reference.key, conditions(own.spec)
+    key = reference.key
+    stated = conditions(own.spec)
     other = []
     for name in WORK:
-        there, here = getattr(key, name), getattr(stated, name)
+        there = getattr(key, name)
+        here = getattr(stated, name)
         if there != here:
             other.append(f"{name} {there} there, {here} here")
     if other:
@@ -276,8 +283,11 @@ def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
     if reference.tokens_per_s_per_gpu:
         step = own.spec.tokens_per_step / own.spec.num_gpus / reference.tokens_per_s_per_gpu
         return Against(name=reference.id, step_time_s=step, ratio=own.step_s / step)
-    metric, measurement = METRICS[reference.metric], measure_run(run)
-    value = metric.read(measurement.metrics, OURS) if measurement else None
+    metric = METRICS[reference.metric]
+    measurement = measure_run(run)
+    value = None
+    if measurement:
+        value = metric.read(measurement.metrics, OURS)
     if not metric.comparable or value is None or reference.metric == "final_loss":
         raise UserError(
             f"{reference.id} has no speed that this run has too",

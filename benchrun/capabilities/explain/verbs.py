@@ -8,6 +8,7 @@ import click
 from benchrun import api, kept
 from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import (
+    FILE,
     baseline_option,
     context_options,
     flags,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     "--trace",
     "traces",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="A trace of the run, or a directory with one per rank; default: those in the run's folder `profile`.",
 )

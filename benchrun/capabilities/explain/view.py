@@ -28,7 +28,8 @@ def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
     if result.against:
         other = result.against
         yield f"{other.ratio:.3f} times the step of {other.name}, which would take {other.step_time_s:.4g} s\n"
-    step_s, until = result.step_time_s, 0.0
+    step_s = result.step_time_s
+    until = 0.0
     rows = []
     for part in result.waterfall:
         bar = _bar(until / step_s, (until + part.seconds) / step_s)
@@ -42,7 +43,8 @@ def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
 
 
 def _headline(result: Explanation) -> str:
-    step_s, parts = result.step_time_s, result.waterfall
+    step_s = result.step_time_s
+    parts = result.waterfall
     beyond_least = [part for part in parts if part.cause]
     if not beyond_least and len(parts) > 1:
         largest = max(parts, key=lambda part: part.seconds)
@@ -71,11 +73,14 @@ def _where(cause: Cause) -> str:
         where += f" rank {cause.rank}"
     if cause.host:
         where += f" on {cause.host}"
-    return f"{cause.cause} of{where}" if where else cause.cause
+    if where:
+        return f"{cause.cause} of{where}"
+    return cause.cause
 
 
 def _bar(start: float, end: float) -> str:
-    first, last = round(BAR * start), round(BAR * end)
+    first = round(BAR * start)
+    last = round(BAR * end)
     return " " * first + "#" * max(last - first, 0)
 
 
@@ -87,13 +92,17 @@ def difference_text(result: Difference) -> str:
         "".join(f"  {line}\n" for line in _basis(result)),
     ]
     if result.differs:
-        values = [(each.name, _stated(each.a), _stated(each.b)) for each in result.differs]
+        values = []
+        for each in result.differs:
+            values.append((each.name, _stated(each.a), _stated(each.b)))
         parts.append(plain(Table(("differs", "a", "b"), values)))
     else:
         parts.append("they state no difference\n")
     if result.parts:
         rows = [_row(each.part, each.a, each.b) for each in result.parts]
-        scaled = "b s" if result.scale == 1 else f"b s x {result.scale:.3g}"
+        scaled = "b s"
+        if result.scale != 1:
+            scaled = f"b s x {result.scale:.3g}"
         parts.append(plain(Table(("part", "a s", scaled, "b - a"), rows)))
     return "\n".join(parts)
 
@@ -122,7 +131,8 @@ def _basis(result: Difference) -> Iterator[str]:
 
 
 def _answer(result: Difference) -> str:
-    ratio, percent = result.ratio, f"{100 * result.noticeable:.0f} %"
+    ratio = result.ratio
+    percent = f"{100 * result.noticeable:.0f} %"
     if result.other_work:
         return f"not comparable: the runs do other work, another {' and another '.join(result.other_work)}"
     if result.other_tokens:
@@ -145,7 +155,9 @@ def _answer(result: Difference) -> str:
 
 def _stated(value: str) -> str:
     """A value of a run, and ``-`` for what it does not have or its log does not state."""
-    return "-" if value == "None" else value
+    if value == "None":
+        return "-"
+    return value
 
 
 def _row(part: str, a: float, b: float) -> tuple[str, str, str, str]:

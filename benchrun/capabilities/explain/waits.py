@@ -125,14 +125,16 @@ def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late 
         late = None
     longer = "s longer than the others in a step"
     if onset is not None:
-        slow, first = ranks[onset.row], steps[onset.place]
+        slow = ranks[onset.row]
+        first = steps[onset.place]
         mean_s = onset.seconds * (len(steps) - onset.place) / len(steps)
         if late is None or late.row == onset.row or late.seconds < mean_s:
             evidence = f"rank {slow.rank} computes {onset.seconds:.3g} {longer}, from step {first} on ({RANKS})"
             return Late(slow.rank, slow.host, mean_s, evidence, first)
     if late is None:
         return None
-    slow, percent = ranks[late.row], 100 * late.share
+    slow = ranks[late.row]
+    percent = 100 * late.share
     evidence = f"rank {slow.rank} computes {late.seconds:.3g} {longer}, in {percent:.0f} % of the steps ({RANKS})"
     return Late(slow.rank, slow.host, late.seconds, evidence)
 
@@ -157,7 +159,8 @@ def _behind(times: Floats, least_s: float, share: float) -> _Behind | None:
     """
     last = int(np.median(times, axis=1).argmax())
     behind = times[last] - np.median(np.delete(times, last, axis=0), axis=0)
-    seconds, often = float(np.median(behind)), float(np.mean(behind > 0))
+    seconds = float(np.median(behind))
+    often = float(np.mean(behind > 0))
     deviation = robust_deviation(behind)
     noise = 0.0 if often >= NEARLY_ALL else NOISE * deviation
     if seconds <= max(least_s, noise) or often < share:
@@ -214,7 +217,8 @@ def _late_in_profile(run: Evidence) -> Late | None:
     """
     if run.breakdown is None or run.spec.layout.pp > 1:
         return None
-    waited, taken = run.breakdown.communication_of_ranks_s, run.breakdown.queued_of_ranks_s
+    waited = run.breakdown.communication_of_ranks_s
+    taken = run.breakdown.queued_of_ranks_s
     if len(waited) < 2 or (not run.on_gpu and len(taken) != len(waited)):
         return None
     rank = min(range(len(waited)), key=waited.__getitem__)
@@ -276,7 +280,8 @@ def others_without_core(run: Evidence) -> Wait | None:
     profiled = run.breakdown
     if profiled is None or run.on_gpu or run.spec.layout.pp > 1:
         return None
-    waited, taken = profiled.communication_of_ranks_s, profiled.queued_of_ranks_s
+    waited = profiled.communication_of_ranks_s
+    taken = profiled.queued_of_ranks_s
     if len(waited) < 2 or len(taken) != len(waited):
         return None
     rank = max(range(len(taken)), key=taken.__getitem__)
@@ -318,7 +323,9 @@ def queue(run: Evidence) -> Wait | None:
         usual = median(by_rank.values())
         listed = {rank.cores for rank in run.hosts.ranks} if run.hosts else ()
         cores = " and ".join(sorted(listed))
-        where = f"cores {cores}" if len(cores) < MOST_CORES else "their cores"
+        where = "their cores"
+        if len(cores) < MOST_CORES:
+            where = f"cores {cores}"
         return Wait(
             usual,
             f"threads that were ready to run waited {usual:.3g} s in a step for {where} ({HOST})",
@@ -363,7 +370,10 @@ def _idle_of_trace(
 ) -> Wait | None:
     if run.fingerprint is None:
         return None
-    shares = [share(rank.idle_by_cause) for rank in run.fingerprint.ranks if rank.idle_by_cause]
+    shares = []
+    for rank in run.fingerprint.ranks:
+        if rank.idle_by_cause:
+            shares.append(share(rank.idle_by_cause))
     if not shares:
         return None
     chosen = max(shares) if most else mean(shares)

@@ -59,7 +59,8 @@ class Ledger:
 
 def waterfall(run: Evidence) -> list[Part]:
     """The parts of the mean step, in the order of the contract; they add up to it."""
-    least, divided = run.least, buckets(run)
+    least = run.least
+    divided = buckets(run)
     parts = list(_profiled(run, least, divided) if divided else _of_log(run, least))
     if wait := waits.between_steps(run):
         parts.append(
@@ -119,7 +120,9 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
 
 def _memory_of(run: Evidence) -> str:
     """Source of the memory's speed."""
-    return CEILINGS if run.ceilings else LAW
+    if run.ceilings:
+        return CEILINGS
+    return LAW
 
 
 def _plain_attention(run: Evidence, least: Work, divided: Buckets) -> float:
@@ -191,7 +194,9 @@ def _waiting(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     """Exposed communication and idle time: a slow rank, the pipeline, groups, data,
     host.
     """
-    sent, idle, source = Ledger(divided.communication), Ledger(divided.idle), divided.source
+    sent = Ledger(divided.communication)
+    idle = Ledger(divided.idle)
+    source = divided.source
     bubble = (
         divided.busy + divided.idle
     ) * least.bubble  # a stage takes as long as its kernels and its host
@@ -253,9 +258,9 @@ def _idle(run: Evidence, idle: Ledger, source: str) -> Iterator[Part]:
             late.evidence,
         )
     cores = run.breakdown.queued_of_ranks_s if run.breakdown and run.hosts is None else ()
-    waited = (
-        f"; its threads waited {mean(cores):.3g} s for a core" if cores and not run.on_gpu else ""
-    )
+    waited = ""
+    if cores and not run.on_gpu:
+        waited = f"; its threads waited {mean(cores):.3g} s for a core"
     idle.rest("no kernel: the host", "host", f"{source}{waited}")
     yield from idle.parts
 
@@ -264,7 +269,9 @@ def _of_cores(run: Evidence) -> Name:
     """Name the cause of waiting for a core: on a laptop, which others share, it is no
     fault of the host.
     """
-    return "host" if run.on_gpu or waits.bound(run) else "jitter"
+    if run.on_gpu or waits.bound(run):
+        return "host"
+    return "jitter"
 
 
 def _host_waits(run: Evidence) -> list[tuple[str, waits.Wait | None, Name]]:

@@ -79,20 +79,29 @@ def _bubble(spec: TrainingSpec) -> float:
 
 def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
     """The least that a step of this run takes."""
-    ops, gpu, count = _operators(spec), hardware.gpu(spec.gpu), spec.num_microbatches
-    matmul, attention, bound_by_memory, plain = None, None, 0.0, 0.0
+    ops = _operators(spec)
+    gpu = hardware.gpu(spec.gpu)
+    count = spec.num_microbatches
+    matmul = None
+    attention = None
+    bound_by_memory = 0.0
+    plain = 0.0
     speed = gpu.memory_gb_per_s if gpu else None
     if ceilings:
         speed = ceilings.copy_gb_per_s
-    high = gpu.peak_tflops("fp32" if spec.precision == "fp32" else "bf16") if gpu else None
+    high = None
+    if gpu:
+        high = gpu.peak_tflops("fp32" if spec.precision == "fp32" else "bf16")
     if gpu and high:
         low = gpu.peak_tflops(spec.precision) or high
-        computing_s, waiting_s = [], []
+        computing_s = []
+        waiting_s = []
         for each in ops.products:
             peak = low if each.low_precision else high
             computing_s.append(len(each.passes) * each.flops / (peak * 1e12))
             waiting_s.append(max(_moved_s(each, gpu) - computing_s[-1], 0.0))
-        matmul, bound_by_memory = count * sum(computing_s), count * sum(waiting_s)
+        matmul = count * sum(computing_s)
+        bound_by_memory = count * sum(waiting_s)
         in_fp8 = spec.precision == "fp8" and spec.training.fp8.dot_product_attention
         peak = low if in_fp8 else high
         attention = count * PASSES * ops.attention.flops / 2 / (peak * 1e12)
@@ -167,12 +176,15 @@ def _times_of(each: Collective, count: int) -> float:
 
 
 def _message_bytes(ops: Operators, count: int) -> float:
-    total, weighted = 0.0, 0.0
+    total = 0.0
+    weighted = 0.0
     for each in ops.collectives:
         amount = each.bytes * _times_of(each, count)
         total += amount
         weighted += each.bytes * amount
-    return weighted / total if total else 0.0
+    if not total:
+        return 0.0
+    return weighted / total
 
 
 def _moved_s(product: Product, gpu: Gpu) -> float:
