@@ -108,7 +108,7 @@ def collectives(parts: Sequence[tuple[RankTrace, Classified]]) -> list[Collectiv
         for key, kind in _occurrences(trace, classes):
             alike.setdefault(key, []).append((trace.rank or 0, kind))
     groups = _known_groups([trace for trace, _ in parts])
-    listed: list[Collective] = []
+    listed = []
     for kinds in alike.values():
         while kinds:
             chosen = _group_of(kinds, groups, len(parts))
@@ -181,7 +181,8 @@ def _texts(trace: RankTrace, events: Events) -> list[str]:
     """
     texts = trace.texts(events)
     numbers = [number for number, name in enumerate(trace.names) if ALL_TO_ALL.search(name)]
-    ranges, calls = trace.ranges.where(np.isin(trace.ranges.name, numbers)), trace.calls
+    ranges = trace.ranges.where(np.isin(trace.ranges.name, numbers))
+    calls = trace.calls
     if calls is None or not len(ranges):
         return texts
     for index, call in enumerate(launching_calls(events, calls).tolist()):
@@ -384,4 +385,6 @@ def _joined(listed: list[Collective]) -> list[Collective]:
 
 
 def _sum_if_known(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+    if one is None or other is None:
+        return None
+    return one + other

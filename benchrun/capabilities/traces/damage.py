@@ -37,7 +37,9 @@ def damage_of(event: dict[str, Any]) -> str | None:
 def shown(value: Any) -> str:
     """A value of a document as it stands there, cut if it is long."""
     text = json.dumps(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    if len(text) <= SHOWN:
+        return text
+    return f"{text[:SHOWN]}..."
 
 
 def _is_time(value: Any) -> bool:

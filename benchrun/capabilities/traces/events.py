@@ -124,7 +124,9 @@ def _distinct(table: NDArray[np.int64]) -> NDArray[np.int64]:
         (times[1:] == times[:-1]).all(axis=1)
     )  # few, so that little memory is needed
     copies = order[near + 1][(table[order[near + 1]] == table[order[near]]).all(axis=1)]
-    return np.delete(table, copies, axis=0) if len(copies) else table
+    if not len(copies):
+        return table
+    return np.delete(table, copies, axis=0)
 
 
 class Message(NamedTuple):

@@ -51,7 +51,9 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     strange = unknown(inside, sum(lengths))
     hosts = {trace.rank: trace.host for trace in traces}
     times = [rank_shares(trace, window) for trace, window in parts]
-    exposed = {each.rank: int(each.exposed_comm * each.window_s * NS) for each in times}
+    exposed = {}
+    for each in times:
+        exposed[each.rank] = int(each.exposed_comm * each.window_s * NS)
     slow_ranks = []
     for slow in stragglers(listed, int(median(lengths)), exposed):
         late = model.StragglerTime(
@@ -81,8 +83,10 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
 
 def rank_shares(trace: RankTrace, window: Window) -> model.RankShares:
     """Shares of one rank's window."""
-    clipped, whole = classified(trace, _clipped(trace, window)), max(window.length, 1)
-    compute, communication = clipped.compute, clipped.of("communication")
+    clipped = classified(trace, _clipped(trace, window))
+    whole = max(window.length, 1)
+    compute = clipped.compute
+    communication = clipped.of("communication")
     kernels = union_of(compute, communication)
     busy = union_of(kernels, clipped.copies).length()
     exposed = kernels.length() - compute.length()
@@ -133,19 +137,20 @@ def _clipped(trace: RankTrace, window: Window) -> Events:
     """The device events of the window, cut at its edges."""
     times = trace.device_events.times
     events = trace.device_events.where((times.end > window.first) & (times.start < window.last))
-    start, end = (
-        np.maximum(events.times.start, window.first),
-        np.minimum(events.times.end, window.last),
-    )
+    start = np.maximum(events.times.start, window.first)
+    end = np.minimum(events.times.end, window.last)
     return replace(events, times=Intervals(start, end))
 
 
 def _seconds(nanoseconds: int | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / NS
+    if nanoseconds is None:
+        return None
+    return nanoseconds / NS
 
 
 def _range(each: Range) -> model.RangeTime:
-    host_s, device_s = each.host / NS, _seconds(each.device)
+    host_s = each.host / NS
+    device_s = _seconds(each.device)
     return model.RangeTime(name=each.name, count=each.count, host_s=host_s, device_s=device_s)
 
 
@@ -198,7 +203,10 @@ def _notes(
 
 def _different(parts: Sequence[tuple[RankTrace, Window]]) -> str | None:
     """Say in what these traces differ as those of one run do not."""
-    tools, gpus, begins, ends = set[str](), set[str](), [], []
+    tools = set[str]()
+    gpus = set[str]()
+    begins = []
+    ends = []
     for trace, window in parts:
         tools.add(trace.tool)
         gpus.add(trace.gpu or "a GPU without a name")
@@ -211,4 +219,6 @@ def _different(parts: Sequence[tuple[RankTrace, Window]]) -> str | None:
     if not begins:
         return None
     apart = (max(begins) - min(ends)) / NS
-    return f"one trace begins {apart:.3g} s after another one ends" if apart > APART_S else None
+    if apart > APART_S:
+        return f"one trace begins {apart:.3g} s after another one ends"
+    return None

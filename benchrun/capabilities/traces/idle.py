@@ -48,7 +48,8 @@ def idle_by_cause(trace: RankTrace, window: Window) -> Idle | None:
     launching = launching_calls(trace.device_events, trace.calls)
     if not (launching >= 0).any():
         return None
-    gaps, calls = _gaps(trace, window), trace.calls
+    gaps = _gaps(trace, window)
+    calls = trace.calls
     call = launching[_events_that_end(gaps, trace.device_events)]
     launched = np.where(call >= 0, calls.times.start[np.maximum(call, 0)], np.iinfo(np.int64).min)
     late = launched > gaps.start
@@ -97,10 +98,8 @@ def _of_loader(trace: RankTrace, thread: int) -> Intervals:
     loader = _named(trace.ranges, trace, LOADER)
     ranges = loader.times.where(loader.place == thread)
     # A wait inside a CUDA call is the driver's.
-    system, calls = (
-        trace.waits.times.where(trace.waits.place == thread),
-        _of_thread(trace.calls, thread),
-    )
+    system = trace.waits.times.where(trace.waits.place == thread)
+    calls = _of_thread(trace.calls, thread)
     return union_of(ranges, system.where(system.overlap_with(calls) == 0))
 
 
@@ -117,9 +116,9 @@ def _blocked_before(moments: Times, waits: Events) -> Times:
 
 def _named(events: Events, trace: RankTrace, pattern: re.Pattern[str]) -> Events:
     """The events whose names contain ``pattern``."""
-    matches = {
-        int(number): bool(pattern.search(trace.names[number])) for number in np.unique(events.name)
-    }
+    matches = {}
+    for number in np.unique(events.name):
+        matches[int(number)] = bool(pattern.search(trace.names[number]))
     chosen: NDArray[np.bool_] = np.array(
         [matches[int(number)] for number in events.name], dtype=bool
     )

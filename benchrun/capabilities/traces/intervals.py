@@ -27,7 +27,8 @@ class Intervals(NamedTuple):
 
     def clip(self, first: int, last: int) -> "Intervals":
         """The parts between ``first`` and ``last``."""
-        start, end = np.maximum(self.start, first), np.minimum(self.end, last)
+        start = np.maximum(self.start, first)
+        end = np.minimum(self.end, last)
         return Intervals(start, end).where(end > start)
 
     def merged(self) -> "Intervals":
@@ -37,7 +38,8 @@ class Intervals(NamedTuple):
         if not len(self.start):
             return self
         order = np.argsort(self.start, kind="stable")
-        start, latest = self.start[order], np.maximum.accumulate(self.end[order])
+        start = self.start[order]
+        latest = np.maximum.accumulate(self.end[order])
         first = np.concatenate(([True], start[1:] > latest[:-1]))
         last = np.concatenate((first[1:], [True]))
         return Intervals(start[first], latest[last])

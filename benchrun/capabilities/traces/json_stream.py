@@ -59,7 +59,8 @@ class JsonTrace:
         source = chunks(self._path)
         with _no_collection():
             head, rest = self._head(source)
-            buffer, size = [rest], len(rest)
+            buffer = [rest]
+            size = len(rest)
             for chunk in source:
                 buffer.append(chunk)
                 size += len(chunk)
@@ -88,7 +89,8 @@ class JsonTrace:
         """
         cuts = list(_CUT.finditer(text, max(len(text) - TAIL, 0)))
         for cut in cuts[: -TRIES - 1 : -1]:
-            inside, rest = text[: cut.start() + 1], text[cut.end() :]
+            inside = text[: cut.start() + 1]
+            rest = text[cut.end() :]
             # Text that was skipped wrongly, for braces in a name, leaves no JSON
             # either.
             for events in (self._needed(inside), inside):
@@ -104,7 +106,8 @@ class JsonTrace:
         if self._skip is None or opening is None:
             return text
         before, *events = text.split(opening[0])
-        skip, last = self._skip.match, events.pop()
+        skip = self._skip.match
+        last = events.pop()
         # An event of another layout, which the opening does not find, stands behind one
         # that it found.
         needed = [event for event in events if not skip(event) or b'"ph"' in event]

@@ -74,13 +74,12 @@ def with_public_names(document: dict[str, Any], public: PublicNames) -> dict[str
         if not RANK_ALONE.fullmatch(str(each.get("file"))):
             each = {**each, "file": f"rank{each.get('rank')}.json"}
         ranks.append(each)
-    ranges = [
-        {**each, "name": public.of_range(each["name"])} for each in document.get("ranges") or []
-    ]
-    unknown = [
-        {**each, "name": public.of_kernel(each["name"])}
-        for each in document.get("unknown_kernels") or []
-    ]
+    ranges = []
+    for each in document.get("ranges") or []:
+        ranges.append({**each, "name": public.of_range(each["name"])})
+    unknown = []
+    for each in document.get("unknown_kernels") or []:
+        unknown.append({**each, "name": public.of_kernel(each["name"])})
     return {**document, "ranks": ranks, "ranges": ranges, "unknown_kernels": unknown}
 
 
@@ -91,7 +90,8 @@ def kept_traces(run: RunDir) -> KeptTraces:
     fingerprint stands for all of them; and on CPUs, which have no fingerprint. A
     damaged trace is left out.
     """
-    public, folder = PublicNames(), run.path / PROFILE
+    public = PublicNames()
+    folder = run.path / PROFILE
     fingerprint_file = kept_fingerprint(run, public)
     files = files_of([folder]) if folder.is_dir() and any(folder.iterdir()) else []
     if not fingerprint_file or not files:
@@ -102,7 +102,8 @@ def kept_traces(run: RunDir) -> KeptTraces:
         return KeptTraces(
             fingerprint_file, ["traces of Nsight Systems: the fingerprint stands for them"]
         )
-    packed, left_out = {}, []
+    packed = {}
+    left_out = []
     for file, rank in zip(files, _ranks(files), strict=True):
         try:
             packed[f"{PROFILE}/rank{rank}.json.xz"] = thinned(file, cleaner(run), public)
@@ -118,4 +119,6 @@ def _ranks(files: list[Path]) -> list[int]:
     """The ranks that the names of the files state, else their order."""
     stated = [rank_in(file.name) for file in files]
     ranks = [index if rank is None else rank for index, rank in enumerate(stated)]
-    return ranks if len(set(ranks)) == len(ranks) else [*range(len(files))]
+    if len(set(ranks)) == len(ranks):
+        return ranks
+    return [*range(len(files))]

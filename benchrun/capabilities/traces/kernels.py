@@ -78,10 +78,9 @@ def classified(trace: RankTrace, events: Events | None = None) -> Classified:
     events = trace.device_events if events is None else events
     names = np.unique(events.name)
     found_patterns = [pattern_of(trace.names[number]) for number in names]
-    classes = [
-        CLASSES.index(pattern.kernel_class if pattern else "memory_bound")
-        for pattern in found_patterns
-    ]
+    classes = []
+    for pattern in found_patterns:
+        classes.append(CLASSES.index(pattern.kernel_class if pattern else "memory_bound"))
     index = np.searchsorted(names, events.name)
     kernel = events.kind == Kind.KERNEL
     number = np.where(kernel, np.array(classes, np.int64)[index], -1)

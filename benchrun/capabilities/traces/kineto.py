@@ -93,7 +93,8 @@ class _Reader:
 
     def add(self, events: list[Event]) -> None:
         """Keep what the fingerprint needs."""
-        ways, event = self._ways, Event()
+        ways = self._ways
+        event = Event()
         try:
             for event in events:
                 phase = event.get("ph")
@@ -121,7 +122,8 @@ class _Reader:
         if not isinstance(name, str):
             raise TypeError("a name is no text")
         if (kind := kind_of(category)) is not None:
-            kind = Kind.PEER_COPY if kind is Kind.COPY and PEER.search(name) else kind
+            if kind is Kind.COPY and PEER.search(name):
+                kind = Kind.PEER_COPY
             return _Reader._add_device_event, self.names[name], int(kind)
         if category in CALLS:
             return _Reader._add_call, self.names[name]
@@ -140,7 +142,8 @@ class _Reader:
         """The event that ``event`` ends, as one with a length; None if none of its
         thread has begun.
         """
-        begun, name = self._open.get((event.get("pid"), event.get("tid")), []), event.get("name")
+        begun = self._open.get((event.get("pid"), event.get("tid")), [])
+        name = event.get("name")
         places = reversed(range(len(begun)))
         place = next(
             (place for place in places if not name or begun[place].get("name") == name), None
@@ -166,7 +169,8 @@ class _Reader:
         device = _device(args.get("device"), event.get("pid"))
         if (columns := self.devices.get(device)) is None:
             columns = self.devices[device] = Columns()
-        stream, link = whole(args.get("stream", event.get("tid"))), whole(args.get("correlation"))
+        stream = whole(args.get("stream", event.get("tid")))
+        link = whole(args.get("correlation"))
         if "Collective name" in args and (message := message_of(args)):
             if link < 0:  # a number of its own: other kernels without a link have other messages
                 link = -2 - len(self.messages)
@@ -211,11 +215,10 @@ class _Reader:
         operator that started it.
         """
         links = zip(events.link.tolist(), events.external.tolist(), strict=True)
-        started = {
-            link: self.operator_messages[operator]
-            for link, operator in links
-            if operator in self.operator_messages
-        }
+        started = {}
+        for link, operator in links:
+            if operator in self.operator_messages:
+                started[link] = self.operator_messages[operator]
         return {**started, **self.messages}
 
     def _thread(self, event: Event) -> int:
@@ -225,22 +228,22 @@ class _Reader:
 
 def read_kineto(path: Path) -> Iterator[RankTrace]:
     """One trace for each GPU in the file; none if it holds no device event."""
-    source, reader = JsonTrace(path, SKIP), _Reader()
+    source = JsonTrace(path, SKIP)
+    reader = _Reader()
     for events in source.batches():
         try:
             reader.add(events)
         except UserError as error:
             raise UserError(error.message, where=str(path), hint=error.hint) from None
     without_end = reader.without_end()
-    incomplete, seen = reader.incomplete + without_end, reader.seen + without_end
+    incomplete = reader.incomplete + without_end
+    seen = reader.seen + without_end
     if 2 * incomplete > seen:
         raise UserError(
             f"{incomplete} of {seen} events of GPUs have no name or no length", where=str(path)
         )
-    stated, listed = (
-        source.properties.get("distributedInfo"),
-        source.properties.get("deviceProperties"),
-    )
+    stated = source.properties.get("distributedInfo")
+    listed = source.properties.get("deviceProperties")
     stated = stated if isinstance(stated, dict) else {}
     gpus = gpu_names(listed, str(path))
     rank = whole(stated.get("rank"))
@@ -276,9 +279,11 @@ def _own_devices(devices: dict[int, Columns], *, alone: bool) -> dict[int, Colum
     first one.
     """
     most = max(map(len, devices.values()), default=0)
-    return {
-        device: each for device, each in devices.items() if not alone or len(each) > TOUCHED * most
-    }
+    found = {}
+    for device, each in devices.items():
+        if not alone or len(each) > TOUCHED * most:
+            found[device] = each
+    return found
 
 
 def is_needed(category: str, name: str) -> bool:
@@ -307,11 +312,13 @@ def kind_of(category: str) -> Kind | None:
 
 def _times(event: Event) -> tuple[int, int]:
     """Start and end in ns. Some exporters write times as text."""
-    start, length = event["ts"], event.get("dur") or 0
+    start = event["ts"]
+    length = event.get("dur") or 0
     if type(start) is bool or type(length) is bool:
         raise TypeError("a time is no number")
     if type(start) is str or type(length) is str:
-        start, length = float(start), float(length)
+        start = float(start)
+        length = float(length)
     if start < LARGE:
         first = round(start * NS_PER_US)
     else:  # a time since 1970 in ns has more digits than a floating-point number
@@ -325,11 +332,16 @@ def _device(stated: Any, process: Any) -> int:
     may be a text like "GPU 1".
     """
     number = whole(process if stated is None else stated)
-    digits = re.search(r"\d+", process) if number < 0 and isinstance(process, str) else None
-    return int(digits[0]) if digits else number
+    digits = None
+    if number < 0 and isinstance(process, str):
+        digits = re.search(r"\d+", process)
+    if not digits:
+        return number
+    return int(digits[0])
 
 
 def _is_between_gpus(args: dict[str, Any]) -> bool:
     """True for the arguments of a copy that starts on one GPU and ends on another."""
-    source, target = whole(args.get("fromDevice")), whole(args.get("toDevice"))
+    source = whole(args.get("fromDevice"))
+    target = whole(args.get("toDevice"))
     return source >= 0 and target >= 0 and source != target

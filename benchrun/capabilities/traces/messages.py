@@ -80,11 +80,9 @@ def _ranks(value: Any) -> tuple[int, ...] | None:
             value = json.loads(value)
         except ValueError:
             return None
-    return (
-        tuple(value)
-        if isinstance(value, list) and all(isinstance(rank, int) for rank in value)
-        else None
-    )
+    if isinstance(value, list) and all(isinstance(rank, int) for rank in value):
+        return tuple(value)
+    return None
 
 
 def message_of(args: dict[str, Any]) -> Message | None:
@@ -123,10 +121,12 @@ def shape_of(name: str, args: dict[str, Any]) -> Shape | None:
     shapes.
     """
     first = 1 if "add" in name else 0
-    sizes, types = args.get("Input Dims") or [], args.get("Input type") or []
+    sizes = args.get("Input Dims") or []
+    types = args.get("Input type") or []
     if len(sizes) < first + 2 or len(types) <= first:
         return None
-    left, right = sizes[first], sizes[first + 1]
+    left = sizes[first]
+    right = sizes[first + 1]
     if len(left) not in (2, 3) or len(left) != len(right) or left[-1] != right[-2]:
         return None
     batch = left[0] if len(left) == 3 else 1

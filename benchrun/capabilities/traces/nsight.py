@@ -73,10 +73,9 @@ class _Export:
             raise sqlite3.DatabaseError(
                 f"table {table} has no column {' nor '.join(sorted(missing))}"
             )
-        chosen = [
-            next((f'"{name}"' for name in names.split() if name in present), "-1")
-            for names in columns
-        ]
+        chosen = []
+        for names in columns:
+            chosen.append(next((f'"{name}"' for name in names.split() if name in present), "-1"))
         selected = ", ".join(f"coalesce({column}, -1)" for column in chosen)
         cursor = self._connection.execute(
             f'select {selected} from "{self._stored[table]}" where {condition}'
@@ -96,7 +95,9 @@ class _Export:
     def texts(self, query: str, table: str) -> list[tuple[object, ...]]:
         """The rows of ``query``; none if ``table`` is missing."""
         try:
-            return list(self._connection.execute(query)) if table in self.tables else []
+            if table not in self.tables:
+                return []
+            return list(self._connection.execute(query))
         except sqlite3.OperationalError:  # another version's column
             return []
 
@@ -106,7 +107,9 @@ def _spelt(name: str) -> str:
     calls all kernels concurrent.
     """
     usual = name.upper().replace("_CONCURRENT_KERNEL", "_KERNEL")
-    return usual if usual.startswith(ACTIVITY) else name
+    if usual.startswith(ACTIVITY):
+        return usual
+    return name
 
 
 def read_nsight(path: Path) -> Iterator[RankTrace]:
@@ -114,7 +117,8 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
     none without device events.
     """
     with _opened(path) as export:
-        strings, names = export.strings(), Numbers()
+        strings = export.strings()
+        names = Numbers()
         device_table = _device_table(export, strings, names)
         calls, processes_of_calls = _calls(export, strings, names)
         ranges, processes_of_ranges = _ranges(export, strings, names)
@@ -127,7 +131,10 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             (int(str(row[0])) for row in export.texts(_CLOCK, "TARGET_INFO_SESSION_START_TIME")),
             None,
         )
-        gpus = {row[0]: str(row[1]) for query, table in _GPUS for row in export.texts(query, table)}
+        gpus = {}
+        for query, table in _GPUS:
+            for row in export.texts(query, table):
+                gpus[row[0]] = str(row[1])
     # Without the call of each kernel the cause of idle time is unknown.
     linked = not len(kernels) or bool((kernels[:, 6] >= 0).any())
     users, beside = _users(device_table)
@@ -161,7 +168,8 @@ def _users(device_table: Table) -> tuple[list[tuple[int, int]], tuple[str, ...]]
     """
     pairs, counts = np.unique(device_table[:, :2], axis=0, return_counts=True)
     devices, processes = pairs.T
-    users, notes = [], []
+    users = []
+    notes = []
     for (device, process), count in zip(pairs.tolist(), counts.tolist(), strict=True):
         busiest = int(counts[devices == device].max())
         if count < busiest and count <= TOUCHED * counts[processes == process].max():
@@ -179,7 +187,9 @@ def _of_process(processes: Table, process: int) -> NDArray[np.bool_]:
     """Mask of the host's events that are those of ``process``; all if the export does
     not state it.
     """
-    return np.full(len(processes), fill_value=True) if process < 0 else np.equal(processes, process)
+    if process < 0:
+        return np.full(len(processes), fill_value=True)
+    return np.equal(processes, process)
 
 
 _HOST = "select value from TARGET_INFO_SYSTEM_ENV where name = 'Hostname'"
@@ -275,7 +285,9 @@ def _numbers(
     """Numbers in ``names`` for identifiers of strings."""
     unique, inverse = np.unique(values, return_inverse=True)
     numbers = [names[strings.get(int(value), NAMELESS)] for value in unique]
-    return np.array(numbers, np.int64)[inverse] if len(unique) else values
+    if not len(unique):
+        return values
+    return np.array(numbers, np.int64)[inverse]
 
 
 def _calls(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
@@ -303,7 +315,9 @@ def _ranges(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[E
     present = export.tables.get("NVTX_EVENTS", set())
     text, text_id = (name if name in present else "null" for name in ("text", "textId"))
     if {"start", "end", "globalTid"} <= present and {"text", "textId"} & present:
-        kinds = f"and eventType in {RANGES}" if "eventType" in present else ""
+        kinds = ""
+        if "eventType" in present:
+            kinds = f"and eventType in {RANGES}"
         query = f'select start, "end", {text}, {text_id}, globalTid from NVTX_EVENTS where "end" is not null {kinds}'
         for start, end, own, identifier, thread in export.texts(query, "NVTX_EVENTS"):
             name = names[str(own if own is not None else strings.get(identifier, ""))]  # type: ignore[call-overload]

@@ -28,23 +28,25 @@ def notes_on(parts: Sequence[tuple[RankTrace, Window]]) -> Iterator[str]:
 
 def _outside(trace: RankTrace, window: Window) -> str | None:
     """Calls and ranges of the host before the first device event and after the last."""
-    host = [
-        events.times for events in (trace.calls, trace.ranges) if events is not None and len(events)
-    ]
+    host = []
+    for events in (trace.calls, trace.ranges):
+        if events is not None and len(events):
+            host.append(events.times)
     if not host:
         return None
-    first, last = (
-        min(int(times.start.min()) for times in host),
-        max(int(times.end.max()) for times in host),
-    )
-    before, after = max(window.first - first, 0), max(last - window.last, 0)
+    first = min(int(times.start.min()) for times in host)
+    last = max(int(times.end.max()) for times in host)
+    before = max(window.first - first, 0)
+    after = max(last - window.last, 0)
     if before + after < SHOWN * window.length:
         return None
     edges = Intervals(
         np.array([first, window.last]), np.array([max(first, window.first), max(last, window.last)])
     )
     data = int(edges.overlap_with(waits_for_data(trace)).sum())
-    waits = f", of which the host waits for data in {data / NS:.3g} s" if data else ""
+    waits = ""
+    if data:
+        waits = f", of which the host waits for data in {data / NS:.3g} s"
     where = (
         f"{before / NS:.3g} s before the first event of the GPU, {after / NS:.3g} s after the last"
     )
@@ -58,7 +60,8 @@ def _whole_steps(trace: RankTrace, window: Window) -> str | None:
     steps = window_of(trace, "steps")
     if steps is None or steps.length <= 0:
         return None
-    own, whole = idle_by_cause(trace, window), idle_by_cause(trace, steps)
+    own = idle_by_cause(trace, window)
+    whole = idle_by_cause(trace, steps)
     if own is None or whole is None:
         return None
     shares = {

@@ -8,7 +8,9 @@ from benchrun.errors import UserError
 
 def documents(value: Any) -> list[dict[str, Any]]:
     """The objects of a list; none if ``value`` is something else."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [each for each in value if isinstance(each, dict)]
 
 
 def gpu_names(listed: Any, file: str) -> dict[int, str]:
@@ -17,7 +19,8 @@ def gpu_names(listed: Any, file: str) -> dict[int, str]:
     """
     names = {}
     for gpu in documents(listed):
-        number, name = gpu.get("id"), gpu.get("name")
+        number = gpu.get("id")
+        name = gpu.get("name")
         if name is not None and not isinstance(name, str):
             hint = 'expected a text, such as "NVIDIA H200"'
             raise UserError(

@@ -40,7 +40,9 @@ class PublicNames:
         public already.
         """
         stays = pattern_of(name) or re.fullmatch(r"kernel_\d+", name)
-        return name if stays else self._numbered("kernel", name)
+        if stays:
+            return name
+        return self._numbered("kernel", name)
 
     def _numbered(self, kind: str, name: str) -> str:
         numbers = self._numbers.setdefault(kind, {})

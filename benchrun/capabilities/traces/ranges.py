@@ -40,7 +40,9 @@ def unnumbered(name: str) -> str:
 def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
     """The names with the longest time on the host, at most SHOWN, longest first."""
     ranges = trace.ranges.where(_inside(trace.ranges.times, window))
-    names = {int(number): unnumbered(trace.names[number]) for number in np.unique(ranges.name)}
+    names = {}
+    for number in np.unique(ranges.name):
+        names[int(number)] = unnumbered(trace.names[number])
     labels = np.array([names[int(number)] for number in ranges.name], dtype=object)
     totals = {
         name: _part(ranges.times.where(labels == name), window).length()
@@ -50,7 +52,9 @@ def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
     call = launching_calls(trace.device_events, trace.calls)
     return [
         Range(
-            *(name, int((labels == name).sum()), totals[name]),
+            name,
+            int((labels == name).sum()),
+            totals[name],
             _device_time(trace, ranges.where(labels == name), call, window),
         )
         for name in chosen
@@ -73,7 +77,9 @@ def _part(times: Intervals, window: Window) -> Intervals:
     """Part of the times in the steps of the window; all of them if the window is not of
     steps.
     """
-    return times if window.host is None else times.clip(*window.host)
+    if window.host is None:
+        return times
+    return times.clip(*window.host)
 
 
 def _device_time(trace: RankTrace, ranges: Events, call: Times, window: Window) -> int | None:
@@ -83,10 +89,8 @@ def _device_time(trace: RankTrace, ranges: Events, call: Times, window: Window) 
     if trace.calls is None or not (call >= 0).any():
         return None
     launched = trace.calls.times.start[np.maximum(call, 0)]
-    process, of_ranges = (
-        trace.calls.place[np.maximum(call, 0)] & PROCESS_BITS,
-        ranges.place & PROCESS_BITS,
-    )
+    process = trace.calls.place[np.maximum(call, 0)] & PROCESS_BITS
+    of_ranges = ranges.place & PROCESS_BITS
     mine = np.zeros(len(launched), bool)
     for each in np.unique(of_ranges):
         union = ranges.times.where(of_ranges == each).merged()

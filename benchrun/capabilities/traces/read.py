@@ -37,22 +37,27 @@ def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace],
     UserError for a file that is damaged or no trace, and if no file holds a device
     event.
     """
-    traces, empty = [], []
+    traces = []
+    empty = []
     given = [*map(kept.place, paths)]
     for path in files_of(given):
         try:
-            inside = [trace for trace in _read(path, export) if len(trace.device_events)]
+            inside = []
+            for trace in _read(path, export):
+                if len(trace.device_events):
+                    inside.append(trace)
         except NoTrace:
             if path in given:
                 raise
             inside = []  # a directory holds other files too
         if not inside:
             empty.append(path)
-        traces += [_named(trace, path, alone=len(inside) == 1) for trace in inside]
+        for trace in inside:
+            traces.append(_named(trace, path, alone=len(inside) == 1))
     if not traces:
-        tools = {
-            NSYS if ".sqlite" in file.name or file.suffix == REPORT else TORCH for file in empty
-        }
+        tools = set()
+        for file in empty:
+            tools.add(NSYS if ".sqlite" in file.name or file.suffix == REPORT else TORCH)
         hint = f"profile with {' or '.join(sorted(tools))}; on CPUs: benchrun explain"
         raise UserError("no event of a GPU", where=", ".join(map(str, empty)), hint=hint)
     return _ranked(traces), empty
@@ -62,7 +67,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     """``paths`` with each directory replaced by the traces in it. UserError for a
     directory without traces.
     """
-    files: list[Path] = []
+    files = []
     for path in map(kept.place, paths):
         if not path.is_dir():
             files.append(path)
@@ -93,7 +98,10 @@ def _numbered(file: Path) -> list[str | int]:
     """A key by which rank 10 comes after rank 9: the texts and numbers of the path in
     turn.
     """
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(file))]
+    found = []
+    for part in re.split(r"(\d+)", str(file)):
+        found.append(int(part) if part.isdecimal() else part)
+    return found
 
 
 def _is_trace(file: Path) -> bool:
@@ -107,7 +115,8 @@ def _read(path: Path, export: Export) -> Iterator[RankTrace]:
         with TemporaryDirectory(prefix="benchrun-") as folder:
             target = Path(folder) / "report.sqlite"
             export(path, target)
-            yield from (replace(trace, file=str(path)) for trace in read_nsight(target))
+            for trace in read_nsight(target):
+                yield replace(trace, file=str(path))
         return
     start = b"".join(islice(chunks(path), 2))[: len(MAGIC)]
     yield from read_nsight(path) if start == MAGIC else read_kineto(path)
@@ -132,7 +141,9 @@ def rank_in(name: str) -> int | None:
     Several numbers, as in dp_rank_0_tp_rank_1, are places in groups and not the rank.
     """
     ranks = _RANK.findall(name)
-    return int(ranks[0]) if len(ranks) == 1 else None
+    if len(ranks) != 1:
+        return None
+    return int(ranks[0])
 
 
 def _ranked(traces: list[RankTrace]) -> list[RankTrace]:

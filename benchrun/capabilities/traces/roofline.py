@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchrun import hardware
-from benchrun.capabilities.traces.events import Events, RankTrace, Shape
+from benchrun.capabilities.traces.events import RankTrace, Shape
 from benchrun.capabilities.traces.kernels import CLASSES, Classified
 from benchrun.model.operators import MULTIPLY_ADD
 
@@ -36,7 +36,7 @@ def products_of(trace: RankTrace, classes: Classified) -> list[ProductTime]:
     chosen = (classes.number == CLASSES.index("matmul")) & np.isin(
         classes.events.external, list(trace.shapes)
     )
-    events: Events = classes.events.where(chosen)
+    events = classes.events.where(chosen)
     nanoseconds: dict[Shape, int] = {}
     operators: dict[Shape, set[int]] = {}
     for operator, length in zip(
@@ -49,7 +49,8 @@ def products_of(trace: RankTrace, classes: Classified) -> list[ProductTime]:
     gpu = hardware.gpu(name) if name else None
     rows = []
     for shape in sorted(nanoseconds, key=lambda each: -nanoseconds[each])[:SHOWN]:
-        count, seconds = len(operators[shape]), nanoseconds[shape] / 1e9
+        count = len(operators[shape])
+        seconds = nanoseconds[shape] / 1e9
         tflops = (
             count
             * MULTIPLY_ADD
@@ -60,6 +61,8 @@ def products_of(trace: RankTrace, classes: Classified) -> list[ProductTime]:
             / max(seconds, 1e-12)
             / 1e12
         )
-        peak = gpu.peak_tflops(PRECISIONS.get(shape.dtype, "")) if gpu else None
+        peak = None
+        if gpu:
+            peak = gpu.peak_tflops(PRECISIONS.get(shape.dtype, ""))
         rows.append(ProductTime(shape, count, seconds, tflops, tflops / peak if peak else None))
     return rows

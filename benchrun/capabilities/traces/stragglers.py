@@ -40,7 +40,8 @@ def stragglers(
     for ranks in dict.fromkeys(each.ranks for each in groups):
         if any(len(pair.intersection(ranks)) > 1 for pair in neighbours):
             continue
-        count, waiting = 0, dict.fromkeys(ranks, 0)
+        count = 0
+        waiting = dict.fromkeys(ranks, 0)
         for each in groups:
             if each.ranks != ranks:
                 continue

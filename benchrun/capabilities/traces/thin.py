@@ -17,10 +17,22 @@ from benchrun.errors import UserError
 
 EVENT = ("ph", "cat", "pid", "tid", "ts", "dur")
 ARGUMENTS = (
-    *("device", "stream", "correlation", "External id", "Input Dims", "Input type"),
-    *("fromDevice", "toDevice"),
-    *("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size"),
-    *("Process Group Name", "Process Group Description", "Process Group Ranks"),
+    "device",
+    "stream",
+    "correlation",
+    "External id",
+    "Input Dims",
+    "Input type",
+    "fromDevice",
+    "toDevice",
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "dtype",
+    "Group size",
+    "Process Group Name",
+    "Process Group Description",
+    "Process Group Ranks",
 )
 DISTRIBUTED = ("rank", "world_size", "pg_config")
 
@@ -32,7 +44,8 @@ def thinned(path: Path, clean: Callable[[str], str], public: PublicNames) -> byt
     ``clean`` replaces each text that the trace holds, then ``public`` each name.
     UserError for a file that is no whole trace.
     """
-    source, texts = JsonTrace(path, SKIP), _Cleaned(clean)
+    source = JsonTrace(path, SKIP)
+    texts = _Cleaned(clean)
     events = []
     for event in chain.from_iterable(source.batches()):
         if _is_needed(event, path):
@@ -46,7 +59,8 @@ def _is_needed(event: Event, path: Path) -> bool:
 
     The end of an event has a name of its own in few traces: all begins and ends stay.
     """
-    category, name = event.get("cat") or "", event.get("name") or ""
+    category = event.get("cat") or ""
+    name = event.get("name") or ""
     texts = isinstance(category, str) and isinstance(name, str)
     needed = not texts or event.get("ph") in ("B", "E") or is_needed(category, name)
     if needed and (damage := damage_of(event)):
@@ -69,7 +83,8 @@ class _Cleaned(dict[str, str]):
 
 def _event(event: Event, texts: _Cleaned, public: PublicNames) -> Event:
     thin = dict(_only(event, EVENT, texts))
-    args, name = event.get("args"), event.get("name")
+    args = event.get("args")
+    name = event.get("name")
     if isinstance(name, str):
         thin["name"] = _name(event.get("cat") or "", texts[name], public)
     if isinstance(args, dict):
@@ -82,15 +97,19 @@ def _event(event: Event, texts: _Cleaned, public: PublicNames) -> Event:
 def _name(category: str, name: str, public: PublicNames) -> str:
     if plain(category) in CALLS:
         return name
-    return public.of_kernel(name) if kind_of(plain(category)) is not None else public.of_range(name)
+    if kind_of(plain(category)) is not None:
+        return public.of_kernel(name)
+    return public.of_range(name)
 
 
 def _properties(stated: dict[str, Any], texts: _Cleaned) -> dict[str, Any]:
     """Rank, groups and GPUs."""
-    listed, own = stated.get("deviceProperties"), stated.get("distributedInfo")
-    gpus = [
-        dict(_only(gpu, ("id", "name"), texts)) for gpu in listed or [] if isinstance(gpu, dict)
-    ]
+    listed = stated.get("deviceProperties")
+    own = stated.get("distributedInfo")
+    gpus = []
+    for gpu in listed or []:
+        if isinstance(gpu, dict):
+            gpus.append(dict(_only(gpu, ("id", "name"), texts)))
     ranks = dict(_only(own, DISTRIBUTED, texts)) if isinstance(own, dict) else {}
     base = dict(_only(stated, (BASE,), texts))
     return {"schemaVersion": 1, **base, "deviceProperties": gpus, "distributedInfo": ranks}

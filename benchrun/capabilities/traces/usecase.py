@@ -51,9 +51,9 @@ def trace_hint(file: Path) -> str | None:
     log; None if it is none.
     """
     here = kept.place(file)
-    return (
-        f"it is a trace: benchrun fingerprint {file}" if here.is_file() and is_trace(here) else None
-    )
+    if here.is_file() and is_trace(here):
+        return f"it is a trace: benchrun fingerprint {file}"
+    return None
 
 
 def _in_words(error: Exception) -> str:
@@ -82,7 +82,8 @@ def sound_fingerprint(run: RunDir) -> tuple[Fingerprint | None, list[str]]:
     try:
         return fingerprint_of_steps([folder]), []
     except UserError:
-        sound, damaged = [], []
+        sound = []
+        damaged = []
         for file in files_of([folder]):
             try:
                 fingerprint_of([file])
@@ -122,7 +123,9 @@ def store_fingerprint(run: RunDir) -> None:
 def nameless_fingerprint(run: RunDir) -> dict[str, Any] | None:
     """The fingerprint of ``run`` without names of files and hosts; None if it has none."""
     of_run = fingerprint_of_run(run)
-    return without_names(of_run) if of_run else None
+    if not of_run:
+        return None
+    return without_names(of_run)
 
 
 def without_names(result: Fingerprint) -> dict[str, Any]:
@@ -135,13 +138,17 @@ def without_names(result: Fingerprint) -> dict[str, Any]:
 def _stored(file: Path) -> Fingerprint | None:
     """The fingerprint of a kept run, which has it in place of the traces."""
     run = RunDir(_place(file))
-    return None if (run.path / PROFILE).is_dir() else run.document(FINGERPRINT, Fingerprint)
+    if (run.path / PROFILE).is_dir():
+        return None
+    return run.document(FINGERPRINT, Fingerprint)
 
 
 def _place(file: Path) -> Path:
     """Path of the file, or of the run called ``file``."""
     run = paths.runs_dir() / file
-    return run if run.exists() and not file.exists() else kept.place(file)
+    if run.exists() and not file.exists():
+        return run
+    return kept.place(file)
 
 
 def _of_run(file: Path) -> Path:

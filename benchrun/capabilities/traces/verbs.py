@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from benchrun import api
-from benchrun.cli.options import json_option, print_json, say
+from benchrun.cli.options import FILE, json_option, print_json, say
 
 if TYPE_CHECKING:
     from benchrun.capabilities.traces.usecase import Choice
 
 
 @click.command("fingerprint")
-@click.argument(
-    "traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE..."
-)
+@click.argument("traces", nargs=-1, required=True, type=FILE, metavar="TRACE...")
 @click.option(
     "--window",
     type=click.Choice(["device", "steps"]),

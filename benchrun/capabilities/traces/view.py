@@ -49,25 +49,30 @@ def _parts(result: Fingerprint) -> Iterable[str]:
     yield _ranks("% of the window", result.ranks, _TIME)
     yield _ranks("kernels, % of the window", result.ranks, _CLASSES)
     yield _collectives(result.collectives)
-    rows: list[Sequence[object]] = []
+    rows = []
     for each in result.ranges:
         rows.append((_short(each.name), each.count, _ms(each.host_s), _ms(each.device_s)))
     yield _named(("marked range", "count", "host ms", "device ms"), rows)
     titles = ("product (batch x m x n x k)", "type", "count", "ms", "TFLOPS", "% of peak")
     yield _named(titles, [_product(row) for row in result.products])
-    kernels = [(_short(kernel.name), _percent(kernel.share)) for kernel in result.unknown_kernels]
+    kernels = []
+    for kernel in result.unknown_kernels:
+        kernels.append((_short(kernel.name), _percent(kernel.share)))
     yield _named(("kernel of no known class", "% of the window"), kernels)
     for slow in result.stragglers:
         place = f"rank {slow.rank}"
         if slow.host:
             place += f" on {slow.host}"
         yield f"slow: {place}: all others waited {_ms(slow.behind_s)} ms for it\n"
-    notes = [fill(f"note: {note}", WIDTH, subsequent_indent=" " * 6) for note in result.notes]
+    notes = []
+    for note in result.notes:
+        notes.append(fill(f"note: {note}", WIDTH, subsequent_indent=" " * 6))
     yield "".join(f"{note}\n" for note in notes)
 
 
 def _product(row: ProductRow) -> Sequence[object]:
-    shape, dtype = f"{row.batch} x {row.m} x {row.n} x {row.k}", row.dtype.removeprefix("c10::")
+    shape = f"{row.batch} x {row.m} x {row.n} x {row.k}"
+    dtype = row.dtype.removeprefix("c10::")
     return shape, dtype, row.count, _ms(row.seconds), f"{row.tflops:.0f}", _percent(row.of_peak)
 
 
@@ -78,7 +83,8 @@ def _ranks(title: str, ranks: Sequence[RankShares], columns: Sequence[Column]) -
     over: dict[str, Callable[[list[float]], float]] = {}
     if len(ranks) > 1:
         over = {"least": min, "median": median, "most": max}
-    rows += [[name] for name in over]
+    for name in over:
+        rows.append([name])
     for name, share in columns:
         titles.append(name)
         shares = [share(rank) for rank in ranks]
@@ -103,9 +109,12 @@ def _collectives(listed: Sequence[CollectiveTime]) -> str:
     )
     rows = []
     for each in listed:
-        gigabytes = None if each.bytes is None else each.bytes / 1e9
+        gigabytes = None
+        if each.bytes is not None:
+            gigabytes = each.bytes / 1e9
         times = map(_ms, (each.duration_s, each.transfer_s, each.waiting_s))
-        group, ranks = _short(each.group or "-", WIDEST_GROUP), _ranks_text(each.ranks)
+        group = _short(each.group or "-", WIDEST_GROUP)
+        ranks = _ranks_text(each.ranks)
         rows.append(
             (
                 each.name,
@@ -121,12 +130,16 @@ def _collectives(listed: Sequence[CollectiveTime]) -> str:
 
 
 def _rounded(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
+    if value is None:
+        return "-"
+    return f"{value:.3g}"
 
 
 def _ranks_text(ranks: Sequence[int]) -> str:
     text = ",".join(map(str, ranks))
-    return text if len(text) <= 12 else f"{ranks[0]}..{ranks[-1]}"
+    if len(text) <= 12:
+        return text
+    return f"{ranks[0]}..{ranks[-1]}"
 
 
 def _named(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -140,12 +153,18 @@ def _named(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f}"
+    if share is None:
+        return "-"
+    return f"{100 * share:.2f}"
 
 
 def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1000 * seconds:.4g}"
+    if seconds is None:
+        return "-"
+    return f"{1000 * seconds:.4g}"
 
 
 def _short(name: str, width: int = WIDEST_NAME) -> str:
-    return name if len(name) <= width else f"{name[: width - 3]}..."
+    if len(name) <= width:
+        return name
+    return f"{name[: width - 3]}..."

@@ -60,7 +60,9 @@ def window_of(trace: RankTrace, choice: Choice) -> Window | None:
     if choice == "device":
         times = trace.device_events.times
         return Window(int(times.start.min()), int(times.end.max()), len(marks) or None)
-    collective = None if len(marks) else separating_collective(trace)
+    collective = None
+    if not len(marks):
+        collective = separating_collective(trace)
     begun, starts = (
         _on_device(trace, marks) if collective is None else 2 * (_ends(trace, collective),)
     )
@@ -68,7 +70,9 @@ def window_of(trace: RankTrace, choice: Choice) -> Window | None:
         return None
     first = 1 if len(starts) - 1 > KEEP else 0
     return Window(
-        *(int(starts[first]), int(starts[-1]), len(starts) - 1 - first),
+        int(starts[first]),
+        int(starts[-1]),
+        len(starts) - 1 - first,
         host=(int(begun[first]), int(begun[-1])),
         collective=None if collective is None else trace.names[collective],
     )
@@ -83,10 +87,9 @@ def _marks(trace: RankTrace) -> Times:
         for number, name in enumerate(trace.names):
             if expression.match(name):
                 kinds.setdefault(name.rstrip("0123456789"), []).append(number)
-        times = [
-            trace.ranges.times.where(np.isin(trace.ranges.name, numbers))
-            for numbers in kinds.values()
-        ]
+        times = []
+        for numbers in kinds.values():
+            times.append(trace.ranges.times.where(np.isin(trace.ranges.name, numbers)))
         longest = max(times, key=Intervals.length, default=None)
         if longest is not None and len(longest.start):
             return np.unique(longest.start)
@@ -105,7 +108,8 @@ def _on_device(trace: RankTrace, marks: Times) -> tuple[Times, Times]:
     if not linked.any():
         return marks, marks
     order = np.argsort(launched[linked], kind="stable")
-    times, starts = launched[linked][order], trace.device_events.times.start[linked][order]
+    times = launched[linked][order]
+    starts = trace.device_events.times.start[linked][order]
     earliest = np.minimum.accumulate(starts[::-1])[::-1]
     index = np.searchsorted(times, marks)
     starts, first = np.unique(earliest[index[index < len(earliest)]], return_index=True)
@@ -138,12 +142,14 @@ def separating_collective(trace: RankTrace) -> int | None:
 
     classes = classified(trace)
     communication = classes.events.where(classes.number == 3)
-    best, longest = None, 0.0
+    best = None
+    longest = 0.0
     for number in np.unique(communication.name).tolist():
         times = communication.times.where(communication.name == number)
         mean = float((times.end - times.start).mean())
         if mean > longest and _recur_by_step(trace.device_events, times.end):
-            best, longest = number, mean
+            best = number
+            longest = mean
     return best
 
 
