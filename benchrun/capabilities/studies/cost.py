@@ -53,11 +53,10 @@ def _step(spec: RunSpec) -> tuple[float, str] | None:
         return None
     own = conditions(spec)
     for entries in (_own_measurements(), load_references()):
-        timed = [
-            entry
-            for entry in matching(own, entries)
-            if entry.metric in ("step_time_s", "tokens_per_s_per_gpu")
-        ]
+        timed = []
+        for entry in matching(own, entries):
+            if entry.metric in ("step_time_s", "tokens_per_s_per_gpu"):
+                timed.append(entry)
         if best := choose(timed, own):
             rate = best.value * spec.num_gpus
             return (

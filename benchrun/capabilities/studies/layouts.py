@@ -39,7 +39,9 @@ class Candidate:
     def overrides(self) -> tuple[str, ...]:
         """Words of ``--set`` that launch it."""
         layout = self.spec.layout
-        sizes = {f"layout.{name}": getattr(layout, name) for name in (*SIZES[:-1], "etp", "fsdp")}
+        sizes = {}
+        for name in (*SIZES[:-1], "etp", "fsdp"):
+            sizes[f"layout.{name}"] = getattr(layout, name)
         stated = {
             **sizes,
             "layout.sequence_parallel": str(layout.sequence_parallel).lower(),
@@ -98,10 +100,8 @@ def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[T
 
 def sizes(spec: TrainingSpec) -> dict[str, Sequence[int]]:
     """Values of each size that may be legal."""
-    layers, moe = (
-        spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss,
-        spec.model.moe,
-    )
+    layers = spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss
+    moe = spec.model.moe
     ranks = _divisors(spec.num_gpus)
     return {
         "tp": [size for size in ranks if size <= spec.cluster.gpus_per_node],

@@ -29,18 +29,17 @@ def loads(study: StudyResult) -> list[Load]:
     """The points that have both rates, the slowest for a user first; empty for a study
     of trainings.
     """
-    pairs = [
-        (point, point.metrics.get(PER_USER), point.metrics.get(PER_GPU)) for point in study.points
-    ]
-    both = [
-        (point_text(study, point), user, gpu)
-        for point, user, gpu in pairs
-        if user is not None and gpu is not None
-    ]
-    return [
-        Load(name, user, gpu, _best(user, gpu, both))
-        for name, user, gpu in sorted(both, key=lambda each: each[1])
-    ]
+    pairs = []
+    for point in study.points:
+        pairs.append((point, point.metrics.get(PER_USER), point.metrics.get(PER_GPU)))
+    both = []
+    for point, user, gpu in pairs:
+        if user is not None and gpu is not None:
+            both.append((point_text(study, point), user, gpu))
+    found = []
+    for name, user, gpu in sorted(both, key=lambda each: each[1]):
+        found.append(Load(name, user, gpu, _best(user, gpu, both)))
+    return found
 
 
 def _best(user: float, gpu: float, every: Sequence[tuple[str, float, float]]) -> bool:
@@ -60,7 +59,8 @@ def pareto_plots(study: StudyResult) -> Iterator[Plot]:
         rows.append(
             (load.name, f"{load.per_user:.4g}", f"{load.per_gpu:,.4g}", "yes" if load.front else "")
         )
-    speeds, throughputs = [load.per_user for load in front], [load.per_gpu for load in front]
+    speeds = [load.per_user for load in front]
+    throughputs = [load.per_gpu for load in front]
     yield Plot(
         "line",
         "Throughput against speed for a user",

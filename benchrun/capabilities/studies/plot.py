@@ -32,16 +32,17 @@ def study_plots(study: StudyResult) -> Iterator[Plot]:
     """
     yield from pareto_plots(study)
     points = [point for point in study.points if point.measured]
-    names, ratios, rows = [], [], []
+    names = []
+    ratios = []
+    rows = []
     for point in points:
         ratio = point.ratio
         if ratio:
             names.append(point_text(study, point))
             ratios.append(ratio.value)
-            cells = [
-                None if each is None else f"{each:.3f}"
-                for each in (ratio.value, ratio.low, ratio.high)
-            ]
+            cells = []
+            for each in (ratio.value, ratio.low, ratio.high):
+                cells.append(None if each is None else f"{each:.3f}")
             rows.append((names[-1], *cells))
     table = Table(("point", "ratio", "low", "high"), rows, "-")
     bars = ratio_bars("Speed relative to the baseline", names, ratios, table)
@@ -51,7 +52,8 @@ def study_plots(study: StudyResult) -> Iterator[Plot]:
         ("tokens_per_s_per_gpu", "Tokens/s/GPU"),
         ("peak_memory_gib", "Peak memory (GiB)"),
     ):
-        names, values = [], []
+        names = []
+        values = []
         for point in points:
             value = point.metrics[key]
             if value is not None:

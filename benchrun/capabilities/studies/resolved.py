@@ -51,11 +51,11 @@ class ResolvedStudy:
     @cached_property
     def slots(self) -> list[Slot]:
         """Every run of every legal point."""
-        return [
-            (resolved.key, n + 1)
-            for resolved in self.legal
-            for n in range(self.expanded.study.repeats)
-        ]
+        found = []
+        for resolved in self.legal:
+            for n in range(self.expanded.study.repeats):
+                found.append((resolved.key, n + 1))
+        return found
 
     def number(self, key: str) -> int:
         """Position of a legal point, from 1."""
@@ -63,14 +63,18 @@ class ResolvedStudy:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {each.key: number for number, each in enumerate(self.points, 1) if each.spec}
+        found = {}
+        for number, each in enumerate(self.points, 1):
+            if each.spec:
+                found[each.key] = number
+        return found
 
     def own(self, launched: Mapping[Slot, Sequence[RunDir]]) -> dict[Slot, list[RunDir]]:
         """Choose, from the runs that a study's directory lists, those of its points, by
         their specification.
         """
         slots = set(self.slots)
-        own: dict[Slot, list[RunDir]] = {}
+        own = {}
         for slot, runs in launched.items():
             if slot in slots:
                 own[slot] = [run for run in runs if not self.foreign(slot, run)]
@@ -84,17 +88,19 @@ class ResolvedStudy:
         """
         spec = self.points[self.number(slot[0]) - 1].spec
         assert spec is not None
-        own, wanted = (
-            f"{run.spec.recipe} ({run.spec.identity()})",
-            f"{spec.recipe} ({spec.identity()})",
-        )
+        own = f"{run.spec.recipe} ({run.spec.identity()})"
+        wanted = f"{spec.recipe} ({spec.identity()})"
         if own == wanted:
             return ""
         return f"{run.run_id}: the run is of recipe {own}, the point of {wanted}"
 
     def hours(self) -> dict[str, Hours]:
         """GPU-hours of one run of each legal point, by its key."""
-        return {resolved.key: hours(resolved.spec) for resolved in self.points if resolved.spec}
+        found = {}
+        for resolved in self.points:
+            if resolved.spec:
+                found[resolved.key] = hours(resolved.spec)
+        return found
 
 
 def resolved_study(expanded: Expanded) -> ResolvedStudy:
@@ -111,7 +117,7 @@ def resolved_study(expanded: Expanded) -> ResolvedStudy:
 
 def resolved_points(expanded: Expanded) -> tuple[ResolvedPoint, ...]:
     """Every point, resolved or refused; one that repeats an earlier one is refused."""
-    resolved: list[ResolvedPoint] = []
+    resolved = []
     numbers: dict[str, int] = {}
     for number, point in enumerate(expanded.points, 1):
         new = _planned(point)

@@ -22,8 +22,14 @@ TABLED = tuple(
 )
 """Metrics of a point, medians over its repeats."""
 _SHOWN = (
-    *("output_tokens_per_s_per_gpu", "total_tokens_per_s_per_gpu", "output_tokens_per_s_per_user"),
-    *("goodput_requests_per_s", "mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms"),
+    "output_tokens_per_s_per_gpu",
+    "total_tokens_per_s_per_gpu",
+    "output_tokens_per_s_per_user",
+    "goodput_requests_per_s",
+    "mean_ttft_ms",
+    "p99_ttft_ms",
+    "mean_tpot_ms",
+    "p99_tpot_ms",
 )
 SERVED = tuple(METRICS[name] for name in _SHOWN)
 """Metrics of a point that serves."""
@@ -119,7 +125,8 @@ def result(
     ``foreign``, why a run that the directory lists is not of the point, or cannot be
     read.
     """
-    study, hours = resolved.expanded.study, resolved.hours()
+    study = resolved.expanded.study
+    hours = resolved.hours()
     expected = [each.steps for each in hours.values() if each.steps is not None]
     points = []
     for planned in resolved.points:
@@ -153,7 +160,9 @@ def _point(
     retries: int,
     foreign: Mapping[str, str],
 ) -> PointResult:
-    key, stated, states = "", planned.point.settings, []
+    key = ""
+    stated = planned.point.settings
+    states = []
     repeats = resolved.expanded.study.repeats
     if planned.spec:
         key = planned.key
@@ -226,4 +235,6 @@ def _of_servers(runs: Sequence[Metrics]) -> dict[str, float | None]:
 def _median(runs: Sequence[Metrics], metric: Metric) -> float | None:
     values = [metric.read(run, OURS) for run in runs]
     known = [value for value in values if value is not None]
-    return median(known) if known else None
+    if not known:
+        return None
+    return median(known)

@@ -40,7 +40,9 @@ def state_of(attempts: Sequence[Attempt], retries: int) -> State:
         if any(attempt.state is wanted for attempt in counted):
             return wanted
     final = any(attempt.ending and AGAIN[attempt.ending] == "never" for attempt in counted)
-    return State.FAILED if final or len(counted) > retries else State.WAITING
+    if final or len(counted) > retries:
+        return State.FAILED
+    return State.WAITING
 
 
 def due(

@@ -103,7 +103,7 @@ class Search:
 
     def measured(self, trials: Sequence[Trial]) -> dict[int, float]:
         """Seconds of a step of each measured layout, from its longest job."""
-        measured: dict[int, float] = {}
+        measured = {}
         for trial in sorted(trials, key=lambda trial: trial.steps):
             if trial.step_s:
                 measured[trial.layout] = trial.step_s
@@ -140,7 +140,7 @@ class Search:
         measured = self.measured(trials)
         goal = math.log(measured[best] * (1 - self.gain))
         sure = len(measured) >= FEWEST
-        gains: dict[int, float] = {}
+        gains = {}
         for layout in untried:
             below = (goal - math.log(medians[layout])) / deviations[layout]
             if not sure or _probability(below) > CHANCE:
@@ -153,7 +153,8 @@ class Search:
         """The better half of those that the noise of short jobs does not tell apart,
         over twice the steps.
         """
-        measured, best = self.measured(trials), self.best(trials)
+        measured = self.measured(trials)
+        best = self.best(trials)
         if best is None:
             return []
         most = measured[best] * (1 + 3 * NOISE)
@@ -164,14 +165,21 @@ class Search:
             return []
         again = {trial.layout for trial in trials if trial.steps > self.steps}
         better = close[: max(2, len(close) // 2)]
-        return [Job(layout, 2 * self.steps) for layout in better if layout not in again]
+        found = []
+        for layout in better:
+            if layout not in again:
+                found.append(Job(layout, 2 * self.steps))
+        return found
 
 
 def _rounds(tried: int, first: int) -> int:
     """Rounds so far, where each tried half as many as the one before."""
-    rounds, size = 0, first
+    rounds = 0
+    size = first
     while tried > 0:
-        tried, size, rounds = tried - size, max(1, size // 2), rounds + 1
+        tried = tried - size
+        size = max(1, size // 2)
+        rounds = rounds + 1
     return rounds
 
 

@@ -68,8 +68,8 @@ class StudyDir:
         A run that is listed twice for a point is one run: it counts for the slot of its
         first line.
         """
-        seen: set[tuple[str, str]] = set()
-        runs: dict[Slot, list[RunDir]] = defaultdict(list)
+        seen = set()
+        runs = defaultdict(list)
         root = paths.given(self.root)
         for event in RunDir(self.path).events():
             point, repeat, name = (event.get(key) for key in ("point", "repeat", "run"))

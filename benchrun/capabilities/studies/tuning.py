@@ -116,7 +116,9 @@ def _trials(tuning: Tuning) -> list[Trial]:
         ended = [_trial(tuning, job, result, place) for place, job in enumerate(jobs)]
         if None in ended:
             return trials
-        trials += [trial for trial in ended if trial]
+        for trial in ended:
+            if trial:
+                trials.append(trial)
     return trials
 
 
@@ -125,6 +127,8 @@ def _trial(tuning: Tuning, job: Job, result: StudyResult, place: int) -> Trial |
     point = result.points[place]
     if point.state not in (State.COMPLETED, State.FAILED):
         return None
-    step_s = point.metrics.get("step_time_s") if point.state is State.COMPLETED else None
+    step_s = None
+    if point.state is State.COMPLETED:
+        step_s = point.metrics.get("step_time_s")
     seconds = tuning.search.start_s + job.steps * (step_s or 0.0)
     return Trial(job.layout, job.steps, seconds, step_s)

@@ -49,19 +49,20 @@ def study_result(
     directory = StudyDir(planned.expanded.name)
     noted, unreadable = _readable(directory.runs())
     launched = {slot: [*map(_tolerant, runs)] for slot, runs in planned.own(noted).items()}
-    foreign: dict[str, str] = {}
+    foreign = {}
     for slot in planned.slots:
         for run in noted.get(slot, ()):
             if why := planned.foreign(slot, run):
                 foreign[slot[0]] = why
     observed = {each.run: each for each in observe([*chain.from_iterable(launched.values())])}
-    attempts: dict[Slot, list[Attempt]] = {}
+    attempts = {}
     measured: dict[str, list[RunResult]] = {}
     used: dict[str, float] = {}
     notes = [*unreadable.values()]
     for slot, runs in launched.items():
         attempts[slot] = [_attempt(observed[run], end_of) for run in runs]
-        of_point, hours = measured.setdefault(slot[0], []), []
+        of_point = measured.setdefault(slot[0], [])
+        hours = []
         for run, attempt in zip(runs, attempts[slot], strict=True):
             of_point.append(_numbers(run, attempt))
             hours.append(_used_hours(run))
@@ -110,7 +111,7 @@ def _readable(
     another run cannot.
     """
     readable: dict[Slot, list[RunDir]] = {}
-    unreadable: dict[str, str] = {}
+    unreadable = {}
     for slot, runs in noted.items():
         for run in runs:
             try:
@@ -152,24 +153,24 @@ def run_study(
     the account may have no more jobs, it waits. MachineError if a job is refused: the
     running ones run on.
     """
-    directory, polls = StudyDir(planned.expanded.name), 0
+    directory = StudyDir(planned.expanded.name)
+    polls = 0
     ended: dict[RunDir, Attempt] = {}
     notes = {""}
-    held: RunDir | None = None
+    held = None
     with directory.locked():
         while True:
             launched = planned.own(directory.runs())
-            left = [
-                run
-                for run in chain.from_iterable(launched.values())
-                if run not in ended and run != held
-            ]
+            left = []
+            for run in chain.from_iterable(launched.values()):
+                if run not in ended and run != held:
+                    left.append(run)
             just_ended = _ended(left, notes, tell)
             ended |= just_ended
             going = Attempt(State.GOING)
-            attempts = {
-                slot: [ended.get(run, going) for run in runs] for slot, runs in launched.items()
-            }
+            attempts = {}
+            for slot, runs in launched.items():
+                attempts[slot] = [ended.get(run, going) for run in runs]
             new = list(due(planned.slots, attempts, concurrency, retries))
             waiting = held
             if waiting is None or _is_submitted(waiting, tell, again=True):
@@ -194,7 +195,9 @@ def _launch(
     for slot in slots:
         key, repeat = slot
         point = f"point {planned.number(key)} of {len(planned.points)}"
-        same = _same(specs[key], key, directory) if reuse else None
+        same = None
+        if reuse:
+            same = _same(specs[key], key, directory)
         if same:
             directory.record(slot, same)
             tell(f"{same.run_id}: reused, {point}")
@@ -256,7 +259,7 @@ def _same(spec: RunSpec, point: str, directory: StudyDir) -> RunDir | None:
     """The newest completed run of this specification that the ``point`` does not have
     yet; None if there is none.
     """
-    used: set[RunDir] = set()
+    used = set()
     for (key, _), runs in directory.runs().items():
         if key == point:
             used.update(runs)
@@ -295,7 +298,8 @@ def _lost_its_ending(observation: Observation) -> bool:
     """Whether the run has ended, as its unreadable ending.json shows, and neither
     scheduler nor done.json know how.
     """
-    run, job = observation.run, observation.job
+    run = observation.run
+    job = observation.job
     forgotten = job is None or (job.phase is Phase.GONE and done_of(run, job) is None)
     return forgotten and unreadable_ending(run)
 
@@ -311,7 +315,9 @@ def _ending_by_log(run: RunDir) -> Ending:
     except UserError:
         return Ending.INCOMPLETE
     metrics = measurement.metrics if measurement else None
-    return Ending.INCOMPLETE if broken_run(metrics, None) else Ending.COMPLETED
+    if broken_run(metrics, None):
+        return Ending.INCOMPLETE
+    return Ending.COMPLETED
 
 
 def _numbers(run: TolerantRun, attempt: Attempt) -> RunResult:

@@ -9,6 +9,7 @@ import click
 from benchrun import api
 from benchrun.cli.complete import study_names
 from benchrun.cli.options import (
+    FILE,
     PROFILERS,
     choice_options,
     each,
@@ -66,7 +67,7 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
 )
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Draw speed and memory of the points.",
 )
@@ -135,7 +136,9 @@ def study(
         say(
             f"{others} runs of this study have other options: give --report the --profile and --set of their launch"
         )
-    return Exit.OK if dry_run or result.complete else Exit.INCONCLUSIVE
+    if dry_run or result.complete:
+        return Exit.OK
+    return Exit.INCONCLUSIVE
 
 
 def _check(profile: str | None, price: float | None, vary: tuple[str, ...], *, tune: bool) -> None:
@@ -189,7 +192,7 @@ def _tune(
     as_json: bool,
 ) -> int:
     """Search the fastest layout of a point, or only print what was found so far."""
-    sizes: dict[str, list[int]] = {}
+    sizes = {}
     for name, values in map(_values, vary):
         if name in sizes:
             raise UserError(
@@ -213,7 +216,9 @@ def _tune(
         from benchrun.capabilities.studies.tuned_view import tuned_page
 
         click.echo(tuned_page(result), nl=False)
-    return Exit.OK if look or result.best else Exit.INCONCLUSIVE
+    if look or result.best:
+        return Exit.OK
+    return Exit.INCONCLUSIVE
 
 
 def _values(text: str) -> tuple[str, list[int]]:

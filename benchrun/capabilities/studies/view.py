@@ -14,11 +14,14 @@ NAMES = {metric.key: metric for metric in (*TABLED, *SERVED)}
 
 def study_table(study: StudyResult) -> Table:
     """One row per point: its factors, what it measured, its ratio to the baseline."""
-    measured: set[str] = set().union(*(point.metrics for point in study.points))
+    measured = set().union(*(point.metrics for point in study.points))
     names = [name for name in NAMES if name in measured]
-    ratios, hours = ("ratio", "ratio_low", "ratio_high"), ("gpu_hours_limit", "gpu_hours_used")
+    ratios = ("ratio", "ratio_low", "ratio_high")
+    hours = ("gpu_hours_limit", "gpu_hours_used")
     titles = ("point", *study.columns, "state", "runs", *names, *ratios, *hours, "note")
-    rows = [_row(number, point, study, names) for number, point in enumerate(study.points, 1)]
+    rows = []
+    for number, point in enumerate(study.points, 1):
+        rows.append(_row(number, point, study, names))
     return Table(titles, rows)
 
 
@@ -30,7 +33,8 @@ def _row(number: int, point: PointResult, study: StudyResult, names: Sequence[st
         point.measured,
     ]
     row += map(point.metrics.get, names)
-    ratio, hours = point.ratio, point.hours
+    ratio = point.ratio
+    hours = point.hours
     row += [ratio.value, ratio.low, ratio.high] if ratio else [None] * 3
     row += [hours.limit * study.repeats if hours else None, point.gpu_hours_used, point.reason]
     return row
@@ -42,16 +46,17 @@ def factors(
     """The values of a point's factors as text; ``missing`` for one that it does not
     have.
     """
-    return [
-        setting(point.settings[name]) if name in point.settings else missing for name in columns
-    ]
+    found = []
+    for name in columns:
+        found.append(setting(point.settings[name]) if name in point.settings else missing)
+    return found
 
 
 def measured_table(study: StudyResult) -> Table:
     """Table for readers: factors, what was measured and the ratio with its interval,
     without the state of the runs.
     """
-    stated: set[str] = set().union(*(point.settings for point in study.points))
+    stated = set().union(*(point.settings for point in study.points))
     columns = [name for name in study.columns if name in stated]
     metrics = []
     for name, metric in NAMES.items():
@@ -82,7 +87,9 @@ def _interval(point: PointResult) -> str:
 
 def setting(value: Any) -> str:
     """A value of a factor as text."""
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
 
 
 def study_page(study: StudyResult, form: str) -> str:
@@ -118,11 +125,9 @@ def planned_line(study: StudyResult) -> str:
     limit = f"{study.gpu_hours_limit:.3g} GPU-hours by their time limits"
     parts = [f"{study.runs} runs take at most {limit}{_cost(study.gpu_hours_limit, price)}"]
     if study.gpu_hours_steps is not None:
-        some = (
-            ""
-            if study.runs_with_known_steps == study.runs
-            else f" of {study.runs_with_known_steps} of them"
-        )
+        some = ""
+        if study.runs_with_known_steps != study.runs:
+            some = f" of {study.runs_with_known_steps} of them"
         steps = f"the steps{some} take {study.gpu_hours_steps:.3g} GPU-hours by reference numbers"
         parts.append(f"{steps}{_cost(study.gpu_hours_steps, price)}, without start-up")
     if study.gpu_hours_used is not None:
@@ -133,7 +138,9 @@ def planned_line(study: StudyResult) -> str:
 
 
 def _cost(hours: float, price: float | None) -> str:
-    return "" if price is None else f" (cost {hours * price:.4g} at {price:g} per GPU-hour)"
+    if price is None:
+        return ""
+    return f" (cost {hours * price:.4g} at {price:g} per GPU-hour)"
 
 
 def sentences(study: StudyResult) -> Iterator[str]:
@@ -144,7 +151,9 @@ def sentences(study: StudyResult) -> Iterator[str]:
         if point.ratio is None or point.baseline is None:
             continue
         baseline = study.points[point.baseline - 1]
-        changed, same, other = [], [], []
+        changed = []
+        same = []
+        other = []
         for name in study.columns:
             if name not in point.settings:
                 continue
@@ -155,13 +164,17 @@ def sentences(study: StudyResult) -> Iterator[str]:
                 changed.append(text)
                 other.append(setting(baseline.settings[name]))
         where = f" ({', '.join(same)})" if same else ""
-        speed, memory = _speed(point.ratio, ", ".join(other)), _memory(point, baseline)
+        speed = _speed(point.ratio, ", ".join(other))
+        memory = _memory(point, baseline)
         yield f"{', '.join(changed)}{where}: {speed}{memory}."
 
 
 def remarks(study: StudyResult) -> Iterator[str]:
     """Limits of the sentences."""
-    once = [str(number) for number, point in enumerate(study.points, 1) if point.measured == 1]
+    once = []
+    for number, point in enumerate(study.points, 1):
+        if point.measured == 1:
+            once.append(str(number))
     if not once or not any(point.ratio for point in study.points):
         return
     which = "Each point was"
@@ -182,7 +195,8 @@ def _speed(ratio: Ratio, other: str) -> str:
 
 
 def _memory(point: PointResult, baseline: PointResult) -> str:
-    memory, other = point.metrics["peak_memory_gib"], baseline.metrics["peak_memory_gib"]
+    memory = point.metrics["peak_memory_gib"]
+    other = baseline.metrics["peak_memory_gib"]
     if memory is None or other is None or f"{memory:.3g}" == f"{other:.3g}":
         return ""
     return f"; peak memory {memory:.3g} GiB, not {other:.3g}"
@@ -200,9 +214,8 @@ def missing(study: StudyResult) -> Iterator[str]:
 
 def point_text(study: StudyResult, point: PointResult) -> str:
     """The factors of a point."""
-    stated = [
-        f"{column} {setting(point.settings[column])}"
-        for column in study.columns
-        if column in point.settings
-    ]
+    stated = []
+    for column in study.columns:
+        if column in point.settings:
+            stated.append(f"{column} {setting(point.settings[column])}")
     return ", ".join(stated) or "the only point"
