@@ -56,15 +56,15 @@ def differences(
 
 def _brief(value: Any) -> str:
     text = "nothing" if value is MISSING else json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    if len(text) <= 80:
+        return text
+    return f"{text[:77]}..."
 
 
 def _equal(one: Any, other: Any) -> bool:
     numbers = all(
         isinstance(each, (int, float)) and not isinstance(each, bool) for each in (one, other)
     )
-    return (
-        math.isclose(one, other, rel_tol=SAME)
-        if numbers
-        else one == other and type(one) is type(other)
-    )
+    if numbers:
+        return math.isclose(one, other, rel_tol=SAME)
+    return one == other and type(one) is type(other)

@@ -120,14 +120,16 @@ class Evidence:
     @property
     def invalid(self) -> str | None:
         """Reason why the numbers of all runs count for nothing; None if they do count."""
-        return (
-            self.verdict.reason if self.verdict and self.verdict.verdict == "invalid_run" else None
-        )
+        if self.verdict and self.verdict.verdict == "invalid_run":
+            return self.verdict.reason
+        return None
 
     @property
     def valid(self) -> list[RunResult]:
         """The runs that gave numbers."""
-        return [] if self.invalid else [run for run in self.runs if run.numbers]
+        if self.invalid:
+            return []
+        return [run for run in self.runs if run.numbers]
 
     @property
     def numbers(self) -> list[Metrics]:
@@ -138,7 +140,7 @@ class Evidence:
 def judged(plan: ResolvedPlan, evidence: Sequence[Evidence]) -> Acceptance:
     """The verdict on ``evidence``, one item for each point of ``plan``, in its order."""
     by_number = dict(enumerate(evidence, 1))
-    points: list[PointSummary] = []
+    points = []
     criteria: list[Criterion] = []
     for number, each in by_number.items():
         points.append(_summary(number, each, plan.file.repeats))
@@ -155,11 +157,14 @@ def judged(plan: ResolvedPlan, evidence: Sequence[Evidence]) -> Acceptance:
 def _verdict(answers: Sequence[bool | None]) -> Answer:
     if False in answers:
         return "not_accepted"
-    return "inconclusive" if None in answers else "accepted"
+    if None in answers:
+        return "inconclusive"
+    return "accepted"
 
 
 def _summary(number: int, evidence: Evidence, repeats: int) -> PointSummary:
-    spec, valid = evidence.spec, evidence.valid
+    spec = evidence.spec
+    valid = evidence.valid
     return PointSummary(
         point=number,
         **{
@@ -187,7 +192,8 @@ def _criteria(
             point=number, criterion=name, threshold=threshold, unit=unit, runs=names, **vars(answer)
         )
 
-    limits, repeats = one.criteria, plan.file.repeats
+    limits = one.criteria
+    repeats = plan.file.repeats
     yield criterion("repeats", repeats, "runs", _made(one, repeats))
     yield criterion(
         "max_failed_runs", limits.max_failed_runs, "runs", _failed(one, limits.max_failed_runs)
@@ -197,8 +203,10 @@ def _criteria(
             if limit is not None:
                 answer = _metric(one, metric, limit, side == "at_least")
                 yield criterion(f"{side} {metric}", limit, METRICS[metric].unit, answer)
-    below, spread = limits.max_below_reference_percent, limits.max_spread_percent
-    efficiency, throttled = limits.min_scaling_efficiency_percent, limits.max_throttled_runs
+    below = limits.max_below_reference_percent
+    spread = limits.max_spread_percent
+    efficiency = limits.min_scaling_efficiency_percent
+    throttled = limits.max_throttled_runs
     if below is not None:
         yield criterion("max_below_reference_percent", below, "%", _below_reference(one, below))
     if spread is not None:
@@ -235,10 +243,13 @@ def _made(one: Evidence, repeats: int) -> _Answer:
 
 def _failed(one: Evidence, most: int) -> _Answer:
     """Runs that show a fault; a run that a user or the scheduler ended is none."""
-    failed = [
-        run for run in one.runs if (one.invalid or not run.numbers) and run.ending not in NO_ANSWER
-    ]
-    reason = f"{failed[0].run_id}: {one.invalid or failed[0].broken}" if failed else None
+    failed = []
+    for run in one.runs:
+        if (one.invalid or not run.numbers) and run.ending not in NO_ANSWER:
+            failed.append(run)
+    reason = None
+    if failed:
+        reason = f"{failed[0].run_id}: {one.invalid or failed[0].broken}"
     return _Answer(len(failed), len(failed) <= most, reason)
 
 
@@ -279,7 +290,9 @@ def _within(check: Check, below: float, most: float) -> bool | None:
     """A mean that includes the start-up may hide a faster step."""
     if below <= most:
         return True
-    return None if check.high is None else False
+    if check.high is None:
+        return None
+    return False
 
 
 def _spread(one: Evidence, most: float) -> _Answer:

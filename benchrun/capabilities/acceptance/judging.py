@@ -76,11 +76,11 @@ def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Apprai
 
     UserError for a damaged file.
     """
-    measurements: dict[RunDir, RunMeasurement] = {}
+    measurements = {}
     for run in chain.from_iterable(runs.values()):
         if measured := measure_run(run):
             measurements[run] = measured
-    results: dict[RunDir, RunResult] = {}
+    results = {}
     evidence = []
     for number, point in enumerate(plan.study.points, 1):
         assert point.spec is not None
@@ -90,9 +90,13 @@ def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Apprai
         for run in own:
             if run in measurements and not broken_run(measurements[run].metrics, endings[run]):
                 valid.append(run)
-        verdict = _verdict(valid, own, measurements) if valid else None
+        verdict = None
+        if valid:
+            verdict = _verdict(valid, own, measurements)
         for run in own:
-            metrics = measurements[run].metrics if run in measurements else None
+            metrics = None
+            if run in measurements:
+                metrics = measurements[run].metrics
             results[run] = RunResult(
                 run.run_id, run.spec, metrics, verdict if run in valid else None, endings[run]
             )

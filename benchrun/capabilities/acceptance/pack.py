@@ -89,6 +89,9 @@ class Reason(Frozen):
     detail: str
     """Values that were expected and found, in words."""
 
+    def __init__(self, kind: Kind, file: str, detail: str) -> None:
+        super().__init__(**{"kind": kind, "file": file, "detail": detail})
+
 
 class Refused(BenchrunError):
     """A pack that cannot be read further (exit code 4)."""
@@ -123,12 +126,11 @@ def files_of(root: Path) -> Iterator[str]:
     for folder, folders, names in os.walk(root, followlinks=False):
         for name in (*folders, *names):
             path = Path(folder, name)
-            mode, place = path.lstat().st_mode, path.relative_to(root).as_posix()
+            mode = path.lstat().st_mode
+            place = path.relative_to(root).as_posix()
             if not stat.S_ISDIR(mode):
                 if not stat.S_ISREG(mode):
-                    raise Refused(
-                        Reason(kind="unsafe_path", file=place, detail="is no regular file")
-                    )
+                    raise Refused(Reason("unsafe_path", place, "is no regular file"))
                 yield place
 
 

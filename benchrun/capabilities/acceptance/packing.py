@@ -19,7 +19,6 @@ from benchrun.capabilities.acceptance.plan import AcceptancePlan, ResolvedPlan, 
 from benchrun.capabilities.acceptance.view import leads
 from benchrun.errors import UserError, writing
 from benchrun.jobs.launcher import commit
-from benchrun.judge.references import Reference
 from benchrun.recipes.catalogue import checked
 from benchrun.recipes.files import is_own_file, recipe_document
 from benchrun.recipes.yamlfile import Document, load
@@ -72,7 +71,7 @@ def plan_in(
     These are written into the folder ``clusters``. UserError for a run that cannot be
     read, and for a plan that breaks a rule.
     """
-    changes: dict[int, dict[str, Any]] = {}
+    changes = {}
     for name, number in sorted(manifest.runs.items(), reverse=True):
         profile = clusters / f"{name}.yaml"
         profile.write_text(
@@ -134,11 +133,10 @@ def _json(model: Any) -> str:
 
 def _references(appraisal: Appraisal) -> str:
     """The reference numbers of all verdicts, each once."""
-    used: dict[str, Reference] = {
-        check.reference.id: check.reference
-        for verdict in appraisal.verdicts
-        for check in verdict.checks
-    }
+    used = {}
+    for verdict in appraisal.verdicts:
+        for check in verdict.checks:
+            used[check.reference.id] = check.reference
     return (
         json.dumps([used[name].model_dump(mode="json") for name in sorted(used)], indent=2) + "\n"
     )
@@ -148,8 +146,13 @@ def report_page(root: Path, acceptance: Acceptance) -> str:
     """The report as one HTML file, the verdict with every criterion first; the runs of
     the pack are as they state.
     """
-    names = [run for point in acceptance.points for run in (*point.runs, *point.other_runs)]
-    data = [run_data(RunDir(root / pack.RUNS / name, read_only=True)) for name in names]
+    names = []
+    for point in acceptance.points:
+        for run in (*point.runs, *point.other_runs):
+            names.append(run)
+    data = []
+    for name in names:
+        data.append(run_data(RunDir(root / pack.RUNS / name, read_only=True)))
     page = extensions.capability("html.page", "page")
     text: str = page(report_on(data), f"Acceptance: {acceptance.plan}", leads=leads(acceptance))
     return text
@@ -175,7 +178,8 @@ def write_pack(
         folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".pack-", dir=folder))
         undo.callback(shutil.rmtree, work, ignore_errors=True)
-        root, clusters = work / "pack", work / "clusters"
+        root = work / "pack"
+        clusters = work / "clusters"
         clusters.mkdir()
         manifest = _write_evidence(plan, runs, root, redacted)
         result = derived(root, manifest, plan_in(root, manifest, read_plan_in(root), clusters))
@@ -209,7 +213,7 @@ def _write_evidence(
     """Write the plan, its own recipes and the files of ``runs``; the manifest without
     hashes.
     """
-    points: dict[str, int] = {}
+    points = {}
     words = (
         site_words(next(each.spec for each in plan.study.points if each.spec)) if redacted else []
     )
@@ -245,7 +249,9 @@ def _files(run: RunDir, redacted: bool) -> Iterator[tuple[str, bytes]]:
         if redacted
         else verbatim_files(run)
     )
-    yield from ((name, content) for name, content in files.items() if name not in DERIVED)
+    for name, content in files.items():
+        if name not in DERIVED:
+            yield (name, content)
 
 
 def _same_numbers(run: RunDir, copy: RunDir) -> None:
@@ -262,13 +268,17 @@ def portable(file: AcceptancePlan, *, redacted: bool) -> dict[str, Any]:
     """A plan as it stands in a pack: its own recipes by their name there; redacted
     without what names the site.
     """
-    document: dict[str, Any] = json.loads(file.model_dump_json(exclude_unset=True))
+    document = json.loads(file.model_dump_json(exclude_unset=True))
     for run in document["runs"]:
         if is_own_file(run["recipe"]):
             run["recipe"] = f"{pack.RECIPES}/{Path(run['recipe']).stem}.yaml"
         if redacted and "set" in run:
             run["set"] = {key: value for key, value in run["set"].items() if not _of_the_site(key)}
-    return {key: value for key, value in document.items() if not (redacted and key == "cluster")}
+    found = {}
+    for key, value in document.items():
+        if not (redacted and key == "cluster"):
+            found[key] = value
+    return found
 
 
 def _of_the_site(key: str) -> bool:

@@ -36,7 +36,7 @@ def missing_files(content: Content, run: str) -> Iterator[Reason]:
     )
     for name in (*NEEDED, *(logs if started else ())):
         if f"{place}/{name}" not in content.manifest.files:
-            yield Reason(kind="missing_file", file=f"{place}/{name}", detail="a run needs it")
+            yield Reason("missing_file", f"{place}/{name}", "a run needs it")
 
 
 def _has_started(ended: EndingRecord) -> bool:
@@ -56,43 +56,30 @@ def redaction(content: Content) -> Iterator[Reason]:
         if redacted == (events in content.manifest.files):
             has = "has" if redacted else "has no"
             detail = f"redacted is {str(redacted).lower()}, and {name} {has} {artifacts.EVENTS}"
-            yield Reason(kind="manifest", file=pack.MANIFEST, detail=detail)
+            yield Reason("manifest", pack.MANIFEST, detail)
         spec = RunDir(content.root / pack.RUNS / name).spec
         if redacted and public_spec(spec) != spec:
             detail = "redacted is true, and this specification names a site"
-            yield Reason(
-                kind="manifest", file=f"{pack.RUNS}/{name}/{artifacts.SPEC}", detail=detail
-            )
+            yield Reason("manifest", f"{pack.RUNS}/{name}/{artifacts.SPEC}", detail)
 
 
 def other_scripts(content: Content, name: str) -> Iterator[Reason]:
     """Differences between the scripts of a run and those that its specification gives."""
     place = f"{pack.RUNS}/{name}"
     rendered = render(RunDir(content.root / place).spec)
-    listed = {
-        file.rpartition("/")[2] for file in content.manifest.files if file.startswith(f"{place}/")
-    }
+    listed = set()
+    for file in content.manifest.files:
+        if file.startswith(f"{place}/"):
+            listed.add(file.rpartition("/")[2])
     for file in sorted(name for name in listed if name.endswith(".sh") and name not in rendered):
-        yield Reason(
-            kind="added_file",
-            file=f"{place}/{file}",
-            detail="its specification gives no such script",
-        )
+        yield Reason("added_file", f"{place}/{file}", "its specification gives no such script")
     for file, text in rendered.items():
         if file == artifacts.SPEC:
             continue
         if file not in listed:
-            yield Reason(
-                kind="missing_file",
-                file=f"{place}/{file}",
-                detail="its specification gives this script",
-            )
+            yield Reason("missing_file", f"{place}/{file}", "its specification gives this script")
         elif (content.root / place / file).read_bytes() != text.encode():
-            yield Reason(
-                kind="script",
-                file=f"{place}/{file}",
-                detail="not the script that its specification gives",
-            )
+            yield Reason("script", f"{place}/{file}", "not the script that its specification gives")
 
 
 def written_by(content: Content, name: str) -> tuple[object, object]:
@@ -126,4 +113,4 @@ def other_ending(content: Content, name: str) -> Iterator[Reason]:
         end = end.model_copy(update={"step_time_s": recent_time(log.steps, planned)})
     pair = (stated.model_dump(mode="json"), end.model_dump(mode="json"))
     for detail in islice(differences(*pair), SHOWN):
-        yield Reason(kind="ending", file=f"{pack.RUNS}/{name}/{artifacts.ENDING}", detail=detail)
+        yield Reason("ending", f"{pack.RUNS}/{name}/{artifacts.ENDING}", detail)

@@ -39,13 +39,11 @@ def opened(pack: Path, folder: Path) -> Path:
         with tarfile.open(pack, "r|gz") as tar:
             _unpack(tar, folder)
     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-        raise Refused(
-            Reason(kind="unreadable", file=pack.name, detail=f"no archive of a pack: {error}")
-        ) from error
+        raise Refused(Reason("unreadable", pack.name, f"no archive of a pack: {error}")) from error
     roots = list(folder.iterdir())
     if len(roots) != 1 or not roots[0].is_dir():
         detail = f"a pack has one folder at the top, this archive {len(roots)}"
-        raise Refused(Reason(kind="unreadable", file=pack.name, detail=detail))
+        raise Refused(Reason("unreadable", pack.name, detail))
     return roots[0]
 
 
@@ -54,20 +52,16 @@ def _unpack(tar: tarfile.TarFile, folder: Path) -> None:
     for count, member in enumerate(tar, 1):
         left -= member.size
         if detail := _unsafe(member):
-            raise Refused(Reason(kind="unsafe_path", file=member.name, detail=detail))
+            raise Refused(Reason("unsafe_path", member.name, detail))
         if left < 0 or count > MOST_FILES:
-            raise Refused(
-                Reason(kind="unreadable", file=member.name, detail="the archive is too large")
-            )
+            raise Refused(Reason("unreadable", member.name, "the archive is too large"))
         path = folder / member.name
         if member.isdir():
             path.mkdir(parents=True, exist_ok=True)
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            raise Refused(
-                Reason(kind="unsafe_path", file=member.name, detail="stands twice in the archive")
-            )
+            raise Refused(Reason("unsafe_path", member.name, "stands twice in the archive"))
         content = tar.extractfile(member)
         assert content is not None
         with path.open("xb") as file:
@@ -101,37 +95,27 @@ def checked_content(root: Path) -> Content:
     """
     present = set(files_of(root))
     if MANIFEST not in present:
-        raise Refused(
-            Reason(kind="missing_file", file=MANIFEST, detail="a pack without a manifest")
-        )
+        raise Refused(Reason("missing_file", MANIFEST, "a pack without a manifest"))
     try:
         text = (root / MANIFEST).read_bytes()
         manifest = Manifest.model_validate_json(text)
     except (ValueError, OSError) as error:
         first = str(error).splitlines()[0]
-        raise Refused(
-            Reason(kind="manifest", file=MANIFEST, detail=f"not what benchrun writes: {first}")
-        ) from error
+        raise Refused(Reason("manifest", MANIFEST, f"not what benchrun writes: {first}")) from error
     present.remove(MANIFEST)
-    reasons = [Reason(kind="missing_file", file=name, detail="listed in the manifest, not in the pack")
+    reasons = [Reason("missing_file", name, "listed in the manifest, not in the pack")
                for name in sorted(manifest.files.keys() - present)]  # fmt: skip
-    reasons += [Reason(kind="added_file", file=name, detail="in the pack, not listed in the manifest")
+    reasons += [Reason("added_file", name, "in the pack, not listed in the manifest")
                 for name in sorted(present - manifest.files.keys())]  # fmt: skip
     for name in sorted(present & manifest.files.keys()):
         with (root / name).open("rb") as content:
             if sha256(content) != manifest.files[name]:
                 reasons.append(
-                    Reason(
-                        kind="changed_file",
-                        file=name,
-                        detail="its sha256 is not that of the manifest",
-                    )
+                    Reason("changed_file", name, "its sha256 is not that of the manifest")
                 )
-    reasons += [
-        reason
-        for name in sorted(present)
-        if name.endswith(XZ) and (reason := _expanding(root, name))
-    ]
+    for name in sorted(present):
+        if name.endswith(XZ) and (reason := _expanding(root, name)):
+            reasons.append(reason)
     if reasons:
         raise Refused(*reasons)
     return Content(root, manifest, hashlib.sha256(text).hexdigest())
@@ -145,9 +129,7 @@ def _expanding(root: Path, name: str) -> Reason | None:
             while chunk := content.read(CHUNK):
                 size += len(chunk)
                 if size > MOST_LOG_BYTES:
-                    return Reason(
-                        kind="unreadable", file=name, detail=f"holds more than {size} bytes"
-                    )
+                    return Reason("unreadable", name, f"holds more than {size} bytes")
     except (lzma.LZMAError, EOFError, OSError) as error:
-        return Reason(kind="unreadable", file=name, detail=str(error))
+        return Reason("unreadable", name, str(error))
     return None

@@ -7,7 +7,7 @@ import click
 
 from benchrun import api, paths
 from benchrun.cli.complete import cluster_names, plan_names
-from benchrun.cli.options import interrupted, json_option, print_json, retries_option, say
+from benchrun.cli.options import FILE, interrupted, json_option, print_json, retries_option, say
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--pack",
     "target",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="PATH",
     help="Write the evidence to PATH: an archive (.tar.gz) or a directory.  [default: packs/, beside the runs]",
 )
@@ -85,11 +85,9 @@ def plan(
     appraisal = api.appraise(planned, api.runs_of(planned))
     if not report:
         api.store_appraisal(appraisal)
-    written = (
-        _packed(planned, target, with_site)
-        if appraisal.results and (target or not report)
-        else None
-    )
+    written = None
+    if appraisal.results and (target or not report):
+        written = _packed(planned, target, with_site)
     return _show(planned, appraisal, written, as_json)
 
 
@@ -136,7 +134,7 @@ def _show(
 
 
 @click.command("verify")
-@click.argument("pack", type=click.Path(path_type=Path))
+@click.argument("pack", type=FILE)
 @click.option(
     "--plan",
     "own_plan",

@@ -60,7 +60,9 @@ class Verification:
     @property
     def exit_code(self) -> Exit:
         """Exit code of the verdict; INCONCLUSIVE for a refused pack."""
-        return self.acceptance.exit_code if self.acceptance else Exit.INCONCLUSIVE
+        if self.acceptance:
+            return self.acceptance.exit_code
+        return Exit.INCONCLUSIVE
 
     def document(self) -> dict[str, Any]:
         """Document of ``verify --json``."""
@@ -84,9 +86,11 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
     if not path.exists():
         raise UserError(f"no such pack: {path}")
     expected = read_plan(own_plan)[1] if own_plan else None
-    content, warnings = None, list[Reason]()
+    content = None
+    warnings = list[Reason]()
     with tempfile.TemporaryDirectory(prefix="benchrun-verify-") as folder:
-        unpacked, clusters = Path(folder, "pack"), Path(folder, "clusters")
+        unpacked = Path(folder, "pack")
+        clusters = Path(folder, "clusters")
         unpacked.mkdir()
         clusters.mkdir()
         try:
@@ -130,11 +134,9 @@ def _recomputed(
             reasons += _other_recipes(
                 plan, plan_in(content.root, content.manifest, expected, clusters)
             )
-        reasons += [
-            _no_point(name)
-            for name, n in content.manifest.runs.items()
-            if n > len(plan.study.points)
-        ]
+        for name, n in content.manifest.runs.items():
+            if n > len(plan.study.points):
+                reasons.append(_no_point(name))
         if reasons:
             raise Refused(*reasons)
         return plan, derived(content.root, content.manifest, plan)
@@ -142,20 +144,20 @@ def _recomputed(
         raise
     except BenchrunError as error:
         place = (error.where or pack.PLAN).removeprefix(f"{content.root}/")
-        raise Refused(Reason(kind="unreadable", file=place, detail=error.message)) from error
+        raise Refused(Reason("unreadable", place, error.message)) from error
     except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
-        raise Refused(
-            Reason(kind="unreadable", file=pack.MANIFEST, detail=f"damaged: {error}")
-        ) from error
+        raise Refused(Reason("unreadable", pack.MANIFEST, f"damaged: {error}")) from error
 
 
 def _unexpected(content: Content) -> Iterator[Reason]:
     """Files that no pack has, files that a run lacks, and endings that cannot be read."""
     listed = content.manifest.files
-    runs = {run: {*FILES, *_framework_files(content.root, run)} for run in content.manifest.runs}
+    runs = {}
+    for run in content.manifest.runs:
+        runs[run] = {*FILES, *_framework_files(content.root, run)}
     for name in listed:
         if not _has_place(name, runs):
-            yield Reason(kind="added_file", file=name, detail="no file of a pack")
+            yield Reason("added_file", name, "no file of a pack")
     for run in content.manifest.runs:
         yield from run_evidence.missing_files(content, run)
         ending = f"{pack.RUNS}/{run}/{artifacts.ENDING}"
@@ -164,9 +166,9 @@ def _unexpected(content: Content) -> Iterator[Reason]:
             and RunDir(content.root / pack.RUNS / run).read(artifacts.ENDING, EndingRecord) is None
         ):
             # Without its ending a failed run would pass for one that ended well.
-            yield Reason(kind="unreadable", file=ending, detail="not what benchrun writes")
+            yield Reason("unreadable", ending, "not what benchrun writes")
     if pack.PLAN not in listed:
-        yield Reason(kind="missing_file", file=pack.PLAN, detail="a pack needs it")
+        yield Reason("missing_file", pack.PLAN, "a pack needs it")
 
 
 def _has_place(name: str, runs: Mapping[str, Collection[str]]) -> bool:
@@ -195,11 +197,13 @@ def _framework_files(root: Path, run: str) -> tuple[str, ...]:
 
 def _version(content: Content) -> Iterator[Reason]:
     """A warning if another benchrun wrote the pack."""
-    wrote, reads = (content.manifest.benchrun, content.manifest.commit), (__version__, commit())
+    wrote = (content.manifest.benchrun, content.manifest.commit)
+    reads = (__version__, commit())
     if wrote != reads:
-        writer, reader = " at ".join(filter(None, wrote)), " at ".join(filter(None, reads))
+        writer = " at ".join(filter(None, wrote))
+        reader = " at ".join(filter(None, reads))
         detail = f"written by benchrun {writer}, verified by {reader}: their rules and references may differ"
-        yield Reason(kind="version", file=pack.MANIFEST, detail=detail)
+        yield Reason("version", pack.MANIFEST, detail)
 
 
 def _other_plan(of_pack: AcceptancePlan, agreed: AcceptancePlan | None) -> Iterator[Reason]:
@@ -210,7 +214,7 @@ def _other_plan(of_pack: AcceptancePlan, agreed: AcceptancePlan | None) -> Itera
         for detail in differences(
             _essence(of_pack), _essence(agreed), names=("the pack has", "your plan")
         ):
-            yield Reason(kind="plan", file=pack.PLAN, detail=detail)
+            yield Reason("plan", pack.PLAN, detail)
 
 
 def _other_recipes(of_pack: ResolvedPlan, agreed: ResolvedPlan) -> Iterator[Reason]:
@@ -222,9 +226,7 @@ def _other_recipes(of_pack: ResolvedPlan, agreed: ResolvedPlan) -> Iterator[Reas
         works = {each.spec and _work(each.spec) for each in pair}
         if len(works) > 1:
             yield Reason(
-                kind="plan",
-                file=pack.PLAN,
-                detail=f"the recipe of point {number} is not that of your plan",
+                "plan", pack.PLAN, f"the recipe of point {number} is not that of your plan"
             )
 
 
@@ -235,9 +237,7 @@ def _own_recipes(content: Content) -> Iterator[Reason]:
     for name in content.manifest.files:
         if name.startswith(f"{pack.RECIPES}/"):
             yield Reason(
-                kind="plan",
-                file=name,
-                detail="not a recipe of benchrun: read what it trains, or use --plan",
+                "plan", name, "not a recipe of benchrun: read what it trains, or use --plan"
             )
 
 
@@ -246,7 +246,7 @@ def _unused_recipes(content: Content, file: AcceptancePlan) -> Iterator[Reason]:
     used = {run.recipe for run in file.runs}
     for name in content.manifest.files:
         if name.startswith(f"{pack.RECIPES}/") and str(content.root / name) not in used:
-            yield Reason(kind="added_file", file=name, detail="no run of the plan uses it")
+            yield Reason("added_file", name, "no run of the plan uses it")
 
 
 def _other_statements(content: Content, *, same_version: bool) -> Iterator[tuple[Reason, bool]]:
@@ -270,29 +270,28 @@ def _essence(file: AcceptancePlan) -> dict[str, Any]:
 
 
 def _no_point(run: str) -> Reason:
-    return Reason(kind="run", file=f"{pack.RUNS}/{run}", detail="the plan has no such point")
+    return Reason("run", f"{pack.RUNS}/{run}", "the plan has no such point")
 
 
 def _other_runs(content: Content, plan: ResolvedPlan) -> Iterator[Reason]:
     """Runs that are not of their point, and copies of a run."""
     for run, number in content.manifest.runs.items():
-        spec, wanted = (
-            RunDir(content.root / pack.RUNS / run).spec,
-            plan.study.points[number - 1].spec,
-        )
+        spec = RunDir(content.root / pack.RUNS / run).spec
+        wanted = plan.study.points[number - 1].spec
         if wanted is not None and _work(spec) != _work(wanted):
             detail = f"its specification is not that of point {number} of the plan"
-            yield Reason(kind="run", file=f"{pack.RUNS}/{run}/{artifacts.SPEC}", detail=detail)
-    steps = {
-        run: content.manifest.files.get(f"{pack.RUNS}/{run}/{STEPS}")
-        for run in sorted(content.manifest.runs)
-    }
-    logs = {run: RunDir(content.root / pack.RUNS / run, read_only=True).logs for run in steps}
+            yield Reason("run", f"{pack.RUNS}/{run}/{artifacts.SPEC}", detail)
+    steps = {}
+    for run in sorted(content.manifest.runs):
+        steps[run] = content.manifest.files.get(f"{pack.RUNS}/{run}/{STEPS}")
+    logs = {}
+    for run in steps:
+        logs[run] = RunDir(content.root / pack.RUNS / run, read_only=True).logs
     times = {run: times_of(parse_log(*files)) for run, files in logs.items() if files}
     for one, other in combinations(filter(times.get, times), 2):
         if steps[one] == steps[other] or is_copy(times[one], times[other]):
             detail = f"the same steps as {one}: a run was copied"
-            yield Reason(kind="run", file=f"{pack.RUNS}/{other}/{STEPS}", detail=detail)
+            yield Reason("run", f"{pack.RUNS}/{other}/{STEPS}", detail)
 
 
 def _work(spec: RunSpec) -> tuple[str, ...]:
@@ -315,31 +314,28 @@ def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
         same = stated == report_page(content.root, acceptance)
     except BenchrunError as error:
         place = (error.where or "").removeprefix(f"{content.root}/")
-        return Reason(kind="unreadable", file=place, detail=error.message)
-    return (
-        None
-        if same
-        else Reason(kind="report", file=pack.PAGE, detail="not the page that the runs give")
-    )
+        return Reason("unreadable", place, error.message)
+    if same:
+        return None
+    return Reason("report", pack.PAGE, "not the page that the runs give")
 
 
 def _disagreements(content: Content, result: Derived, *, same_version: bool) -> Iterator[Reason]:
     """Claims of the pack that its logs do not give, the report apart."""
-    stated = {
-        name
-        for name in content.manifest.files
-        if PurePosixPath(name).name in DERIVED or "/" not in name
-    }
+    stated = set()
+    for name in content.manifest.files:
+        if PurePosixPath(name).name in DERIVED or "/" not in name:
+            stated.add(name)
     for name in sorted(stated - result.files.keys() - {pack.PLAN, pack.PAGE}):
-        yield Reason(kind="added_file", file=name, detail="nothing in the pack gives it")
+        yield Reason("added_file", name, "nothing in the pack gives it")
     for name in sorted({*result.files, pack.PAGE} - stated):
-        yield Reason(kind="missing_file", file=name, detail="a pack states what its logs give")
+        yield Reason("missing_file", name, "a pack states what its logs give")
     for name in sorted(stated & result.files.keys()):
         text = (content.root / name).read_text(errors="replace", encoding="utf-8")
         if text == result.files[name]:
             continue
         for detail in islice(json_differences(text, result.files[name], same_version), SHOWN):
-            yield Reason(kind=_kind(name), file=name, detail=detail)
+            yield Reason(_kind(name), name, detail)
 
 
 def _kind(name: str) -> Kind:

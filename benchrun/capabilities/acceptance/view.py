@@ -29,15 +29,16 @@ def criteria_table(acceptance: Acceptance) -> Table:
     """One row for each criterion, the failed ones and those without an answer first."""
     order = {False: 0, None: 1, True: 2}
     names = {point.point: point.name for point in acceptance.points}
-    rows = [
-        _row(each, names[each.point])
-        for each in sorted(acceptance.criteria, key=lambda each: order[each.passed])
-    ]
+    rows = []
+    for each in sorted(acceptance.criteria, key=lambda each: order[each.passed]):
+        rows.append(_row(each, names[each.point]))
     return Table(("point", "criterion", "limit", "measured", "unit", "result", "note"), rows)
 
 
 def _row(each: Criterion, name: str) -> list[Any]:
-    measured = None if each.measured is None else _number(float(each.measured))
+    measured = None
+    if each.measured is not None:
+        measured = _number(float(each.measured))
     values = (_number(each.threshold), measured)
     return [
         f"{each.point}: {name}",
@@ -50,7 +51,9 @@ def _row(each: Criterion, name: str) -> list[Any]:
 
 
 def _number(value: float) -> float | int:
-    return int(value) if value == int(value) else value
+    if value != int(value):
+        return value
+    return int(value)
 
 
 def points_table(acceptance: Acceptance) -> Table:
@@ -66,8 +69,10 @@ def runs_table(acceptance: Acceptance) -> Table:
     """The id of each run with its point."""
     rows = []
     for each in acceptance.points:
-        rows += [[each.point, run, "measured"] for run in each.runs]
-        rows += [[each.point, run, "no numbers"] for run in each.other_runs]
+        for run in each.runs:
+            rows.append([each.point, run, "measured"])
+        for run in each.other_runs:
+            rows.append([each.point, run, "no numbers"])
     return Table(("point", "run", ""), rows)
 
 
@@ -77,10 +82,13 @@ def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
     rows = []
     for point in acceptance.points:
         one = hours[point.point]
-        limit, steps = None, None
+        limit = None
+        steps = None
         if one:
             limit = one.limit * study.repeats
-            steps = None if one.steps is None else one.steps * study.repeats
+            steps = None
+            if one.steps is not None:
+                steps = one.steps * study.repeats
         rows.append([point.point, point.name, point.num_nodes, study.repeats, limit, steps])
     titles = ("point", "workload", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
     tables = (Table(titles, rows, missing="-"), _limits(acceptance))
@@ -103,7 +111,9 @@ def _limits(acceptance: Acceptance) -> Table:
     every = len(acceptance.points)
     rows = []
     for (name, limit, unit), numbers in points.items():
-        which = "all" if len(numbers) == every else " ".join(map(str, numbers))
+        which = "all"
+        if len(numbers) != every:
+            which = " ".join(map(str, numbers))
         rows.append((name, _number(limit), unit, which))
     return Table(("criterion", "limit", "unit", "points"), rows)
 
