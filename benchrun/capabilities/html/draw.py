@@ -128,7 +128,8 @@ def _wrapped(name: str) -> str:
 
 def _with_texts(axes: "Axes", plot: Plot, box: Box) -> Box:
     """Add the title above a plot, and its note below it."""
-    title, note = fill(plot.title, LETTERS), fill(plot.note, LETTERS)
+    title = fill(plot.title, LETTERS)
+    note = fill(plot.note, LETTERS)
     place: Look = {"xycoords": "axes fraction", **OFFSET}
     axes.annotate(title, (0, 1), (-box.left, box.top + 4), va="bottom", weight="bold", **place)
     below: Look = {"va": "top", "color": LIGHT["soft"]}
@@ -144,7 +145,9 @@ def _line(axes: "Axes", plot: Plot) -> Box:
     beyond = []
     for series, colour in zip(plot.series, cycle(COLOURS)):
         _curve(axes, series, colour, high, dotted=plot.log_x)
-        beyond += [Mark(x, y) for x, y in zip(series.x, series.y, strict=True) if y > high]
+        for x, y in zip(series.x, series.y, strict=True):
+            if y > high:
+                beyond.append(Mark(x, y))
     if plot.shade:
         axes.axvspan(*plot.shade, color=LIGHT["shade"], linewidth=0, zorder=0, gid="shade")
     if plot.level is not None:
@@ -157,7 +160,7 @@ def _line(axes: "Axes", plot: Plot) -> Box:
     middle = sum(axes.get_xlim()) / 2
     for x, y, name in marks:
         on_right = x > middle
-        side: Look = {"ha": "right" if on_right else "left", **OFFSET}
+        side = {"ha": "right" if on_right else "left", **OFFSET}
         axes.annotate(name, (x, y), (-6 if on_right else 6, 5), **side)
     axes.set_ylim(low, high)
     if plot.log_x:
@@ -198,14 +201,17 @@ def _curve(axes: "Axes", series: Series, colour: str, high: float, *, dotted: bo
 
 
 def _points(axes: "Axes", marks: Sequence[Mark], **look: Any) -> None:
-    x, y = [mark.x for mark in marks], [mark.y for mark in marks]
+    x = [mark.x for mark in marks]
+    y = [mark.y for mark in marks]
     axes.plot(x, y, linestyle="none", color=COLOURS[4], clip_on=False, **look)
 
 
 def _histogram(axes: "Axes", plot: Plot) -> Box:
     """A bar for each stretch of x."""
     (series,) = plot.series
-    width = series.x[1] - series.x[0] if len(series.x) > 1 else 1.0
+    width = 1.0
+    if len(series.x) > 1:
+        width = series.x[1] - series.x[0]
     look = {"color": COLOURS[0], "edgecolor": LIGHT["paper"]}
     axes.bar(series.x, series.y, width, align="edge", **look)
     if plot.level is not None:
@@ -240,7 +246,8 @@ def _bars(axes: "Axes", plot: Plot) -> Box:
     edge = largest * WIDTH / (WIDTH - 8 - LETTER * letters)
     tops, height = _labels(axes, plot.labels, BAR * len(values))
     for number, series in enumerate(plot.series):
-        y, lengths = tops + BAR * number, np.nan_to_num(series.y)
+        y = tops + BAR * number
+        lengths = np.nan_to_num(series.y)
         axes.barh(y + 1, lengths, 12, align="edge", color=COLOURS[number % 6], label=series.name)
         # Behind the line of the level too, which would cross it.
         for value, place, middle in zip(series.y, np.maximum(lengths, level), y + 7, strict=True):
@@ -295,7 +302,8 @@ def _labels(axes: "Axes", labels: Sequence[str], room: float) -> tuple[np.ndarra
     """Write the labels below each other with room for bars; where each one ends, and
     the last bar.
     """
-    ends, y = [], 3.0
+    ends = []
+    y = 3.0
     for label in labels:
         lines = fill(label, LETTERS)
         axes.text(0, y, lines, va="top")
@@ -314,7 +322,9 @@ def _unframed(axes: "Axes", longest: float, height: float) -> Box:
 
 def value_text(value: float) -> str:
     """A number beside a bar or a point."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 DRAW: dict[str, Callable[["Axes", Plot], Box]] = {

@@ -33,7 +33,9 @@ def verdict_plot(pairs: Sequence[tuple[str, Check]]) -> Plot | None:
     """Speed of each point over that of its verdict's reference; None if nothing was
     compared.
     """
-    names, ratios, rows = [], [], []
+    names = []
+    ratios = []
+    rows = []
     for name, check in pairs:
         entry = check.reference
         if entry.better != "equal":
@@ -52,7 +54,8 @@ def published_plot(listed: Sequence[Pair]) -> Plot | None:
     was published.
     """
     title = "Speed over that of the nearest published number"
-    names, ratios = [pair.name for pair in listed], [pair.ratio for pair in listed]
+    names = [pair.name for pair in listed]
+    ratios = [pair.ratio for pair in listed]
     note = f"{EQUAL} A proxy without a published number is compared with the whole model, in TFLOPS/GPU."
     return ratio_bars(title, names, ratios, published_table(listed), note)
 
@@ -61,11 +64,12 @@ def speeds_plot(table: Table) -> Plot | None:
     """Speed of each framework, in its fastest release, relative to the fastest of its
     point; None without a point.
     """
-    points: list[dict[str, float]] = []
+    points = []
     names: dict[str, None] = {}
-    labels, rows = [], []
+    labels = []
+    rows = []
     for point, records in _by_point(table).items():
-        speeds: dict[str, float] = {}
+        speeds = {}
         for record in sorted(records, key=lambda record: float(record["speed"])):
             name = record["framework"].partition(" ")[0]
             speeds[name] = float(record["speed"])  # the fastest of several releases stays
@@ -92,7 +96,9 @@ def frameworks_plots(table: Table) -> Iterator[Plot]:
     `benchrun.show.frameworks`.
     """
     for point, records in _by_point(table).items():
-        rows = [[_short(record[key]) for key in FRAMEWORK] for record in records]
+        rows = []
+        for record in records:
+            rows.append([_short(record[key]) for key in FRAMEWORK])
         speeds = [float(record["tokens_per_s_per_gpu"] or 0) for record in records]
         yield Plot(
             "bars",
@@ -125,8 +131,8 @@ def breakdowns_plot(runs: Sequence[tuple[str, Metrics]]) -> Plot | None:
     breakdown.
     """
     names: list[str] = []
-    rows: list[tuple[str, ...]] = []
-    shares: list[list[float]] = []
+    rows = []
+    shares = []
     for name, metrics in runs:
         step = metrics.breakdown
         if step and len(names) < MOST_BREAKDOWNS:
@@ -150,7 +156,8 @@ def steps_plot(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> 
     """Step times of a few runs over their measured steps: name, steps, seconds; None of
     fewer than two.
     """
-    drawn, rows = [], []
+    drawn = []
+    rows = []
     for name, steps, times in runs:
         if len(times) > 1:
             x, y = thinned(steps, times, most=150)
@@ -174,8 +181,11 @@ def difference_plot(difference: Difference) -> Plot | None:
     parts = difference.parts
     if not parts:
         return None
-    rows = [(each.part, f"{each.a:.4g}", f"{each.b:.4g}", f"{each.seconds:+.4g}") for each in parts]
-    first, second = [max(each.a, 0.0) for each in parts], [max(each.b, 0.0) for each in parts]
+    rows = []
+    for each in parts:
+        rows.append((each.part, f"{each.a:.4g}", f"{each.b:.4g}", f"{each.seconds:+.4g}"))
+    first = [max(each.a, 0.0) for each in parts]
+    second = [max(each.b, 0.0) for each in parts]
     return Plot(
         "bars",
         "Seconds of a step by part",
@@ -191,4 +201,6 @@ def _short(value: Any) -> Any:
     """A number with four digits, or whole with a comma."""
     if not isinstance(value, float):
         return value
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"

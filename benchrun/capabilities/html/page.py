@@ -98,7 +98,8 @@ def _body(
     if by not in ONLY:
         yield '<h2 id="points">Points</h2>'
         yield table_html(report.readable, links=_anchors(report))
-        yield from (f"<p>{escape(sentence)}</p>" for sentence in report.ratios)
+        for sentence in report.ratios:
+            yield f"<p>{escape(sentence)}</p>"
     elif not shown:
         yield f"<p>There is nothing to show by {escape(by)} in these runs.</p>"
     for part in shown:
@@ -128,10 +129,8 @@ def _tally(report: ReportModel) -> str:
     if not judgements:
         return "<p>no runs</p>"
     each = [(f"run{'s' if len(judgements) > 1 else ''}", len(judgements), "")]
-    each += [
-        (name.replace("_", " "), judgements.count(name), _kind(name))
-        for name in dict.fromkeys(judgements)
-    ]
+    for name in dict.fromkeys(judgements):
+        each.append((name.replace("_", " "), judgements.count(name), _kind(name)))
     parts = (
         f'<span class="{kind}"><b>{count}</b> {escape(name)}</span>' for name, count, kind in each
     )
@@ -161,7 +160,8 @@ def _run(run: RunSection, identity: str, opened: bool) -> Iterator[str]:
         yield _plots(run.plots, identity)
     if run.causes:
         yield "<h4>Causes</h4>" + table_html(run.causes)
-    yield from (f'<p class="soft">To know more: {escape(each)}</p>' for each in run.missing)
+    for each in run.missing:
+        yield f'<p class="soft">To know more: {escape(each)}</p>'
     yield "<h4>Measured</h4>" + table_html(Table(("name", "value"), run.facts), "facts")
     yield "<h4>Conditions</h4>" + table_html(Table(("name", "value"), run.conditions), "facts")
     yield "</details>"
@@ -174,10 +174,8 @@ def _plots(plots: Sequence[Plot], identity: str) -> str:
 def _plot(plot: Plot, identity: str) -> str:
     """The plot with its table below it, or beside it if it takes a whole row."""
     note = f"<p>{escape(plot.note)}</p>" if plot.note else ""
-    head, drawn = (
-        f"<figcaption>{escape(plot.title)}</figcaption>",
-        (inline_svg(plot, identity) if drawable() else "") + note,
-    )
+    head = f"<figcaption>{escape(plot.title)}</figcaption>"
+    drawn = (inline_svg(plot, identity) if drawable() else "") + note
     if plot.wide:
         beside = f'<div class="pair"><div>{drawn}</div>{table_html(plot.table)}</div>'
         return f'<figure class="wide">{head}{beside}</figure>'
@@ -192,13 +190,17 @@ def table_html(table: Table, kind: str = "", links: Sequence[str] = ()) -> str:
     """
     kind = kind or ("cards" if len(table.titles) > FEW_COLUMNS else "")
     cells = table.cells()
-    numeric = [_numeric([row[index] for row in cells]) for index in range(len(table.titles))]
+    numeric = []
+    for index in range(len(table.titles)):
+        numeric.append(_numeric([row[index] for row in cells]))
     titles = [escape(str(title).replace("_", " ")) for title in table.titles]
     head = "".join(
         f"<th{_class(number, '')}>{title}</th>"
         for title, number in zip(titles, numeric, strict=True)
     )
-    heading = "" if kind == "facts" else f"<thead><tr>{head}</tr></thead>"
+    heading = ""
+    if kind != "facts":
+        heading = f"<thead><tr>{head}</tr></thead>"
     rows = [[*_cells(row, titles, numeric, kind)] for row in cells]
     for row, anchor in zip(rows, links, strict=bool(links)):
         row[0] = row[0].replace(">", f'><a href="#{anchor}">', 1).replace("</td>", "</a></td>")
@@ -214,7 +216,9 @@ def _cells(
     row: Sequence[str], titles: Sequence[str], numeric: Sequence[bool], kind: str
 ) -> Iterator[str]:
     for cell, title, number in zip(row, titles, numeric, strict=True):
-        label = f' data-label="{title}"' if kind == "cards" else ""
+        label = ""
+        if kind == "cards":
+            label = f' data-label="{title}"'
         yield f"<td{_class(number, cell)}{label}>{escape(cell.replace(' -> ', ARROW))}</td>"
 
 
@@ -226,4 +230,6 @@ def _class(number: object, cell: str) -> str:
 
 
 def _attribute(kind: str) -> str:
-    return f" class={kind}" if kind else ""
+    if not kind:
+        return ""
+    return f" class={kind}"

@@ -34,14 +34,20 @@ STATE = {"sm_clock_mhz": "clock (MHz)", "power_w": "power (W)", "temperature_c":
 def step_plots(rows: CompletedRows, metrics: Metrics) -> Iterator[Plot]:
     """Step time over the steps, and its distribution; none if the log has no times."""
     valid = ~np.isnan(rows.step_time_s) & ~rows.impossible
-    steps, times = rows.step[valid].tolist(), rows.step_time_s[valid].tolist()
-    spread, window = metrics.step_time_s, metrics.window
+    steps = rows.step[valid].tolist()
+    times = rows.step_time_s[valid].tolist()
+    spread = metrics.step_time_s
+    window = metrics.window
     if len(times) < 2 or spread is None or window is None:
         return
-    counted = [
-        (step, time) for step, time in zip(steps, times, strict=True) if step >= window.first_step
-    ]
-    stalls = [Mark(float(step), time) for step, time in counted if time > STALL * spread.median]
+    counted = []
+    for step, time in zip(steps, times, strict=True):
+        if step >= window.first_step:
+            counted.append((step, time))
+    stalls = []
+    for step, time in counted:
+        if time > STALL * spread.median:
+            stalls.append(Mark(float(step), time))
     facts = [
         ("steps counted", len(counted)),
         ("warm-up rows dropped", metrics.warmup_rows_dropped),
@@ -51,10 +57,14 @@ def step_plots(rows: CompletedRows, metrics: Metrics) -> Iterator[Plot]:
         (f"steps over {100 * STALL - 100:.0f} % slower than the median", len(stalls)),
         ("slowest counted step (s)", max((time for _, time in counted), default=None)),
     ]
-    warm_up = (float(steps[0]), window.first_step - 0.5) if metrics.warmup_rows_dropped else None
+    warm_up = None
+    if metrics.warmup_rows_dropped:
+        warm_up = (float(steps[0]), window.first_step - 0.5)
     x, y = thinned(steps, times)
     inside = [time for _, time in counted if time <= CUT * spread.median]
-    beyond = " Triangles: above the axis, with the value in s." if max(y) > max(inside) else ""
+    beyond = ""
+    if max(y) > max(inside):
+        beyond = " Triangles: above the axis, with the value in s."
     grey = "Grey: warm-up, not counted. " if warm_up else ""
     yield Plot(
         "line",
@@ -76,10 +86,9 @@ def _distribution(times: Sequence[float], median: float) -> Plot:
     """Histogram of the counted step times; the slowest hundredth is in the last bar."""
     high = float(np.quantile(times, 0.99)) if len(times) > 100 else max(times)
     counts, edges = np.histogram(np.minimum(times, high), bins=min(BINS, max(4, len(times) // 3)))
-    rows = [
-        (f"{low:.4g} to {upper:.4g}", int(count))
-        for (low, upper), count in zip(pairwise(edges), counts, strict=True)
-    ]
+    rows = []
+    for (low, upper), count in zip(pairwise(edges), counts, strict=True):
+        rows.append((f"{low:.4g} to {upper:.4g}", int(count)))
     return Plot(
         "histogram",
         "Distribution of the step time",
@@ -98,9 +107,9 @@ def breakdown_plots(metrics: Metrics) -> Iterator[Plot]:
     if step is None:
         return
     parts = {name: float(getattr(step, key)) for key, name in PARTS.items()}
-    rows = [
-        (name, seconds, f"{100 * seconds / step.step_s:.1f} %") for name, seconds in parts.items()
-    ]
+    rows = []
+    for name, seconds in parts.items():
+        rows.append((name, seconds, f"{100 * seconds / step.step_s:.1f} %"))
     rows.append(("communication hidden by kernels, not added", step.hidden_s, ""))
     yield Plot(
         "stack",
@@ -113,17 +122,17 @@ def breakdown_plots(metrics: Metrics) -> Iterator[Plot]:
 
 def telemetry_plots(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Plot]:
     """Clock, power and temperature of each GPU over the time since the first sample."""
-    gpus = [
-        (f"{host} GPU {index}", samples)
-        for host, each in hosts.items()
-        for index, samples in each.items()
-    ]
+    gpus = []
+    for host, each in hosts.items():
+        for index, samples in each.items():
+            gpus.append((f"{host} GPU {index}", samples))
     gpus = [(name, samples) for name, samples in gpus if len(samples) > 2]
     if not gpus:
         return
     start = min(float(samples["time"][0]) for _, samples in gpus)
     for column, title in STATE.items():
-        series, rows = [], []
+        series = []
+        rows = []
         for name, samples in gpus:
             valid = ~np.isnan(samples[column])
             values = samples[column][valid].tolist()
@@ -144,11 +153,11 @@ def telemetry_plots(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Plot
 
 def waterfall_plot(explanation: Explanation) -> Plot:
     """Plot from what the work takes at the GPU's peak to the measured step."""
-    parts, step_s = explanation.waterfall, explanation.step_time_s
-    rows = [
-        (part.part, part.seconds, f"{100 * part.seconds / step_s:.1f}", part.evidence)
-        for part in parts
-    ]
+    parts = explanation.waterfall
+    step_s = explanation.step_time_s
+    rows = []
+    for part in parts:
+        rows.append((part.part, part.seconds, f"{100 * part.seconds / step_s:.1f}", part.evidence))
     rows.append(("the measured step", step_s, "100.0", "mean of the log"))
     seconds, caused = zip(
         *((part.seconds, float(part.cause is not None)) for part in parts), strict=True

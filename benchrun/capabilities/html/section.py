@@ -66,7 +66,9 @@ def run_section(
 
     ``brief``: only steps, waterfall and causes, for a page on many runs.
     """
-    metrics, verdict, measurement = result.metrics, result.verdict, result.measurement
+    metrics = result.metrics
+    verdict = result.verdict
+    measurement = result.measurement
     explanation = explain(explained) if explained else None
     drawn: list[Plot] = []
     if metrics is not None and measurement is not None:
@@ -74,7 +76,8 @@ def run_section(
     if brief:
         drawn = drawn[:1]
     else:
-        drawn += run_plots.breakdown_plots(metrics) if metrics else ()
+        if metrics:
+            drawn += run_plots.breakdown_plots(metrics)
         files = measurement.run.telemetry() if measurement else {}
         drawn += run_plots.telemetry_plots({host: read(text) for host, text in files.items()})
     missing: Sequence[str] = ()
@@ -82,11 +85,14 @@ def run_section(
     if explanation:
         drawn.append(run_plots.waterfall_plot(explanation))
         missing = explanation.missing
-        causes = run_plots.causes_table(explanation) if explanation.causes else None
+        causes = None
+        if explanation.causes:
+            causes = run_plots.causes_table(explanation)
     if brief:
         missing = (f"benchrun report {result.run_id} --output run.html draws more of it",)
     rows = basis_rows(verdict) if verdict else []
-    rows += metrics_rows(metrics) if metrics else []
+    if metrics:
+        rows += metrics_rows(metrics)
     return RunSection(
         run_id=result.run_id,
         title=point_name(result),

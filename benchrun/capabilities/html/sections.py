@@ -34,7 +34,9 @@ def sections(
     """
     yield from _beside([each for each in explained if each])
     each = tuple(overview.frameworks_plots(report.frameworks))
-    together = overview.speeds_plot(report.frameworks) if len(each) > 1 else None
+    together = None
+    if len(each) > 1:
+        together = overview.speeds_plot(report.frameworks)
     over_time = history_plots(history_of(report.results)) if history else ()
     candidates = (
         Section(
@@ -100,14 +102,18 @@ def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterat
     points without a published one.
     """
     points = by_point(results)
-    judged, with_published = [], set()
+    judged = []
+    with_published = set()
     for point, name in zip(points, point_labels(points), strict=True):
         verdict = point[-1].verdict
         for check in verdict.checks if verdict else ():
             judged.append((name, check))
             if not {"measured", "predicted"} & {*check.reference.flags}:
                 with_published.add(point[0].spec.repeat_key())
-    others = [pair for pair in published if pair.spec.repeat_key() not in with_published]
+    others = []
+    for pair in published:
+        if pair.spec.repeat_key() not in with_published:
+            others.append(pair)
     yield from _known(overview.verdict_plot(judged), overview.published_plot(others))
 
 

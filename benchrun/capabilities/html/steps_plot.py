@@ -23,7 +23,9 @@ def plot_steps(rows: CompletedRows, summary: Summary, path: Path, name: str | No
     be drawn.
     """
     if name is None:
-        name = "tokens_per_s_per_gpu" if np.isnan(rows.step_time_s).all() else "step_time_s"
+        name = "step_time_s"
+        if np.isnan(rows.step_time_s).all():
+            name = "tokens_per_s_per_gpu"
     save([metric_plot(metric(name), rows, summary)], path)
 
 
@@ -35,21 +37,24 @@ def metric_plot(entry: Metric, rows: CompletedRows, summary: Summary) -> Plot:
     known = ~np.isnan(values)
     if not known.any():
         raise UserError(f"no step has a value of {entry.name}", where=summary.file)
-    window, middle = summary.window, entry.read(summary, OURS)
+    window = summary.window
+    middle = entry.read(summary, OURS)
     sound = known & ~rows.impossible
     counted = sound & (rows.step >= window.first_step) if window else sound
     limits = None
     if middle is not None and counted.any():
         # The axis leaves the warm-up out: a first step with compilation would flatten
         # all others.
-        low, high = float(values[counted].min()), float(values[counted].max())
+        low = float(values[counted].min())
+        high = float(values[counted].max())
         room = max(high - low, 0.02 * middle)
         limits = max(low - room, 0.0), high + room
     warm_up = None
     if window and summary.warmup_rows_dropped:
         warm_up = float(rows.step[0]), window.first_step - 0.5
     notes = ["Grey: warm-up, dropped."] if warm_up else []
-    notes += [f"Dashed: median {middle:.4g}."] if middle is not None else []
+    if middle is not None:
+        notes += [f"Dashed: median {middle:.4g}."]
     drawn = [_points("each row", rows, values, sound)]
     left_out = known & rows.impossible
     if left_out.any():
