@@ -30,18 +30,21 @@ def _point_plot(point: PointHistory) -> Plot:
     """Each run as a dot, the median of each period as a line, and the first run after
     each change with its size.
     """
-    first, last = point.runs[0].launched, point.runs[-1].launched
+    first = point.runs[0].launched
+    last = point.runs[-1].launched
     unit = _unit((last - first).total_seconds())
 
     def age(time: datetime) -> float:
         return (time - first).total_seconds() / UNITS[unit]
 
-    ages, medians = [], []
+    ages = []
+    medians = []
     for period in point.periods:
         ages += [age(period.first), age(period.last), age(period.last)]
         medians += [period.step_time_s, period.step_time_s, float("nan")]
     times = {run.run_id: run.step_time_s for run in point.runs}
-    marks, notes = [], []
+    marks = []
+    notes = []
     for change in point.changes:
         columns = ", ".join(one.column for one in change.changed)
         text = f"{change.percent:+.1f} % {columns}".strip()

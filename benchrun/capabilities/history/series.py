@@ -105,13 +105,19 @@ class PointHistory(Frozen):
     def name(self) -> str:
         """The point in words."""
         layout = re.sub(r"\b[a-z]p1 ?", "", self.layout).strip()
-        split = f"; {self.split}" if self.split is not None else ""
+        split = ""
+        if self.split is not None:
+            split = f"; {self.split}"
         return f"{self.recipe}, {self.precision}, {self.num_gpus} x {self.gpu}, {self.framework}, {layout}{split}"
 
     @property
     def period_of(self) -> list[int]:
         """The number of each run's period, from 0."""
-        return [index for index, period in enumerate(self.periods) for _ in range(period.runs)]
+        found = []
+        for index, period in enumerate(self.periods):
+            for _ in range(period.runs):
+                found.append(index)
+        return found
 
 
 class History(Frozen):
@@ -133,7 +139,8 @@ class History(Frozen):
 
 def history_of(runs: Sequence[RunResult], by: By = "point") -> History:
     """The history of each point among ``runs``, split ``by`` the values of a column."""
-    measured, left_out = [], []
+    measured = []
+    left_out = []
     for result in runs:
         run = _run(result)
         if run is None:
@@ -143,14 +150,18 @@ def history_of(runs: Sequence[RunResult], by: By = "point") -> History:
     measured.sort(key=lambda pair: (pair[1].launched, pair[1].run_id))
     split = [(spec, value, run) for spec, run in measured for value in _values(run, by)]
     groups = grouped(split, lambda row: (_point(row[0]), row[1]))
-    series = [_series(group[0][0], group[0][1], [run for _, _, run in group]) for group in groups]
+    series = []
+    for group in groups:
+        series.append(_series(group[0][0], group[0][1], [run for _, _, run in group]))
     return History(
         by=by, series=tuple(sorted(series, key=lambda one: one.name)), left_out=tuple(left_out)
     )
 
 
 def _run(result: RunResult) -> HistoryRun | None:
-    spec, numbers, launched = result.spec, result.numbers, result.launched
+    spec = result.spec
+    numbers = result.numbers
+    launched = result.launched
     if (
         not isinstance(spec, TrainingSpec)
         or spec.profiler != "none"
@@ -247,9 +258,9 @@ def _large(cuts: Sequence[Cut], runs: Sequence[HistoryRun]) -> list[Cut]:
     left = list(cuts)
     while left:
         places = [0, *(cut.place for cut in left), len(runs)]
-        times = [
-            median(run.step_time_s for run in runs[start:end]) for start, end in pairwise(places)
-        ]
+        times = []
+        for start, end in pairwise(places):
+            times.append(median(run.step_time_s for run in runs[start:end]))
         sizes = [abs(after / before - 1) for before, after in pairwise(times)]
         if min(sizes) >= SMALLEST:
             break
@@ -292,7 +303,7 @@ def _changed(before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -> Itera
 def _shares(runs: Iterable[Sequence[str]]) -> dict[str, float]:
     """The share of the runs that have each value."""
     listed = list(runs)
-    return {
-        value: sum(value in run for run in listed) / len(listed)
-        for value in dict.fromkeys(chain(*listed))
-    }
+    found = {}
+    for value in dict.fromkeys(chain(*listed)):
+        found[value] = sum(value in run for run in listed) / len(listed)
+    return found

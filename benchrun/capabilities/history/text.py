@@ -51,8 +51,11 @@ def points_table(history: History) -> Table:
     """One row per point: its newest period and how that began."""
     rows = []
     for series in history.series:
-        now, newest = series.periods[-1], series.changes[-1] if series.changes else None
-        since = f"{newest.percent:+.1f} % on {_day(newest.launched)}" if newest else ""
+        now = series.periods[-1]
+        newest = series.changes[-1] if series.changes else None
+        since = ""
+        if newest:
+            since = f"{newest.percent:+.1f} % on {_day(newest.launched)}"
         days = (_day(series.periods[0].first), _day(now.last))
         rows.append(
             (series.name, len(series.runs), *days, now.step_time_s, now.tokens_per_s_per_gpu, since)
@@ -85,9 +88,9 @@ def change_sentence(change: Change) -> str:
     """Sentence on a change: when, how much, and what changed with it."""
     size = f"{abs(change.percent):.1f} % {'slower' if change.percent > 0 else 'faster'}"
     head = f"{_day(change.launched)}: {size} since {change.run_id} (chance {change.chance:.2g})"
-    facts = [
-        f"{one.column} {_values(one.before)} -> {_values(one.after)}" for one in change.changed
-    ]
+    facts = []
+    for one in change.changed:
+        facts.append(f"{one.column} {_values(one.before)} -> {_values(one.after)}")
     return f"{head}; changed with it: {'; '.join(facts) or 'nothing that is recorded'}"
 
 
@@ -97,10 +100,11 @@ def runs_table(history: History) -> Table:
     for series in history.series:
         first = {change.run_id: change for change in series.changes}
         for number, run in zip(series.period_of, series.runs, strict=True):
-            row: list[object] = [getattr(series, name) for name in CONDITIONS]
+            row = [getattr(series, name) for name in CONDITIONS]
             row += [run.run_id, run.launched.strftime("%Y-%m-%dT%H:%M:%SZ"), run.step_time_s]
             row += [run.tokens_per_s_per_gpu, run.verdict]
-            row += [" ".join(run.facts[name]) for name in COLUMNS]
+            for name in COLUMNS:
+                row.append(" ".join(run.facts[name]))
             change = first.get(run.run_id)
             if change:
                 columns = "; ".join(one.column for one in change.changed)
