@@ -94,7 +94,7 @@ class Chosen:
 
     def of(self, logs: NDArray[np.float64]) -> Callable[[str], Value]:
         """The constants whose logarithms are ``logs``, in the order of ``names``."""
-        values: dict[str, Value] = {}
+        values = {}
 
         def value(name: str) -> Value:
             if name not in values:
@@ -110,7 +110,8 @@ class Chosen:
     ) -> Callable[[str], Value]:
         """The constants with the logarithm of one of ``indices`` larger by ``by``: a
         row of workloads for each."""
-        base, which = self.of(logs), indices.tobytes()
+        base = self.of(logs)
+        which = indices.tobytes()
 
         def value(name: str) -> Value:
             key = (name, which, by)

@@ -42,7 +42,8 @@ computed in FP32, forward and backward."""
 def count(load: Workload) -> Counts:
     """The counts of ``load``."""
     counting = Counting.of(load)
-    layout, layers = load.layout, counting.layers
+    layout = load.layout
+    layers = counting.layers
     first, last = _ends(load)
     return Counts(
         **_products(counting),
@@ -90,7 +91,8 @@ class Counting:
     @classmethod
     def of(cls, load: Workload) -> "Counting":
         """The operators of ``load`` on one GPU, and that GPU's peaks."""
-        gpu, legacy = load.gpu, load.stack == MEGATRON_2022
+        gpu = load.gpu
+        legacy = load.stack == MEGATRON_2022
         low = load.number in BITS
         listed = operators(
             load.model.shape,
@@ -119,9 +121,11 @@ class Counting:
 
 def _products(counting: Counting) -> dict[str, float]:
     """Matrix products and the scans of Mamba-2 layers."""
-    listed, layers = counting.listed, counting.layers
-    peak, peak_of_products = counting.peak, counting.peak_of_products
-    whole, repeated, grouped, narrow, calls, output = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    listed = counting.listed
+    layers = counting.layers
+    peak = counting.peak
+    peak_of_products = counting.peak_of_products
+    whole = repeated = grouped = narrow = calls = output = 0.0
     for each in listed.products:
         if each.name in OUTPUT:
             output += len(each.passes) * each.flops
@@ -149,8 +153,11 @@ def _products(counting: Counting) -> dict[str, float]:
 def _attention(counting: Counting) -> dict[str, float]:
     """Scores and values of attention, and how its kernels differ from the fastest
     ones."""
-    load, attention, again = counting.load, counting.listed.attention, counting.again.attention
-    values, head = attention.value_channels, (attention.kv_channels + attention.value_channels) / 2
+    load = counting.load
+    attention = counting.listed.attention
+    again = counting.again.attention
+    values = attention.value_channels
+    head = (attention.kv_channels + attention.value_channels) / 2
     return {
         "attention": (3 + again) / 2 * attention.flops / counting.layers / counting.peak,
         "attention_length": load.seq_length / load.layout.cp,
@@ -163,9 +170,12 @@ def _attention(counting: Counting) -> dict[str, float]:
 
 def _memory(counting: Counting) -> dict[str, float]:
     """Memory-bound operators, casts to low precision, and the optimizer."""
-    load, listed = counting.load, counting.listed
-    layers, bandwidth = counting.layers, counting.bandwidth
-    layout, moved = load.layout, _moved(load, listed, counting.again.memory)
+    load = counting.load
+    listed = counting.listed
+    layers = counting.layers
+    bandwidth = counting.bandwidth
+    layout = load.layout
+    moved = _moved(load, listed, counting.again.memory)
     trained = 0 if load.task == "lora" else listed.params
     scores = listed.attention.heads * listed.attention.tokens * load.seq_length
     passes = 1 + 0.5 * (counting.again.whole or load.recompute == "selective")
@@ -188,7 +198,8 @@ def _memory(counting: Counting) -> dict[str, float]:
 
 def _mixture(counting: Counting) -> dict[str, float]:
     """Causes of a slow host in a mixture of experts."""
-    load, moe = counting.load, counting.load.model.shape.moe
+    load = counting.load
+    moe = counting.load.model.shape.moe
     return {
         "moe": float(moe is not None),
         "experts": max(each.matrices if each.expert else 0.0 for each in counting.listed.block),
@@ -226,9 +237,12 @@ def _copied(load: Workload, listed: Operators) -> float:
 
 def _cast_elements(load: Workload, listed: Operators, layers: float) -> float:
     """Elements of a layer that are cast to a low precision."""
-    attention, gathered, elements = listed.attention, _cast_of_gathered(load), 0.0
+    attention = listed.attention
+    gathered = _cast_of_gathered(load)
+    elements = 0.0
     for each in listed.block:
-        inputs, gradients = 1.0, 1.0
+        inputs = 1.0
+        gradients = 1.0
         if not each.expert and each.name in GATHERED_INPUTS:
             inputs = gathered
         if not each.expert and each.name in GATHERED_GRADIENTS:
@@ -259,7 +273,8 @@ def _cast_of_gathered(load: Workload) -> float:
 def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
     """Bytes that memory-bound operators of a micro-batch move, by the kernels that move
     them."""
-    moe, fused = load.model.shape.moe is not None, load.model.shape.activation in FUSED
+    moe = load.model.shape.moe is not None
+    fused = load.model.shape.activation in FUSED
     bytes_of = dict.fromkeys(("head", "permute", "unfused", "rest"), 0.0)
     bytes_of["rest"] += _around_experts(load, listed)
     for each in listed.memory_bound:
@@ -275,7 +290,9 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
                     bytes_of["head"] += each.params * 4 * WEIGHT
             continue
         kernel = "unfused" if moe and each.name == "activation" and not fused else each.name
-        times = EAGER_ROPE if each.name == "rope" and load.model.shape.no_rope_every else 1
+        times = 1
+        if each.name == "rope" and load.model.shape.no_rope_every:
+            times = EAGER_ROPE
         moved = times * ((1 + again) * each.forward_bytes + each.backward_bytes)
         bytes_of[kernel if kernel in bytes_of else "rest"] += moved
     return bytes_of
@@ -284,7 +301,8 @@ def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
 def _around_experts(load: Workload, listed: Operators) -> float:
     """Bytes of a micro-batch to weigh what enters the experts, and to add the biases of
     what leaves them."""
-    shape, per_element = load.model.shape, 0
+    shape = load.model.shape
+    per_element = 0
     if shape.moe and shape.moe.probs_on_input:
         per_element += WEIGHED_INPUTS
     if shape.bias:
@@ -314,15 +332,18 @@ def _layers(load: Workload) -> float:
 
 def _ends(load: Workload) -> tuple[float, float]:
     """Layers of the fullest stage, and of the last."""
-    shape, layout = load.model.shape, load.layout
-    layers, size = shape.num_layers, 0.5 if shape.mamba else 1.0
+    shape = load.model.shape
+    layout = load.layout
+    layers = shape.num_layers
+    size = 0.5 if shape.mamba else 1.0
     predicted = _layers(load) - layers * size
     if layout.pp == 1:
         return _layers(load), _layers(load)
     chunks = layout.pp * layout.vp
     if layers % chunks and (layers + 2) % chunks == 0:
         # Embedding and output layer count as one layer each.
-        fullest, last = (layers + 2) / layout.pp, (layers + 2) / layout.pp - 1
+        fullest = (layers + 2) / layout.pp
+        last = (layers + 2) / layout.pp - 1
     else:
         fullest = -(-layers // layout.pp)
         last = layers - (layout.pp - 1) * fullest

@@ -68,7 +68,8 @@ class Table:
     def _part_noise(self, step_s: Sequence[float]) -> Array:
         """Standard deviations of the logarithms of profiled parts; runs alike repeat
         one measurement."""
-        alike, short = [], []
+        alike = []
+        short = []
         for row, name, value in self._parts:
             load = self.loads[row]
             alike.append((load.model.name, load.number, name))
@@ -122,7 +123,8 @@ class Table:
         precision = np.diag(1 / self.spread[self.free] ** 2)
         for _ in range(STEPS):
             at = self.predicted(logs)
-            slopes, misses = self.slopes(logs, at)[chosen], (target - at)[chosen]
+            slopes = self.slopes(logs, at)[chosen]
+            misses = (target - at)[chosen]
             n = len(rows)
             white = np.concatenate([whiten @ slopes[:n], slopes[n:] / deviations[:, None]])
             seen = np.concatenate([whiten @ misses[:n], misses[n:] / deviations])
@@ -139,10 +141,11 @@ class Table:
         """Medians (logarithms) of ``test`` given ``train``, and the half-widths of
         their intervals."""
         base = self.predicted(logs)[: len(self.logs)]
-        known, new = self.kinship.part(train), self.kinship.part(test)
+        known = self.kinship.part(train)
+        new = self.kinship.part(test)
         alike = covariance(spread, new, known)
         weights = np.linalg.solve(self.covariance(spread, train, doubt), alike.T)
-        median: Array = base[test] + weights.T @ (self.logs - base)[train]
+        median = base[test] + weights.T @ (self.logs - base)[train]
         variance = (
             np.diag(covariance(spread, new, new))
             + noise(spread, new)
@@ -174,7 +177,8 @@ class Table:
     def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
         """Constants, and factors on the noise of rows that the others contradict: more
         than 2.5 deviations off."""
-        doubt, logs = np.ones(len(self.logs)), self.prior
+        doubt = np.ones(len(self.logs))
+        logs = self.prior
         for _ in range(2):
             logs = self.fitted(spread, rows, doubt, logs)
             misses = (self.logs - self.predicted(logs)[: len(self.logs)])[rows]

@@ -37,8 +37,8 @@ Split = tuple[Index, Index]
 
 def table() -> Table:
     """Published rows and kept runs."""
-    loads: list[Workload] = []
-    step_s: list[float] = []
+    loads = []
+    step_s = []
     measured: list[runs.Measured | None] = []
     for row in [*rows.published(), *paths.table(str(SINGLE_NODE))[::EVERY]]:
         try:
@@ -137,9 +137,9 @@ def folds(labels: Sequence[object], count: int) -> Iterator[Split]:
 def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, float]]:
     """Constants, doubts, and the deviations of the covariance, all from ``rows``
     alone."""
-    start = {
-        name.removeprefix("alike."): constant.prior for name, constant in constants.table().items()
-    }
+    start = {}
+    for name, constant in constants.table().items():
+        start[name.removeprefix("alike.")] = constant.prior
     logs, doubt = data.doubted(start, rows)
     spread = data.tuned(start, logs, rows, doubt, [*map(series, data.loads)])
     logs, doubt = data.doubted(spread, rows)
@@ -148,7 +148,8 @@ def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, f
 
 def report(data: Table) -> None:
     """Print the cross-validation."""
-    kinds, count = groups(data.loads), len(data.loads)
+    kinds = groups(data.loads)
+    count = len(data.loads)
     labels: dict[str, Sequence[object]] = {
         "rows left out": range(count),
         "series left out": [*map(series, data.loads)],
@@ -162,7 +163,7 @@ def report(data: Table) -> None:
     hopper = np.array([load.gpu.arch == "Hopper" for load in data.loads])
     dense = kinds["dense NeMo pretraining"]
     large = dense[size[dense] >= 512]
-    a100: list[Split] = []
+    a100 = []
     for row, load in enumerate(data.loads):
         if load.source == "korthikanti":
             a100.append((np.delete(np.arange(count), row), np.array([row])))
@@ -203,7 +204,8 @@ def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, floa
     layouts on one node."""
     misses = data.logs - data.predicted(logs)[: len(data.loads)]
     fitted = replace(data.kinship, residuals=misses, doubt=doubt)
-    loads, step_s = [], []
+    loads = []
+    step_s = []
     for n, row in enumerate(paths.table(str(SINGLE_NODE))):
         if n % KNOWN == 0 and n % EVERY:
             loads.append(rows.workload(row))
@@ -224,7 +226,8 @@ def ranking(data: Table) -> str:
         key = (row["num_gpus"], row["gbs"], row["hidden"], row["layers"])
         median = predict(rows.workload(row), calibration).median
         points.setdefault(key, []).append((median, float(row["step_time_s"])))
-    ranks, losses = [], []
+    ranks = []
+    losses = []
     for pairs in points.values():
         if len(pairs) >= 4:
             predicted, measured = np.array(pairs).T
@@ -249,7 +252,8 @@ def of_components(misses: Sequence[tuple[str, float]]) -> str:
     texts = []
     for name, each in by_name.items():
         far = np.count_nonzero(np.array(each) > FAR)
-        median, high = 100 * np.median(each), 100 * np.quantile(each, 0.9)
+        median = 100 * np.median(each)
+        high = 100 * np.quantile(each, 0.9)
         texts.append(f"{name} {median:.0f} / {high:.0f} %, {far} of {len(each)} beyond {FAR:.0%}")
     return f"parts above {LONG:.0%} of a profiled step, their runs left out: " + "; ".join(texts)
 

@@ -90,7 +90,9 @@ def coded(named: NDArray[Any]) -> NDArray[Any]:
 
 def traits(load: Workload) -> tuple[str, ...]:
     """The traits of a workload, in the order of `TRAITS`."""
-    layout, family, gpu = load.layout, load.model.name, load.gpu.name
+    layout = load.layout
+    family = load.model.name
+    gpu = load.gpu.name
     task = "lora" if load.task == "lora" else "train"
     kind = "moe" if load.model.shape.moe else "dense"
     source = f"{load.source}/{load.stack}/{load.framework}"

@@ -72,7 +72,8 @@ class Traffic:
         the next.
         """
         near = max(1.0, min(ranks, self.domain // max(1.0, stride)))
-        nvlink, nic = 0.0, 0.0
+        nvlink = 0.0
+        nic = 0.0
         if near > 1:
             nvlink = wire / self.nvlink
         if near < ranks:
@@ -81,7 +82,8 @@ class Traffic:
 
 
 def _tensor_parallel(load: Workload, traffic: Traffic, layers: float) -> dict[str, float]:
-    tp, link = load.layout.tp, traffic.nvlink
+    tp = load.layout.tp
+    link = traffic.nvlink
     if tp > traffic.domain:
         link = min(link, traffic.domain * traffic.nic)
     # An all-reduce passes the ring twice, as a reduce-scatter and an all-gather.
@@ -124,7 +126,8 @@ def _data_parallel(load: Workload, traffic: Traffic) -> dict[str, float]:
     """Gradients and weights among the ranks that hold the same ones, and among those of
     FSDP that share them."""
     layout = load.layout
-    stride, expert_stride = float(layout.tp), float(layout.ep * layout.etp)
+    stride = float(layout.tp)
+    expert_stride = float(layout.ep * layout.etp)
     ranks, expert_ranks = communication.replicas(layout, load.dp)
     shards, expert_shards = communication.weight_shards(layout)
     dp = traffic.ring(traffic.bytes_of("dp", step=True), ranks, stride)

@@ -124,7 +124,7 @@ def _host(counts: Counts, of: Callable[[str], Value], gpu: Value, progress: Valu
     experts.
     """
     of_experts = of("host.experts") * progress + of("host.expert") * counts.experts
-    floor: Value = np.where(counts.moe > 0, of_experts, of("host.layer"))
+    floor = np.where(counts.moe > 0, of_experts, of("host.layer"))
     floor = floor * np.where(counts.low > 0, of("host.low"), 1.0) + counts.hooked * of("host.hooks")
     floor = floor * np.where(counts.graphed > 0, of("host.graphs"), 1.0)
     waits = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
@@ -144,13 +144,15 @@ def _data_parallel(counts: Counts, of: Callable[[str], Value], microbatch: Value
     A ring over nodes passes NVLink and the adapters at once: the slower one counts.
     """
     slower = 1 + of("dp.scale") * np.log2(np.maximum(1, counts.dp_nodes))
-    near, far = counts.dp_nvlink / of("link.nvlink"), slower * counts.dp_nic / of("link.nic")
+    near = counts.dp_nvlink / of("link.nvlink")
+    far = slower * counts.dp_nic / of("link.nic")
     # Near ranks wait for one another too: the share may be above 1.
     exposed = np.maximum(of("dp.exposed") * near, np.minimum(1, of("dp.nic")) * far)
     # Time after the last backward pass equals that after the first forward pass.
     half = (np.maximum(near, far) - exposed) / 2
     beyond = np.maximum(0, half - microbatch * 2 / 3) + np.maximum(0, half - microbatch / 3)
-    nvlink, nic = counts.fsdp_nvlink / of("link.nvlink"), slower * counts.fsdp_nic / of("link.nic")
+    nvlink = counts.fsdp_nvlink / of("link.nvlink")
+    nic = slower * counts.fsdp_nic / of("link.nic")
     shards = np.maximum(nvlink, nic)
     hidden = shards * (1 - of("fsdp.exposed"))
     each = of("fsdp.exposed") * shards + np.maximum(0, hidden - microbatch)

@@ -37,7 +37,10 @@ class Calibration:
     @cached_property
     def spread(self) -> Mapping[str, float]:
         """Standard deviations of the covariance and widths of intervals."""
-        return {name.removeprefix("alike."): value for name, value in self.values.items()}
+        found = {}
+        for name, value in self.values.items():
+            found[name.removeprefix("alike.")] = value
+        return found
 
 
 @dataclass(frozen=True)
@@ -87,17 +90,17 @@ def _of_rows(load: Workload, calibration: Calibration) -> Prediction:
     """The physics, corrected by similar rows, and never faster than the FLOPs at
     peak."""
     counts = count(load)
-    parts = {
-        name: float(value)
-        for name, value in seconds(counts, chosen(load, calibration.values)).items()
-    }
+    parts = {}
+    for name, value in seconds(counts, chosen(load, calibration.values)).items():
+        parts[name] = float(value)
     physics = sum(parts.values())
     correction = residuals.correction(load, calibration.rows, calibration.spread)
     layer = counts.products + counts.attention * _peak_of_attention(load)
     bound = float(counts.microbatches * (counts.layers * layer + counts.logits / counts.stages))
     median = max(physics * float(np.exp(correction.median)), bound)
     wide = float(np.exp(correction.half_width))
-    low, high = max(median / wide, bound), median * wide
+    low = max(median / wide, bound)
+    high = median * wide
     return Prediction(load, median, low, high, _scaled(parts, median / physics), calibration.name)
 
 
@@ -114,12 +117,15 @@ def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterato
         interleaved = load.layout.pp if load.layout.vp > 1 else 1
         batch = load.mbs * dp * interleaved
         if gbs % batch:
-            rule = "mbs * dp * pp" if interleaved > 1 else "mbs * dp"
+            rule = "mbs * dp"
+            if interleaved > 1:
+                rule = "mbs * dp * pp"
             raise UserError(
                 f"a global batch of {gbs:g} is no multiple of {rule} = {batch:g} on {number} GPUs",
                 hint=f"leave out {number} GPUs, or name a batch: --set gbs={-(-gbs // batch) * batch:g}",
             )
-        layout, cp = load.layout, load.layout.cp
+        layout = load.layout
+        cp = load.layout.cp
         if layout.fsdp == load.dp * cp > 1:  # over all ranks that share weights, here and there
             layout = layout.model_copy(update={"fsdp": dp * cp})
         yield replace(load, num_gpus=number, gbs=gbs, layout=layout)
@@ -130,7 +136,8 @@ def predicted_rows(
 ) -> int:
     """Copy the rows of a table with the columns of `RESULTS`; returns how many were
     predicted."""
-    calibration, predicted = calibration or usual(), 0
+    calibration = calibration or usual()
+    predicted = 0
     reader = csv.DictReader(file)
     names = [*(reader.fieldnames or ()), *RESULTS]
     columns = {name.strip().lower() for name in names}
@@ -145,7 +152,8 @@ def predicted_rows(
             results, remarks = _predicted_row(row, calibration)
             predicted += 1
         except (UserError, ValueError, TypeError, ArithmeticError) as error:
-            results, remarks = dict.fromkeys(RESULTS, ""), [getattr(error, "message", str(error))]
+            results = dict.fromkeys(RESULTS, "")
+            remarks = [getattr(error, "message", str(error))]
         for remark in remarks:
             say(f"line {number}: {remark}")
         writer.writerow({**row, **results})
@@ -163,7 +171,9 @@ def _predicted_row(row: rows.Row, calibration: Calibration) -> tuple[dict[str, s
     numbers = (one.median, one.low, one.high)
     if not all(map(math.isfinite, numbers)):
         raise UserError("nothing finite can be predicted from it")
-    results = {name: f"{value:.6g}" for name, value in zip(RESULTS, numbers, strict=True)}
+    results = {}
+    for name, value in zip(RESULTS, numbers, strict=True):
+        results[name] = f"{value:.6g}"
     return results, [*remarks, *rows.doubts(complete, load)]
 
 

@@ -43,7 +43,9 @@ class Recomputation:
     def product(self, product: Product) -> float:
         """Repeats of ``product``."""
         if self.by_operator:
-            return 1.0 if self.low else SECOND_PRODUCTS
+            if self.low:
+                return 1.0
+            return SECOND_PRODUCTS
         return float(repeats(product, self.load.recompute, stored=self.stored))
 
     @property
@@ -59,4 +61,6 @@ class Recomputation:
 
 @functools.cache
 def _stored(stack: str, policy: str) -> tuple[str, ...] | None:
-    return policies(stack.removeprefix(software.JAX)).get(policy) if policy else None
+    if not policy:
+        return None
+    return policies(stack.removeprefix(software.JAX)).get(policy)

@@ -61,12 +61,15 @@ def workload(row: Row) -> Workload:
     understood."""
     if "hidden" in row and "gpu" not in row:
         row = {**row, **SINGLE_NODE}
-    notes, task, source = row.get("notes") or "", _task_text(row), row.get("source_id") or ""
+    notes = row.get("notes") or ""
+    task = _task_text(row)
+    source = row.get("source_id") or ""
     if OTHER_WORK.search(task):
         raise UserError(f"task is {task[:40]}: only a training step can be predicted")
     layers = int(_positive(row, "layers", 0))
     gpu = _gpu(row.get("gpu") or "", notes)
-    num_gpus, seq_length = int(_positive(row, "num_gpus")), int(_positive(row, "seq_len"))
+    num_gpus = int(_positive(row, "num_gpus"))
+    seq_length = int(_positive(row, "seq_len"))
     stack = _stack(row, task)
     layout = _layout(row, num_gpus, stack)
     ranks = layout.dp(num_gpus)
@@ -121,7 +124,8 @@ def _reference_step_s(row: Row) -> float:
 def _refuse_impossible(load: Workload) -> None:
     """UserError if the GPU does not compute in this precision, or nothing can be
     spread like this."""
-    shape, layout = load.model.shape, load.layout
+    shape = load.model.shape
+    layout = load.layout
     if load.number == "fp32":
         raise UserError("precision is fp32: only those of 16 bits and less can be predicted")
     if load.products_peak_tflops is None:
@@ -140,8 +144,10 @@ def _refuse_impossible(load: Workload) -> None:
 def doubts(row: Row, load: Workload) -> list[str]:
     """A sentence for each value that is taken for another one: misprints, words of the
     table's own."""
-    stated, least = _positive(row, "gbs"), load.mbs * load.dp
-    task, recompute = _task_text(row), _recompute(row).strip()
+    stated = _positive(row, "gbs")
+    least = load.mbs * load.dp
+    task = _task_text(row)
+    recompute = _recompute(row).strip()
     remarks = []
     if stated < load.gbs:
         remarks.append(
@@ -161,7 +167,8 @@ def doubts(row: Row, load: Workload) -> list[str]:
 def completed(row: Row) -> tuple[Row, list[str]]:
     """The row with what it leaves open and others tell, and a sentence for each value
     that was filled in."""
-    filled, remarks = dict(row), []
+    filled = dict(row)
+    remarks = []
     stated = row.get("model") or ""
     name = filled["model"] = _known_name(stated) or stated
     if _words(name) != _words(stated):
@@ -192,7 +199,9 @@ def _known_name(name: str) -> str | None:
     words = _words(name)
     if not words:
         return None
-    same, longer, shorter = [], [], []
+    same = []
+    longer = []
+    shorter = []
     for each in architectures():
         others = _words(each)
         if "".join(others) == "".join(words):
@@ -203,7 +212,9 @@ def _known_name(name: str) -> str | None:
             shorter.append(each)
     alike = same or longer or shorter
     shapes = {architectures()[each].shape for each in alike}
-    return alike[0] if len(shapes) == 1 else None
+    if len(shapes) != 1:
+        return None
+    return alike[0]
 
 
 def _usual_length(model: str, task: str) -> tuple[int, str]:
@@ -218,7 +229,8 @@ def _usual_length(model: str, task: str) -> tuple[int, str]:
         length = recipe_document(recipe)[1].get("seq_length")
         if length:
             return int(length), f"recipe {recipe} has it"
-    of_task, of_any = Counter[int](), Counter[int]()
+    of_task = Counter[int]()
+    of_any = Counter[int]()
     for row in paths.table(__file__, PUBLISHED):
         if row["model"] == model and row["seq_len"]:
             of_any[int(row["seq_len"])] += 1
@@ -233,7 +245,8 @@ def _likely_width(row: Row) -> int | None:
     """The width of a GPT with a row's parameters and layers; None if it does not
     state both, or has experts."""
     try:
-        params, layers = 1e9 * float(row.get("params_b") or ""), int(float(row.get("layers") or ""))
+        params = 1e9 * float(row.get("params_b") or "")
+        layers = int(float(row.get("layers") or ""))
         experts = int(float(row.get("ep") or 1)) > 1
     except ValueError:
         return None
@@ -267,9 +280,12 @@ def _layout(row: Row, num_gpus: int, stack: str) -> Layout:
     tp, pp, cp = (int(_positive(row, column, 1)) for column in ("tp", "pp", "cp"))
     if num_gpus % (tp * pp * cp):
         raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
-    shards = num_gpus if software.has("fully_sharded", stack) else 1
+    shards = 1
+    if software.has("fully_sharded", stack):
+        shards = num_gpus
     fsdp = int(_positive(row, "fsdp_shard", shards))
-    ep, vp = int(_positive(row, "ep", 1)), int(_positive(row, "vp", 1))
+    ep = int(_positive(row, "ep", 1))
+    vp = int(_positive(row, "vp", 1))
     # Rows of 2022 state sequence parallelism in the column of recomputation.
     split = tp > 1 and (stack != software.MEGATRON_2022 or "sp" in (row.get("recompute") or ""))
     return Layout(tp=tp, pp=pp, cp=cp, vp=vp, ep=ep, sequence_parallel=split, fsdp=max(1, fsdp))

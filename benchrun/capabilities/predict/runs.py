@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -133,7 +132,7 @@ def read(folder: Path, source: str = OWN) -> Measured:
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{folder.name} is no training")
     metrics = json.loads(_content(folder / METRICS) or "{}")
-    step_time: Mapping[str, float] = metrics.get("step_time_s") or {}
+    step_time = metrics.get("step_time_s") or {}
     if not step_time.get("median"):
         raise UserError(f"{folder.name} has no step time", hint="benchrun compare RUN measures it")
     return Measured(
@@ -146,11 +145,15 @@ def read(folder: Path, source: str = OWN) -> Measured:
 
 def _read(file: Path, kind: type[Result]) -> Result | None:
     content = _content(file)
-    return kind.model_validate_json(content) if content else None
+    if not content:
+        return None
+    return kind.model_validate_json(content)
 
 
 def _content(file: Path) -> bytes:
-    return file.read_bytes() if file.is_file() else b""
+    if not file.is_file():
+        return b""
+    return file.read_bytes()
 
 
 def profiled(run: Measured) -> dict[str, float]:

@@ -31,14 +31,15 @@ Factors = Iterator[tuple[str, float]]
 def calibrated(measured: Sequence[Measured]) -> tuple[Calibration, list[str]]:
     """The calibration with the runs of a site, and a line for each constant that
     changed."""
-    base, changes = usual(), []
+    base = usual()
+    changes = []
     values = dict(base.values)
     inside: list[tuple[str, float]] = []
     alone: list[tuple[str, float]] = []
     for run in measured:
         inside += _of_breakdown(run, base)
         alone += _of_ceilings(run)
-    changed: set[str] = set()
+    changed = set()
     # A product inside a step tells more than the same product alone.
     for origin, factors in (("breakdowns", inside), ("ceilings", alone)):
         for name, factor in _medians(factors, base).items():
@@ -57,7 +58,9 @@ def calibrated(measured: Sequence[Measured]) -> tuple[Calibration, list[str]]:
         usual_miss = correction(run.load, tuned.rows, tuned.spread).median
         misses.append(float(np.log(run.step_s / expected) + usual_miss))
         change = 100 * (run.step_s / before.median - 1)
-        gpus = "1 GPU" if run.load.num_gpus == 1 else f"{run.load.num_gpus} GPUs"
+        gpus = "1 GPU"
+        if run.load.num_gpus != 1:
+            gpus = f"{run.load.num_gpus} GPUs"
         changes.append(
             f"{run.load.model.name}, {gpus}: {run.step_s:.4g} s, {change:+.1f} % of expected"
         )
@@ -84,7 +87,8 @@ def _of_breakdown(run: Measured, base: Calibration) -> Factors:
     """Expected over measured seconds of the parts of a profiled step."""
     if run.breakdown is None:
         return
-    expected, arch = predict(run.load, base).parts, run.load.gpu.family
+    expected = predict(run.load, base).parts
+    arch = run.load.gpu.family
     constant = {
         "matmul": f"products.{arch}.{BITS.get(run.load.number, 16)}",
         "attention": f"attention.{arch}",
@@ -118,7 +122,8 @@ def _of_ceilings(run: Measured) -> Factors:
 def _tflops(ceilings: Ceilings, number: Precision) -> float:
     """Harmonic mean over the measured products, weighted by their FLOPs; 0 without
     any."""
-    done, time = 0.0, 0.0
+    done = 0.0
+    time = 0.0
     for gemm in ceilings.gemms:
         rates = gemm.tflops.get(number)
         if rates and gemm.name in REFERENCE_LAYERS:

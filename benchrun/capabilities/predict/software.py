@@ -58,7 +58,11 @@ def of_framework(framework: str) -> str:
 
 def publishers() -> dict[str, str]:
     """NVIDIA's repositories with the sources of the rows that they publish."""
-    return {name: source for (where, name), source in _table().items() if where == "repository"}
+    found = {}
+    for (where, name), source in _table().items():
+        if where == "repository":
+            found[name] = source
+    return found
 
 
 def publisher(text: str) -> str:

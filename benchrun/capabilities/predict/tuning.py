@@ -39,7 +39,8 @@ tell how sources differ."""
 def tuned(start: Mapping[str, float], rows: Kinship, slopes: Array) -> dict[str, float]:
     """Standard deviations from the misses of ``rows``. ``slopes``: derivatives by
     constants, times their spread."""
-    spread, shares = dict(start), shared(rows)
+    spread = dict(start)
+    shares = shared(rows)
     own = np.array(noises(spread, rows))
     uncertain = slopes @ slopes.T
     for _ in range(STEPS):
@@ -47,9 +48,11 @@ def tuned(start: Mapping[str, float], rows: Kinship, slopes: Array) -> dict[str,
         whole = covariance(spread, rows, rows) + np.diag(noise(spread, rows)) + uncertain
         inverse = np.linalg.inv(whole)
         misses = inverse @ rows.residuals
-        both, pulls = inverse * scale[:, None] * scale[None, :], misses * scale
+        both = inverse * scale[:, None] * scale[None, :]
+        pulls = misses * scale
         for name, share in shares.items():
-            seen, expected = float(pulls @ share @ pulls), float((both * share).sum())
+            seen = float(pulls @ share @ pulls)
+            expected = float((both * share).sum())
             spread[name] *= _step(seen, expected, spread[name], start[name])
         for name in set(own):
             at = np.flatnonzero(own == name)
@@ -68,7 +71,8 @@ def tuned(start: Mapping[str, float], rows: Kinship, slopes: Array) -> dict[str,
 def _step(seen: float, expected: float, now: float, start: float) -> float:
     """The factor on the standard deviation ``now``. ``start`` counts as much as `PRIOR`
     independent rows."""
-    seen, expected = max(seen, 0.0) + PRIOR * start**2 / now**4, expected + PRIOR / now**2
+    seen = max(seen, 0.0) + PRIOR * start**2 / now**4
+    expected = expected + PRIOR / now**2
     return float(np.clip((seen / expected) ** 0.25, 0.5, 2.0))
 
 
@@ -82,7 +86,8 @@ def widened(
     one that a prediction states, which takes the constants for known.
     """
     plain = covariance(spread, rows, rows) + np.diag(noise(spread, rows))
-    stated, inverse = np.linalg.inv(plain), np.linalg.inv(plain + slopes @ slopes.T)
+    stated = np.linalg.inv(plain)
+    inverse = np.linalg.inv(plain + slopes @ slopes.T)
     misses = inverse @ rows.residuals
     alone = np.abs(misses / np.diag(inverse)) * np.sqrt(np.diag(stated))
     together = np.zeros(len(alone))

@@ -55,7 +55,9 @@ class Predicted:
 
     def document(self) -> dict[str, Any]:
         """Document of ``predict --json``: seconds, tokens/s, MFU by convention, GiB."""
-        one, load, spec = self.prediction, self.prediction.load, self.spec
+        one = self.prediction
+        load = self.prediction.load
+        spec = self.spec
         flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
         peak = load.gpu.peak_tflops(spec.precision)
         rate = one.tokens_per_s_per_gpu
@@ -100,7 +102,8 @@ def predicted_curve(
 ) -> list[Predicted]:
     """The step of a run on several numbers of GPUs. UserError for one that its layout
     or batch does not allow."""
-    training, warnings = _training(spec), _warnings(spec)
+    training = _training(spec)
+    warnings = _warnings(spec)
     curve = []
     for load in model.scaled(_load(spec, calibration), num_gpus, scaling):
         curve.append(Predicted(training, model.predict(load, calibration), warnings))

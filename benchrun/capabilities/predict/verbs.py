@@ -8,7 +8,7 @@ import click
 
 from benchrun import api
 from benchrun.cli.complete import run_names
-from benchrun.cli.options import json_option, point_options, print_json, say
+from benchrun.cli.options import FILE, json_option, point_options, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import MOST_GPUS, Exit
 
@@ -41,7 +41,7 @@ def _numbers(
 )
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Draw the curve over numbers of GPUs.",
 )
@@ -56,7 +56,7 @@ def _numbers(
 @click.option(
     "--csv",
     "table",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Predict the rows of a table.",
 )
@@ -130,7 +130,9 @@ def _predict_table(
         raise UserError(
             f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}"
         )
-    return Exit.OK if api.predicted_table(table, sys.stdout, say) else Exit.INCONCLUSIVE
+    if api.predicted_table(table, sys.stdout, say):
+        return Exit.OK
+    return Exit.INCONCLUSIVE
 
 
 def _predict_curve(

@@ -122,13 +122,14 @@ class Workload:
 def architectures() -> dict[str, Architecture]:
     """Every model by name: those of recipes, and those of published rows (models.csv),
     whose family names them."""
-    published: dict[str, Architecture] = {}
-    known: dict[str, Architecture] = {}
+    published = {}
+    known = {}
     for row in paths.table(__file__, "models.csv"):
         file = Path(row["source"])
-        dimensions = {
-            name: row[name] for name in row if row[name] and name in ModelShape.model_fields
-        }
+        dimensions = {}
+        for name in row:
+            if row[name] and name in ModelShape.model_fields:
+                dimensions[name] = row[name]
         published[row["model"]] = Architecture(
             row["family"], ModelShape.model_validate(dimensions or _read(file.stem))
         )
