@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from benchrun.capabilities.nodes.outliers import MIN_UNITS, Beside, beside_each_other, slower_group
 from benchrun.model import Frozen
-from benchrun.rundir.nodes import UNITS, RankRates, Rate, Test
+from benchrun.rundir.nodes import UNITS, RankRates, Test
 
 FALSE_ALARMS = 0.01
 """The chance that a check of a healthy fleet names any node."""
@@ -60,7 +60,9 @@ class Finding(Frozen):
 
 def _one_of_node(device_id: object) -> Literal["GPU", "rank"]:
     """Unit that is measured alone: a GPU, or a rank if no GPU is known."""
-    return "GPU" if device_id else "rank"
+    if device_id:
+        return "GPU"
+    return "rank"
 
 
 class TestRow(Frozen):
@@ -157,10 +159,12 @@ def fleet(ranks: Sequence[RankRates], nodes: Iterable[str] = ()) -> Fleet:
     hosts = list(complete)
     models = _models(ranks)
     alike = [each for each in ranks if each.device == models[0].gpu]
-    units: dict[Test, list[Unit]] = {test: list(_units(test, alike)) for test in get_args(Test)}
+    units = {test: list(_units(test, alike)) for test in get_args(Test)}
     pairs = _pairs(alike)
     level = FALSE_ALARMS / max(1, sum(map(len, units.values())) + len(pairs))
-    rows, outliers, faster = [], [], []
+    rows = []
+    outliers = []
+    faster = []
     for test, members in units.items():
         if not members:
             continue
@@ -241,12 +245,14 @@ def _units(test: Test, ranks: Sequence[RankRates]) -> Iterable[Unit]:
         for rate in each.rates:
             if rate.test == test:
                 units.append(Unit(names, rate.values, rate.work))
-    return _whole_nodes(units) if test == "node_collective" else units
+    if test != "node_collective":
+        return units
+    return _whole_nodes(units)
 
 
 def _whole_nodes(gpus: Iterable[Unit]) -> Iterable[Unit]:
     """Each node, by the slowest of its GPUs in every repeat."""
-    by_host: dict[str, list[Unit]] = defaultdict(list)
+    by_host = defaultdict(list)
     for gpu in gpus:
         by_host[gpu.names["host"]].append(gpu)
     for host, units in by_host.items():
@@ -268,7 +274,7 @@ def _pairs(ranks: Sequence[RankRates]) -> list[Unit]:
     """Every pair of nodes that exchanged data: the sum over their GPUs, by the slower
     side of each.
     """
-    sides: dict[tuple[str, str], list[tuple[RankRates, Rate]]] = defaultdict(list)
+    sides = defaultdict(list)
     for each in ranks:
         for rate in each.rates:
             if rate.test == "exchange" and rate.peer is not None:
@@ -276,7 +282,7 @@ def _pairs(ranks: Sequence[RankRates]) -> list[Unit]:
                 sides[first, second].append((each, rate))
     units = []
     for (first, second), measured in sides.items():
-        by_place: dict[int, list[Unit]] = defaultdict(list)
+        by_place = defaultdict(list)
         for each, rate in measured:
             by_place[each.local_rank].append(Unit({}, rate.values, rate.work))
         values = tuple(map(sum, zip(*map(_slowest, by_place.values()), strict=False)))

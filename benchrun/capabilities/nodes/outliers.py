@@ -80,14 +80,15 @@ def beside_each_other(
     noise = repeat_noise(logs)
     sources = range(len(middles)) if sources is None else sources
     others = [_others(index, middles, sources) for index in range(len(middles))]
-    return [
-        _beside(float(middles[index]), others[index], noise, level) for index in range(len(middles))
-    ]
+    found = []
+    for index in range(len(middles)):
+        found.append(_beside(float(middles[index]), others[index], noise, level))
+    return found
 
 
 def _others(index: int, middles: Floats, sources: Sequence[Hashable]) -> Floats:
     """One value of each source among the other units."""
-    values: dict[Hashable, float] = {}
+    values = {}
     for other, source in enumerate(sources):
         if other != index:
             values[source] = middles[other]
@@ -95,7 +96,8 @@ def _others(index: int, middles: Floats, sources: Sequence[Hashable]) -> Floats:
 
 
 def _beside(own: float, others: Floats, noise: float, level: float) -> Beside:
-    count, centre = others.size, float(np.median(others))
+    count = others.size
+    centre = float(np.median(others))
     spread = robust_deviation(others) * SMALL.get(count, count / (count - 0.8))
     weight = EFFICIENCY * (count - 1)
     freedom = PRIOR + weight
@@ -127,7 +129,8 @@ def slower_group(rates: Sequence[Sequence[float]]) -> list[int]:
     sorted_middles = middles[order]
     least = max(math.ceil(LEAST_PART * len(middles)), 2)
     cut = least + int(np.argmax(np.diff(sorted_middles)[least - 1 : len(middles) - least]))
-    low, high = sorted_middles[:cut], sorted_middles[cut:]
+    low = sorted_middles[:cut]
+    high = sorted_middles[cut:]
     within = math.sqrt((low.var() * low.size + high.var() * high.size) / max(len(middles) - 2, 1))
     expected = math.hypot(repeat_noise(logs), USUAL)
     return order[:cut].tolist() if high[0] - low[-1] > GAP * max(within, expected) else []
@@ -169,9 +172,11 @@ def t_at(level: float, freedom: float) -> float:
     """The value that Student's t distribution exceeds with the chance ``level``, below
     1/2.
     """
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while t_above(high, freedom) > level:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if t_above(middle, freedom) > level else (low, middle)

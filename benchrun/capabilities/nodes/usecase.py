@@ -13,7 +13,7 @@ from benchrun.jobs.slurm_nodes import expanded, idle_nodes
 from benchrun.recipes.resolve import resolve_nodes
 from benchrun.rundir.artifacts import EXCLUDE, FLEET, NODES
 from benchrun.rundir.folder import RunDir, read_text
-from benchrun.rundir.nodes import RankRates, Test
+from benchrun.rundir.nodes import RankRates
 from benchrun.runspec.spec import NodesSpec
 
 
@@ -31,7 +31,9 @@ def nodes_check(
         site = spec.cluster
         idle = idle_nodes(site.partition, site.nodelist, site.exclude)
         if not idle:
-            where = f"partition {site.partition}" if site.partition else "the cluster"
+            where = "the cluster"
+            if site.partition:
+                where = f"partition {site.partition}"
             raise MachineError(
                 f"no node of {where} is idle", hint="--num-nodes N waits in the queue for N nodes"
             )
@@ -79,7 +81,7 @@ def _check_together(files: Mapping[Path, RankRates]) -> None:
     """
     sizes = Counter(each.ranks for each in files.values())
     works = Counter((rate.test, rate.work) for each in files.values() for rate in each.rates)
-    usual: dict[Test, str] = {test: work for (test, work), _ in reversed(works.most_common())}
+    usual = {test: work for (test, work), _ in reversed(works.most_common())}
     seen: dict[int, Path] = {}
     hint = "move the file away, or check the nodes again"
     for file, each in files.items():
@@ -102,6 +104,8 @@ def _job_nodes(run: RunDir) -> Sequence[str]:
     """
     state = run.last_event("state")
     try:
-        return expanded(str(state["nodes"])) if state and state.get("nodes") else []
+        if state and state.get("nodes"):
+            return expanded(str(state["nodes"]))
+        return []
     except MachineError:
         return []

@@ -129,4 +129,6 @@ def _print(run: "RunDir", reason: str | None, as_json: bool, *, store: bool = Tr
     if fleet.outliers or fleet.slow_pairs or fleet.other_models:
         return Exit.SLOW
     undecided = fleet.missing or fleet.faster or not fleet.comparable
-    return Exit.INCONCLUSIVE if undecided else Exit.OK
+    if undecided:
+        return Exit.INCONCLUSIVE
+    return Exit.OK

@@ -34,9 +34,11 @@ def fleet_view(fleet: Fleet, reason: str | None = None) -> str:
 
 
 def _row(row: TestRow) -> list[str]:
-    compared, limit = "no: fewer than 3", "-"
+    compared = "no: fewer than 3"
+    limit = "-"
     if row.limit_percent is not None:
-        compared, limit = "yes", f"{-row.limit_percent:.1f} %"
+        compared = "yes"
+        limit = f"{-row.limit_percent:.1f} %"
     return [
         f"{row.test} ({row.work})",
         _counted(row.count, row.of),
@@ -49,7 +51,9 @@ def _row(row: TestRow) -> list[str]:
 
 
 def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun}s"
 
 
 def _no_outlier(fleet: Fleet) -> str:
