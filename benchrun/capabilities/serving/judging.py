@@ -30,7 +30,8 @@ def result_conditions(log: Log, file: RecipeFile, given: Setting) -> tuple[Condi
         options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         raise UserError(f"the log does not state these conditions: add {options}", where=log.file)
     sizes = ModelShape.model_validate((file.recipe.model_extra or {})["model"])
-    facts, precision = log.facts, given.precision or setting.precision
+    facts = log.facts
+    precision = given.precision or setting.precision
     own = Conditions(
         recipe=file.name,
         task=file.recipe.task,
@@ -52,17 +53,22 @@ def _load(log: Log) -> dict[str, Any]:
     known.
     """
     served = log.served[-1]
-    settings, values = served.settings, served.values
+    settings = served.settings
+    values = served.values
     load: dict[str, Any] = {
         "concurrency": settings.get("concurrency"),
         "shortest": settings.get("shortest", 1.0),
     }
     for side in ("input_tokens", "output_tokens"):
         mean = values.get(f"mean_{side}")
-        whole = mean if mean is not None and abs(mean - round(mean)) < 1e-9 else None
+        whole = None
+        if mean is not None and abs(mean - round(mean)) < 1e-9:
+            whole = mean
         load[side] = settings.get(f"longest_{side}") or settings.get(side) or whole
         if load[side] is None:
-            hint = f"its mean is {mean:.4g}" if mean is not None else None
+            hint = None
+            if mean is not None:
+                hint = f"its mean is {mean:.4g}"
             raise UserError(
                 f"the result does not state {side} of a request", where=log.file, hint=hint
             )

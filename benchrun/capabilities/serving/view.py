@@ -31,7 +31,9 @@ def serving_rows(measured: Measurement) -> Iterator[tuple[str, str]]:
     yield from _requests(values)
     if "output_tokens_per_s" in values:
         total = values.get("total_tokens_per_s")
-        both = f", {total:,.1f} with the prompts" if total is not None else ""
+        both = ""
+        if total is not None:
+            both = f", {total:,.1f} with the prompts"
         yield "output tokens/s", f"{values['output_tokens_per_s']:,.1f}{both}, of all GPUs"
     for name in RATES:
         rate = METRICS[name]
@@ -57,14 +59,23 @@ def serving_rows(measured: Measurement) -> Iterator[tuple[str, str]]:
 
 def _requests(values: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     if "completed" in values:
-        of = f" of {values['num_prompts']:.0f}" if "num_prompts" in values else ""
-        seconds = f" in {values['duration_s']:,.1f} s" if "duration_s" in values else ""
+        of = ""
+        if "num_prompts" in values:
+            of = f" of {values['num_prompts']:.0f}"
+        seconds = ""
+        if "duration_s" in values:
+            seconds = f" in {values['duration_s']:,.1f} s"
         yield "answered", f"{values['completed']:.0f}{of} requests{seconds}"
     sides = {side: values.get(f"mean_{side}_tokens") for side in ("input", "output")}
-    lengths = [f"{value:,.1f} {side}" for side, value in sides.items() if value is not None]
+    lengths = []
+    for side, value in sides.items():
+        if value is not None:
+            lengths.append(f"{value:,.1f} {side}")
     if lengths:
         yield "tokens/request", f"{', '.join(lengths)}, in the mean"
 
 
 def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

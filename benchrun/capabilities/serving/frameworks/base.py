@@ -47,7 +47,8 @@ class Server(Framework):
         yield from self._weights(spec)
 
     def _layout(self, spec: InferenceSpec) -> Iterator[str]:
-        ranks, model = spec.tp * spec.pp * spec.dp, spec.model
+        ranks = spec.tp * spec.pp * spec.dp
+        model = spec.model
         if ranks != spec.num_gpus:
             yield f"tp * pp * dp ({spec.tp} * {spec.pp} * {spec.dp} = {ranks}) must be num_gpus ({spec.num_gpus})"
         if self.serves and spec.num_nodes > 1:
@@ -112,12 +113,11 @@ class Server(Framework):
             and all(getattr(model, key) == LLAMA[key] for key in LLAMA)
         )
         if not self.random_weights or not llama or spec.precision not in ("fp32", "bf16"):
-            why = (
-                "random weights are those of a Llama in fp32 or bf16; otherwise "
-                if self.random_weights
-                else ""
-            )
+            why = ""
+            if self.random_weights:
+                why = "random weights are those of a Llama in fp32 or bf16; otherwise "
             yield f"{why}{self.name} needs a checkpoint: --set checkpoint=FOLDER, or its name on Hugging Face"
-        longest, most = spec.input_tokens + spec.output_tokens, model.max_position_embeddings
+        longest = spec.input_tokens + spec.output_tokens
+        most = model.max_position_embeddings
         if longest > most:
             yield f"input_tokens + output_tokens ({longest}) must be at most max_position_embeddings ({most})"

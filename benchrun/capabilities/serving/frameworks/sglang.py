@@ -49,4 +49,6 @@ def _release(image: str | None) -> tuple[int, ...]:
     empty if it states none.
     """
     match = re.search(r"v(\d+)\.(\d+)\.(\d+)", (image or "").rpartition("/")[2])
-    return tuple(map(int, match.groups())) if match else ()
+    if not match:
+        return ()
+    return tuple(map(int, match.groups()))

@@ -37,15 +37,15 @@ class TensorRT(Server):
     step_lines = ("= PERFORMANCE OVERVIEW",)
     files = ("trtllm.yml",)
     rank_variables = (
-        *(
-            "SLURM_JOB_ID",
-            "SLURM_JOB_NODELIST",
-            "SLURM_LOCALID",
-            "SLURM_NNODES",
-            "SLURM_NODEID",
-            "SLURM_NTASKS",
-        ),
-        *("SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS"),
+        "SLURM_JOB_ID",
+        "SLURM_JOB_NODELIST",
+        "SLURM_LOCALID",
+        "SLURM_NNODES",
+        "SLURM_NODEID",
+        "SLURM_NTASKS",
+        "SLURM_PROCID",
+        "SLURM_STEP_NODELIST",
+        "SLURM_STEP_NUM_TASKS",
     )
 
     def configuration(self, spec: InferenceSpec) -> dict[str, Any]:
@@ -53,7 +53,8 @@ class TensorRT(Server):
         last part, or a hub's name.
         """
         shared = spec.dp > 1
-        folder, checkpoint = is_path(spec.weights), spec.weights.rstrip("/")
+        folder = is_path(spec.weights)
+        checkpoint = spec.weights.rstrip("/")
         seqs = -(-spec.most_seqs // spec.dp)
         return {
             "attention_dp": shared,
