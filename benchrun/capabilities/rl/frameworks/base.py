@@ -27,7 +27,8 @@ class PostTrainer(Framework):
 
     def refusals(self, spec: PostTrainingSpec) -> Iterator[str]:
         """Limits of the framework, and sizes that do not fit each other."""
-        name, made = self.name, spec.generation
+        name = self.name
+        made = spec.generation
         if made.engine not in self.engines:
             legal = " or ".join(sorted(self.engines))
             yield f"benchrun supports {name} with generation by {legal}: generation.engine must not be {made.engine}"
@@ -45,7 +46,8 @@ class PostTrainer(Framework):
 
 
 def _layout(spec: PostTrainingSpec) -> Iterator[str]:
-    layout, per_node = spec.layout, spec.cluster.gpus_per_node
+    layout = spec.layout
+    per_node = spec.cluster.gpus_per_node
     if spec.policy_gpus < 1:
         yield f"no GPU of {spec.num_gpus} is left for the policy: fewer for generation and critic"
         return
@@ -54,7 +56,8 @@ def _layout(spec: PostTrainingSpec) -> Iterator[str]:
         yield f"the policy's GPUs ({spec.policy_gpus}) must be a multiple of tp * pp * cp ({replica})"
     elif spec.gbs % (spec.dp * spec.mbs):
         yield f"gbs ({spec.gbs}) must be a multiple of dp * mbs ({spec.dp} * {spec.mbs})"
-    made, critic = spec.generation, spec.critic
+    made = spec.generation
+    critic = spec.critic
     if spec.generation_gpus % (made.tp * made.pp):
         ranks = made.tp * made.pp
         yield f"the GPUs that generate ({spec.generation_gpus}) must be a multiple of their tp * pp ({ranks})"

@@ -53,7 +53,8 @@ class NemoAligner(PostTrainer):
         for degree in ("cp", "vp", "ep", "etp"):
             if (size := getattr(spec.layout, degree)) > 1:
                 yield f"benchrun supports nemo-aligner without {degree}: {degree} ({size}) must be 1"
-        critic, batch = spec.critic, spec.generation.micro_batch
+        critic = spec.critic
+        batch = spec.generation.micro_batch
         if batch is None:
             yield "nemo-aligner needs generation.micro_batch: prompts that a replica generates for at once"
         elif (
@@ -63,7 +64,8 @@ class NemoAligner(PostTrainer):
             yield f"critic.micro_batch ({critic.micro_batch}) * its dp ({ranks}) must be at most {batch}, generation's"
         if spec.generation.engine == "tensorrt-llm" and spec.cluster.mpi is None:
             yield "TensorRT-LLM starts over MPI: cluster.mpi must be set (pmix), or generation.engine be nemo"
-        tp, pp = spec.layout.tp, spec.layout.pp
+        tp = spec.layout.tp
+        pp = spec.layout.pp
         if (spec.generation.tp, spec.generation.pp) not in ((tp, pp), (tp, 1)):
             yield f"nemo-aligner generates with the policy's tp ({tp}), and with its pp ({pp}) or without (reshard)"
         if (spec.generation.tp, spec.generation.pp) != (
@@ -89,7 +91,9 @@ class NemoAligner(PostTrainer):
 
     def policy(self, spec: PostTrainingSpec, nodes: int) -> Values:
         """The overrides of train_gpt_ppo_actor.py."""
-        made, layout, fast = spec.generation, spec.layout, spec.generation.engine == "tensorrt-llm"
+        made = spec.generation
+        layout = spec.layout
+        fast = spec.generation.engine == "tensorrt-llm"
         prompts = f"[{spec.prompts}]"
         return {
             **_common(spec, "policy", nodes, layout.tp, layout.pp),

@@ -102,7 +102,8 @@ def _policy(spec: PostTrainingSpec) -> Values:
 
 
 def _generation(spec: PostTrainingSpec) -> Values:
-    made, per_node = spec.generation, spec.cluster.gpus_per_node
+    made = spec.generation
+    per_node = spec.cluster.gpus_per_node
     return {
         "policy.generation.backend": "vllm",
         "policy.generation.max_new_tokens": spec.max_response_length,

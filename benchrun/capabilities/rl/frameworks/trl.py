@@ -52,6 +52,7 @@ class Trl(PostTrainer):
             if getattr(spec.model, name) != value
         ]
         wrong += [f"it has {FEATURES[name]}" for name in features(spec.model)]
-        wrong += ["it has experts"] if spec.model.moe else []
+        if spec.model.moe:
+            wrong.append("it has experts")
         if wrong:
             yield f"trl trains plain Llamas here: {', '.join(wrong)}"
