@@ -44,10 +44,14 @@ class Verbs(click.Group):
         """
         if self._group is None:
             return []
-        return [name for name in extensions.installed(self._group) if name not in self._verbs]
+        found = []
+        for name in extensions.installed(self._group):
+            if name not in self._verbs:
+                found.append(name)
+        return found
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command: click.Command | None = None
+        command = None
         if cmd_name in self._verbs:
             command = extensions.imported(f"{self._verbs[cmd_name][0]}:{cmd_name}")
         elif self._group and cmd_name in self._added():

@@ -73,7 +73,8 @@ def closest(word: str, legal: Iterable[object]) -> str:
     import difflib
 
     names = sorted(str(name) for name in legal)
-    near, listing = difflib.get_close_matches(word, names, n=1, cutoff=0.6), ", ".join(names)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    listing = ", ".join(names)
     if len(names) > FEW:
         begun = sorted((name for name in names if name.startswith(word)), key=len)
         if (
@@ -82,14 +83,18 @@ def closest(word: str, legal: Iterable[object]) -> str:
             or near
         ):
             return f"did you mean {' or '.join(map(repr, similar))}?"
-    return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
+    if near:
+        return f"did you mean '{near[0]}'? Legal: {listing}"
+    return f"legal: {listing}"
 
 
 def exit_code_of(error: OSError) -> Exit:
     """USER for a path that may not be read or is too long; MACHINE for a full disk and
     whatever else fails.
     """
-    return Exit.USER if error.errno in (errno.EACCES, errno.ENAMETOOLONG) else Exit.MACHINE
+    if error.errno in (errno.EACCES, errno.ENAMETOOLONG):
+        return Exit.USER
+    return Exit.MACHINE
 
 
 @contextlib.contextmanager

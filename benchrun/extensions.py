@@ -115,7 +115,10 @@ class _Entry(Protocol):
 
 def names(group: str) -> list[str]:
     """The names of everything in ``group``: built-in ones first. Imports none of them."""
-    built_in = [name for name, path in BUILT_IN[group].items() if not _is_absent(path)]
+    built_in = []
+    for name, path in BUILT_IN[group].items():
+        if not _is_absent(path):
+            built_in.append(name)
     return built_in + list(installed(group))
 
 
@@ -159,7 +162,10 @@ def installed(group: str) -> dict[str, _Entry]:
     """The entry points that packages have for ``group``, by name. UserError if one
     takes a name of benchrun's.
     """
-    entries = {entry.name: entry for entry in _all_entries() if entry.group == f"benchrun.{group}"}
+    entries = {}
+    for entry in _all_entries():
+        if entry.group == f"benchrun.{group}":
+            entries[entry.name] = entry
     for name in entries.keys() & BUILT_IN[group].keys():
         raise UserError(
             f"{_place(group, entries[name])} takes a name of benchrun's own",

@@ -98,8 +98,12 @@ def read(path: Path) -> bytes | None:
     run = path.parent
     entry = entries(run.parent).get(run.name)
     if entry is None or run.is_dir():
-        return path.read_bytes() if path.is_file() else None
-    return _content(run.parent, entry, path.name) if path.name in entry["files"] else None
+        if not path.is_file():
+            return None
+        return path.read_bytes()
+    if path.name not in entry["files"]:
+        return None
+    return _content(run.parent, entry, path.name)
 
 
 def shown(text: str) -> str:
@@ -118,18 +122,23 @@ def add(folder: Path, entry: Entry, files: Mapping[str, bytes]) -> None:
     UserError if a run of this id is there. Whoever reads meanwhile finds the folder as
     it was.
     """
-    run_id, archive = entry["id"], f"{entry['recipe']}{ENDING}"
+    run_id = entry["id"]
+    archive = f"{entry['recipe']}{ENDING}"
     with writing(folder), _locked(folder / INDEX):
         known = dict(entries(folder))
         if run_id in known or (folder / run_id).exists():
             raise UserError(f"{folder / run_id} exists", hint="a measurement is never overwritten")
-        packed = {name: content for name, content in files.items() if not name.startswith(PROFILE)}
+        packed = {}
+        for name, content in files.items():
+            if not name.startswith(PROFILE):
+                packed[name] = content
         before: Mapping[str, bytes] = {}
         if (folder / archive).exists():
             before = _Archive.of(folder / archive).all()
-        others = {
-            name: content for name, content in before.items() if not name.startswith(f"{run_id}/")
-        }
+        others = {}
+        for name, content in before.items():
+            if not name.startswith(f"{run_id}/"):
+                others[name] = content
         for name in files.keys() - packed.keys():
             trace = folder / TRACES / run_id / name.removeprefix(PROFILE)
             trace.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +186,7 @@ def _index(folder: Path, *state: int) -> dict[str, Entry]:
     """
     import json
 
-    known: dict[str, Entry] = {}
+    known = {}
     file = folder / INDEX
     with reading(file):
         lines = file.read_bytes().decode(errors="replace").splitlines()
@@ -186,7 +195,8 @@ def _index(folder: Path, *state: int) -> dict[str, Entry]:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError) as error:
-            entry, why = None, f"no JSON: {error}"
+            entry = None
+            why = f"no JSON: {error}"
         if not _is_entry(entry) or entry["id"] in known:
             raise UserError(
                 f"not an index of kept runs: {why}", where=f"{file}:{number}", hint=HINT

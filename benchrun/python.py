@@ -69,7 +69,9 @@ class Run:
     @property
     def metrics(self) -> dict[str, float | None]:
         """Every metric by name, with its unit in it; None is what was not measured."""
-        return self.measurement.metrics if self.measurement else {}
+        if not self.measurement:
+            return {}
+        return self.measurement.metrics
 
     @functools.cached_property
     def steps(self) -> "pd.DataFrame":
@@ -96,16 +98,22 @@ class Run:
         model, None for a log.
         """
         stated = {"recipe": self.recipe, "framework": self.log.framework if self.log else None}
-        named = {name: getattr(self.spec or self.setting, name, None) for name in CONDITIONS}
+        named = {}
+        for name in CONDITIONS:
+            named[name] = getattr(self.spec or self.setting, name, None)
         layout = getattr(self.spec, "layout", None)
         facts = self.log.facts if self.log else None
-        degrees = {name: getattr(layout or facts, name, None) for name in (*DEGREES, "fsdp")}
+        degrees = {}
+        for name in (*DEGREES, "fsdp"):
+            degrees[name] = getattr(layout or facts, name, None)
         end = {"verdict": self.verdict.verdict if self.verdict else None, "ending": self.ending}
-        conditions = {
-            name: stated.get(name) if value is None else value for name, value in named.items()
-        }
+        conditions = {}
+        for name, value in named.items():
+            conditions[name] = stated.get(name) if value is None else value
         reduced = getattr(self.spec, "reduced", None)
-        proxy = None if reduced is None else ", ".join(map(str, reduced))
+        proxy = None
+        if reduced is not None:
+            proxy = ", ".join(map(str, reduced))
         degrees["dp"] = getattr(self.spec, "dp", None)
         return {"name": self.name, **conditions, "proxy": proxy, **degrees, **self.metrics, **end}
 
@@ -162,9 +170,10 @@ def compare(
     UserError for runs of several points, for a run that has not ended, and for a log
     without a recipe.
     """
-    given = [
-        run for each in runs for run in ([each] if isinstance(each, (Run, str, Path)) else each)
-    ]
+    given = []
+    for each in runs:
+        for run in [each] if isinstance(each, (Run, str, Path)) else each:
+            given.append(run)
     chosen = [run if isinstance(run, Run) else load(run, **stated) for run in given]
     if not chosen:
         raise UserError("no run was given")
@@ -197,7 +206,9 @@ def diff(a: "Run | str | Path", b: "Run | str | Path") -> Difference:
 def _place(run: "Run | str | Path") -> str:
     """The directory of a run, or the file of a log."""
     if isinstance(run, Run):
-        return str(run.directory.path) if run.directory else run.name
+        if run.directory:
+            return str(run.directory.path)
+        return run.name
     return str(run)
 
 
@@ -213,11 +224,13 @@ def _runs(
     elif is_folder(str(item)):
         inside = find_runs(Path(item))
         if inside:
-            yield from (_readable(run, stated.get("warmup")) for run in inside)
+            for run in inside:
+                yield _readable(run, stated.get("warmup"))
         else:
-            given = {
-                name: value for name, value in stated.items() if name not in ("recipe", "warmup")
-            }
+            given = {}
+            for name, value in stated.items():
+                if name not in ("recipe", "warmup"):
+                    given[name] = value
             for log in read_logs([Path(item)])[0]:
                 yield _of_log(log, stated.get("recipe"), given, stated.get("warmup"), [Path(item)])
     else:
@@ -228,7 +241,9 @@ def _readable(run: RunDir, warmup: int | None) -> Run | BenchrunError:
     try:
         return _of_run(run, warmup)
     except BenchrunError as error:
-        return error if run.run_id in str(error) else UserError(str(error), where=run.run_id)
+        if run.run_id in str(error):
+            return error
+        return UserError(str(error), where=run.run_id)
 
 
 def _is_run(path: Path) -> bool:
@@ -244,7 +259,8 @@ def _of_run(run: RunDir, warmup: int | None) -> Run:
         run, warmup if warmup is not None else verdict.warmup if verdict else None
     )
     numbers, log = (measured.metrics, measured.log) if measured else (None, None)
-    given, ending = setting_of(run.spec), recorded_name(run)
+    given = setting_of(run.spec)
+    ending = recorded_name(run)
     return Run(run.run_id, run.spec, run.spec.recipe, log, given, numbers, verdict, ending, run)
 
 

@@ -56,13 +56,13 @@ MOST_LAYERS = 10_000
 
 NO_WORK = frozenset(
     {
-        *(
-            "max_position_embeddings",
-            "rope_scaling.kind",
-            "rope_scaling.factor",
-            "rope_scaling.original_positions",
-        ),
-        *("moe.aux_loss_coeff", "moe.force_balance", "moe.balance"),
+        "max_position_embeddings",
+        "rope_scaling.kind",
+        "rope_scaling.factor",
+        "rope_scaling.original_positions",
+        "moe.aux_loss_coeff",
+        "moe.force_balance",
+        "moe.balance",
     }
 )
 """Dimensions that do not change the work per token: room for longer sequences, and how
@@ -70,31 +70,26 @@ experts are fed.
 """
 ABSENT = frozenset(
     {
-        *(
-            "qkv_bias",
-            "qk_norm",
-            "mla",
-            "attention_sinks",
-            "window",
-            "rope_scaling",
-            "no_rope_every",
-            "mtp_layers",
-        ),
-        *(
-            "mamba",
-            "moe.shared_ffn_hidden_size",
-            "moe.latent_size",
-            "moe.leading_dense_layers",
-            "moe.every",
-        ),
-        *(
-            "moe.sigmoid",
-            "moe.expert_bias",
-            "moe.num_groups",
-            "moe.topk_groups",
-            "moe.scaling_factor",
-        ),
-        *("moe.probs_on_input", "window.full_every"),
+        "qkv_bias",
+        "qk_norm",
+        "mla",
+        "attention_sinks",
+        "window",
+        "rope_scaling",
+        "no_rope_every",
+        "mtp_layers",
+        "mamba",
+        "moe.shared_ffn_hidden_size",
+        "moe.latent_size",
+        "moe.leading_dense_layers",
+        "moe.every",
+        "moe.sigmoid",
+        "moe.expert_bias",
+        "moe.num_groups",
+        "moe.topk_groups",
+        "moe.scaling_factor",
+        "moe.probs_on_input",
+        "window.full_every",
     }
 )
 """Dimensions that are not listed if a model has none of it."""
@@ -128,7 +123,11 @@ def reduced(text: Any) -> Reduced:
 
 
 def _size(text: str) -> Size:
-    return None if text == "None" else int(text) if text.isdecimal() else text
+    if text == "None":
+        return None
+    if not text.isdecimal():
+        return text
+    return int(text)
 
 
 def by_path(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -151,13 +150,12 @@ def flat(model: Any) -> dict[str, Any]:
 
 def _flat(sizes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, size in sizes.items():
-        nested = (
-            size
-            if isinstance(size, Mapping)
-            else dict(size)
-            if hasattr(type(size), "model_fields")
-            else None
-        )
+        if isinstance(size, Mapping):
+            nested = size
+        elif hasattr(type(size), "model_fields"):
+            nested = dict(size)
+        else:
+            nested = None
         if nested is not None:
             yield from _flat(nested, f"{prefix}{name}.")
         elif (size or prefix + name not in ABSENT) and (prefix + name, size) != ("moe", None):
@@ -168,7 +166,8 @@ def reductions(model: Any, whole: Any) -> tuple[Reduced, ...]:
     """A reduction for each dimension in which ``model`` differs from ``whole``; none
     for the whole model.
     """
-    sizes, whole_sizes = flat(model), flat(whole)
+    sizes = flat(model)
+    whole_sizes = flat(whole)
     pairs = (
         (name, sizes.get(name), whole_sizes.get(name))
         for name in whole_sizes | sizes

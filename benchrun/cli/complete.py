@@ -67,21 +67,23 @@ def cluster_names(context: click.Context, parameter: click.Parameter) -> Iterabl
 @completing
 def point_values(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Values of an option among the points of the recipe that the other options leave."""
-    given = {name: value for name, value in context.params.items() if value is not None}
+    given = {}
+    for name, value in context.params.items():
+        if value is not None:
+            given[name] = value
     # An option that waits for its value leaves the recipe among the words that click
     # has not yet assigned.
-    recipe, key = given.get("recipe") or next(iter(context.args), None), parameter.name or ""
+    recipe = given.get("recipe") or next(iter(context.args), None)
+    key = parameter.name or ""
     rows = api.list_points((recipe,) if recipe else ())
-    others = {
-        name: str(given[name]).lower()
-        for name in ("gpu", "precision", "framework")
-        if name in given
-    }
-    fitting = [
-        row
-        for row in rows
-        if all(str(row[name]).lower() == value for name, value in others.items())
-    ]
+    others = {}
+    for name in ("gpu", "precision", "framework"):
+        if name in given:
+            others[name] = str(given[name]).lower()
+    fitting = []
+    for row in rows:
+        if all(str(row[name]).lower() == value for name, value in others.items()):
+            fitting.append(row)
     return sorted({row[key] for row in fitting})
 
 

@@ -12,6 +12,7 @@ import click
 from benchrun import api, extensions, kept, paths
 from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import (
+    FILE,
     baseline_option,
     each,
     flags,
@@ -40,16 +41,14 @@ REST_READS = 3
 
 
 @click.command("parse")
-@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
+@click.argument("logs", nargs=-1, required=True, type=FILE, metavar="LOG...")
 @log_options
 @click.option(
     "--steps",
     metavar="csv|jsonl|FILE",
     help="Print the step rows as csv or jsonl, or write them to FILE.",
 )
-@click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps."
-)
+@click.option("--plot", type=FILE, metavar="FILE", help="Draw a metric over the steps.")
 @click.option("--metric", metavar="NAME", help="What --plot draws; the step time if not given.")
 @click.option("--follow", is_flag=True, help="Print the steps of a growing log until its job ends.")
 def parse(
@@ -85,10 +84,11 @@ def parse(
         raise UserError("--metric names what --plot draws", hint="add --plot FILE")
     parsed = [_follow(logs, framework)] if follow else read_logs(logs, framework)
     _check_options(parsed, given)
-    settings = [api.setting_beside(log, setting) for log in parsed]
-    summaries = [
-        api.summarise_log(*each, logs, warmup) for each in zip(parsed, settings, strict=True)
-    ]
+    settings = []
+    summaries = []
+    for log in parsed:
+        settings.append(api.setting_beside(log, setting))
+        summaries.append(api.summarise_log(log, settings[-1], logs, warmup))
     if len(parsed) > 1 and (steps or plot):
         names = "; ".join(log.file for log in parsed)
         raise UserError(
@@ -124,11 +124,10 @@ def _exit_code(summary: "Summary") -> Exit:
         nothing = (
             f"no step and no result of any known framework ({', '.join(sorted(api.DIALECTS))})"
         )
-        causes = [
-            each.detail
-            for each in summary.problems
-            if each.kind in ("truncated_file", "no_document")
-        ]
+        causes = []
+        for each in summary.problems:
+            if each.kind in ("truncated_file", "no_document"):
+                causes.append(each.detail)
         say(f"{summary.file}: {causes[0] if causes else nothing}")
         if extensions.has("traces") and (hint := api.trace_hint(Path(summary.file))):
             say(f"hint: {hint}")
@@ -137,7 +136,9 @@ def _exit_code(summary: "Summary") -> Exit:
         rows = summary.warmup_rows_dropped
         say(f"{summary.file}: all {rows} rows were dropped as warm-up: --warmup below {rows}")
     is_empty = empty or all_dropped or api.unreliable(summary)
-    return Exit.INCONCLUSIVE if is_empty else Exit.OK
+    if is_empty:
+        return Exit.INCONCLUSIVE
+    return Exit.OK
 
 
 def _steps_format(steps: str) -> str:
@@ -179,17 +180,20 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
         )
     if not logs[0].exists():
         say(f"{logs[0]} does not exist yet; waiting for it")
-    tail, reads_since_end = api.Tail(logs[0], framework), 0
+    tail = api.Tail(logs[0], framework)
+    reads_since_end = 0
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             for row in tail.read():
-                timing = f"{row.step_time_s:.4g} s" if row.step_time_s else ""
-                rate = (
-                    f"{row.tokens_per_s_per_gpu:,.0f} tokens/s/GPU"
-                    if row.tokens_per_s_per_gpu
-                    else ""
-                )
-                loss = f"loss {row.loss:.4f}" if row.loss is not None else ""
+                timing = ""
+                if row.step_time_s:
+                    timing = f"{row.step_time_s:.4g} s"
+                rate = ""
+                if row.tokens_per_s_per_gpu:
+                    rate = f"{row.tokens_per_s_per_gpu:,.0f} tokens/s/GPU"
+                loss = ""
+                if row.loss is not None:
+                    loss = f"loss {row.loss:.4f}"
                 say("  ".join(filter(None, (f"step {row.step}", timing, rate, loss))))
             log = tail.log()
             reads_since_end = reads_since_end + 1 if api.job_ended(log) else 0
@@ -302,10 +306,9 @@ def print_results(results: "Sequence[Result]", as_json: bool, *, several: bool =
     """
     if as_json and results:
         names = [{"file": file} if file and several else {} for _, _, file in results]
-        documents = [
-            name | result[0].model_dump(mode="json")
-            for name, result in zip(names, results, strict=True)
-        ]
+        documents = []
+        for name, result in zip(names, results, strict=True):
+            documents.append(name | result[0].model_dump(mode="json"))
         print_json(documents if several else documents[0])
     elif results:
         from rich.text import Text

@@ -51,11 +51,9 @@ def list(
 
     if chosen := [name for name, wanted in inventories.items() if wanted]:
         rows = [row for name in chosen for row in api.INVENTORIES[name]()]
-        table = (
-            listing.inventory_table(rows, listing.WIDE.get(chosen[0], ()))
-            if len(chosen) == 1
-            else None
-        )
+        table = None
+        if len(chosen) == 1:
+            table = listing.inventory_table(rows, listing.WIDE.get(chosen[0], ()))
         if not as_json and table is None:
             raise UserError("one inventory at a time", hint=f"benchrun list --{chosen[0]}")
     else:
@@ -68,13 +66,12 @@ def list(
                 if recipes
                 else api.list_recipes((), gpu, cluster)
             )
-        make = (
-            listing.points_table
-            if every
-            else listing.layouts_table
-            if recipes
-            else listing.recipes_table
-        )
+        if every:
+            make = listing.points_table
+        elif recipes:
+            make = listing.layouts_table
+        else:
+            make = listing.recipes_table
         table = None if as_json else make(rows)
     if as_json:
         print_json(rows)
@@ -122,7 +119,10 @@ def _show_suite(request: "Request", as_json: bool) -> Exit:
     points, repeats = api.resolve_each(request)
     if all(isinstance(spec, UserError) for _, spec in points):
         api.resolve(request)  # raises the first one's error
-    each_run = [(point.settings, spec) for point, spec in points for _ in range(repeats)]
+    each_run = []
+    for point, spec in points:
+        for _ in range(repeats):
+            each_run.append((point.settings, spec))
     rows = suite_rows(each_run)
     if as_json:
         print_json(rows)
@@ -147,6 +147,7 @@ def completion(context: click.Context, shell: str) -> None:
 
     maker = get_completion_class(shell)
     assert maker is not None  # click has a class for each of SHELLS
-    group, name = context.find_root().command, context.find_root().info_name or "benchrun"
+    group = context.find_root().command
+    name = context.find_root().info_name or "benchrun"
     shell_maker = maker(group, {}, name, f"_{name.upper().replace('-', '_')}_COMPLETE")
     click.echo(shell_maker.source_template % shell_maker.source_vars())

@@ -30,6 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 R = TypeVar("R")
 
+FILE = click.Path(path_type=Path)
 PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Precisions that a log may have: more than what can be launched."""
@@ -159,7 +160,8 @@ def each(
 
     ``name`` returns the name of an item, for errors that state no place.
     """
-    results, codes = [], []
+    results = []
+    codes = []
     for item in items:
         try:
             results.append(read(item))
@@ -192,7 +194,9 @@ def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
     """One log for each run in these files; what is left out is named on stderr."""
     logs, left_out = api.read_logs(files, framework)
     if left_out:
-        more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
+        more = ""
+        if len(left_out) > SHOWN:
+            more = f" and {len(left_out) - SHOWN} more"
         say(
             f"left out, neither a step nor part of a run: {', '.join(map(str, left_out[:SHOWN]))}{more}"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import api, paths
-from benchrun.cli.options import PROFILERS, all_of, point_options, say
+from benchrun.cli.options import FILE, PROFILERS, all_of, point_options, say
 from benchrun.errors import MachineError
 from benchrun.vocabulary import MOST_REPEATS, Exit, worst
 
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("render")
 @point_options
-@click.option(
-    "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write all files into DIR."
-)
+@click.option("--output", type=FILE, metavar="DIR", help="Write all files into DIR.")
 def render(output: Path | None, **point: Any) -> None:
     """The script that would be submitted, on stdout; with --output every file of the
     job.
@@ -150,7 +148,7 @@ def _launch_and_wait(specs: "Sequence[RunSpec]", retries: int) -> int:
     """Launch all, in turn if the account may not have as many jobs, and wait for them;
     returns the exit code.
     """
-    runs: list[RunDir] = []
+    runs = []
 
     def started(run: "RunDir") -> None:
         runs.append(run)
@@ -163,14 +161,16 @@ def _launch_and_wait(specs: "Sequence[RunSpec]", retries: int) -> int:
     for error in errors:
         say(f"error: {error}")
     code = _wait(runs, retries)
-    return (
-        code if code is Exit.INTERRUPTED else worst((*(error.exit_code for error in errors), code))
-    )
+    if code is Exit.INTERRUPTED:
+        return code
+    return worst((*(error.exit_code for error in errors), code))
 
 
 def _left(names: "Sequence[str]") -> Exit:
     """Say that the runs called ``names`` go on without this command."""
-    still = "The jobs run on" if len(names) > 1 else "The job runs on"
+    still = "The job runs on"
+    if len(names) > 1:
+        still = "The jobs run on"
     say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(names)}")
     return Exit.INTERRUPTED
 

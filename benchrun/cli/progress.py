@@ -34,7 +34,8 @@ class RunsProgress(Progress):
         self._lines = {run: _Line(run, self._line(run, len(runs))) for run in runs}
 
     def _line(self, run: RunDir, runs: int) -> TaskID:
-        name, shown = run.run_id if runs > 1 else "", len(self.tasks) < MOST_LINES
+        name = run.run_id if runs > 1 else ""
+        shown = len(self.tasks) < MOST_LINES
         return self.add_task(
             name, total=run.spec.planned_steps, state="submitted", rate="", visible=shown
         )
@@ -42,7 +43,9 @@ class RunsProgress(Progress):
     def show(self, observation: Observation, steps: list[Step]) -> None:
         """Show the state and the new steps of a run."""
         line = self._lines[observation.run]
-        state = observation.job.phase.value if observation.job else "unknown"
+        state = "unknown"
+        if observation.job:
+            state = observation.job.phase.value
         if observation.note and not observation.over:
             state = f"{state} ({observation.note})"
         if state != line.state and not self.console.is_terminal:
@@ -61,7 +64,10 @@ class RunsProgress(Progress):
         """Give the line of an ended run to one without, if there are more runs than
         lines.
         """
-        hidden = [task for task in self.tasks if not task.visible and not task.fields.get("over")]
+        hidden = []
+        for task in self.tasks:
+            if not task.visible and not task.fields.get("over"):
+                hidden.append(task)
         self.update(line.task, over=True)
         if hidden:
             self.update(line.task, visible=False)
@@ -81,7 +87,7 @@ class _Line:
         if not self.times:
             return ""
         step_s = statistics.median(self.times)
-        tokens = (
-            f"  {self._tokens_per_gpu / step_s:,.0f} tokens/s/GPU" if self._tokens_per_gpu else ""
-        )
+        tokens = ""
+        if self._tokens_per_gpu:
+            tokens = f"  {self._tokens_per_gpu / step_s:,.0f} tokens/s/GPU"
         return f"{step_s:.3g} s{tokens}"

@@ -11,6 +11,7 @@ import click
 from benchrun import api, extensions
 from benchrun.cli.complete import runs_or_files
 from benchrun.cli.options import (
+    FILE,
     baseline_option,
     each,
     json_option,
@@ -51,11 +52,9 @@ class Form(click.Choice[str]):
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
         """The name. click calls this."""
-        return (
-            value
-            if value in extensions.installed("formats")
-            else super().convert(value, parameter, context)
-        )
+        if value in extensions.installed("formats"):
+            return value
+        return super().convert(value, parameter, context)
 
 
 @click.command("report")
@@ -68,7 +67,7 @@ class Form(click.Choice[str]):
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Write into FILE; its ending is the format (.html .xml .csv .json .md .txt).",
 )
@@ -87,13 +86,11 @@ class Form(click.Choice[str]):
 @click.option(
     "--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions."
 )
-@click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw --scaling or --history."
-)
+@click.option("--plot", type=FILE, metavar="FILE", help="Draw --scaling or --history.")
 @baseline_option
 @click.option(
     "--keep",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="DIR",
     help="Keep what the RUNS measured in DIR.",
 )
@@ -232,7 +229,9 @@ def _verdicts(runs: "Sequence[RunDir]", baseline: str) -> "tuple[dict[RunDir, Ve
 
 def _code(result: "RunResult") -> Exit:
     """The exit code of one run: a run that was not judged gives no answer."""
-    return result.verdict.exit_code if result.verdict else Exit.INCONCLUSIVE
+    if result.verdict:
+        return result.verdict.exit_code
+    return Exit.INCONCLUSIVE
 
 
 def _curves(model: "ReportModel") -> dict[str, Any]:

@@ -2,18 +2,14 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from benchrun import api
 from benchrun.cli.complete import cluster_names, gpu_names, recipe_names
-from benchrun.cli.options import json_option, print_json, say
+from benchrun.cli.options import FILE, json_option, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
-
-if TYPE_CHECKING:
-    from benchrun.api import Check
 
 MARKS = {"ok": "ok", "fault": "FAULT", "warning": "warning", "not_checked": "not checked"}
 
@@ -48,18 +44,22 @@ def doctor(cluster: str | None, wait_s: int, no_node: bool, as_json: bool) -> in
     if as_json:
         print_json([asdict(finding) for finding in findings])
         return Exit.OK
-    rows = [(f.what, f"{f.found or 'no'}{f'  ({f.hint})' if f.hint else ''}") for f in findings]
+    rows = []
+    for f in findings:
+        rows.append((f.what, f"{f.found or 'no'}{f'  ({f.hint})' if f.hint else ''}"))
     click.echo("\n".join("  ".join(row) for row in aligned(rows)))
     return Exit.OK
 
 
 def _check(cluster: str, wait_s: int, on_node: bool, as_json: bool) -> int:
     """Print each check of a site file as soon as it is done; returns the exit code."""
-    checks: list[Check] = []
+    checks = []
     for check in api.check_site(cluster, wait_s=wait_s, on_node=on_node):
         checks.append(check)
         if not as_json:
-            hint = f"\n{'':13}{check.hint}" if check.hint and check.status != "ok" else ""
+            hint = ""
+            if check.hint and check.status != "ok":
+                hint = f"\n{'':13}{check.hint}"
             click.echo(f"{MARKS[check.status]:<11}  {check.what}: {check.found}{hint}")
     if as_json:
         print_json([asdict(check) for check in checks])
@@ -80,9 +80,7 @@ def site() -> None:
     shell_complete=gpu_names,
     help="Name of the GPU, e.g. H100, if Slurm and the nodes do not state it.",
 )
-@click.option(
-    "--output", type=click.Path(path_type=Path), default=Path("mysite.yaml"), show_default=True
-)
+@click.option("--output", type=FILE, default=Path("mysite.yaml"), show_default=True)
 def init(partition: str | None, gpu: str | None, output: Path) -> None:
     """Write a site file from what Slurm says, with every key and its explanation. An
     existing file stays as it is.

@@ -42,10 +42,9 @@ class CurveView:
         loss = breaks(self.points)
         if loss is None or loss.grew or not self.predicted:
             return loss
-        points = [
-            CurvePoint(point.num_gpus, point.gbs, point.step_s, one.parts)
-            for point, one in zip(self.points, self.predicted, strict=True)
-        ]
+        points = []
+        for point, one in zip(self.points, self.predicted, strict=True):
+            points.append(CurvePoint(point.num_gpus, point.gbs, point.step_s, one.parts))
         return breaks(points)
 
     def table(self) -> Table:
@@ -67,15 +66,18 @@ class CurveView:
     def text(self) -> str:
         """Text for a terminal: a title, the table, and where the curve breaks."""
         loss = self.broken
-        end = loss.sentence if loss else "no doubling of the GPUs costs more than 5 % of the speed"
+        end = "no doubling of the GPUs costs more than 5 % of the speed"
+        if loss:
+            end = loss.sentence
         return f"{self.title}, {self.kind} scaling\n{plain(self.table())}{end}\n"
 
     def document(self) -> dict[str, Any]:
         """Document for JSON: seconds, tokens/s/GPU, efficiency as a share of the first
         point's speed.
         """
-        loss, shares = self.broken, efficiencies(self.points)
-        rows: list[dict[str, Any]] = []
+        loss = self.broken
+        shares = efficiencies(self.points)
+        rows = []
         for index, (point, share) in enumerate(zip(self.points, shares, strict=True)):
             row: dict[str, Any] = {
                 "num_gpus": point.num_gpus,
@@ -125,12 +127,16 @@ def _curves(view: CurveView) -> Iterator[Series]:
         rates, low, high = (
             view.rates(view.predicted, end) for end in ("step_s", "high_s", "low_s")
         )
-        name = "predicted, with its interval" if view.measured else "predicted"
+        name = "predicted"
+        if view.measured:
+            name = "predicted, with its interval"
         yield Series(name, rates, places, low, high, style="dashed")
 
 
 def _same(view: CurveView) -> str:
-    batch = "batch per GPU" if view.kind == "weak" else "global batch"
+    batch = "global batch"
+    if view.kind == "weak":
+        batch = "batch per GPU"
     return f"The same {batch} at every number of GPUs."
 
 

@@ -38,15 +38,17 @@ def formatted(
     if form == "csv":
         return as_csv(report.rows(by))
     if by == "framework":
-        return (
-            markdown(report.frameworks) if form == "markdown" else fitted(report.frameworks, width)
-        )
+        if form == "markdown":
+            return markdown(report.frameworks)
+        return fitted(report.frameworks, width)
     if one:
         return run_page(report.results[0])
     if form == "markdown":
         return runs_page(report.results)
     ratios = "".join(f"\n{sentence}\n" for sentence in report.ratios)
-    return fitted(capitals(report.readable), width) + ratios if report.results else "no runs\n"
+    if not report.results:
+        return "no runs\n"
+    return fitted(capitals(report.readable), width) + ratios
 
 
 def _scaling(curves: Sequence[CurveView], form: str) -> str:
@@ -59,9 +61,8 @@ def _scaling(curves: Sequence[CurveView], form: str) -> str:
         )
     tables = [(view, view.table()) for view in curves]
     titles = dict.fromkeys(title for _, table in tables for title in table.titles)
-    rows = [
-        [view.title, view.kind, *map(row.get, titles)]
-        for view, table in tables
-        for row in table.records()
-    ]
+    rows = []
+    for view, table in tables:
+        for row in table.records():
+            rows.append([view.title, view.kind, *map(row.get, titles)])
     return as_csv(Table(("curve", "scaling", *titles), rows))

@@ -21,30 +21,27 @@ from benchrun.show.runs import proxy, short_layout
 from benchrun.show.table import Table
 
 TITLES = (
-    *(
-        "recipe",
-        "gpu",
-        "precision",
-        "num_gpus",
-        "seq_length",
-        "gbs",
-        "layout",
-        "framework",
-        "options",
-        "runs",
-    ),
-    *(
-        "step_time_s",
-        "speed",
-        "speed_low",
-        "speed_high",
-        "tokens_per_s_per_gpu",
-        "tflops_per_gpu_causal",
-        "memory_gib",
-        "tokens_per_joule",
-        "loss",
-    ),
-    *("profiled_step", "longer_than_the_fastest"),
+    "recipe",
+    "gpu",
+    "precision",
+    "num_gpus",
+    "seq_length",
+    "gbs",
+    "layout",
+    "framework",
+    "options",
+    "runs",
+    "step_time_s",
+    "speed",
+    "speed_low",
+    "speed_high",
+    "tokens_per_s_per_gpu",
+    "tflops_per_gpu_causal",
+    "memory_gib",
+    "tokens_per_joule",
+    "loss",
+    "profiled_step",
+    "longer_than_the_fastest",
 )
 """``framework`` names its release if several ran. ``runs``: those launched within a day
 of its last one.
@@ -100,16 +97,26 @@ class ValidRun(NamedTuple):
         run's traces; empty without.
         """
         step = self.metrics.breakdown or (self.fingerprint.breakdown if self.fingerprint else None)
-        return {name: getattr(step, field) for name, field in PARTS.items()} if step else {}
+        if not step:
+            return {}
+        return {name: getattr(step, field) for name, field in PARTS.items()}
 
 
 def valid_runs(results: Sequence[RunResult]) -> list[ValidRun]:
     """The valid trainings among ``results``."""
-    return [
-        ValidRun(result.spec, result.numbers, result.fingerprint, result.launched, result.versions)
-        for result in results
-        if result.numbers and isinstance(result.spec, TrainingSpec)
-    ]
+    found = []
+    for result in results:
+        if result.numbers and isinstance(result.spec, TrainingSpec):
+            found.append(
+                ValidRun(
+                    result.spec,
+                    result.numbers,
+                    result.fingerprint,
+                    result.launched,
+                    result.versions,
+                )
+            )
+    return found
 
 
 def side_by_side(runs: Sequence[ValidRun]) -> Table:
@@ -120,17 +127,21 @@ def side_by_side(runs: Sequence[ValidRun]) -> Table:
     for run in runs:
         if run.metrics.step_time_s:
             points.setdefault(_point(run.spec), {}).setdefault(run.spec.framework, []).append(run)
-    rows: list[list[Any]] = []
+    rows = []
     for point, by_framework in points.items():
         if len(by_framework) > 1:
             ordered = sorted(
                 itertools.chain.from_iterable(map(_fastest, by_framework.values())), key=_time
             )
             shared = set.intersection(*(set(_options(repeats)) for repeats in ordered))
-            parts = [next((run.parts for run in repeats if run.parts), {}) for repeats in ordered]
+            parts = []
+            for repeats in ordered:
+                parts.append(next((run.parts for run in repeats if run.parts), {}))
             for repeats, why in zip(ordered, _reasons(parts), strict=True):
                 names = [run[0].spec.framework for run in ordered]
-                release = repeats[0].release if names.count(repeats[0].spec.framework) > 1 else None
+                release = None
+                if names.count(repeats[0].spec.framework) > 1:
+                    release = repeats[0].release
                 rows.append([*point, *_row(repeats, ordered[0], shared, release), *why])
     return Table(TITLES, rows)
 
@@ -155,7 +166,11 @@ def _latest(runs: Sequence[ValidRun]) -> list[ValidRun]:
     All, if no time is known.
     """
     newest = max((run.launched for run in runs if run.launched), default=None)
-    return [run for run in runs if not (newest and run.launched) or newest - run.launched < A_DAY]
+    found = []
+    for run in runs:
+        if not (newest and run.launched) or newest - run.launched < A_DAY:
+            found.append(run)
+    return found
 
 
 def _options(repeats: Sequence[ValidRun]) -> tuple[str, ...]:
@@ -170,9 +185,12 @@ def _reasons(parts: Sequence[Mapping[str, float]]) -> Iterator[tuple[str | None,
     """The last two cells of each framework, the fastest first; None if it has no
     profiled step.
     """
-    first: Mapping[str, float] = next(filter(None, parts), {})
+    first = next(filter(None, parts), {})
     for each in parts:
-        longer = {name: each[name] - first[name] for name in each if each is not first}
+        longer = {}
+        for name in each:
+            if each is not first:
+                longer[name] = each[name] - first[name]
         least = SMALLEST * sum(first.values())
         shown = sorted(
             (item for item in longer.items() if item[1] >= least), key=lambda item: -item[1]
@@ -197,14 +215,14 @@ def losses(runs: Sequence[tuple[TrainingSpec, Sequence[float]]]) -> Table:
             points.setdefault((*_point(spec), spec.data_set, spec.training.steps), {})[
                 spec.framework
             ] = each
-    rows: list[list[Any]] = []
+    rows = []
     for point, by_framework in points.items():
         if len(by_framework) > 1:
-            middle = [median(each) for each in zip(*by_framework.values(), strict=False)]
-            rows += [
-                [*point[: POINT - 1], name, *_loss_cells(each, middle)]
-                for name, each in by_framework.items()
-            ]
+            middle = []
+            for each in zip(*by_framework.values(), strict=False):
+                middle.append(median(each))
+            for name, each in by_framework.items():
+                rows.append([*point[: POINT - 1], name, *_loss_cells(each, middle)])
     return Table(
         (*TITLES[: POINT - 1], "framework", "first", "a third", "two thirds", "last", "difference"),
         rows,
@@ -214,10 +232,10 @@ def losses(runs: Sequence[tuple[TrainingSpec, Sequence[float]]]) -> Table:
 def _loss_cells(losses: Sequence[float], middle: Sequence[float]) -> list[str]:
     steps = len(middle)
     shown = (losses[step] for step in (0, steps // 3, 2 * steps // 3, steps - 1))
-    return [
-        f"{value:.4f}"
-        for value in (*shown, max(abs(a - b) for a, b in zip(losses, middle, strict=False)))
-    ]
+    found = []
+    for value in (*shown, max(abs(a - b) for a, b in zip(losses, middle, strict=False))):
+        found.append(f"{value:.4f}")
+    return found
 
 
 def _point(spec: TrainingSpec) -> tuple[Any, ...]:
@@ -239,17 +257,25 @@ def _row(
     step of the point.
     """
     name = " ".join(filter(None, (repeats[0].spec.framework, release)))
-    time, metrics = _time(repeats), [run.metrics for run in repeats]
+    time = _time(repeats)
+    metrics = [run.metrics for run in repeats]
     speed = ratio(metrics, [run.metrics for run in fastest])
     options = ", ".join(option for option in _options(repeats) if option not in shared)
-    memory = [
-        run.telemetry.memory_gib for run in metrics if run.telemetry and run.telemetry.memory_gib
-    ]
-    first, last = metrics[0].first_loss, metrics[0].final_loss
+    memory = []
+    for run in metrics:
+        if run.telemetry and run.telemetry.memory_gib:
+            memory.append(run.telemetry.memory_gib)
+    first = metrics[0].first_loss
+    last = metrics[0].final_loss
     return [
-        *(name, options or None, len(repeats), time, _time(fastest) / time),
+        name,
+        options or None,
+        len(repeats),
+        time,
+        _time(fastest) / time,
         *((speed.low, speed.high) if speed and repeats is not fastest else (None, None)),
         *(median_of(name, metrics) for name in ("tokens_per_s_per_gpu", "tflops_per_gpu_causal")),
-        *(max(memory, default=None), median_of("tokens_per_joule", metrics)),
+        max(memory, default=None),
+        median_of("tokens_per_joule", metrics),
         None if first is None or last is None else f"{first:.4g} -> {last:.4g}",
     ]

@@ -23,7 +23,10 @@ def junit(results: Sequence[RunResult]) -> str:
     for name, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(kinds.count(element)))
     for result, kind in zip(results, kinds, strict=True):
-        spec, step = result.spec, result.metrics.step_time_s if result.metrics else None
+        spec = result.spec
+        step = None
+        if result.metrics:
+            step = result.metrics.step_time_s
         name = _xml(
             f"{spec.precision} {spec.num_gpus} x {spec.gpu} {spec.framework} {result.run_id}"
         )
@@ -47,7 +50,9 @@ def _xml(text: str) -> str:
 
 def _kind(result: RunResult) -> str | None:
     if result.verdict is None:
-        return "skipped" if result.judgement == "not judged" else "error"
+        if result.judgement == "not judged":
+            return "skipped"
+        return "error"
     if result.verdict.verdict == "invalid_run":
         return "error"
     return {Exit.OK: None, Exit.SLOW: "failure"}.get(result.verdict.exit_code, "skipped")

@@ -21,7 +21,9 @@ WIDE = {
 
 def _gpus(listed: Sequence[str]) -> str:
     """The GPUs, of many the first three and how many more: ``H100 GB200 GB300 +4``."""
-    return " ".join(listed) if len(listed) < 4 else f"{' '.join(listed[:3])} +{len(listed) - 3}"
+    if len(listed) < 4:
+        return " ".join(listed)
+    return f"{' '.join(listed[:3])} +{len(listed) - 3}"
 
 
 def span(numbers: Iterable[int]) -> str:
@@ -31,24 +33,28 @@ def span(numbers: Iterable[int]) -> str:
     listed = sorted(set(numbers))
     if len(listed) > 2 and all(b == 2 * a for a, b in pairwise(listed)):
         return f"{listed[0]}-{listed[-1]}"
-    return " ".join(map(str, listed)) if len(listed) < 4 else f"{listed[0]}..{listed[-1]}"
+    if len(listed) < 4:
+        return " ".join(map(str, listed))
+    return f"{listed[0]}..{listed[-1]}"
 
 
 def recipes_table(rows: Rows) -> Table:
     """One line per recipe."""
     titles = ("RECIPE", "TASK", "GPU", "PRECISION", "GPUS", "POINTS", "PUBLISHED", "FRAMEWORKS")
-    lines = [
-        (
-            *(row["recipe"], row["task"], _gpus(row["gpu"]), " ".join(sorted(row["precision"]))),
-            *(
+    lines = []
+    for row in rows:
+        lines.append(
+            (
+                row["recipe"],
+                row["task"],
+                _gpus(row["gpu"]),
+                " ".join(sorted(row["precision"])),
                 span(row["num_gpus"]),
                 row["points"],
                 row["published"] or None,
                 len(row["framework"]),
-            ),
+            )
         )
-        for row in rows
-    ]
     return _with_origin(Table(titles, lines), rows)
 
 
@@ -57,28 +63,34 @@ def _with_origin(table: Table, rows: Rows) -> Table:
     if not any(row["derived"] for row in rows):
         return table
     origins = (row["derived"] for row in rows)
-    derived = [
-        (*line, name and f"from {name}") for line, name in zip(table.rows, origins, strict=True)
-    ]
+    derived = []
+    for line, name in zip(table.rows, origins, strict=True):
+        derived.append((*line, name and f"from {name}"))
     return Table((*table.titles, "DERIVED"), derived)
 
 
 def layouts_table(rows: Rows) -> Table:
     """One line per layout; the name of the recipe only if there are several."""
     several = len({row["recipe"] for row in rows}) > 1
-    trained, other = any(row["per_gpu"] for row in rows), any(row.get("settings") for row in rows)
+    trained = any(row["per_gpu"] for row in rows)
+    other = any(row.get("settings") for row in rows)
     work = (*(("MBS", "BATCH", "SEQUENCE") if trained else ()), *(("SETTINGS",) if other else ()))
     titles = ("GPU", "PRECISION", "GPUS", "LAYOUT", *work, "PUBLISHED", "FRAMEWORKS")
-    lines = [
-        (
-            *((row["recipe"],) if several else ()),
-            *(row["gpu"], " ".join(sorted(row["precision"])), span(row["num_gpus"]), layout(row)),
-            *((row["mbs"], _batch(row), row["seq_length"]) if trained else ()),
-            *((row["settings"] or None,) if other else ()),
-            *(row["published"] or None, " ".join(row["framework"])),
+    lines = []
+    for row in rows:
+        lines.append(
+            (
+                *((row["recipe"],) if several else ()),
+                row["gpu"],
+                " ".join(sorted(row["precision"])),
+                span(row["num_gpus"]),
+                layout(row),
+                *((row["mbs"], _batch(row), row["seq_length"]) if trained else ()),
+                *((row["settings"] or None,) if other else ()),
+                row["published"] or None,
+                " ".join(row["framework"]),
+            )
         )
-        for row in rows
-    ]
     return _with_origin(Table((*(("RECIPE",) if several else ()), *titles), lines), rows)
 
 
@@ -114,7 +126,11 @@ def inventory_table(rows: Rows, left_out: Sequence[str] = ()) -> Table:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        if value:
+            return "yes"
+        return "no"
     if isinstance(value, dict):
         return " ".join(f"{key}={_cell(each)}" for key, each in value.items())
-    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+    if not isinstance(value, (list, tuple)):
+        return value
+    return " ".join(map(str, value))

@@ -39,7 +39,9 @@ class ReportModel:
 
     def rows(self, by: str) -> Table:
         """The table for programs: of points, or of frameworks side by side."""
-        return self.frameworks if by == "framework" else self.points
+        if by == "framework":
+            return self.frameworks
+        return self.points
 
 
 def report_model(runs: Sequence[RunResult], curves: Sequence[CurveView] = ()) -> ReportModel:
@@ -60,15 +62,20 @@ def report_model(runs: Sequence[RunResult], curves: Sequence[CurveView] = ()) ->
 def _order(run: RunResult) -> tuple[object, ...]:
     """Order of runs: by workload, then by its size, then by the time of the launch."""
     spec = run.spec
-    model, gbs = getattr(spec, "model", None), getattr(spec, "gbs", 0)
+    model = getattr(spec, "model", None)
+    gbs = getattr(spec, "gbs", 0)
     layers = -model.num_layers if model else 0
     return spec.recipe, layers, spec.gpu, spec.precision, spec.num_gpus, gbs, stamp_of(run.run_id)
 
 
 def _points(results: Sequence[RunResult]) -> list[tuple[str, list[ValidRun]]]:
     """The valid trainings of each point, with its name."""
-    valid = [each for each in results if each.numbers and isinstance(each.spec, TrainingSpec)]
+    valid = []
+    for each in results:
+        if each.numbers and isinstance(each.spec, TrainingSpec):
+            valid.append(each)
     points = by_point(valid)
-    return [
-        (name, valid_runs(point)) for name, point in zip(point_labels(points), points, strict=True)
-    ]
+    found = []
+    for name, point in zip(point_labels(points), points, strict=True):
+        found.append((name, valid_runs(point)))
+    return found

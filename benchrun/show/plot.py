@@ -130,7 +130,7 @@ def thinned(
     """
     if len(x) <= 2 * most:
         return tuple(x), tuple(y)
-    chosen: list[int] = []
+    chosen = []
     for part in range(most):
         indices = range(part * len(x) // most, (part + 1) * len(x) // most)
         chosen += sorted({min(indices, key=y.__getitem__), max(indices, key=y.__getitem__)})

@@ -39,15 +39,24 @@ def _work(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if not isinstance(spec, TrainingSpec):
         what, *where = spec.summary[1:]
         yield "settings", what
-        yield from (("", line) for line in where)
+        for line in where:
+            yield ("", line)
         return
-    model, flops = spec.model, document["flops_per_token"]
-    groups = "latent attention" if model.mla else f"{model.num_query_groups} groups"
+    model = spec.model
+    flops = document["flops_per_token"]
+    groups = "latent attention"
+    if not model.mla:
+        groups = f"{model.num_query_groups} groups"
     heads = f"{model.num_attention_heads} heads ({groups})"
-    experts = f", {model.moe.num_experts} experts (top {model.moe.topk})" if model.moe else ""
+    experts = ""
+    if model.moe:
+        experts = f", {model.moe.num_experts} experts (top {model.moe.topk})"
     yield "model", f"{model.num_layers} layers of width {model.hidden_size}, {heads}{experts}"
-    total, active = model.params_total, model.params_active
-    used = "" if total == active else f", {_large(active)} of them used by a token"
+    total = model.params_total
+    active = model.params_active
+    used = ""
+    if total != active:
+        used = f", {_large(active)} of them used by a token"
     yield "", f"{_large(total)} parameters{used}"
     if spec.reduced:
         yield "proxy", ", ".join(map(str, spec.reduced))
@@ -80,7 +89,9 @@ def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     yield "", f"micro batch {spec.mbs}, {spec.num_microbatches} micro batches per step and rank"
     recompute = spec.training.recompute
     if recompute.granularity != "none" or recompute.policy:
-        size = f", {recompute.method} {recompute.num_layers}" if recompute.method else ""
+        size = ""
+        if recompute.method:
+            size = f", {recompute.method} {recompute.num_layers}"
         yield "recompute", recompute.policy or f"{recompute.granularity}{size}"
     if document["layout_warning"]:
         yield "  warning", document["layout_warning"]
@@ -95,7 +106,8 @@ def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if not isinstance(spec, TrainingSpec):
         return
     parts = dict(document["memory_gib"])
-    total, gpu = parts.pop("total"), hardware.site_gpu(spec.cluster)
+    total = parts.pop("total")
+    gpu = hardware.site_gpu(spec.cluster)
     named = {name: size for name, size in parts.items() if size >= 0.05}
     if gpu is None:
         yield (
@@ -118,7 +130,9 @@ def bar(parts: Mapping[str, float], whole: float) -> str:
     """
     letters = "".join(name[0] * max(1, round(BAR * size / whole)) for name, size in parts.items())
     full = sum(parts.values()) > whole
-    return f"[{letters[:BAR]}!]" if full else f"[{letters[:BAR].ljust(BAR, '.')}]"
+    if full:
+        return f"[{letters[:BAR]}!]"
+    return f"[{letters[:BAR].ljust(BAR, '.')}]"
 
 
 def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
@@ -134,7 +148,8 @@ def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         value = f"{_number(entry['value'])} {_unit(entry)}"
         if entry["metric"] == "step_time_s" and isinstance(spec, TrainingSpec):
             value += f" ({spec.gbs * spec.seq_length / spec.num_gpus / entry['value']:,.0f} tokens/s/GPU)"
-        source, framework = entry["source"], entry["key"]["framework"]
+        source = entry["source"]
+        framework = entry["key"]["framework"]
         yield (
             "" if index else "published",
             f"{value}  {framework or ''}  {source['who']} {source['date']}, {entry['id']}",
@@ -144,7 +159,9 @@ def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:g}"
 
 
 def _expected(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
@@ -163,7 +180,9 @@ def _unit(entry: Mapping[str, Any]) -> str:
     from benchrun.measure.registry import METRICS
 
     metric = METRICS.get(entry["metric"])
-    return metric.unit if metric else str(entry["metric"])
+    if metric:
+        return metric.unit
+    return str(entry["metric"])
 
 
 def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
@@ -188,7 +207,10 @@ def launch_line(spec: RunSpec, request: Request) -> str:
     it was given.
     """
     point = f"{quote(request.recipe)} --gpu {spec.gpu} --precision {spec.precision} --num-gpus {spec.num_gpus}"
-    given = [part for override in request.overrides for part in ("--set", quote(override))]
+    given = []
+    for override in request.overrides:
+        for part in ("--set", quote(override)):
+            given.append(part)
     where = quote(request.cluster) if request.cluster else "FILE"
     return " ".join(
         [f"benchrun launch {point} --framework {spec.framework} --cluster {where}", *given]
@@ -219,7 +241,10 @@ def suite_rows(
     for stated, _ in points:
         for key in stated:
             varied.setdefault(key, {str(each.get(key)) for each, _ in points})
-    differing = [key for key, values in varied.items() if len(values) > 1 and key not in CHOSEN]
+    differing = []
+    for key, values in varied.items():
+        if len(values) > 1 and key not in CHOSEN:
+            differing.append(key)
     rows = []
     for stated, spec in points:
         settings = {key: stated.get(key) for key in differing}
@@ -228,10 +253,10 @@ def suite_rows(
 
 
 def _chosen(stated: Mapping[str, Any], spec: RunSpec | UserError) -> dict[str, Any]:
-    return {
-        name: stated.get(name) if isinstance(spec, UserError) else getattr(spec, name)
-        for name in CHOSEN
-    }
+    found = {}
+    for name in CHOSEN:
+        found[name] = stated.get(name) if isinstance(spec, UserError) else getattr(spec, name)
+    return found
 
 
 def _size(spec: RunSpec | UserError) -> dict[str, Any]:

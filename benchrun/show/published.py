@@ -55,13 +55,17 @@ class Pair:
         """Other differences, published -> ours, besides the model, the GPUs, the
         framework and its image.
         """
-        others = [each for each in self.near.differs if each.partition(" ")[0] not in STATED]
+        others = []
+        for each in self.near.differs:
+            if each.partition(" ")[0] not in STATED:
+                others.append(each)
         return ", ".join(others) or "nothing else that is stated"
 
     @property
     def same_batch_per_gpu(self) -> bool:
         """True if a GPU has as many sequences in a step as in the published run."""
-        key, spec = self.near.entry.key, self.spec
+        key = self.near.entry.key
+        spec = self.spec
         if key.gbs is None or key.num_gpus is None:
             return False
         return key.gbs * spec.num_gpus == spec.gbs * key.num_gpus
@@ -75,7 +79,8 @@ def pairs(
     """
     listed = []
     for name, repeats in points:
-        spec, metrics = repeats[0].spec, [run.metrics for run in repeats]
+        spec = repeats[0].spec
+        metrics = [run.metrics for run in repeats]
         near = nearest(spec, published)
         rates = valid_values(METRICS["tokens_per_s_per_gpu"].key, metrics)
         if not near or not rates:
@@ -99,7 +104,8 @@ def published_table(listed: Sequence[Pair]) -> Table:
     )
     rows = []
     for pair in listed:
-        near, by = pair.near, f"{pair.source}, {pair.published_on}"
+        near = pair.near
+        by = f"{pair.source}, {pair.published_on}"
         values = (f"{pair.measured:,.0f}", f"{near.published:,.0f}", near.unit, f"{pair.ratio:.2f}")
         rows.append((pair.name, *values, by, pair.differs))
     return Table(titles, rows)

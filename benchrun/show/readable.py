@@ -37,21 +37,22 @@ SIZES = ("batch", "micro", "tp", "pp", "cp", "ep")
 
 def readable(results: Sequence[RunResult]) -> Table:
     """One row per point. A column in which no row has anything is left out."""
-    points, rows = by_point(results), []
+    points = by_point(results)
+    rows = []
     differing = _differing([point[0] for point in points])
     for point, record, options in zip(points, table(results).records(), differing, strict=True):
         verdict = (record["verdict"].replace("_", " "), record["limits"].replace("_", " "))
         row = [point_name(point[0]), brief(record["layout"]) or None, *map(record.get, NAMES)]
         row += [options, record["runs"]]
-        row += [METRICS_BY_KEY[key].text(record[key], "") or None for key in READ]
+        for key in READ:
+            row.append(METRICS_BY_KEY[key].text(record[key], "") or None)
         rows.append([*row, _served(record), ": ".join(filter(None, verdict))])
     metrics = [METRICS_BY_KEY[key].title or key for key in READ]
     titles = ("point", "layout", *NAMES.values(), "with", "runs", *metrics, "served", "verdict")
-    shown = [
-        index
-        for index in range(len(titles))
-        if not rows or any(row[index] is not None for row in rows)
-    ]
+    shown = []
+    for index in range(len(titles)):
+        if not rows or any(row[index] is not None for row in rows):
+            shown.append(index)
     return Table(titles, rows).only(shown)
 
 
@@ -59,7 +60,8 @@ def _served(record: Mapping[str, Any]) -> str | None:
     """The metrics of a server, each with its name and unit; None for a training."""
     texts = []
     for key in SERVED:
-        metric, value = METRICS_BY_KEY[key], record.get(key)
+        metric = METRICS_BY_KEY[key]
+        value = record.get(key)
         if value is not None:
             texts.append(f"{metric.text(value, '')} {metric.title}")
     return ", ".join(texts) or None
@@ -110,11 +112,17 @@ def _sizes(same: Sequence[RunSpec]) -> list[str]:
     """Batch, micro-batch and degrees of each of several points with one name, as far as
     they differ.
     """
-    sizes: list[dict[str, Any]] = []
+    sizes = []
     for spec in same:
         if isinstance(spec, TrainingSpec):
             sizes.append({"batch": spec.gbs, "micro": spec.mbs, **spec.layout.model_dump()})
         else:
             sizes.append({})
-    differing = [name for name in SIZES if len({str(each.get(name)) for each in sizes}) > 1]
-    return [", ".join(f"{name} {each.get(name)}" for name in differing) for each in sizes]
+    differing = []
+    for name in SIZES:
+        if len({str(each.get(name)) for each in sizes}) > 1:
+            differing.append(name)
+    found = []
+    for each in sizes:
+        found.append(", ".join(f"{name} {each.get(name)}" for name in differing))
+    return found

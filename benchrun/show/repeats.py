@@ -15,4 +15,6 @@ def valid_values(key: str, repeats: Iterable[Metrics]) -> list[float]:
 def median_of(key: str, repeats: Iterable[Metrics]) -> float | None:
     """The median of the metric ``key``; None if no run has it."""
     values = valid_values(key, repeats)
-    return median(values) if values else None
+    if not values:
+        return None
+    return median(values)

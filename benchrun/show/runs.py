@@ -80,7 +80,8 @@ def identified(results: Sequence[RunResult]) -> Table:
     """`table` for programs: with the runs of each point, when they were launched, and
     every condition by itself.
     """
-    plain, rows = table(results), []
+    plain = table(results)
+    rows = []
     for row, point in zip(plain.rows, by_point(results), strict=True):
         ids = [result.run_id for result in point]
         spec = point[0].spec
@@ -135,14 +136,16 @@ def _stated(spec: Mapping[str, Any], shown: Mapping[str, str]) -> str:
 
 
 def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
-    spec, measured = repeats[0].spec, [result.numbers for result in repeats if result.numbers]
-    labels: list[str] = []
+    spec = repeats[0].spec
+    measured = [result.numbers for result in repeats if result.numbers]
+    labels = []
     for result in repeats:
         if result.verdict:
             labels.append(", ".join(label.code for label in result.verdict.labels))
     row = [proxy(spec), *(getattr(spec, name, None) for name in STATED)]
     row += [short_layout(spec), spec.cluster.name, len(repeats)]
-    row += [median_of(metric.key, measured) for metric in columns]
+    for metric in columns:
+        row.append(median_of(metric.key, measured))
     row += [_distinct(result.judgement for result in repeats), _distinct(labels)]
     return [*row, spread_percent(valid_values(SPREAD, measured))]
 
@@ -150,18 +153,19 @@ def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
 def runs_page(results: Sequence[RunResult]) -> str:
     """The table in Markdown, and a line for each ratio of two kinds of runs."""
     lines = map(ratio_line, ratios(results, load_references()))
-    return (
-        markdown(table(results)) + "".join(f"\n{line}\n" for line in lines)
-        if results
-        else "no runs\n"
-    )
+    if not results:
+        return "no runs\n"
+    return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines)
 
 
 def ratio_line(ratio: Ratio) -> str:
     """One ratio beside the published one."""
-    spec, published = ratio.spec, ratio.published
+    spec = ratio.spec
+    published = ratio.published
     what = f"{spec.recipe}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}"
-    beside = f"published: {reference_line(published)}" if published else "no ratio was published"
+    beside = "no ratio was published"
+    if published:
+        beside = f"published: {reference_line(published)}"
     if ratio.metric in SIDES:
         fast, slow = SIDES[ratio.metric]
         return f"{fast}'s generation made the run {ratio.value:.2f} times as fast as {slow} ({what}); {beside}"
@@ -210,7 +214,9 @@ def source(entry: Reference) -> str:
 
 
 def _flags(entry: Reference) -> str:
-    return f" [{', '.join(entry.flags)}]" if entry.flags else ""
+    if not entry.flags:
+        return ""
+    return f" [{', '.join(entry.flags)}]"
 
 
 def check_rows(check: Check) -> list[tuple[str, str]]:

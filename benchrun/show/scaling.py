@@ -125,7 +125,7 @@ def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) 
 
 def _fastest(runs: Iterable[RunResult]) -> float | None:
     """Tokens/s/GPU of the fastest point."""
-    points: dict[str, list[float]] = defaultdict(list)
+    points = defaultdict(list)
     for run in runs:
         if run.numbers and (rate := run.numbers.tokens_per_s_per_gpu.median) is not None:
             points[run.spec.repeat_key()].append(rate)
@@ -173,7 +173,7 @@ def _engine(run: RunResult) -> str:
 
 
 def _besides_engine(run: RunResult) -> tuple[Any, ...]:
-    spec: Any = run.spec
+    spec = run.spec
     return (
         GENERATED(spec),
         spec.settings.replace(_engine(run), ""),

@@ -23,13 +23,21 @@ def _note(row: Mapping[str, Any]) -> str:
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    step, planned, step_s = row["last_step"], row["planned_steps"], row["step_time_s"]
+    step = row["last_step"]
+    planned = row["planned_steps"]
+    step_s = row["step_time_s"]
     job = (
         "local" if "/" in (row["job"] or "") else row["job"] or ""
     )  # a local job is called by its folder
     cells = (
-        *(row["run_id"], row["state"], job, row["nodes"], age(row["age_s"])),
-        *(f"{step} of {planned}" if step else "", f"{step_s:.3g} s" if step_s else "", _note(row)),
+        row["run_id"],
+        row["state"],
+        job,
+        row["nodes"],
+        age(row["age_s"]),
+        f"{step} of {planned}" if step else "",
+        f"{step_s:.3g} s" if step_s else "",
+        _note(row),
     )
     return tuple("".join(char if char.isprintable() else "?" for char in cell) for cell in cells)
 

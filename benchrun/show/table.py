@@ -47,22 +47,30 @@ class Table:
 
     def only(self, columns: Sequence[int]) -> "Table":
         """Return a table of these columns alone."""
-        rows = [[row[index] for index in columns] for row in self.rows]
+        rows = []
+        for row in self.rows:
+            rows.append([row[index] for index in columns])
         return Table([self.titles[index] for index in columns], rows, self.missing)
 
     def cells(self) -> list[list[str]]:
         """Rows for readers: six digits of a number."""
-        return [
-            [self.missing if value is None else _text(value) for value in row] for row in self.rows
-        ]
+        found = []
+        for row in self.rows:
+            found.append([self.missing if value is None else _text(value) for value in row])
+        return found
 
     def records(self) -> list[dict[str, Any]]:
         """Rows for JSON: one object each."""
-        return [dict(zip(self.titles, map(rounded, row), strict=True)) for row in self.rows]
+        found = []
+        for row in self.rows:
+            found.append(dict(zip(self.titles, map(rounded, row), strict=True)))
+        return found
 
 
 def _text(value: Any) -> str:
-    return f"{rounded(value):.6g}" if isinstance(value, float) else visible(str(value))
+    if isinstance(value, float):
+        return f"{rounded(value):.6g}"
+    return visible(str(value))
 
 
 def visible(text: str) -> str:
@@ -112,10 +120,12 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
     """
     listed = [tuple(line) for line in lines]
     widths = [max(map(len, cells)) for cells in zip(*listed, strict=True)][:-1]
-    return [
-        (*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1])
-        for line in listed
-    ]
+    found = []
+    for line in listed:
+        found.append(
+            (*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1])
+        )
+    return found
 
 
 def plain(table: Table) -> str:
@@ -131,15 +141,17 @@ def fitted(table: Table, width: int | None) -> str:
 
     A terminal that is too narrow even so gets the lines unwrapped.
     """
-    text, columns = plain(table), [*zip(*table.cells(), strict=True)]
+    text = plain(table)
+    columns = [*zip(*table.cells(), strict=True)]
     if width is None or max(map(len, text.splitlines()), default=0) <= width:
         return text
-    sizes = [_needed(str(title), cells) for title, cells in zip(table.titles, columns, strict=True)]
-    long = {
-        index: max(map(len, cells))
-        for index, cells in enumerate(columns)
-        if max(map(len, cells)) > SHORT
-    }
+    sizes = []
+    for title, cells in zip(table.titles, columns, strict=True):
+        sizes.append(_needed(str(title), cells))
+    long = {}
+    for index, cells in enumerate(columns):
+        if max(map(len, cells)) > SHORT:
+            long[index] = max(map(len, cells))
     sizes = [LEAST if index in long else size for index, size in enumerate(sizes)]
     room = width - GAP * (len(sizes) - 1) - sum(sizes)
     if room < 0:
@@ -156,8 +168,12 @@ def _needed(title: str, cells: Sequence[str]) -> int:
 
 def _wrapped(sizes: Sequence[int], row: Sequence[str]) -> str:
     """The lines of one row."""
-    parts = [wrap(str(cell), size) or [""] for cell, size in zip(row, sizes, strict=True)]
-    lines = ["  ".join(map(str.ljust, line, sizes)) for line in zip_longest(*parts, fillvalue="")]
+    parts = []
+    for cell, size in zip(row, sizes, strict=True):
+        parts.append(wrap(str(cell), size) or [""])
+    lines = []
+    for line in zip_longest(*parts, fillvalue=""):
+        lines.append("  ".join(map(str.ljust, line, sizes)))
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
@@ -165,7 +181,9 @@ def rounded(value: Any) -> Any:
     """A float rounded to DIGITS places; ties are those of the product, as NumPy and
     pandas round.
     """
-    return round(value * 10**DIGITS) / 10**DIGITS if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return round(value * 10**DIGITS) / 10**DIGITS
 
 
 STEP_FORMATS = ("csv", "jsonl")

@@ -39,7 +39,8 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
                 f"{verdict.runs} runs were judged together; below are the numbers of the first",
             )
         )
-    rows += metrics_rows(metrics) if metrics else []
+    if metrics:
+        rows += metrics_rows(metrics)
     return Text.assemble((verdict.headline, style), point).append_text(_aligned(rows))
 
 
@@ -56,21 +57,23 @@ def basis_rows(verdict: Verdict) -> Rows:
 def summary_view(summary: Summary) -> Text:
     """The numbers of a log."""
     rows = [("framework", " ".join(filter(None, (summary.framework, summary.framework_version))))]
-    planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
-    end = (
-        "complete"
-        if summary.complete
-        else "NOT complete"
-        if planned
-        else "the log states no planned end"
-    )
+    planned = ""
+    if summary.planned_steps:
+        planned = f" of {summary.planned_steps} planned"
+    if summary.complete:
+        end = "complete"
+    elif planned:
+        end = "NOT complete"
+    else:
+        end = "the log states no planned end"
     steps = f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {end}"
     if summary.num_steps or not summary.results:
         rows.append(("steps", steps if summary.num_steps else "none"))
     if summary.segments > 1:
         rows.append(("restarts", str(summary.segments - 1)))
     rows += _measured_rows(summary) if summary.num_steps else _result_rows(summary)
-    rows += [("ranks", summary.ranks.sentence)] if summary.ranks else []
+    if summary.ranks:
+        rows += [("ranks", summary.ranks.sentence)]
     rows += [
         *_telemetry_rows(summary.telemetry),
         ("conditions", _conditions(summary)),
@@ -93,7 +96,9 @@ def _conditions(summary: Summary) -> str:
     sizes = [f"{name} {value}" for name, value in named.items() if value is not None]
     gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
     model = summary.model
-    shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
+    shape = None
+    if model:
+        shape = f"{model['num_layers']} layers of width {model['hidden_size']}"
     return (
         ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "the log states none"
     )
@@ -105,33 +110,41 @@ def _more_rows(summary: Summary) -> Rows:
     """
     if summary.post_training:
         counted = "tokens" in summary.quantities and summary.num_gpus is None
-        return [("  for tokens/s/GPU", "add --num-gpus")] if counted else []
+        if not counted:
+            return []
+        return [("  for tokens/s/GPU", "add --num-gpus")]
+    needed = _needed(summary)
+    if needed is None:
+        return [("", "no row of this log has a time or a rate")]
+    rows = []
+    for what, names in needed.items():
+        if names and summary.num_steps:
+            rows.append((f"  for {what}", "add " + " ".join(f"--{name}" for name in names)))
+    return rows
+
+
+def _needed(summary: Summary) -> dict[str, list[str]] | None:
+    """The options that each missing number lacks; None if no option would help."""
     batch = {
         "seq-length": summary.seq_length,
         "gbs": summary.global_batch_size,
         "num-gpus": summary.num_gpus,
     }
     rates = {"step time": summary.step_time_s, "tokens/s/GPU": summary.tokens_per_s_per_gpu.median}
-    needed = {
-        what: [name for name, value in batch.items() if value is None]
-        for what, rate in rates.items()
-        if not rate
-    }
+    needed = {}
+    for what, rate in rates.items():
+        if not rate:
+            needed[what] = [name for name, value in batch.items() if value is None]
     if SAMPLES in summary.quantities and not summary.step_time_s:
         needed["step time"] = ["gbs"]
     elif summary.window and not (any(rates.values()) or _left_out(summary)):
-        return [("", "no row of this log has a time or a rate")]
+        return None
     if not summary.mfu and not summary.unknown_options:
         peak = {"gpu": summary.gpu, "precision": summary.precision, "recipe": summary.model}
         needed["MFU"] = [name for name, value in peak.items() if value is None]
         if summary.gpu and hardware.gpu(summary.gpu) is None:
             needed["MFU"].append("peak-tflops")
-    if not summary.num_steps:
-        return []
-    rows = [
-        (what, " ".join(f"--{name}" for name in names)) for what, names in needed.items() if names
-    ]
-    return [(f"  for {what}", f"add {options}") for what, options in rows]
+    return needed
 
 
 def _left_out(measured: Measurement) -> bool:
@@ -147,11 +160,9 @@ def metrics_rows(metrics: Metrics) -> Rows:
     ):  # RL steps mix generation and training: MFU is undefined
         rows.append(("MFU", f"none: {_why_no_mfu(metrics)}"))
     rows += _telemetry_rows(metrics.telemetry)
-    rows += [
-        (name, part.sentence)
-        for name in ("bound", "breakdown", "ranks")
-        if (part := getattr(metrics, name))
-    ]
+    for name in ("bound", "breakdown", "ranks"):
+        if part := getattr(metrics, name):
+            rows.append((name, part.sentence))
     return [*rows, *_problem_rows(metrics)]
 
 
@@ -175,11 +186,15 @@ def _telemetry_rows(measured: Telemetry | None) -> Rows:
         "hottest {} C": measured.temperature_c,
         "memory {} GiB": measured.memory_gib,
     }
-    state = [words.format(_short(value)) for words, value in readings.items() if value is not None]
-    state += [
-        f"{name} in {percent(share)} of the samples" for name, share in measured.reasons.items()
-    ]
-    healthy = "otherwise not throttled" if measured.reasons else "not throttled"
+    state = []
+    for words, value in readings.items():
+        if value is not None:
+            state.append(words.format(_short(value)))
+    for name, share in measured.reasons.items():
+        state.append(f"{name} in {percent(share)} of the samples")
+    healthy = "not throttled"
+    if measured.reasons:
+        healthy = "otherwise not throttled"
     rows = [("GPUs", f"{', '.join(state)}; {measured.fault or healthy}")]
     if measured.energy_j and measured.tokens_per_joule:
         kilojoules = f"{measured.energy_j / 1000:,.0f} kJ of GPUs"
@@ -191,9 +206,12 @@ def _measured_rows(measured: Measurement) -> Rows:
     """Every metric that has a value, in the order of the registry; those in DETAILS
     with what qualifies them.
     """
-    rows, dropped = _result_rows(measured), measured.warmup_rows_dropped
+    rows = _result_rows(measured)
+    dropped = measured.warmup_rows_dropped
     if window := measured.window:
-        planned = f" of {measured.planned_steps}" if measured.planned_steps else ""
+        planned = ""
+        if measured.planned_steps:
+            planned = f" of {measured.planned_steps}"
         steps = f"steps {window.first_step} to {window.last_step}{planned}"
         rows.append(
             ("window", f"{steps}, {_rows(window.rows)} ({_rows(dropped, 'warm-up ')} dropped)")
@@ -221,7 +239,8 @@ def _quantity_rows(measured: Measurement) -> Rows:
     """The median of each quantity of the steps, with its share of the step if it is a
     part of it.
     """
-    rows, step = [], measured.step_time_s
+    rows = []
+    step = measured.step_time_s
     for name, spread in measured.quantities.items():
         if name == "reward":  # it has a row of its own
             continue
@@ -240,13 +259,13 @@ def _result_rows(measured: Measurement) -> Rows:
 
 
 def _step_time_rows(measured: Measurement) -> Rows:
-    step, interval, others = (
-        measured.step_time_s,
-        measured.step_time_interval_s,
-        measured.other_windows,
-    )
+    step = measured.step_time_s
+    interval = measured.step_time_interval_s
+    others = measured.other_windows
     if step is None:
-        return [] if measured.results else [("step time", "none")]
+        if measured.results:
+            return []
+        return [("step time", "none")]
     limits = (
         interval
         and f", {100 * interval.level:.0f} % interval {_short(interval.low)} to {_short(interval.high)}"
@@ -254,7 +273,10 @@ def _step_time_rows(measured: Measurement) -> Rows:
     spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
     rows = [("step time", f"{_short(step.median)} s median{limits or ''}"), ("", spread)]
     windows = {"last 10 rows": others.last_10_rows, "steps 35 to 44": others.steps_35_to_44}
-    means = [f"{name} {_short(mean)} s" for name, mean in windows.items() if mean is not None]
+    means = []
+    for name, mean in windows.items():
+        if mean is not None:
+            means.append(f"{name} {_short(mean)} s")
     if means:
         rows.append(("  other windows", f"mean of the {', of '.join(means)}"))
     if even := measured.steadiness:
@@ -269,20 +291,21 @@ def _step_time_rows(measured: Measurement) -> Rows:
 
 def _tokens_rows(measured: Measurement) -> Rows:
     tokens = measured.tokens_per_s_per_gpu.median
-    return (
-        []
-        if tokens is None
-        else [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
-    )
+    if tokens is None:
+        return []
+    return [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
 
 
 def _tflops_rows(measured: Measurement) -> Rows:
-    both, printed = measured.tflops_per_gpu, measured.tflops_per_gpu_reported.median
+    both = measured.tflops_per_gpu
+    printed = measured.tflops_per_gpu_reported.median
     rows = (
         [("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal")] if both else []
     )
     if printed is not None:
-        unknown = ", counted by a convention not recognised" if both else ""
+        unknown = ""
+        if both:
+            unknown = ", counted by a convention not recognised"
         by = (
             f", counted as {measured.reported_convention}"
             if measured.reported_convention
@@ -293,13 +316,14 @@ def _tflops_rows(measured: Measurement) -> Rows:
 
 
 def _mfu_rows(measured: Measurement) -> Rows:
-    rows = [
-        (
-            "MFU",
-            f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})",
+    rows = []
+    for mfu in measured.mfu:
+        rows.append(
+            (
+                "MFU",
+                f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})",
+            )
         )
-        for mfu in measured.mfu
-    ]
     if (printed := measured.mfu_reported.median) is not None:
         name = "  as printed" if measured.mfu else "MFU printed"
         rows.append((name, f"{100 * printed:.1f} %, with the framework's own peak"))
@@ -307,12 +331,16 @@ def _mfu_rows(measured: Measurement) -> Rows:
 
 
 def _loss_rows(measured: Measurement) -> Rows:
-    first, final = measured.first_loss, measured.final_loss
-    return [] if first is None or final is None else [("loss", f"{first:.4f} -> {final:.4f}")]
+    first = measured.first_loss
+    final = measured.final_loss
+    if first is None or final is None:
+        return []
+    return [("loss", f"{first:.4f} -> {final:.4f}")]
 
 
 def _reward_rows(measured: Measurement) -> Rows:
-    first, final = measured.first_reward, measured.final_reward
+    first = measured.first_reward
+    final = measured.final_reward
     if first is None or final is None:
         return []
     return [
@@ -340,7 +368,9 @@ def _problem_rows(measured: Measurement) -> Rows:
     """Derived conditions with their reasons, then the first problems, the fatal one
     first.
     """
-    guesses = [(f"  {name.replace('_', ' ')}", reason) for name, reason in measured.derived.items()]
+    guesses = []
+    for name, reason in measured.derived.items():
+        guesses.append((f"  {name.replace('_', ' ')}", reason))
     rows = []
     for entry in _problems(measured):
         places = {"line": entry.line, "host": entry.host, "rank": entry.rank}
@@ -377,7 +407,8 @@ def run_page(result: RunResult) -> str:
     """Verdict or ending, reason, numbers, conditions. A run that measured nothing has
     problems in place of numbers.
     """
-    verdict, metrics = result.verdict, result.numbers
+    verdict = result.verdict
+    metrics = result.numbers
     parts = [f"# {result.run_id}\n"]
     if verdict is None:
         parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")

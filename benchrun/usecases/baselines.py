@@ -36,7 +36,10 @@ def baseline_runs(name: str, own: Conditions) -> list[MeasuredRun]:
     if run_id == Path(run_id).name and paths.MEASURED / run_id in kept.runs(paths.MEASURED):
         return [run for run in load_measured() if run.name == run_id]
     runs = _trainings(name)
-    same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(own)]
+    same = []
+    for run in runs:
+        if besides_recipe(conditions(run.spec)) == besides_recipe(own):
+            same.append(run)
     return _measured(same) or _measured(
         run for run in runs if (run.spec.recipe, run.spec.gpu) == (own.recipe, own.gpu)
     )
@@ -48,13 +51,12 @@ def baseline_run(name: str, run: RunDir) -> RunDir:
     """
     if not is_folder(name):
         return open_run(name)
-    own, others = (
-        besides_recipe(conditions(run.spec)),
-        (each for each in runs_at(name) if each.run_id != run.run_id),
-    )
-    same = [
-        each for each in others if besides_recipe(conditions(each.spec)) == own and _valid(each)
-    ]
+    own = besides_recipe(conditions(run.spec))
+    others = (each for each in runs_at(name) if each.run_id != run.run_id)
+    same = []
+    for each in others:
+        if besides_recipe(conditions(each.spec)) == own and _valid(each):
+            same.append(each)
     if not same:
         raise UserError(
             f"no measured run has the conditions of {run.run_id}", where=name, hint="name one run"
@@ -83,7 +85,11 @@ def _trainings(name: str) -> list[RunDir]:
 
 def _measured(runs: Iterable[RunDir]) -> list[MeasuredRun]:
     """Return the ``runs`` that gave numbers."""
-    return [measured for run in runs if (measured := _valid(run))]
+    found = []
+    for run in runs:
+        if measured := _valid(run):
+            found.append(measured)
+    return found
 
 
 def _valid(run: RunDir) -> MeasuredRun | None:

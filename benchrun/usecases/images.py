@@ -35,8 +35,12 @@ def list_images(
 
     UserError for an unknown recipe or framework, and for a wrong site file.
     """
-    site = checked(Cluster, cluster_document(cluster)) if cluster else None
-    runtime = site.container.runtime if site and site.container.runtime in COMMANDS else "pyxis"
+    site = None
+    if cluster:
+        site = checked(Cluster, cluster_document(cluster))
+    runtime = "pyxis"
+    if site and site.container.runtime in COMMANDS:
+        runtime = site.container.runtime
     gpu = gpu or (site.gpu if site else None)
     needs: dict[str, dict[tuple[str, str], None]] = {}
     for recipe, name in _pairs(recipes, gpu):

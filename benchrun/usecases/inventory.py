@@ -66,7 +66,9 @@ def list_clusters() -> Rows:
     rows = []
     for name in paths.shipped(paths.CLUSTERS):
         site = cluster_document(name)
-        about = {key: site.get(key) for key in ("scheduler", "gpu", "gpus_per_node", "partition")}
+        about = {}
+        for key in ("scheduler", "gpu", "gpus_per_node", "partition"):
+            about[key] = site.get(key)
         runtime = (site.get("container") or {}).get("runtime", "none")
         path = str(paths.CLUSTERS / f"{name}.yaml")
         rows.append(
@@ -90,7 +92,10 @@ def list_gpus() -> Rows:
     recipes: dict[str, set[str]] = {}
     for row in list_points():
         recipes.setdefault(row["gpu"], set()).add(row["recipe"])
-    table = [gpu for name in hardware.names() if (gpu := hardware.gpu(name))]
+    table = []
+    for name in hardware.names():
+        if gpu := hardware.gpu(name):
+            table.append(gpu)
     return [
         {
             **gpu.model_dump(exclude={"source"}, by_alias=True),
@@ -108,16 +113,17 @@ def list_frameworks() -> Rows:
     from benchrun.frameworks.logs import DIALECTS
     from benchrun.frameworks.registry import FRAMEWORKS
 
-    rows = [
-        {
-            "framework": name,
-            "launched": True,
-            "tasks": sorted(framework.tasks),
-            "precisions": sorted(framework.precisions),
-            "image": framework.images.name,
-        }
-        for name, framework in FRAMEWORKS.items()
-    ]
+    rows = []
+    for name, framework in FRAMEWORKS.items():
+        rows.append(
+            {
+                "framework": name,
+                "launched": True,
+                "tasks": sorted(framework.tasks),
+                "precisions": sorted(framework.precisions),
+                "image": framework.images.name,
+            }
+        )
     only_read = [name for name in DIALECTS if name not in FRAMEWORKS]
     return rows + [
         {"framework": name, "launched": False, "tasks": [], "precisions": [], "image": None}

@@ -53,21 +53,24 @@ def wait_for(
     from benchrun.frameworks.logs import Tail
 
     tails = {run: Tail(run.path / STDOUT) for run in runs}
-    ended: dict[RunDir, Observation] = {}
-    polls, last_seen = 0, None
+    ended = {}
+    polls = 0
+    last_seen = None
     while left := [run for run in tails if run not in ended]:
         observations = {observation.run: observation for observation in observe(left)}
         for run, observation in observations.items():
             progress(observation, tails[run].read())
             if has_ended(observation):
                 ended[run] = observation
-        seen = [
-            (each.job.state if each.job else each.note, each.run.done() is not None)
-            for each in observations.values()
-        ]
+        seen = []
+        for each in observations.values():
+            seen.append((each.job.state if each.job else each.note, each.run.done() is not None))
         polls = 0 if seen != last_seen else polls + 1
         last_seen = seen
-        going = {run: observation for run, observation in observations.items() if run not in ended}
+        going = {}
+        for run, observation in observations.items():
+            if run not in ended:
+                going[run] = observation
         _follow(going, tails, progress, clock.monotonic() + backoff(polls))
     return [ended[run] for run in runs]
 
@@ -93,7 +96,8 @@ def _follow(
 
 def pause(runs: Sequence[RunDir], seconds: float) -> None:
     """Wait ``seconds``, or until one more of ``runs`` has written its end."""
-    done, until = sum(run.done() is not None for run in runs), clock.monotonic() + seconds
+    done = sum(run.done() is not None for run in runs)
+    until = clock.monotonic() + seconds
     while clock.monotonic() < until and sum(run.done() is not None for run in runs) == done:
         clock.sleep(LOG_POLL_S)
 
@@ -106,7 +110,9 @@ def unanswered(run: RunDir) -> str | None:
     """
     (observation,) = observe([run])
     lost = observation.job is None or bool(observation.job.unsure)
-    return observation.note if lost and not observation.over else None
+    if lost and not observation.over:
+        return observation.note
+    return None
 
 
 def has_ended(observation: Observation) -> bool:
@@ -128,7 +134,8 @@ def status_of(observation: Observation) -> dict[str, Any]:
     ``step_time_s``: the measured median, or that of the last steps of a run that is not
     measured yet.
     """
-    run, job = observation.run, observation.job
+    run = observation.run
+    job = observation.job
     end = record_end(observation) if observation.over else None
     last_step, step_time_s = _progress(
         run, logs=() if end and end.last_step is not None else run.logs
@@ -159,11 +166,15 @@ def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | No
     from benchrun.frameworks.logs import last_rows
 
     measured = (run.read_json(METRICS) or {}).get("step_time_s")
-    step_time_s = measured.get("median") if isinstance(measured, dict) else None
+    step_time_s = None
+    if isinstance(measured, dict):
+        step_time_s = measured.get("median")
     progress = run.read(PROGRESS, Progress)
     steps = []
     for log in logs:
-        near = progress.step_offset if progress and progress.step_file == log.name else 0
+        near = 0
+        if progress and progress.step_file == log.name:
+            near = progress.step_offset
         with contextlib.suppress(OSError):
             rows = last_rows(log, near)
             steps.append(rows.last_step)
@@ -180,15 +191,21 @@ def recent_time(rows: "Rows", planned_steps: int | None) -> float | None:
     if no row has a time.
     """
     planned = (row for row in reversed(rows) if not planned_steps or row.step <= planned_steps)
-    times = [row.step_time_s for row in islice(planned, RECENT) if row.step_time_s is not None]
-    return median(times) if times else None
+    times = []
+    for row in islice(planned, RECENT):
+        if row.step_time_s is not None:
+            times.append(row.step_time_s)
+    if not times:
+        return None
+    return median(times)
 
 
 def end_of(observation: Observation) -> End:
     """The ending of an ended job: the recorded one, else from the scheduler's state,
     the run's files and its log.
     """
-    run, job = observation.run, observation.job
+    run = observation.run
+    job = observation.job
     if (end := recorded(run)) is not None:
         return end
     if job is None:
@@ -214,11 +231,9 @@ def end_of(observation: Observation) -> End:
     final = end.final and (
         (end.ending is Ending.COMPLETED and described(run)) or observation.settled
     )
-    time_s = (
-        recent_time(log.steps, run.spec.planned_steps)
-        if log and end.ending is Ending.COMPLETED
-        else None
-    )
+    time_s = None
+    if log and end.ending is Ending.COMPLETED:
+        time_s = recent_time(log.steps, run.spec.planned_steps)
     update = {
         "last_step": log.steps.last_step if log else None,
         "step_time_s": time_s,
@@ -243,7 +258,8 @@ def record_end(observation: Observation) -> End:
     the disk is full or read-only: the next call determines it anew. Nor that of a run
     whose job was refused: it may be submitted again. Of two processes one writes it.
     """
-    run, end = observation.run, end_of(observation)
+    run = observation.run
+    end = end_of(observation)
     if end.final and observation.job is not None and recorded(run) is None:
         with contextlib.suppress(OSError):
             run.write_json(

@@ -50,7 +50,9 @@ class Judgement:
     @property
     def metrics(self) -> Metrics | None:
         """Numbers of the first run; None if none has a log."""
-        return self.measurements[0].metrics if self.measurements else None
+        if not self.measurements:
+            return None
+        return self.measurements[0].metrics
 
 
 def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:
@@ -87,9 +89,10 @@ def judge_runs(
     broken, ending = next(
         (each for each in endings if each[1] is not Ending.COMPLETED), ("", Ending.COMPLETED)
     )
-    measured = [
-        measurement for run in runs if (measurement := measure_run(run, warmup)) is not None
-    ]
+    measured = []
+    for run in runs:
+        if (measurement := measure_run(run, warmup)) is not None:
+            measured.append(measurement)
     measurements = without_copies(measured, [times_of(measurement.log) for measurement in measured])
     names = [run.run_id for run in (*runs, *(others if reference is None else ()))]
     environment = runs[0].read_json(ENV) or {}
@@ -162,14 +165,17 @@ def verdict_on(
     """
     if reference is not None and not is_published(reference):
         return _against_baseline(own, runs, reference, ending=ending, names=names)
-    named, metrics = reference is not None, [numbers for numbers, _ in runs]
+    named = reference is not None
+    metrics = [numbers for numbers, _ in runs]
     verdict = judge(own, metrics, references_for(reference, own), ending=ending, by_name=named)
     if named or verdict.verdict not in ("no_reference", "not_comparable"):
         return verdict
     stored = load_measured()
     same = {*names, *copies([log for _, log in runs], stored, own)}
     against_stored = judge(own, metrics, measured_references(stored, without=same), ending=ending)
-    return against_stored if against_stored.checks else verdict
+    if against_stored.checks:
+        return against_stored
+    return verdict
 
 
 def _against_baseline(
@@ -184,7 +190,9 @@ def _against_baseline(
     verdict = judge(own, [metrics for metrics, _ in runs], others, ending=ending)
     if verdict.verdict != "no_reference":
         return verdict
-    besides = "" if same.isdisjoint(run.name for run in stored) else "but the one that is judged "
+    besides = "but the one that is judged "
+    if same.isdisjoint(run.name for run in stored):
+        besides = ""
     reason = f"the baseline {name} has no measured run {besides}of {own.recipe} on {own.gpu}"
     return verdict.model_copy(update={"reason": reason})
 
@@ -216,8 +224,12 @@ def judge_log(
         name for name in ("gbs", "num_gpus", "gpu", "precision") if getattr(setting, name) is None
     ]:
         options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
-        framework = log.framework if log.framework in DIALECTS else "any known framework"
-        hint = None if len(log.steps) else f"the log has no step of {framework}"
+        framework = "any known framework"
+        if log.framework in DIALECTS:
+            framework = log.framework
+        hint = None
+        if not len(log.steps):
+            hint = f"the log has no step of {framework}"
         raise UserError(
             f"the log does not state these conditions: add {options}", where=log.file, hint=hint
         )

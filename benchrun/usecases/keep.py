@@ -27,9 +27,15 @@ from benchrun.runspec.spec import RunSpec
 from benchrun.vocabulary import STAMP
 
 DOCUMENTS = (
-    *(artifacts.DATA, artifacts.CEILINGS, artifacts.BREAKDOWN, artifacts.TELEMETRY_SUMMARY),
-    *(artifacts.RANKS, artifacts.HOST),
-    *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
+    artifacts.DATA,
+    artifacts.CEILINGS,
+    artifacts.BREAKDOWN,
+    artifacts.TELEMETRY_SUMMARY,
+    artifacts.RANKS,
+    artifacts.HOST,
+    artifacts.METRICS,
+    artifacts.VERDICT,
+    artifacts.ENDING,
 )
 """Documents that can name the site only inside a text."""
 PUBLIC = yaml.safe_load(Path(__file__).with_name("public.yaml").read_text(encoding="utf-8"))
@@ -50,10 +56,12 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
     """The published files of ``run`` by name, except its profile: its documents, its
     logs, its telemetry.
     """
-    hosts, clean = _hosts(run), cleaner(run)
-    documents = {
-        name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None
-    }
+    hosts = _hosts(run)
+    clean = cleaner(run)
+    documents = {}
+    for name in DOCUMENTS:
+        if (document := run.read_json(name)) is not None:
+            documents[name] = document
     documents[SPEC] = public_spec(run.spec).model_dump(mode="json")
     documents[ENV] = public_env(run.read_json(ENV) or {})
     conditions = documents.get(artifacts.VERDICT, {}).get("conditions") or {}
@@ -66,10 +74,9 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
         name: json.dumps(_each_text(document, clean), indent=2) + "\n"
         for name, document in documents.items()
     }
-    packed = {
-        log.name.removesuffix(XZ): unpacked(log).decode(errors="surrogateescape")
-        for log in run.logs
-    }
+    packed = {}
+    for log in run.logs:
+        packed[log.name.removesuffix(XZ)] = unpacked(log).decode(errors="surrogateescape")
     packed |= {
         f"{TELEMETRY}/{_alias(hosts, host)}.csv": text for host, text in run.telemetry().items()
     }
@@ -91,7 +98,9 @@ def cleaner(run: RunDir) -> Callable[[str], str]:
     """A function that returns a text of ``run`` without the names and paths of the
     site.
     """
-    hosts, words, image = _hosts(run), site_words(run.spec), run.spec.image
+    hosts = _hosts(run)
+    words = site_words(run.spec)
+    image = run.spec.image
 
     def clean(text: str) -> str:
         return scrubbed(text.replace(image, public_image(image)) if image else text, hosts, words)
@@ -101,9 +110,11 @@ def cleaner(run: RunDir) -> Callable[[str], str]:
 
 def scripts(run: RunDir) -> dict[str, bytes]:
     """The scripts of ``run`` by name, rendered again without what identifies the site."""
-    return {
-        name: text.encode() for name, text in render(public_spec(run.spec)).items() if name != SPEC
-    }
+    found = {}
+    for name, text in render(public_spec(run.spec)).items():
+        if name != SPEC:
+            found[name] = text.encode()
+    return found
 
 
 def verbatim_files(run: RunDir) -> dict[str, bytes]:
@@ -119,12 +130,16 @@ def verbatim_files(run: RunDir) -> dict[str, bytes]:
         artifacts.DONE,
         *render(run.spec),
     )
-    plain = {name: (run.path / name).read_bytes() for name in names if (run.path / name).is_file()}
-    packed = {log.name.removesuffix(XZ) + XZ: lzma.compress(unpacked(log)) for log in run.logs}
-    samples = {
-        f"{TELEMETRY}/{host}.csv{XZ}": lzma.compress(text.encode())
-        for host, text in run.telemetry().items()
-    }
+    plain = {}
+    for name in names:
+        if (run.path / name).is_file():
+            plain[name] = (run.path / name).read_bytes()
+    packed = {}
+    for log in run.logs:
+        packed[log.name.removesuffix(XZ) + XZ] = lzma.compress(unpacked(log))
+    samples = {}
+    for host, text in run.telemetry().items():
+        samples[f"{TELEMETRY}/{host}.csv{XZ}"] = lzma.compress(text.encode())
     return plain | packed | samples
 
 
@@ -160,11 +175,9 @@ def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
 
 def _without_folder(path: str) -> str:
     """``PATH/`` and the last part of a path, unless that is the name of a person."""
-    return (
-        "PATH"
-        if re.fullmatch(r"/(?:home|Users)/[^/]+", path)
-        else f"PATH/{path.rpartition('/')[2]}"
-    )
+    if re.fullmatch(r"/(?:home|Users)/[^/]+", path):
+        return "PATH"
+    return f"PATH/{path.rpartition('/')[2]}"
 
 
 def _alias(hosts: Sequence[str], host: str) -> str:
@@ -174,12 +187,17 @@ def _alias(hosts: Sequence[str], host: str) -> str:
 
 def _hosts(run: RunDir) -> list[str]:
     """The hosts in the run's files, compute nodes first."""
-    env, done = run.read_json(ENV) or {}, run.done()
+    env = run.read_json(ENV) or {}
+    done = run.done()
     hosts = [node.get("host") for node in objects(env.get("nodes"))]
     times = run.read(artifacts.RANKS, artifacts.RankTimes)
-    hosts += [rank.host for rank in times.ranks] if times else []
+    if times:
+        for rank in times.ranks:
+            hosts.append(rank.host)
     traced = (run.read_json(artifacts.FINGERPRINT) or {}).get("ranks") or []
-    hosts += [rank.get("host") for rank in traced if isinstance(rank, dict)]
+    for rank in traced:
+        if isinstance(rank, dict):
+            hosts.append(rank.get("host"))
     named = [*hosts, *run.telemetry(), done.host if done else None, env.get("submit_host")]
     return list(
         dict.fromkeys(
@@ -194,22 +212,27 @@ def _each_text(document: Any, clean: Callable[[str], str | None]) -> Any:
         return {key: _each_text(value, clean) for key, value in document.items()}
     if isinstance(document, list):
         return [_each_text(value, clean) for value in document]
-    return clean(document) if isinstance(document, str) else document
+    if not isinstance(document, str):
+        return document
+    return clean(document)
 
 
 def public_spec(spec: RunSpec) -> RunSpec:
     """``spec`` with the same identity, and only the fields of its cluster that do not
     identify the site.
     """
-    own = {
-        name: value for name, value in workload_env(spec).items() if not OF_THE_SITE.search(name)
-    }
-    replaced = {name: value for name, value in spec.replaced_env.items() if name in own}
-    numbers = {
-        n: value
-        for n, value in spec.cluster.env.items()
-        if n in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value)
-    }
+    own = {}
+    for name, value in workload_env(spec).items():
+        if not OF_THE_SITE.search(name):
+            own[name] = value
+    replaced = {}
+    for name, value in spec.replaced_env.items():
+        if name in own:
+            replaced[name] = value
+    numbers = {}
+    for n, value in spec.cluster.env.items():
+        if n in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value):
+            numbers[n] = value
     sites = {**dict.fromkeys(replaced, HIDDEN), **numbers}
     gpu = spec.cluster.hardware
     peaks = gpu and OwnGpu(**gpu.model_dump(exclude={"arch", "source"}))
@@ -232,12 +255,15 @@ def public_spec(spec: RunSpec) -> RunSpec:
 
 def public_image(image: str) -> str:
     """The image if its registry is public, else its name and tag."""
-    return image if image.startswith(tuple(PUBLIC["images"])) else image_name(image)
+    if image.startswith(tuple(PUBLIC["images"])):
+        return image
+    return image_name(image)
 
 
 def public_env(document: dict[str, Any]) -> dict[str, Any]:
     """Versions and hardware of env.json. Host names stay: ``scrubbed`` replaces them."""
-    image, worker = document.get("image"), document.get("worker")
+    image = document.get("image")
+    worker = document.get("worker")
     public = {
         "image": public_image(image) if isinstance(image, str) else None,
         "worker": _versions(worker),
@@ -253,7 +279,10 @@ def site_words(spec: RunSpec) -> list[str]:
     """Words in ``spec`` that identify the site and are absent from ``public_spec``, the
     longest first.
     """
-    texts = [name for name in spec.cluster.env if not name.startswith(tuple(PUBLIC["libraries"]))]
+    texts = []
+    for name in spec.cluster.env:
+        if not name.startswith(tuple(PUBLIC["libraries"])):
+            texts.append(name)
     _each_text(spec.cluster.model_dump(mode="json", exclude={"description"}), texts.append)
     if spec.image and spec.image != public_image(spec.image):
         texts.append(spec.image.removesuffix(image_name(spec.image)))
@@ -292,11 +321,9 @@ def _node(node: Mapping[str, Any]) -> dict[str, Any]:
 def _versions(packages: Any) -> dict[str, str] | None:
     """Versions by package, those alone that look like one."""
     looks = re.compile(r"\d[\w.+-]*")
-    return (
-        {n: v for n, v in packages.items() if looks.fullmatch(str(v))}
-        if isinstance(packages, dict)
-        else None
-    )
+    if not isinstance(packages, dict):
+        return None
+    return {n: v for n, v in packages.items() if looks.fullmatch(str(v))}
 
 
 def _only(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -32,7 +32,9 @@ def _ignored(spec: RunSpec) -> str | None:
     if not names or spec.cluster.scheduler != "slurm":
         return None
     name = names[0].removeprefix("SBATCH_").lower()
-    key = name if name in type(spec.cluster).model_fields else "sbatch_options"
+    key = "sbatch_options"
+    if name in type(spec.cluster).model_fields:
+        key = name
     return f"{', '.join(names)} of this shell {'is' if len(names) == 1 else 'are'} not used: --set cluster.{key}=..."
 
 
@@ -40,7 +42,8 @@ def _too_long(spec: TrainingSpec) -> str | None:
     """Warning that the steps alone take longer than the job may, by the lower end of
     the prediction; None if they do not.
     """
-    expected, limit_s = expected_step(spec), spec.cluster.time_limit_s
+    expected = expected_step(spec)
+    limit_s = spec.cluster.time_limit_s
     steps = spec.training.steps
     if expected is None or expected.low * steps < limit_s:
         return None
@@ -69,7 +72,8 @@ def _loading(spec: RunSpec) -> str | None:
     )
     if checkpoint is None or timeout_s is None or spec.cluster.time_limit_s > timeout_s:
         return None
-    limit, longer = spec.cluster.time_limit, "--set cluster.time_limit=02:00:00"
+    limit = spec.cluster.time_limit
+    longer = "--set cluster.time_limit=02:00:00"
     return f"the server may load its weights for {timeout_s} s, and the job ends after {limit}: {longer}"
 
 
@@ -83,9 +87,10 @@ def _unmounted(spec: RunSpec) -> str | None:
     inside = [Path(text.split(":")[1]) for text in container.mounts]
     stated = (getattr(spec, name, None) for name in ("checkpoint", *OF_THE_SITE))
     folders = (Path(text) for text in stated if text and text.startswith("/"))
-    lost = [
-        str(path) for path in folders if not any(path.is_relative_to(folder) for folder in inside)
-    ]
+    lost = []
+    for path in folders:
+        if not any(path.is_relative_to(folder) for folder in inside):
+            lost.append(str(path))
     if not lost:
         return None
     mounts = "cluster.container.mounts has no folder that holds"

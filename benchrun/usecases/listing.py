@@ -16,8 +16,19 @@ from benchrun.vocabulary import DEGREES, HARD
 
 POINTS = paths.RECIPES / "points.jsonl"
 COLUMNS = (
-    *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length"),
-    *("mbs", "gbs", *DEGREES, "dp", "image"),
+    "recipe",
+    "task",
+    "framework",
+    "gpu",
+    "precision",
+    "num_gpus",
+    "proxy",
+    "seq_length",
+    "mbs",
+    "gbs",
+    *DEGREES,
+    "dp",
+    "image",
 )
 """Conditions of a point; null if its workload has no such condition."""
 Rows = list[dict[str, Any]]
@@ -35,7 +46,10 @@ def list_points(
     borrow no point. ``cluster`` may state the GPU's hardware.
     """
     names = (*COLUMNS, "reference", "derived")
-    return [{name: row[name] for name in names} for row in point_rows(recipes, gpu, cluster)]
+    found = []
+    for row in point_rows(recipes, gpu, cluster):
+        found.append({name: row[name] for name in names})
+    return found
 
 
 def gpu_of(cluster: str) -> str:
@@ -47,7 +61,9 @@ def point_rows(recipes: Sequence[str], gpu: str | None, cluster: str | None = No
     """The rows of `list_points`, each with ``conditions``: what a published number must
     agree with.
     """
-    by_recipe = [_rows(name, cluster) for name in recipes or paths.shipped(paths.RECIPES)]
+    by_recipe = []
+    for name in recipes or paths.shipped(paths.RECIPES):
+        by_recipe.append(_rows(name, cluster))
     rows = [row | {"derived": None} for each in by_recipe for row in each]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if gpu is not None and (recipes or not chosen):
@@ -63,7 +79,10 @@ def _of_gpu(rows: Rows, gpu: str, cluster: str | None) -> Rows:
     """
     from benchrun.recipes.select import lenders, wanted_gpu
 
-    own = [row | {"derived": None} for row in rows if row["gpu"].lower() == gpu.lower()]
+    own = []
+    for row in rows:
+        if row["gpu"].lower() == gpu.lower():
+            own.append(row | {"derived": None})
     device = wanted_gpu(gpu, cluster)
     if device is None:
         return own
@@ -96,7 +115,9 @@ def _advice(rows: Rows, gpu: str, cluster: str | None) -> str:
 
     tuned = f"there are points for {', '.join(sorted({row['gpu'] for row in rows}))}"
     device = wanted_gpu(gpu, cluster)
-    why = cannot_borrow(device) if device else "benchrun list --gpus has those that may borrow them"
+    why = "benchrun list --gpus has those that may borrow them"
+    if device:
+        why = cannot_borrow(device)
     return f"{tuned}; {why}"
 
 
@@ -123,8 +144,10 @@ def _table() -> dict[str, Rows]:
         head = json.loads(file.readline())
         if head["inputs"] != inputs_digest():
             return {}
-        rows = [dict(zip(head["columns"], json.loads(line), strict=True)) for line in file]
-    table: dict[str, Rows] = defaultdict(list)
+        rows = []
+        for line in file:
+            rows.append(dict(zip(head["columns"], json.loads(line), strict=True)))
+    table = defaultdict(list)
     for row in rows:
         table[row["recipe"]].append(row)
     return table

@@ -94,7 +94,9 @@ def steps_text(log: Log) -> str:
 
 def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) -> Sampled | None:
     """State of the GPUs in the window of ``numbers``; None if nothing was sampled."""
-    files, step, window = run.telemetry(), numbers.step_time_s, numbers.window
+    files = run.telemetry()
+    step = numbers.step_time_s
+    window = numbers.window
     rate = numbers.tokens_per_s_per_gpu.median
     if not (files and step and window and rate and num_gpus):
         return None
@@ -129,7 +131,8 @@ def result_of(run: RunDir, verdict: Verdict | None = None, *, with_log: bool = F
     verdict = verdict or run.document(artifacts.VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     metrics = measurement.metrics if measurement else None
-    environment, created = run.read_json(artifacts.ENV) or {}, run.time_of("created")
+    environment = run.read_json(artifacts.ENV) or {}
+    created = run.time_of("created")
     return RunResult(
         run.run_id,
         run.spec,
@@ -165,7 +168,9 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
     """
     verdict = run.document(artifacts.VERDICT, Verdict)
     if verdict is None or verdict.verdict == "invalid_run":
-        why = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
+        why = "was not judged"
+        if verdict is not None:
+            why = f"measured nothing: {verdict.reason}"
         raise UserError(f"{run.run_id} {why}", hint=f"benchrun compare {run.run_id}")
     measurement = measure_run(run, verdict.warmup)
     if measurement:
@@ -286,7 +291,10 @@ def summarise_log(
     what lies beside its log.
     """
     summary = summarise(log, warmup=warmup, given=given)
-    places = [path for path in map(kept.place, files) if kept.shown(str(path)) == log.file]
+    places = []
+    for path in map(kept.place, files):
+        if kept.shown(str(path)) == log.file:
+            places.append(path)
     run = next((path for path in places if (path / artifacts.SPEC).is_file()), None)
     if run is None:
         return summary

@@ -70,8 +70,8 @@ def table() -> str:
     """The text of recipes/points.jsonl: the digest of its inputs and the columns, then
     a line per point.
     """
-    lines: list[Any] = []
-    names: list[str] = []
+    lines = []
+    names = []
     for name in paths.shipped(paths.RECIPES):
         for row in resolved_rows(recipe_file(name)):
             names = list(row)

@@ -35,8 +35,8 @@ def curve_point(request: Request, num_gpus: Sequence[int]) -> RunSpec:
     UserError if all are proxies that nobody asked for: a smaller model would stand for
     the whole one.
     """
-    specs: list[RunSpec] = []
-    errors: list[UserError] = []
+    specs = []
+    errors = []
     for number in num_gpus:
         try:
             specs.append(resolve_point(replace(request, num_gpus=number)))
@@ -56,7 +56,9 @@ def curve_point(request: Request, num_gpus: Sequence[int]) -> RunSpec:
 
 
 def _reduced(spec: RunSpec) -> Sequence[Reduced]:
-    return spec.reduced if isinstance(spec, TrainingSpec) else ()
+    if not isinstance(spec, TrainingSpec):
+        return ()
+    return spec.reduced
 
 
 def resolve_shown(request: Request) -> RunSpec:
@@ -126,7 +128,7 @@ def describe(spec: RunSpec) -> dict[str, Any]:
     """spec.json with what follows from it: parameters, FLOPs per token, arithmetic,
     memory in GiB, references.
     """
-    document: dict[str, Any] = spec.model_dump(mode="json")
+    document = spec.model_dump(mode="json")
     if isinstance(spec, TrainingSpec):
         flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
         document["model"] |= {

@@ -21,20 +21,22 @@ def list_recipes(
 
     UserError as `list_points`.
     """
-    return [
-        {
-            "recipe": recipe,
-            "task": rows[0]["task"],
-            "gpu": _distinct(rows, "gpu"),
-            "precision": _distinct(rows, "precision"),
-            "num_gpus": _distinct(rows, "num_gpus"),
-            "framework": _distinct(rows, "framework"),
-            "points": len(rows),
-            "published": published_count(rows),
-            "derived": rows[0]["derived"],
-        }
-        for recipe, rows in _grouped(point_rows(recipes, gpu, cluster), lambda row: row["recipe"])
-    ]
+    found = []
+    for recipe, rows in _grouped(point_rows(recipes, gpu, cluster), lambda row: row["recipe"]):
+        found.append(
+            {
+                "recipe": recipe,
+                "task": rows[0]["task"],
+                "gpu": _distinct(rows, "gpu"),
+                "precision": _distinct(rows, "precision"),
+                "num_gpus": _distinct(rows, "num_gpus"),
+                "framework": _distinct(rows, "framework"),
+                "points": len(rows),
+                "published": published_count(rows),
+                "derived": rows[0]["derived"],
+            }
+        )
+    return found
 
 
 def list_layouts(
@@ -45,12 +47,16 @@ def list_layouts(
     """
     every = point_rows(recipes, gpu, cluster)
     rows = [row | {"per_gpu": _per_gpu(row), "settings": row.get("settings")} for row in every]
-    lines = [
-        {name: group[0][name] for name in LAYOUT}
-        | {name: _distinct(group, name) for name in ("precision", "num_gpus", "framework", "gbs")}
-        | {"published": published_count(group), "derived": group[0]["derived"]}
-        for _, group in _grouped(rows, lambda row: tuple(row[name] for name in LAYOUT))
-    ]
+    lines = []
+    for _, group in _grouped(rows, lambda row: tuple(row[name] for name in LAYOUT)):
+        lines.append(
+            {name: group[0][name] for name in LAYOUT}
+            | {
+                name: _distinct(group, name)
+                for name in ("precision", "num_gpus", "framework", "gbs")
+            }
+            | {"published": published_count(group), "derived": group[0]["derived"]}
+        )
     return sorted(lines, key=lambda line: (line["recipe"], line["gpu"], line["proxy"]))
 
 
@@ -68,7 +74,9 @@ def _per_gpu(row: dict[str, Any]) -> float | None:
 
 def _distinct(rows: Rows, name: str) -> list[Any]:
     values = dict.fromkeys(row[name] for row in rows)
-    return sorted(values) if name in ("num_gpus", "gbs") and None not in values else list(values)
+    if name in ("num_gpus", "gbs") and None not in values:
+        return sorted(values)
+    return list(values)
 
 
 def _grouped(rows: Rows, key: Callable[[dict[str, Any]], Any]) -> Iterable[tuple[Any, Rows]]:

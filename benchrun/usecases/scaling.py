@@ -17,10 +17,13 @@ def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:
     """Every weak and strong curve among the valid runs; the step time of a point is the
     median of its repeats.
     """
-    valid = [run for run in results if isinstance(run.spec, TrainingSpec) and run.numbers]
-    points: list[tuple[TrainingSpec, float]] = []
-    steps: dict[str, float] = {}
-    parts: dict[str, dict[str, float]] = {}
+    valid = []
+    for run in results:
+        if isinstance(run.spec, TrainingSpec) and run.numbers:
+            valid.append(run)
+    points = []
+    steps = {}
+    parts = {}
     for repeats in by_point(valid):
         spec = repeats[0].spec
         step_s = median_of("step_time_s", [run.numbers for run in repeats if run.numbers])
@@ -62,7 +65,9 @@ def _view(curve: Curve, steps: dict[str, float], parts: dict[str, dict[str, floa
 
 def _profiled(run: RunResult) -> dict[str, float]:
     """Parts of the run's profiled step, in s; empty if it has none."""
-    return run.numbers.breakdown.parts if run.numbers and run.numbers.breakdown else {}
+    if run.numbers and run.numbers.breakdown:
+        return run.numbers.breakdown.parts
+    return {}
 
 
 def curve_title(spec: TrainingSpec) -> str:

@@ -59,7 +59,9 @@ def setting_beside(log: Log, given: Setting) -> Setting:
     """``given`` with its model in the dimensions that ``log`` states. UserError for a
     log of another model.
     """
-    return replace(given, model=as_trained(given.model, log)) if given.model else given
+    if not given.model:
+        return given
+    return replace(given, model=as_trained(given.model, log))
 
 
 def check_gpu(setting: Setting) -> None:
@@ -72,7 +74,10 @@ def check_gpu(setting: Setting) -> None:
     if setting.peak is not None:
         raise UserError(f"{gpu.name} is listed with its peaks", hint="leave --peak-tflops out")
     if setting.precision and not gpu.computes(setting.precision):
-        able = [name for name in ("bf16", "fp8", "mxfp8", "nvfp4") if gpu.computes(name)]
+        able = []
+        for name in ("bf16", "fp8", "mxfp8", "nvfp4"):
+            if gpu.computes(name):
+                able.append(name)
         raise UserError(
             f"{gpu.name} has no {setting.precision} units", hint=f"it computes in {', '.join(able)}"
         )
@@ -99,7 +104,8 @@ def check_options(log: Log, options: Mapping[str, Any]) -> Iterator[str]:
     UserError too for a precision, stated or given, that the GPU does not have. A stated
     value that the log refutes is a guess as well.
     """
-    own, guesses = stated_setting(log, NOTHING), log.facts.derived
+    own = stated_setting(log, NOTHING)
+    guesses = log.facts.derived
     for name, given in options.items():
         option = f"--{name.replace('_', '-')} {given}"
         stated = log.facts.num_layers if name == "num_layers" else getattr(own, name)

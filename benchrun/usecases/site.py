@@ -60,7 +60,8 @@ def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Itera
     UserError for a wrong file.
     """
     site = checked(Cluster, cluster_document(cluster))
-    pyxis, faults = False, 0
+    pyxis = False
+    faults = 0
     yield from gpu_check(site)
     if site.scheduler == "slurm":
         slurm = survey()
@@ -69,11 +70,10 @@ def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Itera
         limited = {
             check.what for check in limits
         }  # the names of these keys are right, but jobs may not use them
-        named = [
-            check
-            for check in queue_checks(site, slurm)
-            if check.status != "ok" or check.what not in limited
-        ]
+        named = []
+        for check in queue_checks(site, slurm):
+            if check.status != "ok" or check.what not in limited:
+                named.append(check)
         for check in (*named, *limits):
             faults += check.status == "fault"
             yield check

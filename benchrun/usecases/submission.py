@@ -29,7 +29,7 @@ def launch_all(
     none has.
     """
     runs: list[RunDir] = []
-    errors: list[MachineError] = []
+    errors = []
     for spec in specs:
         try:
             run = start_in_time(spec, paths.runs_dir(), runs, tell, start)
@@ -57,7 +57,9 @@ def start_in_time(
     launches into ``root``.
     """
     try:
-        return start(spec) if start else start_run(spec, root)
+        if start:
+            return start(spec)
+        return start_run(spec, root)
     except SubmitLimit as error:
         tell(f"{error}; waiting until the account may have one more job")
         run = _named(error, root)
