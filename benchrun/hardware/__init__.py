@@ -131,10 +131,10 @@ def _gpus() -> dict[str, Gpu]:
 
 
 def _rows() -> list[dict[str, str | None]]:
-    return [
-        {column: value or None for column, value in row.items()}
-        for row in table(__file__, "hardware.csv")
-    ]
+    found = []
+    for row in table(__file__, "hardware.csv"):
+        found.append({column: value or None for column, value in row.items()})
+    return found
 
 
 def name_of(device: str) -> str | None:
@@ -154,7 +154,9 @@ def name_of(device: str) -> str | None:
         # contain neither.
         if chip in words and (variant == form or (not form and variant in words)):
             matches[variant] = name
-    return matches[max(matches, key=len)] if matches else None
+    if not matches:
+        return None
+    return matches[max(matches, key=len)]
 
 
 def chip(name: str) -> str:
@@ -168,8 +170,14 @@ def names() -> list[str]:
 
 
 EQUAL = (
-    *("arch", "peak_bf16_tflops", "peak_fp8_tflops", "peak_fp4_tflops", "gpus_per_node"),
-    *("nvlink_gb_per_s", "nic_gb_per_s", "nvlink_domain"),
+    "arch",
+    "peak_bf16_tflops",
+    "peak_fp8_tflops",
+    "peak_fp4_tflops",
+    "gpus_per_node",
+    "nvlink_gb_per_s",
+    "nic_gb_per_s",
+    "nvlink_domain",
 )
 """Columns that two GPUs share if they differ in their memory alone."""
 
@@ -178,10 +186,10 @@ def slower_twin(one: Gpu) -> Gpu | None:
     """The GPU that differs from ``one`` in its memory alone, which is slower; of
     several the fastest; None without.
     """
-    twins = [
-        other
-        for other in _gpus().values()
-        if other.memory_gb_per_s < one.memory_gb_per_s
-        and all(getattr(other, name) == getattr(one, name) for name in EQUAL)
-    ]
+    twins = []
+    for other in _gpus().values():
+        if other.memory_gb_per_s < one.memory_gb_per_s and all(
+            getattr(other, name) == getattr(one, name) for name in EQUAL
+        ):
+            twins.append(other)
     return max(twins, key=lambda twin: twin.memory_gb_per_s, default=None)

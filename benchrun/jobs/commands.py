@@ -33,11 +33,10 @@ def call(
     """Run one command without the shell's options for another job (SBATCH_*,
     SLURM_JOB_*) or list (SQUEUE_*).
     """
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _WHICH_SLURM or not name.startswith(OPTIONS)
-    }
+    env = {}
+    for name, value in os.environ.items():
+        if name in _WHICH_SLURM or not name.startswith(OPTIONS):
+            env[name] = value
     try:
         return RUN(
             command,
@@ -72,7 +71,9 @@ def output(*command: str, timeout_s: float = 10) -> str | None:
         result = call(command, timeout_s=timeout_s)
     except MachineError:
         return None
-    return result.stdout.strip() if result.returncode == 0 else None
+    if result.returncode != 0:
+        return None
+    return result.stdout.strip()
 
 
 def has_pyxis() -> bool:

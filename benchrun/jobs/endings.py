@@ -80,7 +80,9 @@ def recorded(run: RunDir) -> End | None:
     guess (lost).
     """
     end = run.read(ENDING, End)
-    return None if end is None or end.ending is Ending.LOST else end
+    if end is None or end.ending is Ending.LOST:
+        return None
+    return end
 
 
 def unreadable_ending(run: RunDir) -> bool:
@@ -95,7 +97,9 @@ def recorded_name(run: RunDir) -> str | None:
     one.
     """
     end = recorded(run)
-    return end.ending.value if end else None
+    if not end:
+        return None
+    return end.ending.value
 
 
 def classify(
@@ -156,7 +160,9 @@ def classified_again(
 
     def number(name: str) -> int | None:
         text = facts.get(name, "None")
-        return None if text == "None" else int(text)
+        if text == "None":
+            return None
+        return int(text)
 
     gone = UNKNOWN_JOB in evidence
     job = Job(
@@ -168,7 +174,8 @@ def classified_again(
         reason=facts.get("reason", ""),
         restarts=number("restarts") or 0,
     )
-    code, restarts = number("done"), number("done_restarts") or 0
+    code = number("done")
+    restarts = number("done_restarts") or 0
     done = None
     if code is not None:
         done = Done.model_construct(
@@ -199,12 +206,16 @@ def _stopped(job: Job, *, asked: bool, began: bool) -> Ending | None:
     After a controller lost its state it is nobody.
     """
     if job.phase is Phase.GONE:
-        return Ending.CANCELLED if asked else None
+        if not asked:
+            return None
+        return Ending.CANCELLED
     if job.state != "CANCELLED" or asked:
         return None
     if not began:
         return Ending.NODE_FAILURE
-    return Ending.SCHEDULER_FAILURE if job.reason == BY_NOBODY else None
+    if job.reason != BY_NOBODY:
+        return None
+    return Ending.SCHEDULER_FAILURE
 
 
 def _ending(
@@ -235,7 +246,9 @@ def _ending(
             if kind.told_by == shown and name in symptoms
         )
         return Ending(next(endings, Ending.FAILED))
-    return Ending.COMPLETED if has_all_steps else Ending.INCOMPLETE
+    if has_all_steps:
+        return Ending.COMPLETED
+    return Ending.INCOMPLETE
 
 
 def _evidence(job: Job, done: Done | None, symptoms: Mapping[str, str]) -> list[str]:

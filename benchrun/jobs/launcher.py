@@ -105,14 +105,18 @@ def submit(run: RunDir) -> RunDir:
 def observe(runs: Sequence[RunDir]) -> list[Observation]:
     """The state of each of ``runs``: one poll per kind of scheduler."""
     # Runs with a recorded ending are not polled: schedulers forget.
-    observations = {run: Observation(run, None, over=True) for run in runs if recorded(run)}
+    observations = {}
+    for run in runs:
+        if recorded(run):
+            observations[run] = Observation(run, None, over=True)
     for run in runs:
         if run not in observations and (refused := refusal(run)):
             observations[run] = Observation(run, None, over=True, note=refused, settled=True)
     for kind in SCHEDULERS:
-        group = [
-            run for run in runs if run not in observations and run.spec.cluster.scheduler == kind
-        ]
+        group = []
+        for run in runs:
+            if run not in observations and run.spec.cluster.scheduler == kind:
+                group.append(run)
         scheduler = SCHEDULERS[kind]()
         try:
             jobs = scheduler.poll(group)
@@ -132,7 +136,9 @@ def refusal(run: RunDir) -> str | None:
     """
     kinds = ("refused", "unanswered", "submitted")
     last = next((event for event in reversed(run.events()) if event["event"] in kinds), None)
-    return str(last["reason"]) if last and last["event"] == "refused" else None
+    if last and last["event"] == "refused":
+        return str(last["reason"])
+    return None
 
 
 def _append(run: RunDir, event: str, **facts: str) -> None:
@@ -158,7 +164,9 @@ def cancel(run: RunDir) -> bool:
     if job.phase is Phase.GONE:
         if ended or done_of(run, job) is not None:
             return False
-        hint = f"if the job still runs: scancel {job.id}" if job.id.isdigit() else None
+        hint = None
+        if job.id.isdigit():
+            hint = f"if the job still runs: scancel {job.id}"
         raise MachineError(
             f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id
         )
@@ -179,8 +187,11 @@ def check(spec: RunSpec, root: Path) -> None:
     for name in missing_secrets(spec):
         hint = f"export {name}=... before launching, or remove it from cluster.secrets"
         raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
-    data = os.environ.get("BENCHRUN_DATA") if spec.reads_files else None
-    slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
+    data = None
+    if spec.reads_files:
+        data = os.environ.get("BENCHRUN_DATA")
+    slurm = spec.cluster.scheduler == "slurm"
+    runtime = spec.cluster.container.runtime
     where = "set {} to a path without it"
     parts = {
         where.format("BENCHRUN_RESULTS"): str(paths.given(root)),
@@ -219,7 +230,9 @@ def asked_to_cancel(run: RunDir, job: Job) -> bool:
 def done_of(run: RunDir, job: Job) -> Done | None:
     """done.json, if it is this job's. A local job is identified by its directory."""
     done = run.done()
-    return done if done and (done.job_id == job.id or not job.id.isdigit()) else None
+    if done and (done.job_id == job.id or not job.id.isdigit()):
+        return done
+    return None
 
 
 def backoff(polls: int) -> float:
@@ -231,12 +244,15 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     at = run.clock()
     if job is None:
         over = _seconds(run.created, at or clock.now()) > GRACE_S
-        killed = ": its launcher was probably killed before it submitted one" if over else ""
+        killed = ""
+        if over:
+            killed = ": its launcher was probably killed before it submitted one"
         return Observation(
             run, None, over=over, note=f"the scheduler has no job with this run's directory{killed}"
         )
     _note_change(run, job)
-    done, last_line = done_of(run, job), _written(*run.logs)
+    done = done_of(run, job)
+    last_line = _written(*run.logs)
     new_state = run.time_of("state")
     unchanged_s = _seconds(new_state and max(new_state, last_line), at)
     if job.phase is Phase.ENDED or (job.phase is Phase.GONE and done is not None):
@@ -296,7 +312,9 @@ def _written(*files: Path) -> float:
 
 def _seconds(start: float | None, end: float | None) -> float:
     """Seconds between two times; 0 if one is unknown."""
-    return max(end - start, 0.0) if end and start else 0.0
+    if end and start:
+        return max(end - start, 0.0)
+    return 0.0
 
 
 def write_env(run: RunDir) -> None:
@@ -338,7 +356,9 @@ def _worker(run: RunDir) -> dict[str, Any] | None:
         (match[1] for text in texts if (match := re.search(r"benchrun config: (.*)", text))), None
     )
     versions = (as_object(config) or {}).get("versions")
-    return versions if isinstance(versions, dict) else None
+    if isinstance(versions, dict):
+        return versions
+    return None
 
 
 def commit() -> str | None:

@@ -46,9 +46,14 @@ class Local:
     def submit(self, run: RunDir) -> str:
         if shutil.which("bash") is None:
             raise MachineError("bash is missing", hint="apt install bash")
-        path, null = run.path, subprocess.DEVNULL
-        reaper, limit_s = paths.TEMPLATES / "parts" / "reap.py", run.spec.cluster.time_limit_s
-        env = {name: value for name, value in os.environ.items() if name != supervise.MARK}
+        path = run.path
+        null = subprocess.DEVNULL
+        reaper = paths.TEMPLATES / "parts" / "reap.py"
+        limit_s = run.spec.cluster.time_limit_s
+        env = {}
+        for name, value in os.environ.items():
+            if name != supervise.MARK:
+                env[name] = value
         env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
         lock = _lock(path.parent / LOCAL_LOCK)
         argv = [
@@ -82,7 +87,11 @@ class Local:
         return _mark(run)
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        return {run: _job(run) for run in runs if run.job_id or (run.path / LOCAL_STATE).exists()}
+        found = {}
+        for run in runs:
+            if run.job_id or (run.path / LOCAL_STATE).exists():
+                found[run] = _job(run)
+        return found
 
     def cancel(self, job: str) -> bool:
         run = RunDir(Path(job))
@@ -116,7 +125,8 @@ def _job(run: RunDir) -> Job:
     job, (state, lives) = _mark(run), _state(run)
     cancelled = (run.path / LOCAL_CANCELLED).exists()
     if state and state.exit_code is not None:
-        code, name = state.exit_code, "CANCELLED" if cancelled else state.state
+        code = state.exit_code
+        name = "CANCELLED" if cancelled else state.state
         ended_at = (run.path / LOCAL_STATE).stat().st_mtime
         return Job(
             job, Phase.ENDED, name, code, code - 128 if code > 128 else None, ended_at=ended_at

@@ -59,13 +59,16 @@ class Slurm:
         queued = self._queued(runs) if runs else {}
         # squeue still lists jobs for a while after their end, but only sacct knows
         # their exit codes.
-        left = [run for run in runs if run not in queued or _may_have_ended(queued[run])]
+        left = []
+        for run in runs:
+            if run not in queued or _may_have_ended(queued[run]):
+                left.append(run)
         remembered = self._remembered(left)
-        return {
-            run: job
-            for run in runs
-            if (job := self._job(run, queued.get(run), remembered.get(run)))
-        }
+        found = {}
+        for run in runs:
+            if job := self._job(run, queued.get(run), remembered.get(run)):
+                found[run] = job
+        return found
 
     def _job(self, run: RunDir, queued: Job | None, remembered: Job | None) -> Job | None:
         """The job of ``run``; GONE if neither queue nor accounting has the recorded id
@@ -81,7 +84,9 @@ class Slurm:
         ):
             return replace(remembered, reason="accounting lists the job, the queue does not")
         job = run.job_id or (done.job_id if done else None)
-        return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure) if job else None
+        if not job:
+            return None
+        return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure)
 
     def cancel(self, job: str) -> bool:
         result = call(["scancel", job])
@@ -158,7 +163,8 @@ def _own(runs: Iterable[RunDir], rows: Iterable[Job]) -> dict[RunDir, Job]:
         by_name.setdefault(row.work_dir.rpartition("/")[2], []).append(row)
     own = {}
     for run in runs:
-        job, named = run.job_id, by_name.get(run.run_id, [])
+        job = run.job_id
+        named = by_name.get(run.run_id, [])
         here = [row for row in named if _same_directory(row.work_dir, run.path)]
         recorded = [row for row in here if row.id == job] or [
             row for row in named if _moved(row, run, job)

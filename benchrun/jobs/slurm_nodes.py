@@ -14,7 +14,9 @@ def expanded(names: str) -> list[str]:
     """The single names in Slurm's notation, e.g. ``n[1-3],n7``. MachineError if Slurm
     cannot read it.
     """
-    return answer("scontrol", "show", "hostnames", names).split() if names else []
+    if not names:
+        return []
+    return answer("scontrol", "show", "hostnames", names).split()
 
 
 def idle_nodes(partition: str | None, nodelist: str | None, exclude: str | None) -> list[str]:
@@ -22,11 +24,14 @@ def idle_nodes(partition: str | None, nodelist: str | None, exclude: str | None)
     without ``exclude``.
     """
     limits = [f"--partition={partition}"] if partition else []
-    limits += [f"--nodes={nodelist}"] if nodelist else []
+    if nodelist:
+        limits += [f"--nodes={nodelist}"]
     excluded = set(expanded(exclude or ""))
-    return [
-        name for name, state in _states(*limits).items() if state == "idle" and name not in excluded
-    ]
+    found = []
+    for name, state in _states(*limits).items():
+        if state == "idle" and name not in excluded:
+            found.append(name)
+    return found
 
 
 def all_nodes() -> set[str]:
@@ -37,9 +42,11 @@ def all_nodes() -> set[str]:
 def unusable_nodes(names: str) -> list[str]:
     """Return those of ``names`` that have failed."""
     states = _states(f"--nodes={names}") if names else {}
-    return [
-        name for name, state in states.items() if state.startswith(UNUSABLE) or state.endswith("*")
-    ]
+    found = []
+    for name, state in states.items():
+        if state.startswith(UNUSABLE) or state.endswith("*"):
+            found.append(name)
+    return found
 
 
 def _states(*limits: str) -> dict[str, str]:

@@ -69,8 +69,13 @@ def submitted(text: str) -> str | None:
     """The job id in the output of ``sbatch --parsable``: the last such line (a site's
     wrapper may print more).
     """
-    ids = [match[1] for line in text.splitlines() if (match := _SUBMITTED.fullmatch(line.strip()))]
-    return ids[-1] if ids else None
+    ids = []
+    for line in text.splitlines():
+        if match := _SUBMITTED.fullmatch(line.strip()):
+            ids.append(match[1])
+    if not ids:
+        return None
+    return ids[-1]
 
 
 def refused(stderr: str) -> bool:
@@ -79,9 +84,10 @@ def refused(stderr: str) -> bool:
 
     After any other error, such as a lost connection, the job may be in the queue.
     """
-    reasons = [
-        line.partition(_FAILED)[2].strip() for line in stderr.splitlines() if _FAILED in line
-    ]
+    reasons = []
+    for line in stderr.splitlines():
+        if _FAILED in line:
+            reasons.append(line.partition(_FAILED)[2].strip())
     if not reasons:
         return _BAD_OPTION.search(stderr) is not None
     return not (reasons[-1] in _SYSTEM or _COMMUNICATION.search(reasons[-1]))
@@ -104,9 +110,9 @@ def phase_of(state: str) -> Phase:
     if word in _SUSPENDED:
         return Phase.SUSPENDED
     # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
-    return (
-        Phase.ENDED if word and any(ended.startswith(word) for ended in _ENDED) else Phase.RUNNING
-    )
+    if word and any(ended.startswith(word) for ended in _ENDED):
+        return Phase.ENDED
+    return Phase.RUNNING
 
 
 def jobs(text: str, fields: Sequence[str]) -> list[Job]:
@@ -114,12 +120,20 @@ def jobs(text: str, fields: Sequence[str]) -> list[Job]:
     order.
     """
     lines = (line.split("|", len(fields) - 1) for line in text.splitlines())
-    rows = [dict(zip(fields, line, strict=True)) for line in lines if len(line) == len(fields)]
-    return [_job(row) for row in rows if _ID.fullmatch(row["JobID"]) and row["State"].strip()]
+    rows = []
+    for line in lines:
+        if len(line) == len(fields):
+            rows.append(dict(zip(fields, line, strict=True)))
+    found = []
+    for row in rows:
+        if _ID.fullmatch(row["JobID"]) and row["State"].strip():
+            found.append(_job(row))
+    return found
 
 
 def _job(row: Mapping[str, str]) -> Job:
-    state, reason = row["State"], row["Reason"]
+    state = row["State"]
+    reason = row["Reason"]
     exit_code, _, signal = row.get("ExitCode", "").partition(":")
     nodes = "" if row["NodeList"] == "None assigned" else row["NodeList"]
     ended_at = _epoch(row.get("End", ""))
@@ -147,7 +161,9 @@ def _why(state: str, reason: str, *, in_accounting: bool) -> str:
         return state
     if in_accounting and state == "CANCELLED":
         return BY_NOBODY
-    return "" if reason == "None" else reason
+    if reason == "None":
+        return ""
+    return reason
 
 
 def _word(state: str) -> str:
@@ -155,7 +171,9 @@ def _word(state: str) -> str:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if _NUMBER.fullmatch(text) else None
+    if not _NUMBER.fullmatch(text):
+        return None
+    return int(text)
 
 
 @functools.lru_cache

@@ -130,7 +130,9 @@ def start_time(pid: int) -> int | None:
         fields = _stat(pid)
     except OSError:
         return None
-    return None if fields[0] == "Z" else int(fields[19])
+    if fields[0] == "Z":
+        return None
+    return int(fields[19])
 
 
 def _stat(pid: int) -> list[str]:
@@ -140,7 +142,11 @@ def _stat(pid: int) -> list[str]:
 
 
 def _living(candidates: set[Process]) -> set[Process]:
-    return {process for process in candidates if start_time(process.pid) == process.start}
+    found = set()
+    for process in candidates:
+        if start_time(process.pid) == process.start:
+            found.add(process)
+    return found
 
 
 def _is_spared(pid: int, spares_shell: bool) -> bool:

@@ -36,7 +36,7 @@ def adapted(
     """(inputs, outputs) of each adapted layer of a block; of all of them if
     ``targets`` names none."""
     whole = operators(model)
-    widths: dict[str, tuple[float, float]] = {}
+    widths = {}
     for name, layers in names.items():
         product = whole.product(name)
         outputs = product.outputs if len(layers) > 1 else (product.n,)

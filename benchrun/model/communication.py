@@ -61,8 +61,10 @@ def of_a_micro_batch(
 ) -> Iterator[Collective]:
     """All collectives except those of data-parallel ranks. ``routed``: tokens per layer
     for the experts of this GPU."""
-    counts, ends = layer_counts(model), 1 / layout.pp
-    attention, experts = counts.attention / layout.pp, counts.experts / layout.pp
+    counts = layer_counts(model)
+    ends = 1 / layout.pp
+    attention = counts.attention / layout.pp
+    experts = counts.experts / layout.pp
     # Around attention, a dense MLP and Mamba-2, at the embedding and at the output
     # layer. With sequence parallelism a gather before and a reduce-scatter after each;
     # backward the same, and the inputs are gathered once more for the gradients of the
@@ -70,7 +72,8 @@ def of_a_micro_batch(
     split = counts.attention + counts.dense + counts.mamba + model.mtp_layers
     if model.moe and model.moe.shared_ffn_hidden_size:
         split += counts.experts
-    tp, times = layout.tp, split / layout.pp + ends
+    tp = layout.tp
+    times = split / layout.pp + ends
     size = tokens * (model.hidden_size * sizes.activation)
     if layout.sequence_parallel:
         yield Collective("all_gather", "tp", tp, size, times, 2 * times)
@@ -82,7 +85,8 @@ def of_a_micro_batch(
     yield Collective("all_reduce", "tp", tp, 4 * tokens, 3 * ends)
     # Keys and values in a ring (p2p), gathered, or exchanged for heads together with
     # queries and outputs (a2a).
-    cp, head = layout.cp, tokens * sizes.activation / tp
+    cp = layout.cp
+    head = tokens * sizes.activation / tp
     head *= model.key_channels + model.value_channels
     pair = model.key_heads * head
     if cp_comm == "p2p":
@@ -94,7 +98,8 @@ def of_a_micro_batch(
         yield Collective("all_gather", "cp", cp, cp * pair, attention, attention)
         yield Collective("reduce_scatter", "cp", cp, cp * pair, backward=attention)
     # Tokens go to their experts and come back, forward and backward.
-    etp, copies = layout.etp, routed * (model.expert_width * sizes.activation)
+    etp = layout.etp
+    copies = routed * (model.expert_width * sizes.activation)
     yield Collective("all_to_all", "ep", layout.ep, copies / etp, 2 * experts, 2 * experts)
     yield Collective("all_gather", "etp", etp, copies, experts, experts)
     yield Collective("reduce_scatter", "etp", etp, copies, experts, experts)
@@ -118,7 +123,8 @@ def of_data_parallel_ranks(
         ("expert_dp", expert_ranks, "expert_fsdp", expert_shards, experts),
     )
     for group, size, shard_group, shard_size, params in groups:
-        weights, gradients = params * sizes.weight, params * sizes.gradient
+        weights = params * sizes.weight
+        gradients = params * sizes.gradient
         if layout.fsdp > 1:
             yield Collective("all_gather", shard_group, shard_size, weights, 1, 1)
             yield Collective("reduce_scatter", shard_group, shard_size, gradients, backward=1)
@@ -152,4 +158,6 @@ def optimizer_shards(layout: Layout, dp: int, distributed_optimizer: bool) -> tu
 def sequence_split(layout: Layout) -> int:
     """Parts into which sequence parallelism cuts what tensor parallelism leaves
     whole."""
-    return layout.tp if layout.sequence_parallel else 1
+    if not layout.sequence_parallel:
+        return 1
+    return layout.tp

@@ -32,7 +32,8 @@ TRANSFORMER = frozenset(FEATURES) - {"mamba", "latent_experts"}
 
 def features(model: ModelShape) -> list[str]:
     """The names of the features that ``model`` has, in the order of `FEATURES`."""
-    moe, scaling = model.moe, model.rope_scaling
+    moe = model.moe
+    scaling = model.rope_scaling
     present = {
         "qk_norm": model.qk_norm == "weighted",
         "qk_l2_norm": model.qk_norm == "l2",

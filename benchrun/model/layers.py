@@ -37,10 +37,10 @@ def kinds(model: "ModelShape") -> list[str]:
     letter in a hybrid one."""
     if model.mamba:
         return list(model.mamba.pattern[: model.num_layers])
-    return [
-        ATTENTION + (EXPERTS if has_experts(model, layer) else MLP)
-        for layer in range(model.num_layers)
-    ]
+    found = []
+    for layer in range(model.num_layers):
+        found.append(ATTENTION + (EXPERTS if has_experts(model, layer) else MLP))
+    return found
 
 
 def has_experts(model: "ModelShape", layer: int) -> bool:
@@ -58,7 +58,8 @@ def has_experts(model: "ModelShape", layer: int) -> bool:
 def layer_counts(model: "ModelShape") -> LayerCounts:
     """The layers of ``model`` by kind. A multi-token prediction has one more of the
     last kind, or its own pattern."""
-    layers, windowed = kinds(model), 0
+    layers = kinds(model)
+    windowed = 0
     if model.window:
         every = model.window.full_every or len(layers) + 1
         windowed = len(layers) - len(layers) // every

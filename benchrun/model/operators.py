@@ -193,13 +193,18 @@ def _memory_bound(
     sizes: Sizes,
 ) -> Iterator[MemoryBound]:
     """Fused kernels, as transformer-engine has them."""
-    counts, named = layer_counts(model), {product.name: product for product in listed}
-    logits, pp, size, ends = named["logits"], layout.pp, sizes.activation, 1 / layout.pp
+    counts = layer_counts(model)
+    named = {product.name: product for product in listed}
+    logits = named["logits"]
+    pp = layout.pp
+    size = sizes.activation
+    ends = 1 / layout.pp
     rows = attention.tokens / communication.sequence_split(layout)
     hidden = rows * model.hidden_size * size  # bytes of one tensor
     norm = model.hidden_size * (1 if model.normalization == "RMSNorm" else 2)
     # A multi-token prediction has a norm for each of its two inputs, and a final one.
-    norms, sums = (counts.halves + 3 * model.mtp_layers) / pp + ends, counts.halves / pp
+    norms = (counts.halves + 3 * model.mtp_layers) / pp + ends
+    sums = counts.halves / pp
     yield MemoryBound("norm", 2 * norms * hidden, 3 * norms * hidden, params=norms * norm)
     yield MemoryBound("residual", sums * 3 * hidden, sums * 3 * hidden)
     yield from _around_attention(model, layout, named, attention, size)
@@ -231,7 +236,8 @@ def _around_attention(
     size: float,
 ) -> Iterator[MemoryBound]:
     """Rotary positions and norms of queries and keys, norms of latents, sinks."""
-    layers, mla = attention.layers, model.mla
+    layers = attention.layers
+    mla = model.mla
     heads = attention.heads
     # The rotated part of latent keys is one for all heads.
     width = mla.qk_pos_emb_head_dim if mla else model.kv_channels
@@ -269,7 +275,8 @@ def _activations(listed: tuple[Product, ...], size: float) -> Iterator[MemoryBou
 def _mamba(mamba: "Mamba", layers: float, tokens: float, tp: int, size: float) -> MemoryBound:
     """The convolution, the scan, and the norm of its output under a gate; states
     between chunks are left out."""
-    inner, convolved = mamba.inner / tp, mamba.convolved / tp
+    inner = mamba.inner / tp
+    convolved = mamba.convolved / tp
     moved = layers * tokens * (2 * convolved + 2 * convolved + 5 * inner) * size
     weights = (CONVOLUTION + 1) * convolved + 3 * mamba.num_heads / tp + inner
     return MemoryBound("mamba", moved, 2 * moved, params=layers * weights)

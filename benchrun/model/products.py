@@ -26,7 +26,9 @@ OUTPUT = ("logits", "mtp_logits")
 
 def weight_passes(task: Task) -> tuple[Pass, ...]:
     """The passes over a weight matrix; a frozen one has no weight gradient."""
-    return PASSES[:2] if task == "lora" else PASSES
+    if task != "lora":
+        return PASSES
+    return PASSES[:2]
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,10 @@ class Product:
 def products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> tuple[Product, ...]:
     """Attention, MLP and experts, Mamba-2, multi-token prediction, and the output layer
     as the last ones."""
-    counts, pp, tp, moe = layer_counts(model), layout.pp, layout.tp, model.moe
+    counts = layer_counts(model)
+    pp = layout.pp
+    tp = layout.tp
+    moe = model.moe
     attention = _attention(model, tokens, layout)
     if model.mla:
         attention = _latent(model, model.mla, tokens, layout)
@@ -108,10 +113,8 @@ def products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> 
     if moe and counts.experts:
         linear += _experts(model, moe, tokens, layout, counts.experts / pp)
     if model.mamba and counts.mamba:
-        linear += [
-            replace(each, layers=counts.mamba / pp)
-            for each in _mamba(model, model.mamba, tokens, tp)
-        ]
+        for each in _mamba(model, model.mamba, tokens, tp):
+            linear.append(replace(each, layers=counts.mamba / pp))
     linear = [replace(each, bias=each.bias or model.bias) for each in linear]
     logits = Product(
         "logits", tokens, (model.vocab_size / tp,), model.hidden_size, 1 / pp, low_precision=False
@@ -120,15 +123,18 @@ def products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> 
     if model.mtp_layers:
         # The embedding of the next token and the layer's input, side by side;
         # Megatron-LM splits its output over tp.
-        mtp, both = model.mtp_layers / pp, 2 * model.hidden_size
+        mtp = model.mtp_layers / pp
+        both = 2 * model.hidden_size
         linear.insert(-1, Product("mtp_proj", tokens, (model.hidden_size / tp,), both, mtp))
         linear += [replace(logits, name="mtp_logits", layers=mtp, tied=True)]
     return tuple(replace(each, passes=weight_passes(task)) for each in linear)
 
 
 def _attention(model: "ModelShape", tokens: float, layout: Layout) -> Iterator[Product]:
-    hidden, width = model.hidden_size, model.kv_channels / layout.tp
-    queries, keys = model.num_attention_heads * width, model.num_query_groups * width
+    hidden = model.hidden_size
+    width = model.kv_channels / layout.tp
+    queries = model.num_attention_heads * width
+    keys = model.num_query_groups * width
     yield Product("qkv", tokens, (queries, keys, keys), hidden, 1, bias=model.qkv_bias)
     yield Product("proj", tokens, (hidden,), queries, 1)
 
@@ -136,7 +142,8 @@ def _attention(model: "ModelShape", tokens: float, layout: Layout) -> Iterator[P
 def _latent(model: "ModelShape", mla: "Mla", tokens: float, layout: Layout) -> Iterator[Product]:
     """Every tensor-parallel rank has the projections into the latents whole; those out
     of them are split by heads."""
-    hidden, heads = model.hidden_size, model.num_attention_heads / layout.tp
+    hidden = model.hidden_size
+    heads = model.num_attention_heads / layout.tp
     rows = tokens / sequence_split(layout)
     if mla.q_lora_rank:
         yield Product("q_down", rows, (mla.q_lora_rank,), hidden, 1)
@@ -154,7 +161,8 @@ def _mlp(
     """Yield both products of an MLP, or of ``experts`` experts."""
     width = model.expert_width if experts else model.hidden_size
     gate_and_up = (inner, inner) if model.gated else (inner,)
-    own, expert = experts or 1, experts > 0
+    own = experts or 1
+    expert = experts > 0
     yield Product(f"{name}fc1", rows, gate_and_up, width, layers, own, expert)
     yield Product(f"{name}fc2", rows, (width,), inner, layers, own, expert)
 
@@ -165,8 +173,10 @@ def _experts(
     # Each tp rank routes its part of the sequence; an expert that is split over etp
     # ranks sees the tokens of all.
     routed = tokens * moe.topk * layout.etp / layout.tp
-    inner, own = moe.ffn_hidden_size / layout.etp, moe.num_experts / layout.ep
-    rows, width = tokens / sequence_split(layout), model.expert_width
+    inner = moe.ffn_hidden_size / layout.etp
+    own = moe.num_experts / layout.ep
+    rows = tokens / sequence_split(layout)
+    width = model.expert_width
     if moe.latent_size:
         yield Product("latent_down", rows, (width,), model.hidden_size, layers)
     yield from _mlp("", model, routed, inner, layers, own)

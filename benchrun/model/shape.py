@@ -81,7 +81,8 @@ class ModelShape(Frozen):
 
     @model_validator(mode="after")
     def _whole(self) -> "ModelShape":
-        mamba, moe = self.mamba, self.moe
+        mamba = self.mamba
+        moe = self.moe
         if mamba and self.num_layers > len(mamba.pattern):
             raise ValueError(
                 f"num_layers ({self.num_layers}) must be at most {len(mamba.pattern)}, as mamba.pattern has"
@@ -106,17 +107,23 @@ class ModelShape(Frozen):
     @property
     def key_channels(self) -> int:
         """Width of one query or key head."""
-        return self.mla.qk_width if self.mla else self.kv_channels
+        if self.mla:
+            return self.mla.qk_width
+        return self.kv_channels
 
     @property
     def value_channels(self) -> int:
         """Width of one value head."""
-        return self.mla.v_head_dim if self.mla else self.kv_channels
+        if self.mla:
+            return self.mla.v_head_dim
+        return self.kv_channels
 
     @property
     def key_heads(self) -> int:
         """Key and value heads."""
-        return self.num_attention_heads if self.mla else self.num_query_groups
+        if self.mla:
+            return self.num_attention_heads
+        return self.num_query_groups
 
     @property
     def expert_width(self) -> int:

@@ -13,7 +13,8 @@ def arithmetic(spec: TrainingSpec) -> list[str]:
 
 
 def _ranks(spec: TrainingSpec) -> Iterator[str]:
-    layout, per_node = spec.layout, spec.cluster.gpus_per_node
+    layout = spec.layout
+    per_node = spec.cluster.gpus_per_node
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''} of {min(per_node, spec.num_gpus)}"
     gpus = f"{spec.num_gpus} GPU{'s' if spec.num_gpus > 1 else ''}"
     yield f"{gpus} on {nodes} = tp {layout.tp} * pp {layout.pp} * cp {layout.cp} * dp {spec.dp}"
@@ -29,7 +30,8 @@ def _ranks(spec: TrainingSpec) -> Iterator[str]:
 
 
 def _layers(spec: TrainingSpec) -> Iterator[str]:
-    layout, layers = spec.layout, spec.model.num_layers
+    layout = spec.layout
+    layers = spec.model.num_layers
     if layout.pp == 1:
         return
     if layout.stages:
@@ -41,16 +43,21 @@ def _layers(spec: TrainingSpec) -> Iterator[str]:
         each = (layers + ends) // (layout.pp * layout.vp)
         what = f"{layers} layers + embedding + output layer" if ends else f"{layers} layers"
         yield f"{what} = {stages}{each} per {'virtual ' if layout.vp > 1 else ''}stage"
-    idle, busy = layout.pp - 1, spec.num_microbatches * layout.vp
+    idle = layout.pp - 1
+    busy = spec.num_microbatches * layout.vp
     turns = f"{idle} of {idle} + {spec.num_microbatches} * {layout.vp}"
     yield f"pipeline idle {100 * idle / (idle + busy):.1f} % of a step: {turns}"
 
 
 def _widths(spec: TrainingSpec) -> Iterator[str]:
-    model, layout = spec.model, spec.layout
+    model = spec.model
+    layout = spec.layout
     if layout.tp > 1:
-        heads, groups = model.num_attention_heads, model.num_query_groups
-        of_groups = "" if model.mla else f" and {groups // layout.tp} of {groups} groups"
+        heads = model.num_attention_heads
+        groups = model.num_query_groups
+        of_groups = ""
+        if not model.mla:
+            of_groups = f" and {groups // layout.tp} of {groups} groups"
         yield f"a tp rank has {heads // layout.tp} of {heads} heads{of_groups}"
     if layout.cp > 1 or layout.sequence_parallel:
         cut = f"cp {layout.cp}" + (

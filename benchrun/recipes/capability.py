@@ -38,16 +38,22 @@ def incapable(spec: RunSpec, framework: Framework) -> Iterator[str]:
 
 def _or(words: Iterable[str]) -> str:
     *first, last = sorted(words)
-    return f"{', '.join(first)} or {last}" if first else last
+    if not first:
+        return last
+    return f"{', '.join(first)} or {last}"
 
 
 def _others(can: Callable[[Framework], bool]) -> str:
     """Advice in brackets: the frameworks for which ``can`` holds."""
-    return f" ({_or(listed)} can)" if (listed := names(can)) else ""
+    if listed := names(can):
+        return f" ({_or(listed)} can)"
+    return ""
 
 
 def _workload(spec: RunSpec, framework: Framework) -> Iterator[str]:
-    name, task, precision = framework.name, spec.task, spec.precision
+    name = framework.name
+    task = spec.task
+    precision = spec.precision
     if task not in framework.tasks:
         yield f"benchrun does not support {name} for {task}{_others(lambda other: task in other.tasks)}"
     if precision not in framework.precisions:
@@ -64,7 +70,8 @@ def _workload(spec: RunSpec, framework: Framework) -> Iterator[str]:
 
 
 def _layout(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
-    name, layout = framework.name, spec.layout
+    name = framework.name
+    layout = spec.layout
     for degree in PARALLELISM:
         if degree not in framework.degrees and getattr(layout, degree) > 1:
             yield f"benchrun supports {name} without {degree}: {degree} ({getattr(layout, degree)}) must be 1"
@@ -82,7 +89,8 @@ def _layout(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
 
 
 def _model(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
-    name, model = framework.name, spec.model
+    name = framework.name
+    model = spec.model
     if model.moe is not None and not framework.experts:
         yield f"benchrun supports {name} for models without experts: this one has some"
     for missing in (each for each in features(model) if each not in framework.features):
@@ -103,12 +111,14 @@ def _model(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
 
 
 def _training(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
-    name, training = framework.name, spec.training
-    policy, policies = training.recompute.policy, framework.memory.policies
+    name = framework.name
+    training = spec.training
+    policy = training.recompute.policy
+    policies = framework.memory.policies
     if policy is not None and policy not in policies:
-        legal = (
-            f"it could be {', '.join(policies)}" if policies else "recompute.policy must be null"
-        )
+        legal = "recompute.policy must be null"
+        if policies:
+            legal = f"it could be {', '.join(policies)}"
         yield f"{name} has no recompute.policy '{policy}': {legal}"
     for what in ("ceilings", "breakdown"):
         if getattr(training, what) and not framework.own_worker:
@@ -127,7 +137,8 @@ def _training(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
 
 def _data(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     """Each packed sequence of conversations is for one rank and one micro-batch."""
-    name, data = framework.name, spec.data
+    name = framework.name
+    data = spec.data
     if data.kind == "mock":
         if framework.own_worker and _changed(spec, "data.num_workers"):
             why = f"{name} makes mock tokens in the training process"
@@ -156,18 +167,17 @@ def _data(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
 
 
 def _profile(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
-    name, profile, training = framework.name, spec.profile, spec.training
+    name = framework.name
+    profile = spec.profile
+    training = spec.training
     if profile.tool == "none":
         stated = (key for key, value in profile if value != getattr(DEFAULTS.profile, key))
-        yield from (
-            f"profile.{key} {WITHOUT_PROFILER} (--profile kineto or nsys)" for key in stated
-        )
+        for key in stated:
+            yield f"profile.{key} {WITHOUT_PROFILER} (--profile kineto or nsys)"
         return
     if profile.tool not in framework.profilers:
-        legal, others = (
-            _or(("none", *framework.profilers)),
-            _others(lambda other: profile.tool in other.profilers),
-        )
+        legal = _or(("none", *framework.profilers))
+        others = _others(lambda other: profile.tool in other.profilers)
         yield f"benchrun cannot profile {name} with {profile.tool}: profile.tool could be {legal}{others}"
     if spec.gpu == "CPU" and profile.tool == "nsys":
         yield "nsys records between two calls of CUDA's profiler, on a GPU: profile.tool must be kineto on a CPU"

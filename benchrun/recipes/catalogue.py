@@ -115,14 +115,14 @@ def study_file(name: str) -> tuple[str, Study, Document]:
 
 def points(recipe: Recipe) -> list[Point]:
     """Every point of a recipe, in the order of the file."""
-    return [
-        Point(index, group, gpu, precision, num_gpus, framework)
-        for index, group in enumerate(recipe.points)
-        for gpu in group.gpu
-        for precision in group.precision
-        for framework in group.framework or recipe.frameworks
-        for num_gpus in group.num_gpus
-    ]
+    found = []
+    for index, group in enumerate(recipe.points):
+        for gpu in group.gpu:
+            for precision in group.precision:
+                for framework in group.framework or recipe.frameworks:
+                    for num_gpus in group.num_gpus:
+                        found.append(Point(index, group, gpu, precision, num_gpus, framework))
+    return found
 
 
 def checked(model: type[M], document: Document) -> M:
@@ -199,7 +199,9 @@ def _in_place_of_a_list(model: type[BaseModel], key: str, values: list[Any]) -> 
     """
     if issubclass(model, Cluster) or key.startswith("cluster."):
         texts = all(isinstance(value, str) for value in values)
-        return f"one text: '{key}: {','.join(values)}'" if texts else "a site has one value"
+        if not texts:
+            return "a site has one value"
+        return f"one text: '{key}: {','.join(values)}'"
     return (
         f"a study file compares several values: 'matrix: {{{key}: {values}}}'; benchrun study FILE"
     )
@@ -211,7 +213,9 @@ def fields(model: type[BaseModel], loc: Loc) -> list[str]:
     for part in loc:
         if current and part in current.model_fields:
             current = _model_in(current.model_fields[str(part)].annotation)
-    return list(current.model_fields) if current else []
+    if not current:
+        return []
+    return list(current.model_fields)
 
 
 def belongs(model: type[BaseModel], key: str) -> str | None:
@@ -219,15 +223,15 @@ def belongs(model: type[BaseModel], key: str) -> str | None:
     None if none has.
     """
     places = [f"{name}.{key}" for name in model.model_fields if key in fields(model, (name,))]
-    return f"did you mean '{places[0]}'?" if places else None
+    if not places:
+        return None
+    return f"did you mean '{places[0]}'?"
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     """The model inside ``X``, ``X | None``, ``tuple[X, ...]``, ``dict[str, X]``."""
     if typing.get_origin(annotation) is None:
-        return (
-            annotation
-            if isinstance(annotation, type) and issubclass(annotation, BaseModel)
-            else None
-        )
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            return annotation
+        return None
     return next(filter(None, map(_model_in, typing.get_args(annotation))), None)

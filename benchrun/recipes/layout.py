@@ -81,7 +81,9 @@ def _multiple(
     """
     if (value + plus) % unit:
         name, number, legal = change or (what, value, lambda n: (n + plus) % unit == 0)
-        extra = f" with {plus} more for embedding and output" if plus else ""
+        extra = ""
+        if plus:
+            extra = f" with {plus} more for embedding and output"
         yield f"{what} ({value}){extra} must be a multiple of {of}: {name} could be {_nearest(number, legal)}"
 
 
@@ -99,7 +101,8 @@ def _product(**factors: int) -> tuple[str, int]:
 
 
 def _sizes(spec: TrainingSpec) -> Iterator[str]:
-    model, layout = spec.model, spec.layout
+    model = spec.model
+    layout = spec.layout
     split = ("num_attention_heads", "ffn_hidden_size") + (
         () if model.mla else ("num_query_groups",)
     )
@@ -141,7 +144,8 @@ def _stages(spec: TrainingSpec) -> Iterator[str]:
     """``layout.stages`` must have the stages of the pipeline and the layers of the
     model, in their order.
     """
-    model, layout = spec.model, spec.layout
+    model = spec.model
+    layout = spec.layout
     stages, (rule, count) = layout.stage_list, _product(pp=layout.pp, vp=layout.vp)
     if layout.account_for_embedding_and_loss:
         yield "layout.stages places embedding and output layer: account_for_embedding_and_loss must be false"
@@ -163,7 +167,8 @@ def _positions(spec: TrainingSpec) -> dict[str, str]:
 
 
 def _spread(spec: TrainingSpec) -> Iterator[str]:
-    layout, dp = spec.layout, spec.dp
+    layout = spec.layout
+    dp = spec.dp
     rule, block = _product(**layout.units[0])
     yield from _multiple("number of GPUs", spec.num_gpus, rule, block)
     if spec.num_gpus % block:
@@ -182,7 +187,8 @@ def _spread(spec: TrainingSpec) -> Iterator[str]:
 
 
 def _experts(spec: TrainingSpec) -> Iterator[str]:
-    layout, moe = spec.layout, spec.model.moe
+    layout = spec.layout
+    moe = spec.model.moe
     if moe is None:
         if layout.ep > 1 or layout.etp > 1:
             yield f"ep ({layout.ep}) and etp ({layout.etp}) need experts: this model is dense, so both must be 1"
@@ -243,7 +249,8 @@ def _sinkhorn(moe: Moe) -> Iterator[str]:
 
 
 def _training(spec: TrainingSpec) -> Iterator[str]:
-    training, recompute = spec.training, spec.training.recompute
+    training = spec.training
+    recompute = spec.training.recompute
     if training.min_lr > training.lr:
         yield f"min_lr ({training.min_lr:g}) must be at most lr ({training.lr:g}), from which the rate falls to it"
     if training.overlap_param_gather and not (
@@ -269,12 +276,15 @@ def _training(spec: TrainingSpec) -> Iterator[str]:
 
 
 def _precision(spec: TrainingSpec) -> Iterator[str]:
-    precision, gpu = spec.precision, hardware.site_gpu(spec.cluster)
+    precision = spec.precision
+    gpu = hardware.site_gpu(spec.cluster)
     if precision not in LOW:
         return
     if gpu is None or gpu.peak_tflops(precision) is None:
         units = "FP4" if precision == "nvfp4" else "FP8"
-        other = "fp8 or bf16" if gpu and gpu.peak_fp8_tflops else "bf16"
+        other = "bf16"
+        if gpu and gpu.peak_fp8_tflops:
+            other = "fp8 or bf16"
         yield f"precision {precision} needs a GPU with {units} units: {spec.gpu} has none; use {other}"
     if (
         precision == "fp8"
@@ -294,9 +304,13 @@ def slow_links(spec: TrainingSpec) -> str | None:
     """A warning if tensor-parallel ranks communicate over the network in every layer;
     else None.
     """
-    tp, per_node, gpu = spec.layout.tp, spec.cluster.gpus_per_node, hardware.gpu(spec.gpu)
+    tp = spec.layout.tp
+    per_node = spec.cluster.gpus_per_node
+    gpu = hardware.gpu(spec.gpu)
     # NVLink of a rack joins more GPUs than a node has.
-    joined = gpu.nvlink_domain if gpu and gpu.nvlink_domain > gpu.gpus_per_node else 0
+    joined = 0
+    if gpu and gpu.nvlink_domain > gpu.gpus_per_node:
+        joined = gpu.nvlink_domain
     if tp <= max(per_node, joined) or spec.gpu == "CPU":
         return None
     return (

@@ -177,7 +177,9 @@ class TrainingGroup(PointGroup, extra="forbid"):
         if self.gbs is not None:
             return self.gbs
         total = (self.gbs_per_gpu or 0) * num_gpus
-        return int(total) if total >= 1 and float(total).is_integer() else None
+        if total >= 1 and float(total).is_integer():
+            return int(total)
+        return None
 
     def inputs(self, num_gpus: int) -> dict[str, tuple[tuple[str, ...], Any]]:
         """The batch and the number of layers."""

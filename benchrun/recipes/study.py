@@ -44,11 +44,10 @@ class Expanded:
     def columns(self) -> tuple[str, ...]:
         """Keys whose values differ between points."""
         stated = dict.fromkeys(key for point in self.points for key in point.settings)
-        differ = [
-            key
-            for key in stated
-            if len({text(point.settings.get(key)) for point in self.points}) > 1
-        ]
+        differ = []
+        for key in stated:
+            if len({text(point.settings.get(key)) for point in self.points}) > 1:
+                differ.append(key)
         return tuple(differ)
 
     def baseline(self, point: StudyPoint) -> StudyPoint | None:
@@ -59,7 +58,10 @@ class Expanded:
             return self._first_of[point.run]
         wanted = dict(point.settings)
         for choice in alternatives(self.study):
-            stated = {key: value for key, value in self.study.baseline.items() if key in choice[0]}
+            stated = {}
+            for key, value in self.study.baseline.items():
+                if key in choice[0]:
+                    stated[key] = value
             wanted |= next(each for each in choice if _has(each, stated)) if stated else {}
         return self._by_values.get((point.run, _values(wanted)))
 
@@ -71,7 +73,10 @@ class Expanded:
     @functools.cached_property
     def _by_values(self) -> dict[tuple[int, frozenset[tuple[str, str]]], StudyPoint]:
         """The first point of a run with each combination of values."""
-        return {(point.run, _values(point.settings)): point for point in reversed(self.points)}
+        found = {}
+        for point in reversed(self.points):
+            found[(point.run, _values(point.settings))] = point
+        return found
 
 
 def expand(request: Request) -> Expanded:
@@ -85,26 +90,26 @@ def expand(request: Request) -> Expanded:
         cluster_document(request.cluster)  # an error in it is no error of the study
     check(study, document, request)
     groups = alternatives(study)
-    combined = [functools.reduce(dict.__or__, chosen, Settings()) for chosen in product(*groups)]
-    varied = [
-        each for each in combined if not any(_has(each, excluded) for excluded in study.exclude)
-    ]
+    combined = []
+    for chosen in product(*groups):
+        combined.append(functools.reduce(dict.__or__, chosen, Settings()))
+    varied = []
+    for each in combined:
+        if not any(_has(each, excluded) for excluded in study.exclude):
+            varied.append(each)
     if not varied:
         raise UserError("exclude leaves no point", where=document.where(("exclude",)))
     if not any(_has(each, study.baseline) for each in varied):
         hint = "name one that stays, or leave out that exclusion"
         excluded = any(_has(each, study.baseline) for each in combined)
-        why = (
-            "exclude removes every point of the baseline"
-            if excluded
-            else "no point has the values of the baseline"
-        )
+        why = "no point has the values of the baseline"
+        if excluded:
+            why = "exclude removes every point of the baseline"
         raise UserError(why, hint=hint, where=document.where(("baseline",)))
-    points = [
-        point_of(index, run, values, request, document.where(("runs", index)))
-        for index, run in enumerate(study.runs)
-        for values in varied
-    ]
+    points = []
+    for index, run in enumerate(study.runs):
+        for values in varied:
+            points.append(point_of(index, run, values, request, document.where(("runs", index))))
     return Expanded(name, study, tuple(points))
 
 

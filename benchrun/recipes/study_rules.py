@@ -29,7 +29,9 @@ def text(value: Any) -> str:
     """A value as text, equal for equal values: 16.0 is 16."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True)
 
 
 def _meaning(value: Any) -> str:
@@ -44,7 +46,9 @@ def alternatives(study: Study) -> list[list[Settings]]:
     """Alternatives of each independent choice: a factor's values, or the rows of a
     group that varies together.
     """
-    crossed = [[{key: value} for value in values] for key, values in study.matrix.items()]
+    crossed = []
+    for key, values in study.matrix.items():
+        crossed.append([{key: value} for value in values])
     rows = [zip(*group.values(), strict=True) for group in study.zip]
     return crossed + [
         [dict(zip(group, row, strict=True)) for row in each]
@@ -93,10 +97,11 @@ def _check_size(study: Study, document: Document) -> None:
 
 def _factors(study: Study) -> Iterator[tuple[str, Loc]]:
     """Each factor with its place in the file."""
-    yield from ((key, ("matrix", key)) for key in study.matrix)
-    yield from (
-        (key, ("zip", index, key)) for index, group in enumerate(study.zip) for key in group
-    )
+    for key in study.matrix:
+        yield (key, ("matrix", key))
+    for index, group in enumerate(study.zip):
+        for key in group:
+            yield (key, ("zip", index, key))
 
 
 def _check_run(run: SuiteRun, factors: Mapping[str, Loc], where: str) -> None:
@@ -124,7 +129,9 @@ def _check_factor(study: Study, key: str, document: Document, loc: Loc, request:
         twice := [values[n] for n, each in enumerate(means) if each in means[:n]]
     ):
         first = values[means.index(_meaning(twice[0]))]
-        same = "" if text(first) == text(twice[0]) else f": {text(first)} means the same"
+        same = ""
+        if text(first) != text(twice[0]):
+            same = f": {text(first)} means the same"
         raise UserError(
             f"factor '{key}' has the value {text(twice[0])} twice{same}",
             hint="repeats: 2 runs each point twice",
@@ -167,11 +174,15 @@ def _check_chosen(study: Study, chosen: Mapping[str, Any], document: Document, l
     for key, value in chosen.items():
         where = document.where((*loc, key))
         if key not in factors:
-            hint = closest(key, factors) if factors else "this study has no factors"
+            hint = "this study has no factors"
+            if factors:
+                hint = closest(key, factors)
             raise UserError(f"{loc[0]} names '{key}', which is no factor", hint=hint, where=where)
-        legal = [
-            text(each[key]) for choice in alternatives(study) for each in choice if key in each
-        ]
+        legal = []
+        for choice in alternatives(study):
+            for each in choice:
+                if key in each:
+                    legal.append(text(each[key]))
         if text(value) not in legal:
             raise UserError(
                 f"{loc[0]}: {key} is never {text(value)}",

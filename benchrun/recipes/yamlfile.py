@@ -78,10 +78,8 @@ class Document(dict[str, Any]):
         for key in loc:
             if key not in getattr(value, "places", ()):
                 break
-            place, value = (
-                value.places[key],
-                value.get(str(key)) if isinstance(value, Document) else value[key],
-            )
+            place = value.places[key]
+            value = value.get(str(key)) if isinstance(value, Document) else value[key]
         return place
 
     def stated(self, loc: Loc) -> str | None:
@@ -90,7 +88,9 @@ class Document(dict[str, Any]):
         section: Any = self
         for name in outer:
             section = section.get(str(name)) if isinstance(section, Document) else None
-        return section.places.get(str(key)) if isinstance(section, Document) else None
+        if not isinstance(section, Document):
+            return None
+        return section.places.get(str(key))
 
     def section(self, key: str, place: str) -> "Document":
         """The mapping below a key; a new one, at ``place``, if there is none."""
@@ -160,7 +160,9 @@ def scalar(text: str) -> Any:
                 hint="quote it where it is text",
             )
         return _number(value, Int, text)
-    return _number(float(text), Float, text) if _FLOAT.match(text) else text
+    if not _FLOAT.match(text):
+        return text
+    return _number(float(text), Float, text)
 
 
 def _number(value: float, with_text: type[Int] | type[Float], text: str) -> float:
@@ -181,7 +183,9 @@ class _Builder:
         self.name, self.lines, self.count = name, lines, itertools.count(1)
 
     def place(self, node: yaml.Node) -> str:
-        return f"{self.name}:{node.start_mark.line + 1}" if self.lines else self.name
+        if self.lines:
+            return f"{self.name}:{node.start_mark.line + 1}"
+        return self.name
 
     def value(self, node: yaml.Node) -> Any:
         if next(self.count) > MOST_VALUES:
@@ -196,14 +200,17 @@ class _Builder:
             return items
         quoted = getattr(node, "style", None)  # a quoted or block scalar is text
         try:
-            return node.value if quoted else scalar(node.value)
+            if quoted:
+                return node.value
+            return scalar(node.value)
         except UserError as error:
             raise UserError(error.message, hint=error.hint, where=self.place(node)) from None
 
     def mapping(self, node: yaml.MappingNode) -> Document:
         result = Document(self.place(node))
         for key_node, value_node in node.value:
-            key, where = key_node.value, self.place(key_node)
+            key = key_node.value
+            where = self.place(key_node)
             if not isinstance(key, str):
                 raise UserError("a key must be one word", where=where)
             if (first := result.places.get(key)) is not None:

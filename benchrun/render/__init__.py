@@ -100,13 +100,18 @@ def image_for(spec: RunSpec) -> str | None:
     apptainer and singularity take a ``docker://`` address; charliecloud, podman and
     docker take the name as it is; paths stay as they are.
     """
-    image, runtime = spec.image, spec.cluster.container.runtime
+    image = spec.image
+    runtime = spec.cluster.container.runtime
     if image is None or is_path(image):
         return image
     if runtime == "pyxis":
         registry, slash, rest = image.partition("/")
-        return f"{registry}#{rest}" if slash and "." in registry else image
-    return f"docker://{image}" if runtime in ("apptainer", "singularity") else image
+        if slash and "." in registry:
+            return f"{registry}#{rest}"
+        return image
+    if runtime not in ("apptainer", "singularity"):
+        return image
+    return f"docker://{image}"
 
 
 def mount_of(text: str) -> dict[str, str | bool]:

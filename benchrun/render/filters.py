@@ -68,7 +68,9 @@ def yaml_literal(value: Any) -> str:
     """
     if isinstance(value, float):
         mantissa, exponent, power = repr(value).partition("e")
-        return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else repr(value)
+        if exponent and "." not in mantissa:
+            return f"{mantissa}.0e{power}"
+        return repr(value)
     return json.dumps(value)
 
 
@@ -81,15 +83,17 @@ def _chosen(groups: Groups, names: tuple[str, ...], renamed: dict[str, str]) -> 
         values |= dict(group or {})
     new_names = {old: new for new, old in renamed.items()}
     everything = names == ("*",) or not (names or renamed)
-    return {
-        new_names.get(old, old): values[old]
-        for old in (values if everything else (*names, *new_names))
-    }
+    found = {}
+    for old in values if everything else (*names, *new_names):
+        found[new_names.get(old, old)] = values[old]
+    return found
 
 
 def _python(name: str, value: Any) -> str:
     if is_torch_type(name):
         return f"torch.{value}"
     if name == "activation_func":
-        return str(value) if value in OF_MEGATRON else f"torch.nn.functional.{value}"
+        if value in OF_MEGATRON:
+            return str(value)
+        return f"torch.nn.functional.{value}"
     return repr(tuple(value) if name == TUPLE else value)

@@ -248,11 +248,9 @@ def machine(environment: Mapping[str, Any]) -> dict[str, str]:
 
 def objects(values: Any) -> list[Mapping[str, Any]]:
     """The objects in a list of a JSON document; none if that is no list."""
-    return (
-        [each for each in values if isinstance(each, Mapping)]
-        if isinstance(values, list | tuple)
-        else []
-    )
+    if not isinstance(values, list | tuple):
+        return []
+    return [each for each in values if isinstance(each, Mapping)]
 
 
 class Gemm(Frozen):

@@ -177,14 +177,19 @@ class Fingerprint(Frozen):
         if not (self.steps and self.ranks and self.window_s):
             return None
         step = self.window_s / self.steps
-        shares = [
-            (
-                *(rank.classes.matmul, rank.classes.attention),
-                max(0.0, rank.compute - rank.classes.matmul - rank.classes.attention) + rank.copies,
-                *(rank.exposed_comm, rank.idle, rank.hidden_comm),
+        shares = []
+        for rank in self.ranks:
+            shares.append(
+                (
+                    rank.classes.matmul,
+                    rank.classes.attention,
+                    max(0.0, rank.compute - rank.classes.matmul - rank.classes.attention)
+                    + rank.copies,
+                    rank.exposed_comm,
+                    rank.idle,
+                    rank.hidden_comm,
+                )
             )
-            for rank in self.ranks
-        ]
         names = ("matmul_s", "attention_s", "other_s", "communication_s", "idle_s", "hidden_s")
         means = (step * sum(each) / len(shares) for each in zip(*shares, strict=True))
         return Breakdown(step_s=step, **dict(zip(names, means, strict=True)))

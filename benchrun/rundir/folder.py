@@ -85,7 +85,7 @@ class RunDir:
         """The existing ones of the job's stdout, its stderr and a server's log;
         compressed in a kept run.
         """
-        present: list[str] = []
+        present = []
         with contextlib.suppress(OSError):
             present = os.listdir(self.path)  # noqa: PTH208
         names = [name for name in _LOGS if name in present]
@@ -94,10 +94,10 @@ class RunDir:
     def telemetry(self) -> dict[str, str]:
         """The CSV samples of each node's GPUs, by host."""
         files = sorted((self.path / TELEMETRY).glob("*.csv*"))
-        return {
-            file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace")
-            for file in files
-        }
+        found = {}
+        for file in files:
+            found[file.name.partition(".csv")[0]] = unpacked(file).decode(errors="replace")
+        return found
 
     def document(self, name: str, model: type[M]) -> M | None:
         """A JSON file of this run as ``model``; None if there is none. UserError if it
@@ -105,12 +105,12 @@ class RunDir:
         """
         document = self.read_json(name)
         try:
-            return None if document is None else model.model_validate(document)
+            if document is None:
+                return None
+            return model.model_validate(document)
         except ValidationError as error:
-            where, hint = (
-                str(self.path / name),
-                "another version wrote it, or it is damaged; move it away",
-            )
+            where = str(self.path / name)
+            hint = "another version wrote it, or it is damaged; move it away"
             raise UserError(
                 f"not what benchrun writes: {error.errors()[0]['msg']}", where=where, hint=hint
             ) from None
@@ -130,7 +130,11 @@ class RunDir:
     def events(self) -> list[dict[str, Any]]:
         """All events, oldest first, without lines that are incomplete (a full disk)."""
         lines = (read_text(f"{self.path}/{EVENTS}") or "").splitlines()
-        return [event for line in lines if (event := as_event(line)) is not None]
+        found = []
+        for line in lines:
+            if (event := as_event(line)) is not None:
+                found.append(event)
+        return found
 
     def last_event(self, kind: str) -> dict[str, Any] | None:
         """The newest event of one kind."""
@@ -148,7 +152,9 @@ class RunDir:
         """
         with contextlib.suppress(ValueError, OverflowError):
             event = self.last_event(kind)
-            return _epoch(event["time"]) if event else None
+            if not event:
+                return None
+            return _epoch(event["time"])
         return None
 
     @property
@@ -292,7 +298,9 @@ def as_object(text: str | None) -> dict[str, Any] | None:
     """The JSON object in ``text``; None if it holds none."""
     with contextlib.suppress(ValueError, RecursionError):
         document = json.loads(text) if text else None
-        return document if isinstance(document, dict) else None
+        if isinstance(document, dict):
+            return document
+        return None
     return None
 
 
@@ -300,13 +308,17 @@ def as_event(line: str) -> dict[str, Any] | None:
     """The event in a line of events.jsonl; None if it holds none."""
     event = as_object(line) or {}
     needed = ("time", "event", *_FIELDS.get(str(event.get("event")), ()))
-    return event if all(isinstance(event.get(field), str) for field in needed) else None
+    if all(isinstance(event.get(field), str) for field in needed):
+        return event
+    return None
 
 
 def unpacked(file: Path) -> bytes:
     """The bytes of a file, decompressed if its name ends in .xz."""
     try:
-        return lzma.decompress(file.read_bytes()) if file.suffix == XZ else file.read_bytes()
+        if file.suffix == XZ:
+            return lzma.decompress(file.read_bytes())
+        return file.read_bytes()
     except lzma.LZMAError as error:
         raise UserError(f"cannot be unpacked: {error}", where=str(file)) from error
 
@@ -323,7 +335,9 @@ def stamp_of(run_id: str) -> str:
     none.
     """
     stamp = re.search(STAMP, run_id)
-    return stamp[0] if stamp else ""
+    if not stamp:
+        return ""
+    return stamp[0]
 
 
 def launch_time(run_id: str) -> datetime | None:
@@ -369,21 +383,26 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
         )
     stored = paths.MEASURED / name.removeprefix(KEPT)
     with reading(name):
-        places = [
-            path
-            for path in (root / name, Path(name), stored)
-            if (kept.place(path.absolute()) / SPEC).exists()
-        ]
+        places = []
+        for path in (root / name, Path(name), stored):
+            if (kept.place(path.absolute()) / SPEC).exists():
+                places.append(path)
     if not places:
         close = _beginning_with(name, root)
         if len(close) != 1:
             ids = [run.run_id for run in find_runs(root)]
             like = difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids
             listing = ([path.name for path in close] or like)[-5:]
-            kind = f"{len(close)} begin so" if close else "runs here"
-            hint = f"{kind}: {', '.join(listing)}" if listing else "there are no runs"
+            kind = "runs here"
+            if close:
+                kind = f"{len(close)} begin so"
+            hint = "there are no runs"
+            if listing:
+                hint = f"{kind}: {', '.join(listing)}"
             if Path(name).exists():
-                kind = "file" if Path(name).is_file() else "directory"
+                kind = "directory"
+                if Path(name).is_file():
+                    kind = "file"
                 hint = "parse, compare, explain and diff read logs, fingerprint reads traces"
                 raise UserError(f"is a {kind}, and no run", where=name, hint=hint)
             raise UserError(

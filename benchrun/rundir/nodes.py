@@ -77,4 +77,7 @@ def rounds(count: int) -> list[list[Pair]]:
         [(even - 1, turn), *(((turn + k) % turns, (turn - k) % turns) for k in range(1, even // 2))]
         for turn in chosen
     )
-    return [[(min(pair), max(pair)) for pair in table if max(pair) < count] for table in tables]
+    found = []
+    for table in tables:
+        found.append([(min(pair), max(pair)) for pair in table if max(pair) < count])
+    return found

@@ -44,7 +44,9 @@ def _text(value: object) -> object:
     """
     if isinstance(value, bool):
         return str(value).lower()
-    return getattr(value, "text", str(value)) if isinstance(value, (int, float)) else value
+    if not isinstance(value, (int, float)):
+        return value
+    return getattr(value, "text", str(value))
 
 
 _AS_WRITTEN = BeforeValidator(_text)
@@ -244,7 +246,9 @@ class Cluster(Frozen):
         """Options of sbatch that are written as they stand: ``exclusive``, then the
         site's own.
         """
-        mode = "" if isinstance(self.exclusive, bool) else f"={self.exclusive}"
+        mode = ""
+        if not isinstance(self.exclusive, bool):
+            mode = f"={self.exclusive}"
         return (*((f"--exclusive{mode}",) if self.exclusive else ()), *self.sbatch_options)
 
     @property

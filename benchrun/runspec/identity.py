@@ -62,17 +62,18 @@ def training_form(spec: "TrainingSpec") -> dict[str, Any]:
     if spec.data.kind == "synthetic":
         kinds.add("conversations" if spec.instructed else "tokens")
     all_read = ("data.tokens", spec.training.steps * spec.tokens_per_step + 1)
-    values = [
-        (row, _plain(value_of(spec, row["field"])))
-        for row in table(__file__)
-        if row["only"] in kinds
-    ]
-    return {
-        row["name"]: value
-        for row, value in values
-        if (str(value) or NOTHING) != row["usual"]
-        and (row["name"], value) not in (all_read, ("data.tokens", None))
-    }
+    values = []
+    for row in table(__file__):
+        if row["only"] in kinds:
+            values.append((row, _plain(value_of(spec, row["field"]))))
+    found = {}
+    for row, value in values:
+        if (str(value) or NOTHING) != row["usual"] and (row["name"], value) not in (
+            all_read,
+            ("data.tokens", None),
+        ):
+            found[row["name"]] = value
+    return found
 
 
 def value_of(root: Any, field: str) -> Any:
@@ -82,7 +83,10 @@ def value_of(root: Any, field: str) -> Any:
 
 def digest(spec: "RunSpec", without: Collection[str] = ()) -> str:
     """Eight hex digits of the form without some of its values."""
-    form = {name: value for name, value in canonical(spec).items() if name not in without}
+    form = {}
+    for name, value in canonical(spec).items():
+        if name not in without:
+            form[name] = value
     text = json.dumps({"form": VERSION, **form}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -91,7 +95,10 @@ def workload_env(spec: "RunSpec") -> dict[str, str]:
     """The variables of the framework and the recipe, before the cluster's took their
     place.
     """
-    own = {name: value for name, value in spec.env.items() if name not in spec.cluster.env}
+    own = {}
+    for name, value in spec.env.items():
+        if name not in spec.cluster.env:
+            own[name] = value
     return own | spec.replaced_env
 
 
@@ -101,11 +108,14 @@ def workload_image(spec: "RunSpec") -> str | None:
     """
     if spec.image is None:
         return None
-    named, own = image_name(spec.image), spec.replaced_image and image_name(spec.replaced_image)
+    named = image_name(spec.image)
+    own = spec.replaced_image and image_name(spec.replaced_image)
     if not is_path(spec.image):
         return named
     name, _, tag = named.partition(":")
-    return named if tag and name.endswith((own or name).partition(":")[0]) else own
+    if tag and name.endswith((own or name).partition(":")[0]):
+        return named
+    return own
 
 
 def _counts(name: str, value: str) -> bool:
@@ -118,8 +128,6 @@ def _plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, Mapping):
         value = [f"{name}={value[name]}" for name in value]
-    return (
-        "+".join(sorted(value))
-        if isinstance(value, Iterable) and not isinstance(value, str)
-        else value
-    )
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return "+".join(sorted(value))
+    return value

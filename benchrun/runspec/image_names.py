@@ -16,11 +16,15 @@ def image_name(image: str) -> str:
     )
     if ":" in last or "@" in last:
         name, _, digest = last.partition("@")
-        return name if ":" in name else f"{name}:{digest}"
+        if ":" in name:
+            return name
+        return f"{name}:{digest}"
     if "+" in last:
         return ":".join(last.split("+")[-2:])
     versioned = re.fullmatch(r"(.+?)[-_](v?\d.*)", last)
-    return f"{versioned[1]}:{versioned[2]}" if versioned else last
+    if not versioned:
+        return last
+    return f"{versioned[1]}:{versioned[2]}"
 
 
 def nemo_release(image: str | None) -> str | None:
@@ -28,7 +32,9 @@ def nemo_release(image: str | None) -> str | None:
     or ``nemo+24.09.sqsh``.
     """
     match = re.search(r"(?<!\d)(2\d\.\d\d)(?!\d)", (image or "").rpartition("/")[2])
-    return match[1] if match else None
+    if not match:
+        return None
+    return match[1]
 
 
 def is_path(image: str) -> bool:

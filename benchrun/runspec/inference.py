@@ -116,7 +116,8 @@ class InferenceSpec(InferenceInputs, RunSpec):
         has less of than the recipe's.
         """
         slots = stated["concurrency"] or 1
-        sent, warm = stated["num_prompts"], stated["warmups"]
+        sent = stated["num_prompts"]
+        warm = stated["warmups"]
         whole = ModelShape.model_validate(recipe.model_extra["model"])
         counts = {
             "num_prompts": PROMPTS_PER_SLOT * slots if sent is None else sent,

@@ -33,7 +33,10 @@ class Launched(Frozen):
 
 def launched_line(spec: TrainingSpec) -> str:
     """The line of the run ``spec``; values that are the default are left out."""
-    stated = {name: getattr(spec, name) for name in Launched.model_fields if name != "steps"}
+    stated = {}
+    for name in Launched.model_fields:
+        if name != "steps":
+            stated[name] = getattr(spec, name)
     return LAUNCHED + Launched(**stated, steps=spec.planned_steps).model_dump_json(
         exclude_defaults=True
     )

@@ -32,13 +32,19 @@ def migrated(document: Any) -> Any:
         document = _from_1(document)
     cluster = _mapping(document.get("cluster"))
     if "sources" in cluster:  # the name of `frameworks` for a while
-        scripts = {name: {"path": path} for name, path in _mapping(cluster["sources"]).items()}
+        scripts = {}
+        for name, path in _mapping(cluster["sources"]).items():
+            scripts[name] = {"path": path}
         renamed = {key: value for key, value in cluster.items() if key != "sources"}
         document = {**document, "cluster": {"frameworks": scripts, **renamed}}
     document = {"workload": "training", **document}
     if document["workload"] == "training":
-        by_task = "tokens" if document.get("task") == "pretrain" else "packed"
-        data_format = "chat" if document.get("framework") in CHAT_READERS else by_task
+        by_task = "packed"
+        if document.get("task") == "pretrain":
+            by_task = "tokens"
+        data_format = "chat"
+        if document.get("framework") not in CHAT_READERS:
+            data_format = by_task
         document = {"data_format": data_format, **document}
     return {key: value for key, value in document.items() if key != "identity"}
 
@@ -65,4 +71,6 @@ def _from_1(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}

@@ -168,8 +168,11 @@ class PostTrainingSpec(PostTrainingInputs, RunSpec):
     @property
     def summary(self) -> tuple[str, ...]:
         """The head of the job script: the workload, and where its parts run."""
-        made, layout = self.generation, self.layout
-        where = f"on {made.num_gpus} GPUs of its own" if made.num_gpus else "on the policy's GPUs"
+        made = self.generation
+        layout = self.layout
+        where = "on the policy's GPUs"
+        if made.num_gpus:
+            where = f"on {made.num_gpus} GPUs of its own"
         parts = [
             f"policy on {self.policy_gpus} GPUs: tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, ep {layout.ep}",
             f"generation by {made.engine} {where}: tp {made.tp}, pp {made.pp}",
@@ -186,5 +189,8 @@ class PostTrainingSpec(PostTrainingInputs, RunSpec):
 
     def form(self) -> dict[str, Any]:
         """Everything that changes the measurement."""
-        own = {name: value for name, value in self.own().items() if name not in OF_THE_SITE}
+        own = {}
+        for name, value in self.own().items():
+            if name not in OF_THE_SITE:
+                own[name] = value
         return {"workload": self.workload, **own}

@@ -16,18 +16,18 @@ PROFILES = "benchrun: steps after {} are profiled, not measured"
 the number of measured steps.
 """
 SET_HERE = (
-    *(
-        "--output",
-        "-o",
-        "--force-overwrite",
-        "-f",
-        "--export",
-        "--trace",
-        "-t",
-        "--show-output",
-        "-w",
-    ),
-    *("--capture-range", "-c", "--capture-range-end"),
+    "--output",
+    "-o",
+    "--force-overwrite",
+    "-f",
+    "--export",
+    "--trace",
+    "-t",
+    "--show-output",
+    "-w",
+    "--capture-range",
+    "-c",
+    "--capture-range-end",
 )
 """Options of nsys by which the rest of benchrun finds the traces."""
 
@@ -42,9 +42,9 @@ def _allowed(option: str) -> str:
             f"an option and its value are one word, --name=value, e.g. {'='.join(option.split(None, 1))}"
         )
     if name in SET_HERE:
-        advice = (
-            "profile.trace states what is recorded" if name in ("--trace", "-t") else "leave it out"
-        )
+        advice = "leave it out"
+        if name in ("--trace", "-t"):
+            advice = "profile.trace states what is recorded"
         raise ValueError(f"benchrun sets {name} itself: {advice}")
     return option
 

@@ -48,9 +48,10 @@ def _rows(program: str, match: re.Match[str]) -> list[dict[str, str]]:
     """The rows of an option: those of its whole name, else those that it is an
     unambiguous beginning of (getopt).
     """
-    rows = [
-        row for row in table(__file__, "slurm_options.csv") if program in row["programs"].split()
-    ]
+    rows = []
+    for row in table(__file__, "slurm_options.csv"):
+        if program in row["programs"].split():
+            rows.append(row)
     if match["long"] is None:
         return [row for row in rows if row["letter"] == match["short"]]
     name = match["long"].replace("_", "-")
@@ -103,7 +104,7 @@ def assigned(line: str) -> Iterator[str]:
         words = [*lexer]
     except ValueError:  # a quote that another line closes
         return
-    command: list[str] = []
+    command = []
     for word in [*words, ";"]:
         if not _COMMANDS.fullmatch(word):
             command.append(word)
@@ -121,4 +122,6 @@ def _set_by(words: list[str]) -> Iterator[str]:
     declares = bool(words) and words[0] in _DECLARES
     named = [_NAME.fullmatch(word) for word in words[declares:]]
     if declares or all(match and "=" in match[0] for match in named):
-        yield from (match[1] for match in named if match)
+        for match in named:
+            if match:
+                yield match[1]

@@ -116,7 +116,9 @@ class RunSpec(Inputs):
     @property
     def container_image(self) -> str | None:
         """The image of the ranks; None without a container."""
-        return None if self.cluster.container.runtime == "none" else self.image
+        if self.cluster.container.runtime == "none":
+            return None
+        return self.image
 
     @property
     def summary(self) -> tuple[str, ...]:
@@ -150,7 +152,10 @@ class RunSpec(Inputs):
 
     def own(self) -> dict[str, Any]:
         """The workload's own inputs by name: its part of the identity."""
-        names = [name for name in self.inputs.model_fields if name not in Inputs.model_fields]
+        names = []
+        for name in self.inputs.model_fields:
+            if name not in Inputs.model_fields:
+                names.append(name)
         return self.inputs.model_construct(**dict(self)).model_dump(mode="json", include={*names})
 
     def form(self) -> dict[str, Any]:
@@ -212,7 +217,8 @@ class RunSpec(Inputs):
                 raise OSError("is no file")
             return cls.model_validate_json(path.read_bytes(), context=LAUNCHED)
         except UserError as error:  # a newer schema, or an unknown workload
-            message, hint = error.message, error.hint
+            message = error.message
+            hint = error.hint
         except ValidationError as error:
             first = error.errors()[0]
             message = (
@@ -375,17 +381,14 @@ class TrainingSpec(TrainingInputs, RunSpec):
     @property
     def data_set(self) -> str:
         """Name of the synthetic data set, which depends on all its parameters."""
-        part, size = (
-            self.data.synthetic.model_dump(mode="json"),
-            f"tokens{self.data.synthetic.tokens}",
-        )
+        part = self.data.synthetic.model_dump(mode="json")
+        size = f"tokens{self.data.synthetic.tokens}"
         if self.instructed:
-            part, size = (
-                self.data.instructions.model_dump(mode="json"),
-                f"samples{self.data.instructions.samples}",
-            )
+            part = self.data.instructions.model_dump(mode="json")
+            size = f"samples{self.data.instructions.samples}"
         if self.packed:
-            part, size = {**part, "seq_length": self.seq_length}, f"seq{self.seq_length}-{size}"
+            part = {**part, "seq_length": self.seq_length}
+            size = f"seq{self.seq_length}-{size}"
         keys = {"vocab_size": self.model.vocab_size, **part}
         digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
         return f"vocab{self.model.vocab_size}-{size}-{digest}"

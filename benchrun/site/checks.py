@@ -107,11 +107,10 @@ def _rights(site: Cluster, slurm: Survey, partition: Partition | None) -> Iterat
     if slurm.associations is None:
         yield Check("account", "not_checked", "Slurm's accounting does not answer")
         return
-    here = [
-        right
-        for right in slurm.associations
-        if partition is None or right.partition in ("", partition.name)
-    ]
+    here = []
+    for right in slurm.associations:
+        if partition is None or right.partition in ("", partition.name):
+            here.append(right)
     account = _account(site, slurm, here, partition)
     yield account
     # With a wrong account any of the user's rights will do: the account alone is the
@@ -129,11 +128,11 @@ def _rights(site: Cluster, slurm: Survey, partition: Partition | None) -> Iterat
 def _account(
     site: Cluster, slurm: Survey, here: Sequence[Association], partition: Partition | None
 ) -> Check:
-    enforced, accounts = (
-        "associations" in slurm.enforced,
-        list(dict.fromkeys(right.account for right in here)),
-    )
-    legal = f"yours: {', '.join(accounts)}" if accounts else "sacctmgr show assoc lists yours"
+    enforced = "associations" in slurm.enforced
+    accounts = list(dict.fromkeys(right.account for right in here))
+    legal = "sacctmgr show assoc lists yours"
+    if accounts:
+        legal = f"yours: {', '.join(accounts)}"
     if site.account is None:
         if enforced and not accounts:
             return fault(
@@ -194,7 +193,9 @@ def _reservation(name: str, slurm: Survey) -> Check:
     names = [each.name for each in slurm.reservations]
     reservation = next((each for each in slurm.reservations if each.name == name), None)
     if reservation is None:
-        hint = closest(name, names) if names else "Slurm has none now"
+        hint = "Slurm has none now"
+        if names:
+            hint = closest(name, names)
         return fault("reservation", f"Slurm has no reservation '{name}'", hint)
     accounts = {right.account for right in slurm.associations or ()}
     if slurm.user not in reservation.users and not accounts & {*reservation.accounts}:
@@ -253,7 +254,9 @@ def _nodes(site: Cluster, slurm: Survey, partition: Partition) -> Iterator[Check
 def _gpu_names(site: Cluster, nodes: Sequence[Node]) -> Iterator[Check]:
     """Slurm's type of the GPUs against the file's ``gpu``."""
     kinds = {kind for node in nodes for kind in node.gpus if kind}
-    wanted = site.gres.rpartition(":")[2].lower() if site.gres and ":" in site.gres else None
+    wanted = None
+    if site.gres and ":" in site.gres:
+        wanted = site.gres.rpartition(":")[2].lower()
     names = {
         kind: hardware.name_of(kind.replace("_", " ")) for kind in kinds if wanted in (None, kind)
     }

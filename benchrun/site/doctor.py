@@ -54,16 +54,18 @@ def _slurm() -> Iterator[Finding]:
     version = output("sinfo", "--version")
     if version is None:
         broken = "sinfo is installed but fails: is SLURM_CONF set?"
-        hint = broken if shutil.which("sinfo") else "not installed: use --cluster local"
+        hint = "not installed: use --cluster local"
+        if shutil.which("sinfo"):
+            hint = broken
     else:
-        hint = (
-            "the controller does not answer"
-            if " DOWN" in (output("scontrol", "ping") or " DOWN")
-            else ""
-        )
+        hint = ""
+        if " DOWN" in (output("scontrol", "ping") or " DOWN"):
+            hint = "the controller does not answer"
     yield Finding("Slurm", version, hint)
     answers = output("sacct", "-X", "--noheader", "--starttime=now", "--endtime=now") is not None
-    hint = "" if answers else "without it an ending is taken from the job's done.json"
+    hint = "without it an ending is taken from the job's done.json"
+    if answers:
+        hint = ""
     yield Finding("Slurm accounting", "answers" if answers else None, hint)
     kind = re.search(
         r"^ProctrackType\s*=\s*(\S+)", output("scontrol", "show", "config") or "", re.MULTILINE
@@ -99,9 +101,7 @@ def _files() -> Iterator[Finding]:
     writable = os.access(
         next(parent for parent in (root, *root.parents) if parent.exists()), os.W_OK
     )
-    hint = (
-        "must lie on a file system that the nodes share"
-        if writable
-        else "not writable: set BENCHRUN_RESULTS"
-    )
+    hint = "not writable: set BENCHRUN_RESULTS"
+    if writable:
+        hint = "must lie on a file system that the nodes share"
     yield Finding("runs go to", str(root), hint)

@@ -53,13 +53,19 @@ def limit_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
         site.account
         or output("sacctmgr", "-nP", "show", "user", slurm.user, "format=defaultaccount")
     ) or ""
-    accounts, of_qos = _accounts(slurm), _qos()
+    accounts = _accounts(slurm)
+    of_qos = _qos()
     places = upwards(accounts, account.lower(), partition.name)
     named = (partition.own_qos, site.qos or next((place.qos for place in places if place.qos), ""))
     chosen = [level for name in named for level in of_qos if level.name == name]
     needs = needed(site, slurm, partition)
     for level, (column, name), most in broken(chosen, places, needs):
-        key = "time_limit" if name == WALL else "account" if level in places else "qos"
+        if name == WALL:
+            key = "time_limit"
+        elif level in places:
+            key = "account"
+        else:
+            key = "qos"
         need, allowed = (clock(n) if name == WALL else f"{n} {name}" for n in (needs[name], most))
         yield fault(
             key, f"{column} of {level.name} allows {allowed}, and a job of one node has {need}"
@@ -71,7 +77,10 @@ def needed(site: Cluster, slurm: Survey, partition: Partition) -> dict[str, int]
     with all of its CPUs.
     """
     cpus = site.gpus_per_node * (site.cpus_per_task or 1)
-    fitting = [node.cpus for node in slurm.nodes_of(partition.name) if node.cpus >= cpus]
+    fitting = []
+    for node in slurm.nodes_of(partition.name):
+        if node.cpus >= cpus:
+            fitting.append(node.cpus)
     needs = {"node": 1, JOBS: 1, WALL: site.time_limit_s, "cpu": cpus}
     if site.exclusive is True and fitting:
         needs["cpu"] = min(fitting)
@@ -96,11 +105,10 @@ def broken(
 
 def upwards(accounts: Sequence[Level], account: str, partition: str) -> list[Level]:
     """The user's place in an account, then the account and its parents."""
-    own = [
-        each
-        for each in accounts
-        if each.user and each.name == account and each.partition in ("", partition)
-    ]
+    own = []
+    for each in accounts:
+        if each.user and each.name == account and each.partition in ("", partition):
+            own.append(each)
     places = sorted(own, key=lambda level: level.partition == "")[:1]
     above = {each.name: each for each in accounts if not each.user}
     while account in above:
@@ -125,13 +133,20 @@ def _accounts(slurm: Survey) -> list[Level]:
 
 def _qos() -> list[Level]:
     columns = ACCOUNTS | QOS
-    return [Level(row["name"], _limits(row, columns)) for row in _rows(("name", *columns), "qos")]
+    found = []
+    for row in _rows(("name", *columns), "qos"):
+        found.append(Level(row["name"], _limits(row, columns)))
+    return found
 
 
 def _rows(columns: Sequence[str], *what: str) -> list[dict[str, str]]:
     text = output("sacctmgr", "-nP", "show", *what, f"format={','.join(columns)}") or ""
     lines = (line.split("|") for line in text.splitlines())
-    return [dict(zip(columns, line, strict=True)) for line in lines if len(line) == len(columns)]
+    found = []
+    for line in lines:
+        if len(line) == len(columns):
+            found.append(dict(zip(columns, line, strict=True)))
+    return found
 
 
 def _limits(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[tuple[str, str], int]:
@@ -139,7 +154,12 @@ def _limits(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[tuple[st
     for column, name in columns.items():
         pairs = [(name, row[column])] if name else _TRES.findall(row[column])
         for counted, text in pairs:
-            number = seconds(text) if counted == WALL else int(text) if text.isdecimal() else None
+            if counted == WALL:
+                number = seconds(text)
+            elif text.isdecimal():
+                number = int(text)
+            else:
+                number = None
             if number is not None:
                 limits[column, counted] = number
     return limits

@@ -79,7 +79,9 @@ def node_gpu(partition: str) -> str | None:
     names = output(
         "srun", *where, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader", timeout_s=30
     )
-    return hardware.name_of(names.splitlines()[0]) if names else None
+    if not names:
+        return None
+    return hardware.name_of(names.splitlines()[0])
 
 
 def answers(text: str, errors: str = "") -> dict[str, list[str]]:
@@ -141,9 +143,11 @@ def _followed(run: RunDir, slurm: Slurm, wait_s: int) -> Job | None:
     """The job's last state. NoNode if it does not start in ``wait_s`` seconds; a job
     that hangs is left.
     """
-    begun, started = time.monotonic(), None
+    begun = time.monotonic()
+    started = None
     while True:
-        job, now = slurm.poll([run]).get(run), time.monotonic()
+        job = slurm.poll([run]).get(run)
+        now = time.monotonic()
         if job is None or job.phase in (Phase.ENDED, Phase.GONE):
             return job
         if job.phase is Phase.PENDING:

@@ -112,7 +112,9 @@ def _environment(facts: dict[str, list[str]]) -> Iterator[Check]:
 
 def files(site: Cluster) -> dict[str, str]:
     """Path that must exist on a node -> key of the site file."""
-    images = {f"container.images.{name}": image for name, image in site.container.images.items()}
+    images = {}
+    for name, image in site.container.images.items():
+        images[f"container.images.{name}"] = image
     images |= {"container.image": site.container.image} if site.container.image else {}
     named = {image: key for key, image in images.items() if image.startswith("/")}
     named |= {mount.split(":")[0]: "container.mounts" for mount in site.container.mounts}
@@ -131,7 +133,9 @@ def files(site: Cluster) -> dict[str, str]:
 def programs(site: Cluster) -> list[str]:
     """Programs that a node must have for the container runtime."""
     runtime = site.container.runtime
-    return [] if runtime in ("none", "pyxis") else [RUNTIMES[runtime][0]]
+    if runtime in ("none", "pyxis"):
+        return []
+    return [RUNTIMES[runtime][0]]
 
 
 def _files(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
@@ -216,5 +220,5 @@ def login_checks(site: Cluster, environment: Mapping[str, str], pyxis: bool) -> 
             hint = "pyxis is not installed here; another container.runtime"
             yield fault("container.runtime", "srun has no --container-image", hint)
     root = paths.given(paths.runs_dir())
-    parent: Path = next(folder for folder in (root, *root.parents) if folder.exists())
+    parent = next(folder for folder in (root, *root.parents) if folder.exists())
     yield ok("runs folder", f"{root}, on {parent}")

@@ -23,7 +23,9 @@ def named_nodes(text: str | None) -> list[str]:
     """The nodes of a host list such as ``n[1-3],m7``, as Slurm expands it; empty if
     none is named.
     """
-    return (output("scontrol", "show", "hostnames", text) or text).split() if text else []
+    if not text:
+        return []
+    return (output("scontrol", "show", "hostnames", text) or text).split()
 
 
 def is_host_list(text: str) -> bool:
@@ -35,7 +37,8 @@ def is_host_list(text: str) -> bool:
 
 def filters(site: Cluster, partition: str) -> Iterator[Filter]:
     """Conditions of a job on each node, in the order in which a person would look."""
-    listed, excluded = named_nodes(site.nodelist), named_nodes(site.exclude)
+    listed = named_nodes(site.nodelist)
+    excluded = named_nodes(site.exclude)
     if listed:
         where = f"nodelist {site.nodelist} has no node of partition {partition}"
         yield "nodelist", lambda node: node.name in listed, lambda _: where, _names
@@ -76,7 +79,9 @@ def filters(site: Cluster, partition: str) -> Iterator[Filter]:
         few = f"no node has {site.gpus_per_node} GPUs"
         yield "gpus_per_node", enough, lambda _: few, _gpus
     cpus = (site.cpus_per_task or 1) * site.gpus_per_node
-    key = "cpus_per_task" if site.cpus_per_task else "gpus_per_node"
+    key = "gpus_per_node"
+    if site.cpus_per_task:
+        key = "cpus_per_task"
     yield key, lambda node: node.cpus >= cpus, lambda _: f"a node would need {cpus} CPUs", _cpus
     if site.mem and (needed := memory_mib(site.mem)):
         yield (
@@ -106,7 +111,9 @@ def _names(nodes: Sequence[Node]) -> str:
 
 def _features(nodes: Sequence[Node]) -> str:
     features = sorted({feature for node in nodes for feature in node.features})
-    return f"features there: {', '.join(features)}" if features else "its nodes have no features"
+    if not features:
+        return "its nodes have no features"
+    return f"features there: {', '.join(features)}"
 
 
 def _gpus(nodes: Sequence[Node]) -> str:
@@ -117,7 +124,9 @@ def _gpus(nodes: Sequence[Node]) -> str:
             for kind, count in node.gpus.items()
         }
     )
-    return f"its nodes have {', '.join(counts)}" if counts else "its nodes have no GPUs"
+    if not counts:
+        return "its nodes have no GPUs"
+    return f"its nodes have {', '.join(counts)}"
 
 
 def _cpus(nodes: Sequence[Node]) -> str:
@@ -133,4 +142,6 @@ def memory_mib(text: str) -> float | None:
     memory.
     """
     match = re.fullmatch(r"(\d+)([KMGT]?)B?", text.strip().upper())
-    return int(match[1]) * MEMORY[match[2]] if match else None
+    if not match:
+        return None
+    return int(match[1]) * MEMORY[match[2]]

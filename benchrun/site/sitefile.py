@@ -47,7 +47,9 @@ def slurm_gpu(slurm: Survey, partition: Partition) -> str | None:
     GPUs without a type.
     """
     kind, gpus = _gpus(slurm.nodes_of(partition.name))
-    return hardware.name_of(kind.replace("_", " ")) if gpus else "CPU"
+    if not gpus:
+        return "CPU"
+    return hardware.name_of(kind.replace("_", " "))
 
 
 def chosen(slurm: Survey, name: str | None) -> Partition:
@@ -70,7 +72,8 @@ def chosen(slurm: Survey, name: str | None) -> Partition:
 
 def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[str, Any]:
     """Keys with the values that Slurm answers; None if it answers none."""
-    nodes, accounts = slurm.nodes_of(partition.name), _accounts(slurm, partition)
+    nodes = slurm.nodes_of(partition.name)
+    accounts = _accounts(slurm, partition)
     values: dict[str, Any] = {
         "description": f"partition {partition.name}",
         "scheduler": "slurm",
@@ -134,13 +137,21 @@ def _remarks(
 
 def _rights(slurm: Survey, partition: Partition) -> list[Association]:
     """The user's associations that hold for the partition."""
-    return [each for each in slurm.associations or () if each.partition in ("", partition.name)]
+    found = []
+    for each in slurm.associations or ():
+        if each.partition in ("", partition.name):
+            found.append(each)
+    return found
 
 
 def _accounts(slurm: Survey, partition: Partition) -> list[str]:
     """The user's accounts that the partition accepts."""
     names = dict.fromkeys(right.account for right in _rights(slurm, partition))
-    return [name for name in names if partition.accounts is None or name in partition.accounts]
+    found = []
+    for name in names:
+        if partition.accounts is None or name in partition.accounts:
+            found.append(name)
+    return found
 
 
 def _runtimes(slurm: Survey, runtime: str | None) -> str:
@@ -152,7 +163,9 @@ def _runtimes(slurm: Survey, runtime: str | None) -> str:
 def _gpus(nodes: list[Node]) -> tuple[str, int]:
     """Type and number of the GPUs that most nodes have."""
     kinds = Counter((kind, count) for node in nodes for kind, count in node.gpus.items())
-    return kinds.most_common(1)[0][0] if kinds else ("", 0)
+    if kinds:
+        return kinds.most_common(1)[0][0]
+    return ("", 0)
 
 
 def _about(slurm: Survey, partition: Partition) -> str:

@@ -177,7 +177,8 @@ def _node(row: Mapping[str, str]) -> Node:
 
 
 def _reservation(row: Mapping[str, str]) -> Reservation:
-    users, accounts = _words(row.get("Users", "")), _words(row.get("Accounts", ""))
+    users = _words(row.get("Users", ""))
+    accounts = _words(row.get("Accounts", ""))
     return Reservation(row["ReservationName"], row.get("State", ""), users, accounts)
 
 
@@ -195,11 +196,10 @@ def _mpi() -> list[str]:
     try:
         result = call(["srun", "--mpi=list"], timeout_s=10)
         lines = (result.stderr + result.stdout).splitlines()
-        words = [
-            _words(line.rpartition(":")[2])
-            for line in lines
-            if ":" in line or len(line.split()) == 1
-        ]
+        words = []
+        for line in lines:
+            if ":" in line or len(line.split()) == 1:
+                words.append(_words(line.rpartition(":")[2]))
         return [name for each in words for name in each if _loads(name)]
     except MachineError:
         return []
@@ -214,15 +214,15 @@ def _loads(plugin: str) -> bool:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    return (
-        ()
-        if text in ("(null)", "N/A")
-        else tuple(word for word in re.split(r"[,\s]+", text) if word)
-    )
+    if text in ("(null)", "N/A"):
+        return ()
+    return tuple(word for word in re.split(r"[,\s]+", text) if word)
 
 
 def _allowed(text: str) -> tuple[str, ...] | None:
-    return None if text.upper() == "ALL" else _words(text)
+    if text.upper() == "ALL":
+        return None
+    return _words(text)
 
 
 def seconds(text: str) -> int | None:
@@ -246,4 +246,6 @@ def clock(limit_s: int) -> str:
     """A time limit as a site file has it: ``[days-]hours:minutes:seconds``."""
     days, rest = divmod(limit_s, 86400)
     text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    return f"{days}-{text}" if days else text
+    if not days:
+        return text
+    return f"{days}-{text}"
