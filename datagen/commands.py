@@ -129,7 +129,8 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
 
     \b datagen tokens --output data/llama --tokens 1e9 --vocab-size 128256
     """
-    samples, seq_length = parameters.pop("samples"), parameters.pop("seq_length")
+    samples = parameters.pop("samples")
+    seq_length = parameters.pop("seq_length")
     if parameters["tokens"] is None and samples and seq_length:
         shards = max(parameters["shards"], 1)
         # The last sample of a shard needs one more token as its label, and no sample
@@ -168,7 +169,9 @@ def sft(
             parameters["seq_length"] = 4096
         if parameters["vocab_size"] is None and not tokenizer:
             parameters["vocab_size"] = 32000
-    checksum = load_tokenizer(tokenizer).checksum if tokenizer else None
+    checksum = None
+    if tokenizer:
+        checksum = load_tokenizer(tokenizer).checksum
     chosen = _parse(instructions.Parameters, tokenizer=checksum, **parameters)
     _make_and_print(
         output, partial(instructions.make_sft, output, chosen, tokenizer, workers), as_json=as_json
@@ -249,7 +252,9 @@ def inspect(path: Path, document: int, as_json: bool) -> int:
         click.echo(json.dumps(report, indent=1))
     else:
         click.echo("\n".join(_lines(report)))
-    return 4 if report["intact"] is False else 0
+    if report["intact"] is False:
+        return 4
+    return 0
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:

@@ -30,7 +30,8 @@ def write(path: Path, place: int, size: int, fill: Callable[[int, memoryview], N
     ``fill`` is called with a place in the file and the memory for the bytes from there
     on, while a thread writes the bytes before it.
     """
-    checksum, memory = 0, memoryview(buffer(size))
+    checksum = 0
+    memory = memoryview(buffer(size))
     with ThreadPoolExecutor(1) as disk:
         writes = []
         for start in range(0, size, PIECE):
@@ -74,4 +75,5 @@ def write_direct(path: Path, place: int, data: memoryview) -> None:
                 raise
             direct = 0
         else:
-            data, place = data[written:], place + written
+            data = data[written:]
+            place = place + written

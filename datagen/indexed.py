@@ -79,7 +79,8 @@ def read_index(prefix: Path) -> Index:
     not agree with its ``.bin``."""
     path, data = (prefix.with_name(prefix.name + suffix) for suffix in (".idx", ".bin"))
     try:
-        size, data_bytes = path.stat().st_size, data.stat().st_size
+        size = path.stat().st_size
+        data_bytes = data.stat().st_size
         with path.open("rb") as file:
             head = file.read(HEAD.size)
     except OSError as error:

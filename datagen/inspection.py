@@ -72,9 +72,13 @@ def _check_manifest(prefix: Path) -> dict[str, Any]:
 
 def _inspect_tokens(prefix: Path, document: int) -> dict[str, Any]:
     indices = {beside(name, ".bin"): read_index(name) for name in _shards(prefix)}
-    counts, digests, head, first = numpy.zeros(0, dtype=numpy.int64), {}, [], 0
+    counts = numpy.zeros(0, dtype=numpy.int64)
+    digests = {}
+    head = []
+    first = 0
     for path, index in indices.items():
-        dtype, digest = index.dtype, hashlib.sha256()
+        dtype = index.dtype
+        digest = hashlib.sha256()
         with path.open("rb") as file:
             while data := file.read(BLOCK * dtype.itemsize):
                 digest.update(data)
@@ -108,19 +112,20 @@ def _shards(prefix: Path) -> list[Path]:
     if shards:
         return [shard.with_suffix("") for shard in shards]
     unfinished = beside(prefix, ".journal").exists()
-    hint = (
-        "unfinished: repeat the command that makes it"
-        if unfinished
-        else "give PREFIX of PREFIX.bin and PREFIX.idx"
-    )
+    hint = "give PREFIX of PREFIX.bin and PREFIX.idx"
+    if unfinished:
+        hint = "unfinished: repeat the command that makes it"
     raise UserError("no data set", where=str(prefix), hint=hint)
 
 
 def _inspect_lines(prefix: Path, document: int) -> dict[str, Any]:
     """The report of the records and the words in their texts. UserError names a line
     that is no record."""
-    path, digest, counts = beside(prefix, ".jsonl"), hashlib.sha256(), Counter[str]()
-    sizes, head = [], []
+    path = beside(prefix, ".jsonl")
+    digest = hashlib.sha256()
+    counts = Counter[str]()
+    sizes = []
+    head = []
     with path.open("rb") as file:
         for number, line in enumerate(file):
             digest.update(line)
@@ -143,7 +148,7 @@ def _words(line: bytes, where: str) -> list[str]:
         raise UserError(f"not JSON: {error}", where=where) from error
     if not isinstance(record, dict):
         raise UserError("not a JSON object", where=where)
-    words: list[str] = []
+    words = []
     if isinstance(record.get("messages"), list):
         for message in record["messages"]:
             if isinstance(message, dict):
@@ -171,9 +176,9 @@ def _report(
     document.
     """
     if number >= max(len(lengths), 1):
-        hint = (
-            f"the last document is {len(lengths) - 1}" if len(lengths) else "the data set is empty"
-        )
+        hint = "the data set is empty"
+        if len(lengths):
+            hint = f"the last document is {len(lengths) - 1}"
         raise UserError(f"no document {number}", where=str(prefix), hint=hint)
     share = counts[counts > 0] / max(counts.sum(), 1)
     report: dict[str, Any] = {
@@ -190,7 +195,9 @@ def _report(
     }
     if len(lengths):
         p5, median, p95 = numpy.percentile(lengths, [5, 50, 95]).tolist()
-        mean, least, most = round(float(lengths.mean()), 2), int(lengths.min()), int(lengths.max())
+        mean = round(float(lengths.mean()), 2)
+        least = int(lengths.min())
+        most = int(lengths.max())
         report["length"] = {
             "mean": mean,
             "min": least,

@@ -140,7 +140,9 @@ def make_once(
     in advance and must agree like parameters. UserError if ``prefix`` holds other data;
     MachineError if the data do not fit or cannot be written.
     """
-    path, values, new = beside(prefix, ".json"), parameters.model_dump(mode="json"), False
+    path = beside(prefix, ".json")
+    values = parameters.model_dump(mode="json")
+    new = False
     identity = {"kind": kind, "version": __version__, **values, **(fixed or {})}
     try:
         if not path.exists():
@@ -169,7 +171,8 @@ def make_once(
 
 def _expected(error: OSError, prefix: Path) -> BenchrunError:
     """A MachineError for a full or failing disk, a UserError for a wrong folder."""
-    message, where = f"cannot write: {error.strerror}", str(error.filename or prefix)
+    message = f"cannot write: {error.strerror}"
+    where = str(error.filename or prefix)
     if isinstance(error, _WRONG_PLACE) or error.errno in (errno.EROFS, errno.ENAMETOOLONG):
         return UserError(
             message, where=where, hint="--output is a name in a folder that you may write to"

@@ -37,7 +37,9 @@ class Sample(NamedTuple):
 def spool(samples: list[Sample]) -> bytes:
     """A block of the spool, int32: the size, prompt size, cut flag and tokens of each
     sample."""
-    rows = [numpy.append((len(tokens), prompt, cut), tokens) for tokens, prompt, cut in samples]
+    rows = []
+    for tokens, prompt, cut in samples:
+        rows.append(numpy.append((len(tokens), prompt, cut), tokens))
     return numpy.concatenate(rows).astype(numpy.int32).tobytes()
 
 
@@ -68,7 +70,8 @@ def pack(
 
     # A sample of n tokens has n - 1 inputs, each with the next token as its label.
     packs = first_fit_decreasing(sizes - 1, capacity)
-    counts, filled = numpy.bincount(packs), numpy.bincount(packs, weights=sizes - 1)
+    counts = numpy.bincount(packs)
+    filled = numpy.bincount(packs, weights=sizes - 1)
     members = numpy.split(numpy.argsort(packs, kind="stable"), numpy.cumsum(counts)[:-1])
     # First fit puts long samples into the first packs: shuffle, for readers that do
     # not.

@@ -66,7 +66,8 @@ def length_table(kind: str, mean: int, least: int = 1, most: int | None = None) 
     def lengths(scale: float) -> Ints:
         return numpy.clip(numpy.rint(shape * scale), least, most).astype(numpy.int64)
 
-    low, high = 0.0, 2.0 * mean
+    low = 0.0
+    high = 2.0 * mean
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if lengths(middle).mean() < mean else (low, middle)
@@ -99,7 +100,8 @@ def token_table(kind: str, exponent: float, count: int) -> TokenTable:
     """The table for tokens 0 to ``count`` - 1, ``uniform`` or ``zipf``: P(t) ~ (t + 1)
     ** -exponent."""
     bits = max(1, (count - 1).bit_length())
-    buckets, capacity = 1 << bits, 1 << (32 - bits)
+    buckets = 1 << bits
+    capacity = 1 << (32 - bits)
     weights = [1.0] * count
     if kind != "uniform":
         weights = [math.pow(rank, -exponent) for rank in range(1, count + 1)]
@@ -110,12 +112,12 @@ def token_table(kind: str, exponent: float, count: int) -> TokenTable:
     # then the one before it. A donor that gave more than its excess takes the
     # difference from the next donor. The cumulative sums of lacks and excesses match
     # takers with donors.
-    own, other = numpy.full(buckets, capacity), numpy.arange(buckets)
-    small, large = (
-        numpy.flatnonzero(share < capacity)[::-1],
-        numpy.flatnonzero(share > capacity)[::-1],
-    )
-    lack, excess = (capacity - share[small]).cumsum(), (share[large] - capacity).cumsum()
+    own = numpy.full(buckets, capacity)
+    other = numpy.arange(buckets)
+    small = numpy.flatnonzero(share < capacity)[::-1]
+    large = numpy.flatnonzero(share > capacity)[::-1]
+    lack = (capacity - share[small]).cumsum()
+    excess = (share[large] - capacity).cumsum()
     own[small] = share[small]
     other[small] = large[numpy.searchsorted(excess, lack - (capacity - share[small]), side="right")]
     overdrawn = lack[numpy.searchsorted(lack, excess)] - excess

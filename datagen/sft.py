@@ -153,7 +153,8 @@ def _keep_intact(file: IO[bytes], journal: Journal) -> int:
             block, size = map(int, name.split(":"))
             if block != number or crc32(file.read(size)) != checksum:
                 break
-            number, end = number + 1, end + size
+            number = number + 1
+            end = end + size
     file.truncate(end)
     file.seek(end)
     return number
@@ -213,7 +214,10 @@ def _texts(parameters: Parameters, number: int) -> Iterator[tuple[str, str, str,
 
 def _dolly(parameters: Parameters, number: int) -> list[dict[str, Any]]:
     names = ("instruction", "context", "response", "category")
-    return [dict(zip(names, texts, strict=True)) for texts in _texts(parameters, number)]
+    found = []
+    for texts in _texts(parameters, number):
+        found.append(dict(zip(names, texts, strict=True)))
+    return found
 
 
 def _chat(parameters: Parameters, number: int) -> list[dict[str, Any]]:
@@ -232,7 +236,8 @@ def _chat(parameters: Parameters, number: int) -> list[dict[str, Any]]:
 def _conversation(texts: list[str]) -> dict[str, Any]:
     """``messages`` for Hugging Face, and for NeMo with the tokenizer's template; the
     rest for NeMo's own template."""
-    messages, conversations = [], []
+    messages = []
+    conversations = []
     for role, text in zip(cycle(("user", "assistant")), texts, strict=False):
         messages.append({"role": role, "content": text})
         conversations.append({"from": role.capitalize(), "value": text})
@@ -252,7 +257,8 @@ def _ids(parameters: Parameters, number: int) -> list[Sample]:
 
 def _encoded(parameters: Parameters, number: int, tokenizer: Tokenizer) -> list[Sample]:
     limit = parameters.seq_length or 0
-    prompts, answers = [], []
+    prompts = []
+    answers = []
     for instruction, context, response, _ in _texts(parameters, number):
         prompts.append(f"{instruction}\n\n{context}" if context else instruction)
         answers.append(" " + response)

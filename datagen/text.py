@@ -58,12 +58,14 @@ def followers(language: int, count: int) -> NDArray[numpy.int64]:
     about the same frequency."""
     follow = numpy.zeros(count, dtype=numpy.int64)
     raw = stream(language, FOLLOWERS)
-    low, high = 0, min(count, 16)
+    low = 0
+    high = min(count, 16)
     while low < count:
         # An octave of ranks, rotated by at least one place.
         shift = 1 + int(raw(1)[0]) % max(high - low - 1, 1)
         follow[low:high] = low + (numpy.arange(high - low) + shift) % (high - low)
-        low, high = high, min(count, 2 * high)
+        low = high
+        high = min(count, 2 * high)
     return follow
 
 

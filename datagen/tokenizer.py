@@ -59,7 +59,10 @@ def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manif
             partial(folder / name).write_text(f"{text}\n", encoding="utf-8")
         ids = _special_ids(parameters.vocab_size)
         roles = FILES["special_tokens_map.json"]
-        return {role.removesuffix("_token"): ids[token] for role, token in roles.items()}
+        found = {}
+        for role, token in roles.items():
+            found[role.removesuffix("_token")] = ids[token]
+        return found
 
     return make_once(
         folder / "manifest", "tokenizer", parameters, [folder / name for name in FILES], make
@@ -107,7 +110,8 @@ def _byte_names() -> list[str]:
     """[256]: the letter of each byte in byte-level BPE: itself if printable, else a
     letter from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    names, hidden = [], 0
+    names = []
+    hidden = 0
     for byte in range(256):
         if byte in printable:
             names.append(chr(byte))
@@ -118,7 +122,10 @@ def _byte_names() -> list[str]:
 
 
 def _special_ids(vocab_size: int) -> dict[str, int]:
-    return {token: number for number, token in enumerate(SPECIAL, vocab_size - len(SPECIAL))}
+    found = {}
+    for number, token in enumerate(SPECIAL, vocab_size - len(SPECIAL)):
+        found[token] = number
+    return found
 
 
 class Tokenizer(NamedTuple):
@@ -140,7 +147,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     UserError if a file is missing or damaged, or if the ``tokenizers`` library is
     missing.
     """
-    config, path = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    config = folder / "tokenizer_config.json"
+    path = folder / "tokenizer.json"
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -174,6 +182,9 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         )
 
     def encode(texts: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in opened.encode_batch(texts, add_special_tokens=False)]
+        found = []
+        for encoding in opened.encode_batch(texts, add_special_tokens=False):
+            found.append(encoding.ids)
+        return found
 
     return Tokenizer(encode, eos, f"{crc32(data):08x}")

@@ -136,7 +136,8 @@ def plan(parameters: Parameters) -> Iterator[Shard]:
     """The shards; their sizes differ by one token at most."""
     share, remainder = divmod(parameters.tokens, parameters.shards)
     for number in range(parameters.shards):
-        tokens, starts = share + (number < remainder), [0]
+        tokens = share + (number < remainder)
+        starts = [0]
         ends = _ends(parameters, number, 0)
         while starts[-1] + int(ends[-1]) < tokens:
             starts.append(starts[-1] + int(ends[-1]))
@@ -168,7 +169,8 @@ def _last_tokens(parameters: Parameters, shard: Shard, first: int, after: int) -
     for block in range(
         bisect_right(shard.starts, first) - 1, bisect_right(shard.starts, after - 1)
     ):
-        ends, start = _ends(parameters, shard.number, block), shard.starts[block]
+        ends = _ends(parameters, shard.number, block)
+        start = shard.starts[block]
         low, high = numpy.searchsorted(ends, (first - start, after - start), side="right")
         places.append(start + ends[low:high])
     return numpy.concatenate(places) - 1
@@ -241,7 +243,8 @@ def floor_loss(
 
 def _rule_entropy(p: NDArray[numpy.float64]) -> float:
     """Entropy of the next token given its predecessor, in nats."""
-    drawn, stay = JUMP * p, 1 - JUMP
+    drawn = JUMP * p
+    stay = 1 - JUMP
     # Frequency of each token as a predecessor: pi[t] = drawn[t] + stay pi[t - 1],
     # modulo the vocabulary.
     turn = numpy.exp(-2j * numpy.pi * numpy.arange(len(p) // 2 + 1) / len(p))

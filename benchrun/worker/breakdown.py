@@ -40,12 +40,15 @@ def measure(spec: TrainingSpec, step: Callable[[], Any], host: HostClock) -> Non
     if not spec.training.breakdown:
         return
     gpu = spec.gpu != "CPU"
-    activity, device = torch.profiler.ProfilerActivity.CPU, torch.autograd.DeviceType.CPU
+    activity = torch.profiler.ProfilerActivity.CPU
+    device = torch.autograd.DeviceType.CPU
     if gpu:
-        activity, device = torch.profiler.ProfilerActivity.CUDA, torch.autograd.DeviceType.CUDA
+        activity = torch.profiler.ProfilerActivity.CUDA
+        device = torch.autograd.DeviceType.CUDA
     ranks.synchronised()
     with torch.profiler.profile(activities=[activity]) as profiler:
-        waited_s, before = host.waited_for_data_s, scheduled()
+        waited_s = host.waited_for_data_s
+        before = scheduled()
         started = time.perf_counter()
         step()
         seconds = ranks.synchronised() - started
@@ -85,7 +88,9 @@ def _gathered(values: list[float], *, gpu: bool) -> list[list[float]]:
     """``values`` of every rank, in order. NCCL gathers what is on GPUs, gloo what is
     not."""
     own = torch.tensor(values, dtype=torch.float64, device="cuda" if gpu else "cpu")
-    gathered = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
+    gathered = []
+    for _ in range(torch.distributed.get_world_size()):
+        gathered.append(torch.empty_like(own))
     torch.distributed.all_gather(gathered, own)
     return [each.tolist() for each in gathered]
 
@@ -117,7 +122,8 @@ def split(kernels: Iterable[tuple[str, float, float]]) -> dict[str, float]:
     for name, start, end in kernels:
         marks += [(start, name, 1), (end, name, -1)]
     running = dict.fromkeys(FIRST, 0)
-    seconds, before = dict.fromkeys((*map("{}_s".format, FIRST), "hidden_s"), 0.0), 0.0
+    seconds = dict.fromkeys((*map("{}_s".format, FIRST), "hidden_s"), 0.0)
+    before = 0.0
     for now, name, change in sorted(marks):
         first = next(filter(running.get, FIRST), None)
         if first:

@@ -145,10 +145,9 @@ def _argument(name: str, value: Any) -> Any:
 def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     """The model chunks of this rank, one per virtual pipeline stage, each wrapped for
     data parallelism."""
-    chunks: list[Any] = [
-        _chunk(spec, config, stage if spec.layout.vp > 1 else None)
-        for stage in range(spec.layout.vp)
-    ]
+    chunks = []
+    for stage in range(spec.layout.vp):
+        chunks.append(_chunk(spec, config, stage if spec.layout.vp > 1 else None))
     if weights.layout_independent(spec):
         weights.initialise(spec, chunks)
     _change(spec, chunks)
@@ -157,14 +156,19 @@ def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     if spec.precision != "fp32":
         chunks = [Float16Module(config, chunk) for chunk in chunks]
     if spec.layout.fsdp > 1:
-        return [fully_sharded(spec, config, configuration(spec), chunk) for chunk in chunks]
+        chosen = []
+        for chunk in chunks:
+            chosen.append(fully_sharded(spec, config, configuration(spec), chunk))
+        return chosen
     ddp = DistributedDataParallelConfig(**configuration(spec).ddp)
     # Only the first chunk's backward ends the step: bucketing the others would delay
     # their communication.
-    return [
-        DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0])
-        for chunk in chunks
-    ]
+    found = []
+    for chunk in chunks:
+        found.append(
+            DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0])
+        )
+    return found
 
 
 def _change(spec: TrainingSpec, chunks: list[Any]) -> None:
@@ -221,7 +225,8 @@ def _layer_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | N
 def _own_layers(layer: Any) -> None:
     """Put this package's norm and attention in place of megatron.core's own, which know
     no sequence parallelism."""
-    parts, attention = layer.submodules, layer.submodules.self_attention.submodules
+    parts = layer.submodules
+    attention = layer.submodules.self_attention.submodules
     parts.input_layernorm = parts.pre_mlp_layernorm = Norm
     attention.core_attention = Attention
     for name in ("q_layernorm", "k_layernorm", "kv_layernorm"):
@@ -250,7 +255,8 @@ def _prediction_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: in
 
 def build_optimizer(spec: TrainingSpec, model: list[Any]) -> Any:
     """Adam with the states of ``training.optimizer``."""
-    core, states = configuration(spec), spec.training.optimizer
+    core = configuration(spec)
+    states = spec.training.optimizer
     values = _arguments(core.optimizer)
     config = OptimizerConfig(**values, overlap_param_gather=core.ddp["overlap_param_gather"])
     optimizer = get_megatron_optimizer(config, model, use_gloo_process_groups=False)
@@ -272,7 +278,11 @@ def parts(optimizer: Any) -> list[Any]:
     """The optimizers of torch or transformer-engine inside: one, or one for dense
     weights and one for experts."""
     chained = getattr(optimizer, "chained_optimizers", [optimizer])
-    return [part.optimizer for part in chained if getattr(part, "optimizer", None) is not None]
+    found = []
+    for part in chained:
+        if getattr(part, "optimizer", None) is not None:
+            found.append(part.optimizer)
+    return found
 
 
 def split(group: dict[str, Any]) -> list[dict[str, Any]]:
@@ -292,7 +302,8 @@ def split(group: dict[str, Any]) -> list[dict[str, Any]]:
 
 def build_scheduler(spec: TrainingSpec, optimizer: Any) -> Any:
     """Cosine from lr to min_lr over the run, counted in samples."""
-    training, schedule = spec.training, configuration(spec).schedule
+    training = spec.training
+    schedule = configuration(spec).schedule
     return OptimizerParamScheduler(
         optimizer,
         init_lr=schedule["lr_warmup_init"],

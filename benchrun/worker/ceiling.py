@@ -40,7 +40,8 @@ def measure(spec: TrainingSpec, groups: dict[str, Any]) -> None:
     process groups by name."""
     if not spec.training.ceilings:
         return
-    started, bench = time.perf_counter(), _Bench(spec)
+    started = time.perf_counter()
+    bench = _Bench(spec)
     gemms = tuple(_gemm(bench, product) for product in products(spec))
     copy = _copy(bench)
     rates: list[CollectiveRate] = []
@@ -122,7 +123,9 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
         for each, size in product.sizes.items():
             seconds = bench.seconds(_product(bench, number, each, *size))
             tflops[number][each] = round(MULTIPLY_ADD * m * n * k / seconds / 1e12, 6)
-    name, count, low_precision = product.name, product.count, product.low_precision
+    name = product.name
+    count = product.count
+    low_precision = product.low_precision
     return Gemm(name=name, m=m, n=n, k=k, count=count, low_precision=low_precision, tflops=tflops)
 
 
@@ -134,7 +137,8 @@ def _product(
         # Like transformer-engine: both matrices contiguous along k, and fast
         # accumulation in the forward pass.
         left, right = (bench.random(rows, k).to(torch.float8_e4m3fn) for rows in (m, n))
-        one, fast = torch.ones((), device=bench.device), name == "forward"
+        one = torch.ones((), device=bench.device)
+        fast = name == "forward"
         return lambda: torch._scaled_mm(
             left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
@@ -168,8 +172,10 @@ def _collectives(bench: _Bench, group_name: str, group: Any) -> Iterator[Collect
     # FP32 on CPUs: gloo cannot sum BF16.
     dtype = torch.bfloat16 if bench.gpu else torch.float32
     part_size = COLLECTIVE[bench.device.type] // dtype.itemsize // count
-    whole, part = bench.random(part_size * count, dtype=dtype), bench.random(part_size, dtype=dtype)
-    size, distributed = whole.numel() * dtype.itemsize, torch.distributed
+    whole = bench.random(part_size * count, dtype=dtype)
+    part = bench.random(part_size, dtype=dtype)
+    size = whole.numel() * dtype.itemsize
+    distributed = torch.distributed
     calls: dict[str, Callable[[], Any]] = {
         "all_reduce": lambda: distributed.all_reduce(whole, group=group),
         "all_gather": lambda: distributed.all_gather_into_tensor(whole, part, group=group),

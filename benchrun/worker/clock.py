@@ -74,8 +74,12 @@ class StepClock:
 
     def __enter__(self) -> "StepClock":
         if self._measures and not self._alone:
-            group, work = torch.distributed.ProcessGroup, torch.distributed.Work
-            places = [(group, name) for name in vars(group) if COLLECTIVES.match(name)]
+            group = torch.distributed.ProcessGroup
+            work = torch.distributed.Work
+            places = []
+            for name in vars(group):
+                if COLLECTIVES.match(name):
+                    places.append((group, name))
             places += [(work, "wait"), (functional, "wait_tensor")]
             if self._streams:
                 places += [(torch.cuda.Stream, "wait_event"), (torch.cuda.Stream, "wait_stream")]

@@ -99,4 +99,6 @@ class _OnCpu(TorchFunctionMode):
 
 def _on_cpu(argument: Any) -> Any:
     cuda = isinstance(argument, (str, torch.device)) and str(argument).startswith("cuda")
-    return CPU if cuda else argument
+    if cuda:
+        return CPU
+    return argument

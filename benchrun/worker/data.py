@@ -104,10 +104,10 @@ def loader(
 def at_positions(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     """A micro-batch, [mbs, positions] each: the tokens and labels of one
     context-parallel rank."""
-    return {
-        name: torch.stack([sample[name][positions] for sample in samples])
-        for name in ("tokens", "labels")
-    }
+    found = {}
+    for name in ("tokens", "labels"):
+        found[name] = torch.stack([sample[name][positions] for sample in samples])
+    return found
 
 
 def order(spec: TrainingSpec, dp_rank: int, steps: int) -> list[range]:
@@ -133,7 +133,7 @@ def _prefix(spec: TrainingSpec) -> Path:
     prefix = data_folder(spec) / "tokens"
     manifest = prefix.with_suffix(".json")
     try:
-        content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
+        content = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
             f"no data set: {error}", where=str(manifest), hint="datagen tokens makes it"

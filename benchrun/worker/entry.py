@@ -35,7 +35,8 @@ def end_after(work: Callable[[], None]) -> NoReturn:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
         code = error.exit_code
     except BaseException:  # a library's sys.exit(0) too: not all steps are done
-        rank, trace = os.environ.get("RANK", "0"), traceback.format_exc()
+        rank = os.environ.get("RANK", "0")
+        trace = traceback.format_exc()
         print(f"rank {rank} failed:\n{trace}", file=sys.stderr, flush=True)  # noqa: T201
         code = 1
     sys.stdout.flush()

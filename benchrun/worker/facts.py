@@ -27,8 +27,8 @@ RECOMPUTED = {
 def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
     """Facts about this rank: kinds of weights and layers, FP8 recipes, the optimizer
     and its states."""
-    modules: list[Any] = []
-    parameters: list[Any] = []
+    modules = []
+    parameters = []
     for chunk in model:
         modules += chunk.modules()
         parameters += chunk.parameters()
@@ -48,7 +48,10 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
 
 
 def _weights(parameters: list[Any]) -> dict[str, Any]:
-    kinds, gradients, sharded, trained = Counter[str](), set(), 0, 0
+    kinds = Counter[str]()
+    gradients = set()
+    sharded = 0
+    trained = 0
     for parameter in parameters:
         kinds[_kind(parameter)] += 1
         sharded += hasattr(parameter, "to_local")
@@ -65,7 +68,9 @@ def _weights(parameters: list[Any]) -> dict[str, Any]:
 
 
 def _low_precision(modules: list[Any]) -> dict[str, Any]:
-    kinds, recipes, attention = Counter[str](), set(), False
+    kinds = Counter[str]()
+    recipes = set()
+    attention = False
     for module in modules:
         # Attention modules are marked too, but compute in FP8 only with fp8_dpa.
         if getattr(module, "fp8", False) and list(module.parameters(recurse=False)):
@@ -160,4 +165,8 @@ def _states(optimizer: Any) -> dict[str, str]:
     """Precision of the optimizer's states of one weight (int16: the low bits of FP32
     that a BF16 weight lacks)."""
     first: dict[str, Any] = next(filter(None, optimizer.state.values()), {})
-    return {name: _kind(value) for name, value in first.items() if torch.is_tensor(value)}
+    found = {}
+    for name, value in first.items():
+        if torch.is_tensor(value):
+            found[name] = _kind(value)
+    return found

@@ -165,7 +165,8 @@ def queued(before: dict[str, Scheduled], now: dict[str, Scheduled]) -> float:
     at least a quarter as long as the busiest. Forward and backward pass may have a
     thread each; the many that only wait for messages do not count.
     """
-    none, spent = Scheduled(0.0, 0.0), []
+    none = Scheduled(0.0, 0.0)
+    spent = []
     for name, thread in now.items():
         old = before.get(name, none)
         spent.append(Scheduled(thread.ran - old.ran, thread.waited - old.waited))

@@ -53,7 +53,7 @@ def _swiglu_of_transformer_engine() -> None:
 
 def swiglu_in_use() -> str:
     """Library whose kernel computes SwiGLU, if any does."""
-    fused: Any = importlib.import_module("megatron.core.fusions.fused_bias_swiglu")
+    fused = importlib.import_module("megatron.core.fusions.fused_bias_swiglu")
     if fused.SwiGLUFunction.__module__ == fused.__name__:
         return "torch"
     return "transformer_engine"

@@ -102,10 +102,8 @@ class Attention(torch.nn.Module):
         only takes attention away.
         """
         assert self.softmax_offset is not None
-        shape, open_ = (
-            (1, len(self.softmax_offset), mask.shape[0], 1),
-            torch.zeros_like(mask, dtype=key.dtype),
-        )
+        shape = (1, len(self.softmax_offset), mask.shape[0], 1)
+        open_ = torch.zeros_like(mask, dtype=key.dtype)
         scores = open_.masked_fill(~mask, float("-inf")).expand(*shape[:3], -1)
         sink = self.softmax_offset.to(key.dtype).view(1, -1, 1, 1).expand(shape)
         key, value = (torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value))
@@ -114,7 +112,9 @@ class Attention(torch.nn.Module):
     def _positions(self, here: int) -> tuple[Tensor, Tensor]:
         """Positions in the sequence of this rank's ``here`` queries, and of all keys."""
         every = [chunk_positions(here * self.cp, self.cp, rank) for rank in range(self.cp)]
-        rank = parallel_state.get_context_parallel_group().rank() if self.cp > 1 else 0
+        rank = 0
+        if self.cp > 1:
+            rank = parallel_state.get_context_parallel_group().rank()
         return every[rank], torch.cat(every)
 
 

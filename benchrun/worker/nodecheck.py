@@ -143,7 +143,8 @@ class _Check:
 
     def write(self, *, complete: bool) -> None:
         """Write what this rank has measured so far into its file."""
-        name, uuid = platform.processor() or platform.machine(), None
+        name = platform.processor() or platform.machine()
+        uuid = None
         if self.gpu:
             name = torch.cuda.get_device_name()
             uuid = str(torch.cuda.get_device_properties(self.device).uuid)
@@ -169,7 +170,8 @@ class _Check:
         """Mean time of one run of ``work`` in a row of runs, repeated until
         ``at_least_s`` seconds have passed."""
         self._wait()
-        started, count = time.perf_counter(), 0
+        started = time.perf_counter()
+        count = 0
         while count == 0 or time.perf_counter() - started < at_least_s:
             for _ in range(times):
                 work.run()
@@ -190,7 +192,8 @@ class _Check:
 
 def _products(check: _Check) -> _Work:
     side = SIDE[check.device.type]
-    left, right = check.random(side, side), check.random(side, side)
+    left = check.random(side, side)
+    right = check.random(side, side)
     result = check.random(side, side)
     text = f"{side} x {side} x {side}, {'bf16' if check.gpu else 'fp32'}"
     return _Work(lambda: torch.mm(left, right, out=result), MULTIPLY_ADD * side**3 / 1e12, text)
@@ -239,10 +242,12 @@ def _exchange(check: _Check, pairs: Iterable[Pair], sent: Any, received: Any) ->
     pair = next((pair for pair in pairs if own in pair), None)
     if pair is None:
         return None
-    place, peer = check.ranks_of[check.host].index(check.rank), check.hosts[sum(pair) - own]
+    place = check.ranks_of[check.host].index(check.rank)
+    peer = check.hosts[sum(pair) - own]
     if place >= len(check.ranks_of[peer]):
         return None
-    other, size = check.ranks_of[peer][place], SENT[check.device.type]
+    other = check.ranks_of[peer][place]
+    size = SENT[check.device.type]
 
     def exchange() -> None:
         operations = [

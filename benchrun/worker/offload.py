@@ -30,7 +30,9 @@ def install(layers: Sequence[Any], *, gpu: bool) -> None:
     Without a GPU every tensor is copied, in the same memory: that only tests the order
     of the copies.
     """
-    copies, newest, smallest = _Copies(gpu), _Newest(), SMALLEST if gpu else 0
+    copies = _Copies(gpu)
+    newest = _Newest()
+    smallest = SMALLEST if gpu else 0
     for index, layer in enumerate(layers):
         last = index == len(layers) - 1
         layer.forward = _offloaded(
@@ -53,7 +55,9 @@ def _offloaded(
     @functools.wraps(forward)
     def offloaded(*args: Any, **kwargs: Any) -> Any:
         # Under FSDP the weights exist only now.
-        weights = {parameter.untyped_storage().data_ptr() for parameter in layer.parameters()}
+        weights = set()
+        for parameter in layer.parameters():
+            weights.add(parameter.untyped_storage().data_ptr())
         group = newest.group = _Group(copies, None if first else newest.group, weights, smallest)
         with torch.autograd.graph.saved_tensors_hooks(group.pack, group.unpack):
             output = forward(*args, **kwargs)
@@ -106,7 +110,9 @@ class _Group:
         """Begin to copy the tensors back, unless that was done."""
         if self.on_device:
             return
-        back = [torch.empty_like(tensor, device=self.copies.device) for tensor in self.host]
+        back = []
+        for tensor in self.host:
+            back.append(torch.empty_like(tensor, device=self.copies.device))
         self.copied = self.copies.start(back, self.host)
         self.device, self.host, self.on_device = [*back], [], True
 

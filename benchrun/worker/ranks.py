@@ -22,7 +22,8 @@ def refuse_without_gpu(spec: RunSpec) -> None:
         return
     if not torch.cuda.is_available():
         raise UserError(f"the run is for {spec.gpu}, and this node has no usable GPU")
-    local, visible = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    local = int(os.environ["LOCAL_RANK"])
+    visible = torch.cuda.device_count()
     # srun may show each rank only its own GPU; torchrun shows all of them to each.
     if local >= visible and (visible > 1 or "LOCAL_WORLD_SIZE" in os.environ):
         hint = "start fewer ranks per node, or check CUDA_VISIBLE_DEVICES"
@@ -54,7 +55,7 @@ def at_first_rank(own: Any) -> tuple[Any, ...]:
     if torch.distributed.get_rank() != 0:
         torch.distributed.gather_object(own)
         return ()
-    every: list[Any] = [None] * torch.distributed.get_world_size()
+    every = [None] * torch.distributed.get_world_size()
     torch.distributed.gather_object(own, every)
     return tuple(every)
 

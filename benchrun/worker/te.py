@@ -76,7 +76,8 @@ def optimizer_step(
     """``optimizer.step()``: whether the weights were updated, and the norm of the
     gradients."""
     # Not blockwise scaling, which has its own kernels.
-    weights, usage = [], []
+    weights = []
+    usage = []
     for parameter in chain.from_iterable(chunk.parameters() for chunk in model):
         if type(parameter).__name__ == "Float8Tensor" and parameter.requires_grad:
             weights.append(parameter)

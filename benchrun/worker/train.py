@@ -38,10 +38,12 @@ def train(spec: TrainingSpec) -> None:
         # megatron.core uses transformer-engine's Adam and gradient norm even with its
         # own layers.
         packages = {"megatron-core": "megatron.core", "transformer-engine": "transformer_engine"}
-        layers = "transformer-engine" if spec.transformer_engine else "megatron-core and torch"
-        initial_weights = (
-            "layout-independent" if weights.layout_independent(spec) else "megatron-core"
-        )
+        layers = "megatron-core and torch"
+        if spec.transformer_engine:
+            layers = "transformer-engine"
+        initial_weights = "megatron-core"
+        if weights.layout_independent(spec):
+            initial_weights = "layout-independent"
         log.say(log.configuration(spec, packages, layers=layers, initial_weights=initial_weights))
     data_group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     ceiling.measure(
@@ -60,10 +62,8 @@ def train(spec: TrainingSpec) -> None:
     positions = chunk_positions(
         spec.seq_length, spec.layout.cp, parallel_state.get_context_parallel_rank()
     )
-    rank, steps = (
-        parallel_state.get_data_parallel_rank(),
-        spec.training.steps + profiling.steps_made(spec),
-    )
+    rank = parallel_state.get_data_parallel_rank()
+    steps = spec.training.steps + profiling.steps_made(spec)
     micro_batches = loader(
         spec, dataset(spec), rank, steps + spec.training.breakdown, partial(at_positions, positions)
     )
@@ -88,7 +88,8 @@ def _start(spec: TrainingSpec) -> None:
         create_gloo_process_groups=False,
         distributed_timeout_minutes=ranks.TIMEOUT_S // 60,
     )
-    seed, graphs = spec.training.seed, spec.training.cuda_graphs
+    seed = spec.training.seed
+    graphs = spec.training.cuda_graphs
     tensor_parallel.model_parallel_cuda_manual_seed(seed, te_rng_tracker=graphs != "none")
 
 
@@ -135,7 +136,9 @@ def _gradients(
 
 def _one_or_all(items: list[Any]) -> Any:
     """megatron.core's schedules take a list only for several chunks of the model."""
-    return items if len(items) > 1 else items[0]
+    if len(items) > 1:
+        return items
+    return items[0]
 
 
 def _loop(
@@ -159,7 +162,9 @@ def _loop(
         for number in range(1, spec.training.steps + 1):
             host.begin_step()
             losses, updated, grad_norm = step()
-            lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
+            lr = 0.0
+            if optimizer.param_groups:
+                lr = optimizer.param_groups[0]["lr"]
             if updated:
                 scheduler.step(increment=spec.gbs)
             clock.read()
@@ -168,7 +173,8 @@ def _loop(
             ended = time.perf_counter()
             clock.end_step(number)
             host.end_step()
-            seconds, started = ended - started, ended
+            seconds = ended - started
+            started = ended
             if printer:
                 line = log.step_line(
                     spec,
@@ -206,7 +212,9 @@ def _forward_step(
     position_ids: Any, iterator: Iterator[dict[str, Any]], model: Any
 ) -> tuple[Any, Any]:
     """One micro-batch forward: megatron.core's schedules call this."""
-    batch = {name: value.cuda(non_blocking=True) for name, value in next(iterator).items()}
+    batch = {}
+    for name, value in next(iterator).items():
+        batch[name] = value.cuda(non_blocking=True)
     output = model(batch["tokens"], position_ids, None, labels=batch["labels"])
     return output, _loss
 

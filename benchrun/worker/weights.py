@@ -44,12 +44,12 @@ def initialise(spec: TrainingSpec, chunks: list[Any]) -> None:
 def _weight(spec: TrainingSpec, chunk: Any, name: str, parameter: torch.Tensor) -> torch.Tensor:
     """This rank's part of one matrix, drawn from the run's seed and the matrix's name."""
     name = _global_name(spec, chunk, name)
-    expert, dense = (
-        parallel_state.get_expert_tensor_parallel_group,
-        parallel_state.get_tensor_model_parallel_group,
-    )
+    expert = parallel_state.get_expert_tensor_parallel_group
+    dense = parallel_state.get_tensor_model_parallel_group
     group = expert() if ".experts." in name else dense()
-    shape, dim, parts = list(parameter.shape), -1, 1
+    shape = list(parameter.shape)
+    dim = -1
+    parts = 1
     if getattr(parameter, "tensor_model_parallel", False):
         dim = getattr(parameter, "partition_dim", -1)
     if dim >= 0:
@@ -65,7 +65,9 @@ def _weight(spec: TrainingSpec, chunk: Any, name: str, parameter: torch.Tensor) 
     if parts == 1:
         return whole
     # A rank holds its part of the gate, then its part of the up-projection.
-    matrices = 2 if spec.model.gated and name.endswith("linear_fc1.weight") else 1
+    matrices = 1
+    if spec.model.gated and name.endswith("linear_fc1.weight"):
+        matrices = 2
     return torch.cat(
         [matrix.chunk(parts, dim)[group.rank()] for matrix in whole.chunk(matrices, dim)], dim
     )

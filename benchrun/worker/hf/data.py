@@ -135,9 +135,13 @@ def _messages(line: str, where: str) -> Messages:
     try:
         record = json.loads(line)
         if "messages" in record:
-            turns = [(message["role"], message["content"]) for message in record["messages"]]
+            turns = []
+            for message in record["messages"]:
+                turns.append((message["role"], message["content"]))
         else:
-            context = f"\n\n{record['context']}" if record.get("context") else ""
+            context = ""
+            if record.get("context"):
+                context = f"\n\n{record['context']}"
             turns = [("user", record["instruction"] + context), ("assistant", record["response"])]
         if not turns or not all(isinstance(part, str) for turn in turns for part in turn):
             raise TypeError("a message is no text")

@@ -144,7 +144,8 @@ def initialise(seed: int, model: Any) -> None:
 def _draw(parameter: DTensor, std: float, seed: int) -> None:
     """Fill this rank's rows with normal numbers; each block of rows of the whole matrix
     has its own seed."""
-    local, mesh = parameter.to_local(), parameter.device_mesh
+    local = parameter.to_local()
+    mesh = parameter.device_mesh
     first = mesh.get_local_rank() * -(
         -parameter.shape[0] // mesh.size()
     )  # FSDP: ceil(rows / ranks) for each rank
@@ -153,5 +154,6 @@ def _draw(parameter: DTensor, std: float, seed: int) -> None:
     for start in range(first // BLOCK * BLOCK, end, BLOCK):
         generator.manual_seed(seed + start)
         block = torch.empty(BLOCK, local.shape[1], device=local.device).normal_(generator=generator)
-        low, high = max(start, first), min(start + BLOCK, end)
+        low = max(start, first)
+        high = min(start + BLOCK, end)
         local[low - first : high - first] = block[low - start : high - start] * std

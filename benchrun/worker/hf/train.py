@@ -57,7 +57,8 @@ def train(spec: TrainingSpec) -> None:
 
 def _arguments(spec: TrainingSpec) -> Any:
     """The Trainer's arguments."""
-    training, cpu = spec.training, spec.gpu == "CPU"
+    training = spec.training
+    cpu = spec.gpu == "CPU"
     return TrainingArguments(
         output_dir=".",  # required; nothing is written
         max_steps=training.steps,
@@ -107,7 +108,8 @@ class _Trainer(Trainer):
 
     def after_training(self, steps: int) -> Callable[[], None]:
         """A function that makes one of ``steps`` more steps, to be profiled."""
-        batches, count = iter(self._loader(steps) if steps else ()), self.spec.num_microbatches
+        batches = iter(self._loader(steps) if steps else ())
+        count = self.spec.num_microbatches
 
         def step() -> None:
             fetched = self.host.fetch(lambda: list(islice(batches, count)))
@@ -153,7 +155,10 @@ class _Timed(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Print a step's numbers, and at the end the Trainer's summary."""
-        row = {name: value for name, value in (logs or {}).items() if name != "total_flos"}
+        row = {}
+        for name, value in (logs or {}).items():
+            if name != "total_flos":
+                row[name] = value
         if "loss" in row:
             # The Trainer has read the loss, which waits for the GPU: a step ends here,
             # and the next begins.

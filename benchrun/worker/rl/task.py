@@ -32,7 +32,8 @@ def prompts(spec: PostTrainingSpec) -> Dataset:
     """Draw as many prompts as all steps need, with the seed; each fills what a response
     leaves of the sequence.
     """
-    draw, words = random.Random(spec.seed), spec.model.vocab_size - 2
+    draw = random.Random(spec.seed)
+    words = spec.model.vocab_size - 2
     length = max(1, spec.max_sequence_length - spec.max_response_length)
     drawn = []
     for _ in range(spec.steps * spec.prompts_per_step):
@@ -46,6 +47,7 @@ def repeated(prompts: list[str], completions: list[str], **_: Any) -> list[float
     one; 0 for an empty one."""
     rewards = []
     for prompt, completion in zip(prompts, completions, strict=True):
-        last, words = prompt.split()[-1], completion.split()
+        last = prompt.split()[-1]
+        words = completion.split()
         rewards.append(words.count(last) / max(len(words), 1))
     return rewards

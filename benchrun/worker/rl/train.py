@@ -164,8 +164,10 @@ class _Printed(TrainerCallback):
         """Print the step that has ended; the next one begins."""
         if "loss" not in (logs or {}):
             return
-        ended, counted = _now(), self._trainer.counted
-        time_s, tokens = ended - self._began, counted["tokens"]
+        ended = _now()
+        counted = self._trainer.counted
+        time_s = ended - self._began
+        tokens = counted["tokens"]
         sync_s = counted["weight_sync_s"]
         stages = {
             "generation_s": counted["generation_s"] - sync_s,
@@ -173,10 +175,9 @@ class _Printed(TrainerCallback):
         }
         if counted["logprob_s"]:
             stages["logprob_s"] = counted["logprob_s"]
-        rates = {
-            f"{name[:-2]}_tokens_per_s_per_gpu": tokens / seconds
-            for name, seconds in stages.items()
-        }
+        rates = {}
+        for name, seconds in stages.items():
+            rates[f"{name[:-2]}_tokens_per_s_per_gpu"] = tokens / seconds
         if sync_s:
             stages["weight_sync_s"] = sync_s
         row = {
@@ -190,7 +191,10 @@ class _Printed(TrainerCallback):
             "policy_loss": logs["loss"],
             "grad_norm": logs.get("grad_norm"),
         }
-        stated = {name: round(float(value), 6) for name, value in row.items() if value is not None}
+        stated = {}
+        for name, value in row.items():
+            if value is not None:
+                stated[name] = round(float(value), 6)
         log.say(f"benchrun step: {json.dumps({**stated, 'step': state.global_step})}")
         counted.clear()
         self._began = _now()

@@ -23,7 +23,9 @@ blanks among those.
 
 def word(token: int) -> str:
     """The text of a token."""
-    return f"t{token}" if token else UNKNOWN
+    if not token:
+        return UNKNOWN
+    return f"t{token}"
 
 
 def write_tokenizer(folder: Path, vocab_size: int) -> None:

@@ -62,7 +62,8 @@ class Answer:
 def requests(spec: InferenceSpec, count: int, seed: int) -> list[Request]:
     """``count`` random prompts whose lengths are uniform from ``shortest`` times the
     stated ones to these."""
-    random, lengths = np.random.default_rng(seed), []
+    random = np.random.default_rng(seed)
+    lengths = []
     for most in (spec.input_tokens, spec.output_tokens):
         lengths.append(random.integers(max(1, int(spec.shortest * most)), most + 1, count))
     drawn = []

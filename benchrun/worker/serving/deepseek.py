@@ -13,7 +13,8 @@ def deepseek_config(spec: InferenceSpec) -> Any:
     from transformers import DeepseekV3Config
 
     model = spec.model
-    moe, mla = model.moe, model.mla
+    moe = model.moe
+    mla = model.mla
     assert moe is not None and mla is not None
     config = DeepseekV3Config(
         architectures=["DeepseekV3ForCausalLM"],
@@ -52,7 +53,7 @@ def deepseek_config(spec: InferenceSpec) -> Any:
 
 def _positions(model: ModelShape) -> dict[str, Any]:
     """Positions of the model: RoPE, which YaRN scales if the model states it."""
-    positions: dict[str, Any] = {"rope_type": "default", "rope_theta": float(model.rotary_base)}
+    positions = {"rope_type": "default", "rope_theta": float(model.rotary_base)}
     if (rope := model.rope_scaling) is not None:
         positions |= {
             "rope_type": "yarn",
