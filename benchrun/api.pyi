@@ -70,8 +70,8 @@ from benchrun.rundir.folder import runs_at as runs_at
 from benchrun.runspec.spec import NodesSpec as NodesSpec
 from benchrun.runspec.spec import RunSpec as RunSpec
 from benchrun.show.model import ReportModel as ReportModel
-from benchrun.site.checks import Check as Check
 from benchrun.site.doctor import examine as examine
+from benchrun.site.file_checks import Check as Check
 from benchrun.usecases.expectations import expected_step as expected_step
 from benchrun.usecases.images import list_images as list_images
 from benchrun.usecases.inventory import INVENTORIES as INVENTORIES

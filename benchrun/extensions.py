@@ -87,7 +87,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "metrics": {},
     "verbs": {},
-    "expectations": {"predict": f"{_CAPABILITIES}.predict.usecase:expected_step"},
+    "expectations": {"predict": f"{_CAPABILITIES}.predict.usecase:predicted_step"},
     "formats": {"html": f"{_CAPABILITIES}.html.page:page"},
 }
 """Group -> name -> ``module:object``. A package's entry points of ``benchrun.GROUP``

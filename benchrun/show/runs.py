@@ -16,7 +16,7 @@ from benchrun.measure.statistics import spread_percent
 from benchrun.rundir.folder import stamp_of
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.show.repeats import median_of, valid_values
-from benchrun.show.scaling import Ratio, ratios
+from benchrun.show.scaling import SpeedRatio, ratios
 from benchrun.show.table import Table, markdown
 from benchrun.vocabulary import DEGREES, by_path
 
@@ -158,7 +158,7 @@ def runs_page(results: Sequence[RunResult]) -> str:
     return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines)
 
 
-def ratio_line(ratio: Ratio) -> str:
+def ratio_line(ratio: SpeedRatio) -> str:
     """One ratio beside the published one."""
     spec = ratio.spec
     published = ratio.published

@@ -34,7 +34,7 @@ class Curve:
     """One run of each number of GPUs, in the same order."""
 
 
-class Run(Protocol):
+class CurveRun(Protocol):
     """The fields of a run that a curve needs."""
 
     @property
@@ -43,7 +43,7 @@ class Run(Protocol):
     def metrics(self) -> Metrics: ...
 
 
-def curves(groups: Sequence[Sequence[Run]]) -> list[Curve]:
+def curves(groups: Sequence[Sequence[CurveRun]]) -> list[Curve]:
     """Every curve among ``groups`` of repeats."""
     rates = (
         [rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)]
@@ -90,7 +90,7 @@ point of each side counts.
 
 
 @dataclass(frozen=True)
-class Ratio:
+class SpeedRatio:
     """Speed of one kind of run over that of another, of one workload."""
 
     spec: RunSpec
@@ -101,13 +101,15 @@ class Ratio:
     """Name of the ratio among the metrics."""
 
 
-def ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+def ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[SpeedRatio]:
     """Every ratio of two kinds of runs that is published for some workload."""
     yield from fsdp_over_3d(results, references)
     yield from engine_ratios(results, references)
 
 
-def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+def fsdp_over_3d(
+    results: Sequence[RunResult], references: Sequence[Reference]
+) -> Iterator[SpeedRatio]:
     """One ratio for each workload measured with and without FSDP; the speed of a point
     is the median of its repeats.
     """
@@ -120,7 +122,7 @@ def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) 
             _fastest(run for run in runs if (FSDP(run) > 1) is side) for side in (True, False)
         )
         if with_fsdp and without:
-            yield Ratio(spec, with_fsdp / without, _published(spec, references))
+            yield SpeedRatio(spec, with_fsdp / without, _published(spec, references))
 
 
 def _fastest(runs: Iterable[RunResult]) -> float | None:
@@ -150,7 +152,9 @@ ENGINES: Mapping[str, tuple[Engine, Engine]] = {
 """Ratio -> the engine that is faster, and the training framework's own."""
 
 
-def engine_ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+def engine_ratios(
+    results: Sequence[RunResult], references: Sequence[Reference]
+) -> Iterator[SpeedRatio]:
     """One ratio for each post-training measured with both engines; the rest of the work
     agrees.
     """
@@ -164,7 +168,7 @@ def engine_ratios(results: Sequence[RunResult], references: Sequence[Reference])
                 same = (
                     entry for entry in entries if GENERATED(entry.key) == GENERATED(runs[0].spec)
                 )
-                yield Ratio(runs[0].spec, fast / slow, next(same, None), metric)
+                yield SpeedRatio(runs[0].spec, fast / slow, next(same, None), metric)
 
 
 def _engine(run: RunResult) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from benchrun.jobs.commands import output
 from benchrun.runspec.cluster import Cluster
-from benchrun.site.checks import Check, chosen_partition, fault
+from benchrun.site.file_checks import Check, chosen_partition, fault
 from benchrun.site.survey import Partition, Survey, clock, seconds
 
 JOBS, WALL = "jobs", "wall"

@@ -14,8 +14,8 @@ from benchrun.render import check_script
 from benchrun.rundir.artifacts import JOB
 from benchrun.runspec.cluster import Cluster
 from benchrun.site import node_job
-from benchrun.site.checks import Check, fault, ok
 from benchrun.site.doctor import RUNTIMES
+from benchrun.site.file_checks import Check, fault, ok
 from benchrun.vocabulary import Exit
 
 CLOCK_S = 5.0

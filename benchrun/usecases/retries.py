@@ -18,7 +18,7 @@ from benchrun.usecases.submission import start_in_time
 
 
 @dataclass(frozen=True)
-class Cause:
+class Retry:
     """Reason why a run may end well elsewhere."""
 
     reason: str
@@ -27,7 +27,7 @@ class Cause:
     """Nodes to leave out; empty if any node will do, or none is known."""
 
 
-def retry_cause(run: RunDir) -> Cause | None:
+def retry_cause(run: RunDir) -> Retry | None:
     """Why an ended ``run`` should be launched again; None if it would end the same: a
     wrong recipe, a crash.
     """
@@ -36,7 +36,7 @@ def retry_cause(run: RunDir) -> Cause | None:
         return None
     ending = end_of(observation).ending
     if ending is Ending.PREEMPTED:
-        return Cause(f"{run.run_id} was preempted", ())
+        return Retry(f"{run.run_id} was preempted", ())
     problems = parse_log(*run.logs).problems if run.logs else ()
     own = [problem for problem in problems if kind_of(problem.kind).node]
     if AGAIN[ending] != "always" and (AGAIN[ending] != "maybe" or not own):
@@ -44,7 +44,7 @@ def retry_cause(run: RunDir) -> Cause | None:
     nodes = _failed_nodes(run, {problem.host.partition(".")[0] for problem in own if problem.host})
     what = own[0].kind if own else ending.value
     where = f" of {', '.join(nodes)}" if nodes else ""
-    return Cause(f"{run.run_id} ended by {what}{where}", nodes)
+    return Retry(f"{run.run_id} ended by {what}{where}", nodes)
 
 
 def _failed_nodes(run: RunDir, named: Collection[str]) -> tuple[str, ...]:

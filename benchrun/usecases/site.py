@@ -11,8 +11,8 @@ from benchrun.errors import MachineError, UserError, closest, writing
 from benchrun.recipes.catalogue import checked
 from benchrun.recipes.files import cluster_document
 from benchrun.runspec.cluster import Cluster
-from benchrun.site.checks import Check, gpu_check, queue_checks
 from benchrun.site.doctor import RUNTIMES, installed
+from benchrun.site.file_checks import Check, gpu_check, queue_checks
 from benchrun.site.limits import limit_checks
 from benchrun.site.node_job import node_gpu
 from benchrun.site.node_probe import login_checks, node_checks, test_only

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchrun.capabilities.studies.plot import study_plots
 from benchrun.capabilities.studies.resolved import ResolvedStudy
 from benchrun.capabilities.studies.result import StudyResult, result
-from benchrun.capabilities.studies.schedule import Attempt, State
+from benchrun.capabilities.studies.schedule import Attempt, PointState
 from benchrun.capabilities.studies.usecase import plan_study
 from benchrun.capabilities.studies.view import measured_table, remarks, sentences, setting
 from benchrun.jobs.endings import Ending
@@ -169,5 +169,5 @@ def _steps_of(spec: TrainingSpec) -> str:
 def _attempts(
     plan: ResolvedStudy, by_point: dict[str, list[RunResult]]
 ) -> dict[tuple[str, int], list[Attempt]]:
-    done = Attempt(State.COMPLETED, Ending.COMPLETED)
+    done = Attempt(PointState.COMPLETED, Ending.COMPLETED)
     return {slot: [done] for slot in plan.slots if by_point.get(slot[0])}

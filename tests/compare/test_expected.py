@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from test_measured import finished, spec_of
 
-from benchrun.capabilities.predict.usecase import expected_step
+from benchrun.capabilities.predict.usecase import predicted_step
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.usecases import judgement
@@ -22,7 +22,7 @@ def test_a_run_beside_the_upper_end_of_its_prediction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, name: str, code: Exit
 ) -> None:
     monkeypatch.setattr(judgement, "load_measured", lambda: ())
-    expected = expected_step(spec_of())
+    expected = predicted_step(spec_of())
     assert expected
     verdict = judge_runs([finished(tmp_path, spec_of(), share * expected.high)]).verdict
     assert (verdict.verdict, verdict.exit_code) == (name, code)
@@ -37,7 +37,7 @@ def test_a_run_beside_the_lower_end_of_its_prediction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, name: str, code: Exit
 ) -> None:
     monkeypatch.setattr(judgement, "load_measured", lambda: ())
-    expected = expected_step(spec_of())
+    expected = predicted_step(spec_of())
     assert expected
     verdict = judge_runs([finished(tmp_path, spec_of(), share * expected.low)]).verdict
     assert (verdict.verdict, verdict.exit_code) == (name, code)
@@ -61,7 +61,7 @@ def test_the_limits_of_step_times_stand_in_the_first_line(
     spec = resolve(
         Request("llama3.1-8b", "H200", "bf16", 4, "megatron-core", "hgx-h200", (layers, f"training.steps={steps}"))
     )
-    expected = expected_step(spec)
+    expected = predicted_step(spec)
     assert expected
     verdict = judge_runs([finished(tmp_path, spec, expected.median, **changed)]).verdict
     found = {each.code: each.text for each in verdict.labels}
@@ -71,7 +71,7 @@ def test_the_limits_of_step_times_stand_in_the_first_line(
 
 def test_uneven_steps_are_not_as_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judgement, "load_measured", lambda: ())
-    expected = expected_step(spec_of())
+    expected = predicted_step(spec_of())
     assert expected
     verdict = judge_runs([finished(tmp_path, spec_of(), expected.median, uneven=0.2)]).verdict
     assert verdict.verdict in ("inconclusive", "slower_than_expected")

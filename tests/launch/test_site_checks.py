@@ -14,7 +14,7 @@ from benchrun.recipes.yamlfile import parse
 from benchrun.runspec.cluster import Cluster, Container
 from benchrun.runspec.documentation import field_docs
 from benchrun.site import node_job, node_probe, sitefile, survey
-from benchrun.site.checks import gpu_check, queue_checks
+from benchrun.site.file_checks import gpu_check, queue_checks
 from benchrun.site.nodes import is_host_list, memory_mib, satisfies
 from benchrun.site.survey import Association, Reservation, Survey, seconds
 from benchrun.usecases.site import write_site

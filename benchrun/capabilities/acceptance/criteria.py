@@ -107,7 +107,7 @@ class Acceptance(Frozen):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class PointEvidence:
     """Measurements of one point."""
 
     spec: RunSpec
@@ -137,7 +137,7 @@ class Evidence:
         return [run.numbers for run in self.valid if run.numbers]
 
 
-def judged(plan: ResolvedPlan, evidence: Sequence[Evidence]) -> Acceptance:
+def judged(plan: ResolvedPlan, evidence: Sequence[PointEvidence]) -> Acceptance:
     """The verdict on ``evidence``, one item for each point of ``plan``, in its order."""
     by_number = dict(enumerate(evidence, 1))
     points = []
@@ -162,7 +162,7 @@ def _verdict(answers: Sequence[bool | None]) -> Answer:
     return "accepted"
 
 
-def _summary(number: int, evidence: Evidence, repeats: int) -> PointSummary:
+def _summary(number: int, evidence: PointEvidence, repeats: int) -> PointSummary:
     spec = evidence.spec
     valid = evidence.valid
     return PointSummary(
@@ -179,7 +179,7 @@ def _summary(number: int, evidence: Evidence, repeats: int) -> PointSummary:
 
 
 def _criteria(
-    plan: ResolvedPlan, number: int, evidence: Mapping[int, Evidence]
+    plan: ResolvedPlan, number: int, evidence: Mapping[int, PointEvidence]
 ) -> Iterator[Criterion]:
     """The criteria of one point: that its runs were made, then those that its plan
     states.
@@ -230,7 +230,7 @@ class _Answer:
 UNMEASURED = _Answer(None, None, "no run gave numbers")
 
 
-def _made(one: Evidence, repeats: int) -> _Answer:
+def _made(one: PointEvidence, repeats: int) -> _Answer:
     """Answer for a point with fewer runs than planned: none."""
     count = len(one.valid)
     if count >= repeats:
@@ -241,7 +241,7 @@ def _made(one: Evidence, repeats: int) -> _Answer:
     return _Answer(count, None, f"{repeats - count} of {repeats} runs are missing")
 
 
-def _failed(one: Evidence, most: int) -> _Answer:
+def _failed(one: PointEvidence, most: int) -> _Answer:
     """Runs that show a fault; a run that a user or the scheduler ended is none."""
     failed = []
     for run in one.runs:
@@ -253,7 +253,7 @@ def _failed(one: Evidence, most: int) -> _Answer:
     return _Answer(len(failed), len(failed) <= most, reason)
 
 
-def _metric(one: Evidence, name: str, limit: float, least: bool) -> _Answer:
+def _metric(one: PointEvidence, name: str, limit: float, least: bool) -> _Answer:
     """The median over the repeats beside its limit."""
     basis = Basis(gbs=getattr(one.spec, "gbs", None))
     values = [METRICS[name].read(run, basis) for run in one.numbers]
@@ -269,7 +269,7 @@ def _metric(one: Evidence, name: str, limit: float, least: bool) -> _Answer:
     return _Answer(measured, passed)
 
 
-def _below_reference(one: Evidence, most: float) -> _Answer:
+def _below_reference(one: PointEvidence, most: float) -> _Answer:
     """Percentage by which the point is slower than its reference; negative if it is
     faster.
     """
@@ -295,7 +295,7 @@ def _within(check: Check, below: float, most: float) -> bool | None:
     return False
 
 
-def _spread(one: Evidence, most: float) -> _Answer:
+def _spread(one: PointEvidence, most: float) -> _Answer:
     """The range of the repeats' step times, in percent of their median."""
     times = [run.step_time_s.median for run in one.numbers if run.step_time_s]
     measured = spread_percent(times)
@@ -304,7 +304,7 @@ def _spread(one: Evidence, most: float) -> _Answer:
     return _Answer(measured, measured <= most)
 
 
-def _efficiency(one: Evidence, base: Evidence, least: float) -> _Answer:
+def _efficiency(one: PointEvidence, base: PointEvidence, least: float) -> _Answer:
     """Tokens/s/GPU relative to those on the fewest GPUs."""
     speed = ratio(one.numbers, base.numbers)
     if speed is None:
@@ -314,7 +314,7 @@ def _efficiency(one: Evidence, base: Evidence, least: float) -> _Answer:
     )
 
 
-def _throttled(one: Evidence, most: int) -> _Answer:
+def _throttled(one: PointEvidence, most: int) -> _Answer:
     """Runs whose telemetry shows a fault that lowered clocks."""
     samples = [run.telemetry for run in one.numbers]
     if not samples:

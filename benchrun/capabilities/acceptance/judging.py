@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from benchrun.capabilities.acceptance.criteria import Acceptance, Evidence, judged
+from benchrun.capabilities.acceptance.criteria import Acceptance, PointEvidence, judged
 from benchrun.capabilities.acceptance.plan import ResolvedPlan, planned, read_plan
 from benchrun.capabilities.studies.state import StudyDir
 from benchrun.errors import UserError
@@ -101,7 +101,9 @@ def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Apprai
                 run.run_id, run.spec, metrics, verdict if run in valid else None, endings[run]
             )
         evidence.append(
-            Evidence(point.spec, plan.criteria(number), tuple(results[run] for run in own), verdict)
+            PointEvidence(
+                point.spec, plan.criteria(number), tuple(results[run] for run in own), verdict
+            )
         )
     return Appraisal(judged(plan, evidence), results, measurements)
 

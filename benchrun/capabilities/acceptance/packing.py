@@ -44,7 +44,7 @@ DIGITS = 8
 
 
 @dataclass(frozen=True)
-class Derived:
+class Recomputed:
     """Results computed from the evidence in a pack."""
 
     appraisal: Appraisal
@@ -105,7 +105,7 @@ def _recipe_in(root: Path, recipe: str) -> str:
     return str(root / recipe)
 
 
-def derived(root: Path, manifest: pack.Manifest, plan: ResolvedPlan) -> Derived:
+def derived(root: Path, manifest: pack.Manifest, plan: ResolvedPlan) -> Recomputed:
     """Compute everything in a pack except its report: measurements, verdicts, the
     references that they rest on.
     """
@@ -123,7 +123,7 @@ def derived(root: Path, manifest: pack.Manifest, plan: ResolvedPlan) -> Derived:
                 files[f"{place}/{artifacts.TELEMETRY_SUMMARY}"] = _json(measurement.samples)
         if result.verdict:
             files[f"{place}/{artifacts.VERDICT}"] = _json(result.verdict)
-    return Derived(appraisal, files)
+    return Recomputed(appraisal, files)
 
 
 def _json(model: Any) -> str:

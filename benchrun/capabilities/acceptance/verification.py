@@ -17,7 +17,7 @@ from benchrun.capabilities.acceptance.criteria import Acceptance
 from benchrun.capabilities.acceptance.pack import Kind, Reason, Refused
 from benchrun.capabilities.acceptance.packing import (
     DERIVED,
-    Derived,
+    Recomputed,
     derived,
     plan_in,
     portable,
@@ -115,7 +115,7 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
 
 def _recomputed(
     content: Content, clusters: Path, expected: AcceptancePlan | None
-) -> tuple[ResolvedPlan, Derived]:
+) -> tuple[ResolvedPlan, Recomputed]:
     """The plan of a pack and what follows from its logs. Refused if the evidence is
     incomplete or damaged.
     """
@@ -320,7 +320,7 @@ def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
     return Reason("report", pack.PAGE, "not the page that the runs give")
 
 
-def _disagreements(content: Content, result: Derived, *, same_version: bool) -> Iterator[Reason]:
+def _disagreements(content: Content, result: Recomputed, *, same_version: bool) -> Iterator[Reason]:
     """Claims of the pack that its logs do not give, the report apart."""
     stated = set()
     for name in content.manifest.files:

@@ -121,7 +121,7 @@ def predicted_scaling(curve: Sequence[Predicted], scaling: Scaling) -> CurveView
     return CurveView(curve_title(spec), scaling, spec.seq_length, predicted=tuple(points))
 
 
-def expected_step(spec: RunSpec) -> Prediction | None:
+def predicted_step(spec: RunSpec) -> Prediction | None:
     """The predicted step of a run; None if nothing can be predicted."""
     try:
         return model.predict(_load(spec, None))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from benchrun.capabilities.studies.cost import Hours
 from benchrun.capabilities.studies.resolved import ResolvedPoint, ResolvedStudy
-from benchrun.capabilities.studies.schedule import Attempt, State, state_of
+from benchrun.capabilities.studies.schedule import Attempt, PointState, state_of
 from benchrun.capabilities.studies.state import Slot
 from benchrun.judge.ratio import Ratio, ratio
 from benchrun.judge.verdict import RunResult
@@ -46,7 +46,7 @@ class PointResult(Frozen):
     """Position of the point that it is compared with, from 1; null if that one is
     excluded.
     """
-    state: State
+    state: PointState
     reason: str | None
     """Reason why it was refused, has failed, or gives no number."""
     runs: tuple[str, ...]
@@ -104,7 +104,7 @@ class StudyResult(Frozen):
         return all(
             point.measured >= self.repeats
             for point in self.points
-            if point.state is not State.REFUSED
+            if point.state is not PointState.REFUSED
         )
 
 
@@ -210,12 +210,12 @@ def _baseline(resolved: ResolvedStudy, planned: ResolvedPoint) -> int | None:
     return None
 
 
-def _state(states: Sequence[State]) -> State:
+def _state(states: Sequence[PointState]) -> PointState:
     """The state of a point from those of its repeats; refused if it has none."""
-    for state in (State.GOING, State.WAITING, State.FAILED, State.COMPLETED):
+    for state in (PointState.GOING, PointState.WAITING, PointState.FAILED, PointState.COMPLETED):
         if state in states:
             return state
-    return State.REFUSED
+    return PointState.REFUSED
 
 
 def _reason(runs: Sequence[RunResult]) -> str | None:

@@ -10,7 +10,7 @@ from benchrun.capabilities.studies.state import Slot
 from benchrun.jobs.endings import AGAIN, Ending
 
 
-class State(str, enum.Enum):
+class PointState(str, enum.Enum):
     """State of one run of a point, or of the point."""
 
     REFUSED = "refused"
@@ -28,21 +28,21 @@ class State(str, enum.Enum):
 class Attempt:
     """One launch of a slot."""
 
-    state: State
+    state: PointState
     """GOING, COMPLETED or FAILED; WAITING if no job of it was ever accepted."""
     ending: Ending | None = None
 
 
-def state_of(attempts: Sequence[Attempt], retries: int) -> State:
+def state_of(attempts: Sequence[Attempt], retries: int) -> PointState:
     """The state of a slot. Launches that no scheduler accepted do not count."""
-    counted = [attempt for attempt in attempts if attempt.state is not State.WAITING]
-    for wanted in (State.COMPLETED, State.GOING):
+    counted = [attempt for attempt in attempts if attempt.state is not PointState.WAITING]
+    for wanted in (PointState.COMPLETED, PointState.GOING):
         if any(attempt.state is wanted for attempt in counted):
             return wanted
     final = any(attempt.ending and AGAIN[attempt.ending] == "never" for attempt in counted)
     if final or len(counted) > retries:
-        return State.FAILED
-    return State.WAITING
+        return PointState.FAILED
+    return PointState.WAITING
 
 
 def due(
@@ -55,8 +55,8 @@ def due(
     runs at a time.
     """
     states = {slot: state_of(attempts.get(slot, ()), retries) for slot in slots}
-    room = concurrency - sum(state is State.GOING for state in states.values())
+    room = concurrency - sum(state is PointState.GOING for state in states.values())
     waiting = sorted(
-        (slot for slot in slots if states[slot] is State.WAITING), key=lambda slot: slot[1]
+        (slot for slot in slots if states[slot] is PointState.WAITING), key=lambda slot: slot[1]
     )
     yield from waiting[: max(room, 0)]

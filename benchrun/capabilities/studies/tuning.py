@@ -13,7 +13,7 @@ from benchrun.capabilities.predict.prediction import Calibration
 from benchrun.capabilities.studies.layouts import STAND_IN, Candidate, ranked
 from benchrun.capabilities.studies.resolved import ResolvedPoint, ResolvedStudy
 from benchrun.capabilities.studies.result import StudyResult
-from benchrun.capabilities.studies.schedule import State
+from benchrun.capabilities.studies.schedule import PointState
 from benchrun.capabilities.studies.search import COMMON, UNKNOWN, Job, Search, Trial
 from benchrun.capabilities.studies.tuned import Tuned, tuned
 from benchrun.capabilities.studies.usecase import run_study, study_result
@@ -125,10 +125,10 @@ def _trials(tuning: Tuning) -> list[Trial]:
 def _trial(tuning: Tuning, job: Job, result: StudyResult, place: int) -> Trial | None:
     """Measure one job; None while it goes on or was not launched."""
     point = result.points[place]
-    if point.state not in (State.COMPLETED, State.FAILED):
+    if point.state not in (PointState.COMPLETED, PointState.FAILED):
         return None
     step_s = None
-    if point.state is State.COMPLETED:
+    if point.state is PointState.COMPLETED:
         step_s = point.metrics.get("step_time_s")
     seconds = tuning.search.start_s + job.steps * (step_s or 0.0)
     return Trial(job.layout, job.steps, seconds, step_s)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_study
 from benchrun.capabilities.studies.result import StudyResult, result
-from benchrun.capabilities.studies.schedule import Attempt, State, due
+from benchrun.capabilities.studies.schedule import Attempt, PointState, due
 from benchrun.capabilities.studies.state import Slot, StudyDir
 from benchrun.errors import MachineError, SchedulerUnavailable, SubmitLimit, UserError
 from benchrun.jobs.endings import End, Ending, recorded, unreadable_ending
@@ -167,7 +167,7 @@ def run_study(
                     left.append(run)
             just_ended = _ended(left, notes, tell)
             ended |= just_ended
-            going = Attempt(State.GOING)
+            going = Attempt(PointState.GOING)
             attempts = {}
             for slot, runs in launched.items():
                 attempts[slot] = [ended.get(run, going) for run in runs]
@@ -247,7 +247,7 @@ def _ended(runs: Sequence[RunDir], notes: set[str], tell: Tell) -> dict[RunDir, 
             notes.add(observation.note)
             tell(f"{observation.run.run_id}: {observation.note}")
         attempt = _attempt(observation, record_end)
-        if attempt.state is not State.GOING:
+        if attempt.state is not PointState.GOING:
             ended[observation.run] = attempt
             tell(
                 f"{observation.run.run_id}: {attempt.ending.value if attempt.ending else 'not launched'}"
@@ -278,12 +278,12 @@ def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -
     if _lost_its_ending(observation):
         ending = _ending_by_log(observation.run)
     elif not has_ended(observation):
-        return Attempt(State.GOING)
+        return Attempt(PointState.GOING)
     elif observation.job is None and _never_accepted(observation.run):
-        return Attempt(State.WAITING)
+        return Attempt(PointState.WAITING)
     else:
         ending = end_with(observation).ending
-    state = State.COMPLETED if ending is Ending.COMPLETED else State.FAILED
+    state = PointState.COMPLETED if ending is Ending.COMPLETED else PointState.FAILED
     return Attempt(state, ending)
 
 

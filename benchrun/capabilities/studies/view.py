@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchrun.capabilities.studies.result import SERVED, TABLED, PointResult, StudyResult
-from benchrun.capabilities.studies.schedule import State
+from benchrun.capabilities.studies.schedule import PointState
 from benchrun.judge.ratio import Ratio
 from benchrun.show.table import Table, as_csv, markdown, markdown_text, plain
 
@@ -206,7 +206,7 @@ def missing(study: StudyResult) -> Iterator[str]:
     """One line for each legal point without all its numbers."""
     for number, point in enumerate(study.points, 1):
         if (
-            point.state not in (State.REFUSED, State.WAITING, State.GOING)
+            point.state not in (PointState.REFUSED, PointState.WAITING, PointState.GOING)
             and point.measured < study.repeats
         ):
             yield f"point {number}: {point.reason or point.state.value}"

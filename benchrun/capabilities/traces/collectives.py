@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.traces.events import Events, Kind, Message, RankTrace
+from benchrun.capabilities.traces.events import DeviceKind, Events, Message, RankTrace
 from benchrun.capabilities.traces.kernels import CLASSES, Classified
 from benchrun.capabilities.traces.messages import collective_name
 from benchrun.capabilities.traces.window import launching_calls
@@ -152,7 +152,7 @@ def _occurrences(
     other ranks.
     """
     chosen = (classes.number == CLASSES.index("communication")) & (
-        classes.events.kind == Kind.KERNEL
+        classes.events.kind == DeviceKind.KERNEL
     )
     events = classes.events.where(chosen)
     messages = [trace.messages.get(link) for link in events.link.tolist()]

@@ -26,7 +26,7 @@ compiles or tunes, and is no rank.
 """
 
 
-class Kind(IntEnum):
+class DeviceKind(IntEnum):
     """Kinds of device events."""
 
     KERNEL = 0
@@ -75,7 +75,7 @@ class Events:
         return Events(times, *(column[chosen] for column in columns))
 
 
-class Columns:
+class EventColumns:
     """Collects events one by one, 8 bytes a value."""
 
     WIDTH = 7
@@ -110,7 +110,7 @@ def events_of(table: NDArray[np.int64]) -> Events:
     """
     table = _distinct(table)
     order = np.argsort(table[:, 0], kind="stable")
-    start, end, *others = (table[order, column] for column in range(Columns.WIDTH))
+    start, end, *others = (table[order, column] for column in range(EventColumns.WIDTH))
     return Events(Intervals(start, np.maximum(start, end)), *others)
 
 

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from benchrun.capabilities.traces.collectives import Collective, collectives
-from benchrun.capabilities.traces.events import Events, Kind, RankTrace, Tool
+from benchrun.capabilities.traces.events import DeviceKind, Events, RankTrace, Tool
 from benchrun.capabilities.traces.idle import idle_by_cause
 from benchrun.capabilities.traces.intervals import Intervals, union_of
 from benchrun.capabilities.traces.kernels import CLASSES, classified, unknown
@@ -17,7 +17,7 @@ from benchrun.capabilities.traces.outside import notes_on
 from benchrun.capabilities.traces.ranges import Range, ranges_of
 from benchrun.capabilities.traces.roofline import ProductTime, products_of
 from benchrun.capabilities.traces.stragglers import stragglers
-from benchrun.capabilities.traces.window import Choice, Window, window_of
+from benchrun.capabilities.traces.window import Choice, TraceWindow, window_of
 from benchrun.errors import UserError
 from benchrun.rundir import fingerprint as model
 
@@ -81,7 +81,7 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     )
 
 
-def rank_shares(trace: RankTrace, window: Window) -> model.RankShares:
+def rank_shares(trace: RankTrace, window: TraceWindow) -> model.RankShares:
     """Shares of one rank's window."""
     clipped = classified(trace, _clipped(trace, window))
     whole = max(window.length, 1)
@@ -116,7 +116,7 @@ def rank_shares(trace: RankTrace, window: Window) -> model.RankShares:
     )
 
 
-def _window(trace: RankTrace, choice: Choice) -> Window:
+def _window(trace: RankTrace, choice: Choice) -> TraceWindow:
     if window := window_of(trace, choice):
         if window.length > 0:
             return window
@@ -127,13 +127,13 @@ def _window(trace: RankTrace, choice: Choice) -> Window:
     raise UserError(message, where=trace.file, hint=f"--window device; or {MARK[trace.tool]}")
 
 
-def _within(trace: RankTrace, window: Window) -> Events:
+def _within(trace: RankTrace, window: TraceWindow) -> Events:
     """The device events that start in the window."""
     start = trace.device_events.times.start
     return trace.device_events.where((start >= window.first) & (start < window.last))
 
 
-def _clipped(trace: RankTrace, window: Window) -> Events:
+def _clipped(trace: RankTrace, window: TraceWindow) -> Events:
     """The device events of the window, cut at its edges."""
     times = trace.device_events.times
     events = trace.device_events.where((times.end > window.first) & (times.start < window.last))
@@ -180,11 +180,11 @@ def _collective(each: Collective) -> model.CollectiveTime:
 
 
 def _notes(
-    parts: Sequence[tuple[RankTrace, Window]], listed: Sequence[Collective]
+    parts: Sequence[tuple[RankTrace, TraceWindow]], listed: Sequence[Collective]
 ) -> Iterator[str]:
     """Say what these traces cannot show, and what would."""
     traces = [trace for trace, _ in parts]
-    if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):
+    if any((trace.device_events.kind == DeviceKind.GRAPH).any() for trace in traces):
         yield "CUDA graphs were traced as a whole, which hides their kernels: nsys --cuda-graph-trace=node"
     tool = traces[0].tool
     yield from dict.fromkeys(chain.from_iterable(trace.notes for trace in traces))
@@ -201,7 +201,7 @@ def _notes(
         yield f"no sizes of collectives: {SIZES[tool]}"
 
 
-def _different(parts: Sequence[tuple[RankTrace, Window]]) -> str | None:
+def _different(parts: Sequence[tuple[RankTrace, TraceWindow]]) -> str | None:
     """Say in what these traces differ as those of one run do not."""
     tools = set[str]()
     gpus = set[str]()

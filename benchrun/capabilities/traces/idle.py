@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from benchrun.capabilities.traces.events import Events, RankTrace
 from benchrun.capabilities.traces.intervals import NONE, Intervals, Times, union_of
 from benchrun.capabilities.traces.loader import LOADER
-from benchrun.capabilities.traces.window import Window, launching_calls
+from benchrun.capabilities.traces.window import TraceWindow, launching_calls
 
 SYNCHRONISE = re.compile(
     r"synchronize|cu(da)?memcpy(?!\w*async)|EventSynchronize|hip\w*synchronize", re.I
@@ -37,7 +37,7 @@ class Idle(NamedTuple):
     sync: int
 
 
-def idle_by_cause(trace: RankTrace, window: Window) -> Idle | None:
+def idle_by_cause(trace: RankTrace, window: TraceWindow) -> Idle | None:
     """Idle time in the window; the causes add up to all of it.
 
     None if the trace has no calls of the host, or none that it links with what it
@@ -62,7 +62,7 @@ def idle_by_cause(trace: RankTrace, window: Window) -> Idle | None:
     return Idle(int(host.sum()), int(length[~late].sum()), int(data.sum()), int(sync.sum()))
 
 
-def _gaps(trace: RankTrace, window: Window) -> Intervals:
+def _gaps(trace: RankTrace, window: TraceWindow) -> Intervals:
     """The times in the window without a device event. An event that runs over the edge
     of the window is cut there.
     """

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.traces.events import Events, Kind, RankTrace
+from benchrun.capabilities.traces.events import DeviceKind, Events, RankTrace
 from benchrun.capabilities.traces.intervals import Intervals
 from benchrun.paths import table
 
@@ -64,13 +64,13 @@ class Classified(NamedTuple):
         """Everything that computes: kernels except communication, and graphs traced as
         a whole.
         """
-        kernel = np.isin(self.events.kind, (Kind.KERNEL, Kind.GRAPH))
+        kernel = np.isin(self.events.kind, (DeviceKind.KERNEL, DeviceKind.GRAPH))
         return self.events.times.where(kernel & (self.number != CLASSES.index("communication")))
 
     @property
     def copies(self) -> Intervals:
         """Copies within one GPU, copies to or from the host, and fills."""
-        return self.events.times.where(np.isin(self.events.kind, (Kind.COPY, Kind.SET)))
+        return self.events.times.where(np.isin(self.events.kind, (DeviceKind.COPY, DeviceKind.SET)))
 
 
 def classified(trace: RankTrace, events: Events | None = None) -> Classified:
@@ -82,9 +82,9 @@ def classified(trace: RankTrace, events: Events | None = None) -> Classified:
     for pattern in found_patterns:
         classes.append(CLASSES.index(pattern.kernel_class if pattern else "memory_bound"))
     index = np.searchsorted(names, events.name)
-    kernel = events.kind == Kind.KERNEL
+    kernel = events.kind == DeviceKind.KERNEL
     number = np.where(kernel, np.array(classes, np.int64)[index], -1)
-    number[events.kind == Kind.PEER_COPY] = CLASSES.index("communication")
+    number[events.kind == DeviceKind.PEER_COPY] = CLASSES.index("communication")
     recognised = np.array([pattern is not None for pattern in found_patterns], np.bool_)[index]
     return Classified(events, number, recognised | ~kernel)
 

@@ -11,9 +11,9 @@ from benchrun.capabilities.traces.damage import damage_of
 from benchrun.capabilities.traces.events import (
     PROCESS_BITS,
     TOUCHED,
-    Columns,
+    DeviceKind,
+    EventColumns,
     Events,
-    Kind,
     Message,
     Numbers,
     RankTrace,
@@ -30,9 +30,9 @@ WRITE_AGAIN = "export the trace again, or profile again with torch.profiler"
 LARGE = 1e12
 """Microseconds from which on the product with NS_PER_US is rounded."""
 DEVICE = (
-    (re.compile(r"(?:\w+_)?kernel"), Kind.KERNEL),
-    (re.compile(r"(?:\w+_)?memcpy"), Kind.COPY),
-    (re.compile(r"(?:\w+_)?memset"), Kind.SET),
+    (re.compile(r"(?:\w+_)?kernel"), DeviceKind.KERNEL),
+    (re.compile(r"(?:\w+_)?memcpy"), DeviceKind.COPY),
+    (re.compile(r"(?:\w+_)?memset"), DeviceKind.SET),
 )
 """Categories of a GPU's events in small letters: kernel, gpu_memcpy; until PyTorch 1.11
 Kernel, Memcpy.
@@ -73,8 +73,8 @@ class _Reader:
     def __init__(self) -> None:
         self.names = Numbers()
         self.processes, self.threads = Numbers(), Numbers()
-        self.devices: dict[int, Columns] = {}
-        self.calls, self.ranges = Columns(), Columns()
+        self.devices: dict[int, EventColumns] = {}
+        self.calls, self.ranges = EventColumns(), EventColumns()
         self.messages: dict[int, Message] = {}
         self.operator_messages: dict[int, Message] = {}
         self.shapes: dict[int, Shape] = {}
@@ -122,8 +122,8 @@ class _Reader:
         if not isinstance(name, str):
             raise TypeError("a name is no text")
         if (kind := kind_of(category)) is not None:
-            if kind is Kind.COPY and PEER.search(name):
-                kind = Kind.PEER_COPY
+            if kind is DeviceKind.COPY and PEER.search(name):
+                kind = DeviceKind.PEER_COPY
             return _Reader._add_device_event, self.names[name], int(kind)
         if category in CALLS:
             return _Reader._add_call, self.names[name]
@@ -164,11 +164,15 @@ class _Reader:
         if event.get("dur") is None:
             return
         args = event.get("args") or {}
-        if kind == Kind.COPY and "DtoD" in (event.get("name") or "") and _is_between_gpus(args):
-            kind = Kind.PEER_COPY
+        if (
+            kind == DeviceKind.COPY
+            and "DtoD" in (event.get("name") or "")
+            and _is_between_gpus(args)
+        ):
+            kind = DeviceKind.PEER_COPY
         device = _device(args.get("device"), event.get("pid"))
         if (columns := self.devices.get(device)) is None:
-            columns = self.devices[device] = Columns()
+            columns = self.devices[device] = EventColumns()
         stream = whole(args.get("stream", event.get("tid")))
         link = whole(args.get("correlation"))
         if "Collective name" in args and (message := message_of(args)):
@@ -177,7 +181,10 @@ class _Reader:
             self.messages[link] = message
         columns.add(*_times(event), number, stream, link, kind, whole(args.get("External id")))
         process = event.get("pid")
-        if kind == Kind.KERNEL and self._processes.setdefault((device, stream), process) != process:
+        if (
+            kind == DeviceKind.KERNEL
+            and self._processes.setdefault((device, stream), process) != process
+        ):
             raise UserError(
                 f"kernels of several processes on GPU {device}", hint="give one file for each rank"
             )
@@ -262,7 +269,7 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             device_events=device_events,
             calls=calls,
             ranges=ranges,
-            waits=Columns().events(),
+            waits=EventColumns().events(),
             gpu=gpus.get(device),
             clock=max(whole(source.properties.get(BASE)), 0),
             groups=tuple(groups_of(stated.get("pg_config"))),
@@ -271,7 +278,7 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
         )
 
 
-def _own_devices(devices: dict[int, Columns], *, alone: bool) -> dict[int, Columns]:
+def _own_devices(devices: dict[int, EventColumns], *, alone: bool) -> dict[int, EventColumns]:
     """The devices of a file; if it is ``alone`` of one rank, without those that this
     rank hardly touched.
 
@@ -303,7 +310,7 @@ def plain(category: str) -> str:
     return re.sub(r"[\s-]+", "_", category.split(",", 1)[0].strip().lower())
 
 
-def kind_of(category: str) -> Kind | None:
+def kind_of(category: str) -> DeviceKind | None:
     """Kind of work of the GPU in events of this category, by `plain`; None for events
     of other devices.
     """

@@ -17,9 +17,9 @@ from benchrun.capabilities.traces.events import (
     BESIDE,
     PROCESS_BITS,
     TOUCHED,
-    Columns,
+    DeviceKind,
+    EventColumns,
     Events,
-    Kind,
     Numbers,
     RankTrace,
     events_of,
@@ -123,7 +123,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
         calls, processes_of_calls = _calls(export, strings, names)
         ranges, processes_of_ranges = _ranges(export, strings, names)
         waits, processes_of_waits = _waits(export, strings, names)
-        kernels = device_table[device_table[:, -2] == int(Kind.KERNEL)]
+        kernels = device_table[device_table[:, -2] == int(DeviceKind.KERNEL)]
         if 2 * np.count_nonzero(kernels[:, 4] == names.get(NAMELESS, -1)) > len(kernels):
             raise sqlite3.DatabaseError("most kernels have no name in table StringIds")
         host = next((str(row[0]) for row in export.texts(_HOST, "TARGET_INFO_SYSTEM_ENV")), None)
@@ -206,7 +206,7 @@ _GPUS = (
 
 
 def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> Table:
-    """Rows of device, process, and the columns of `Columns`, of all kinds of device
+    """Rows of device, process, and the columns of `EventColumns`, of all kinds of device
     events.
     """
     place = ("deviceId", "globalPid", "start", "end")
@@ -237,14 +237,14 @@ def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> T
     ):
         table[:, 4] = names[text]
     kinds = (
-        (kernels, Kind.KERNEL),
-        (copies[~peers], Kind.COPY),
-        (copies[peers], Kind.PEER_COPY),
-        (sets, Kind.SET),
+        (kernels, DeviceKind.KERNEL),
+        (copies[~peers], DeviceKind.COPY),
+        (copies[peers], DeviceKind.PEER_COPY),
+        (sets, DeviceKind.SET),
     )
     return _placed(
         np.concatenate(
-            [_with_kind(table[:, :7], kind) for table, kind in (*kinds, (graphs, Kind.GRAPH))]
+            [_with_kind(table[:, :7], kind) for table, kind in (*kinds, (graphs, DeviceKind.GRAPH))]
         )
     )
 
@@ -272,7 +272,7 @@ def _placed(table: Table) -> Table:
     return table
 
 
-def _with_kind(table: Table, kind: Kind) -> Table:
+def _with_kind(table: Table, kind: DeviceKind) -> Table:
     """The table with the columns kind and operator."""
     return np.column_stack([table, np.full(len(table), kind), np.full(len(table), -1)]).astype(
         np.int64
@@ -311,7 +311,7 @@ def _waits(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Ev
 
 def _ranges(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
     """NVTX ranges and the process of each."""
-    columns = Columns()
+    columns = EventColumns()
     present = export.tables.get("NVTX_EVENTS", set())
     text, text_id = (name if name in present else "null" for name in ("text", "textId"))
     if {"start", "end", "globalTid"} <= present and {"text", "textId"} & present:
@@ -328,7 +328,7 @@ def _ranges(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[E
 
 def _host_events(table: Table) -> tuple[Events, Table]:
     """Events of a table with the columns start, end, name, thread and perhaps a link."""
-    missing = np.full((len(table), Columns.WIDTH - table.shape[1]), -1, np.int64)
+    missing = np.full((len(table), EventColumns.WIDTH - table.shape[1]), -1, np.int64)
     events = events_of(np.column_stack([table, missing]))
     return events, events.place & PROCESS_BITS
 

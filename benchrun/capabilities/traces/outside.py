@@ -7,7 +7,7 @@ import numpy as np
 from benchrun.capabilities.traces.events import RankTrace
 from benchrun.capabilities.traces.idle import idle_by_cause, waits_for_data
 from benchrun.capabilities.traces.intervals import Intervals
-from benchrun.capabilities.traces.window import Window, window_of
+from benchrun.capabilities.traces.window import TraceWindow, window_of
 
 SHOWN = 0.05
 """Share of the window below which time outside it, or a difference to whole steps, is
@@ -17,7 +17,7 @@ NS = 1e9
 _WORDS = {"data": "for data", "host": "for the host", "sync": "after a synchronise"}
 
 
-def notes_on(parts: Sequence[tuple[RankTrace, Window]]) -> Iterator[str]:
+def notes_on(parts: Sequence[tuple[RankTrace, TraceWindow]]) -> Iterator[str]:
     """At most one sentence on time outside the window, and one on whole steps; of the
     first rank that has each.
     """
@@ -26,7 +26,7 @@ def notes_on(parts: Sequence[tuple[RankTrace, Window]]) -> Iterator[str]:
             yield note
 
 
-def _outside(trace: RankTrace, window: Window) -> str | None:
+def _outside(trace: RankTrace, window: TraceWindow) -> str | None:
     """Calls and ranges of the host before the first device event and after the last."""
     host = []
     for events in (trace.calls, trace.ranges):
@@ -53,7 +53,7 @@ def _outside(trace: RankTrace, window: Window) -> str | None:
     return f"rank {trace.rank}: the host works outside this window, {where}{waits}"
 
 
-def _whole_steps(trace: RankTrace, window: Window) -> str | None:
+def _whole_steps(trace: RankTrace, window: TraceWindow) -> str | None:
     """Sentence if whole marked steps are idle for another cause than the window, which
     has half a step at either end.
     """

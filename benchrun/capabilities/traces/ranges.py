@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchrun.capabilities.traces.events import PROCESS_BITS, Events, RankTrace
 from benchrun.capabilities.traces.intervals import Intervals, Times
-from benchrun.capabilities.traces.window import Window, launching_calls
+from benchrun.capabilities.traces.window import TraceWindow, launching_calls
 
 SHOWN = 20
 _NUMBERED = re.compile(r",? ?(seq|op_id|stream_id) = \d+|[#:= ]+\d+$")
@@ -37,7 +37,7 @@ def unnumbered(name: str) -> str:
     return _NUMBERED.sub("", name)
 
 
-def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
+def ranges_of(trace: RankTrace, window: TraceWindow) -> list[Range]:
     """The names with the longest time on the host, at most SHOWN, longest first."""
     ranges = trace.ranges.where(_inside(trace.ranges.times, window))
     names = {}
@@ -61,7 +61,7 @@ def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
     ]
 
 
-def _inside(times: Intervals, window: Window) -> NDArray[np.bool_]:
+def _inside(times: Intervals, window: TraceWindow) -> NDArray[np.bool_]:
     """Mask of the ranges in the window: of whole steps, those that start in them and
     those around all of them.
     """
@@ -73,7 +73,7 @@ def _inside(times: Intervals, window: Window) -> NDArray[np.bool_]:
     )
 
 
-def _part(times: Intervals, window: Window) -> Intervals:
+def _part(times: Intervals, window: TraceWindow) -> Intervals:
     """Part of the times in the steps of the window; all of them if the window is not of
     steps.
     """
@@ -82,7 +82,7 @@ def _part(times: Intervals, window: Window) -> Intervals:
     return times.clip(*window.host)
 
 
-def _device_time(trace: RankTrace, ranges: Events, call: Times, window: Window) -> int | None:
+def _device_time(trace: RankTrace, ranges: Events, call: Times, window: TraceWindow) -> int | None:
     """Device time that any thread of a process launched while one of its ranges was
     open: autograd has its own thread.
     """

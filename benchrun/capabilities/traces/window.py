@@ -34,7 +34,7 @@ warm-up.
 """
 
 
-class Window(NamedTuple):
+class TraceWindow(NamedTuple):
     """A part of a trace, in ns of its clock."""
 
     first: int
@@ -52,14 +52,14 @@ class Window(NamedTuple):
         return self.last - self.first
 
 
-def window_of(trace: RankTrace, choice: Choice) -> Window | None:
+def window_of(trace: RankTrace, choice: Choice) -> TraceWindow | None:
     """The chosen part; None for ``steps`` if fewer than two starts of steps can be
     recognised.
     """
     marks = _marks(trace)
     if choice == "device":
         times = trace.device_events.times
-        return Window(int(times.start.min()), int(times.end.max()), len(marks) or None)
+        return TraceWindow(int(times.start.min()), int(times.end.max()), len(marks) or None)
     collective = None
     if not len(marks):
         collective = separating_collective(trace)
@@ -69,7 +69,7 @@ def window_of(trace: RankTrace, choice: Choice) -> Window | None:
     if len(starts) < 2:
         return None
     first = 1 if len(starts) - 1 > KEEP else 0
-    return Window(
+    return TraceWindow(
         int(starts[first]),
         int(starts[-1]),
         len(starts) - 1 - first,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchrun import api
-from benchrun.capabilities.acceptance.criteria import Acceptance, Criterion, Evidence, judged
+from benchrun.capabilities.acceptance.criteria import Acceptance, Criterion, PointEvidence, judged
 from benchrun.judge.conditions import conditions
 from benchrun.judge.references import Reference, Source
 from benchrun.judge.verdict import RunResult, judge
@@ -59,7 +59,7 @@ class Case:
             own = conditions(spec)
             entries = [] if self.reference is None else [reference(own, self.reference)]
             verdict = judge(own, valid, entries, ending="completed") if valid else None
-            evidence.append(Evidence(spec, self.plan.criteria(number), tuple(runs), verdict))
+            evidence.append(PointEvidence(spec, self.plan.criteria(number), tuple(runs), verdict))
         return judged(self.plan, evidence)
 
     def one(self, name: str, point: int = 1) -> Criterion:

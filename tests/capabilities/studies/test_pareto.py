@@ -9,7 +9,7 @@ from benchrun.capabilities.html.picture import inline_svg
 from benchrun.capabilities.studies.pareto import loads, pareto_plots
 from benchrun.capabilities.studies.plot import plot_study
 from benchrun.capabilities.studies.result import PointResult, StudyResult
-from benchrun.capabilities.studies.schedule import State
+from benchrun.capabilities.studies.schedule import PointState
 
 
 def study(*rates: tuple[float, float]) -> StudyResult:
@@ -19,7 +19,7 @@ def study(*rates: tuple[float, float]) -> StudyResult:
             key=str(number),
             settings={"concurrency": number},
             baseline=1,
-            state=State.COMPLETED,
+            state=PointState.COMPLETED,
             reason=None,
             runs=(),
             measured=1,

@@ -11,7 +11,7 @@ import pytest
 from benchrun.capabilities.studies.cost import hours
 from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_study
 from benchrun.capabilities.studies.result import StudyResult, result
-from benchrun.capabilities.studies.schedule import Attempt, State
+from benchrun.capabilities.studies.schedule import Attempt, PointState
 from benchrun.capabilities.studies.view import missing, planned_line, remarks, sentences, study_page, study_table
 from benchrun.jobs.endings import Ending
 from benchrun.judge.difference import ratio_interval
@@ -126,7 +126,7 @@ def study(planned: ResolvedStudy, *of_points: Any, retries: int = 0) -> StudyRes
         if found is None:
             continue
         ending = found if isinstance(found, Ending) else Ending.COMPLETED
-        state = State.COMPLETED if ending is Ending.COMPLETED else State.FAILED
+        state = PointState.COMPLETED if ending is Ending.COMPLETED else PointState.FAILED
         attempts[point.key, 1] = [Attempt(state, ending)]
         metrics = None if isinstance(found, Ending) else found
         runs[point.key] = [RunResult(f"run-{point.key}", SPEC, metrics, None, ending.value)]
@@ -147,14 +147,14 @@ def test_a_point_has_its_state_its_numbers_and_its_reason(planned: ResolvedStudy
 
 def test_a_failed_run_waits_where_it_may_be_retried(planned: ResolvedStudy) -> None:
     found = study(planned, numbers(1.0), Ending.NODE_FAILURE, retries=1)
-    assert found.points[1].state is State.WAITING
+    assert found.points[1].state is PointState.WAITING
 
 
 def test_the_points_that_were_measured_once_are_named(planned: ResolvedStudy) -> None:
     point = planned.legal[0]
     runs = [RunResult(f"run-{seed}", SPEC, numbers(1.0, seed=seed), None, "completed") for seed in range(4)]
     keys = [each.key for each in planned.legal]
-    attempts = {(key, 1): [Attempt(State.COMPLETED, Ending.COMPLETED)] for key in keys[:2]}
+    attempts = {(key, 1): [Attempt(PointState.COMPLETED, Ending.COMPLETED)] for key in keys[:2]}
     of_points = {point.key: runs[:1], keys[1]: runs[1:3]}
     (line,) = remarks(result(planned, "", None, attempts, of_points))
     assert "Point 1 of" in line

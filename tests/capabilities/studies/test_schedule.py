@@ -7,33 +7,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchrun.capabilities.studies.schedule import Attempt, State, due, state_of
+from benchrun.capabilities.studies.schedule import Attempt, PointState, due, state_of
 from benchrun.capabilities.studies.state import Slot
 from benchrun.jobs.endings import AGAIN, Ending
 
-GOING, COMPLETED = Attempt(State.GOING), Attempt(State.COMPLETED, Ending.COMPLETED)
-FAILED, LOST = Attempt(State.FAILED, Ending.FAILED), Attempt(State.WAITING)
-CANCELLED = Attempt(State.FAILED, Ending.CANCELLED)
+GOING, COMPLETED = Attempt(PointState.GOING), Attempt(PointState.COMPLETED, Ending.COMPLETED)
+FAILED, LOST = Attempt(PointState.FAILED, Ending.FAILED), Attempt(PointState.WAITING)
+CANCELLED = Attempt(PointState.FAILED, Ending.CANCELLED)
 
 
 @pytest.mark.parametrize(
     ("attempts", "retries", "state"),
     [
-        ([], 0, State.WAITING),
-        ([GOING], 0, State.GOING),
-        ([COMPLETED], 0, State.COMPLETED),
-        ([FAILED], 0, State.FAILED),
-        ([FAILED], 1, State.WAITING),
-        ([FAILED, FAILED], 1, State.FAILED),
-        ([FAILED, GOING], 1, State.GOING),
-        ([FAILED, COMPLETED], 1, State.COMPLETED),
-        ([LOST], 0, State.WAITING),  # no job was ever accepted
-        ([LOST, FAILED], 1, State.WAITING),
-        ([CANCELLED], 5, State.FAILED),  # a user wanted it
-        ([FAILED, CANCELLED], 5, State.FAILED),
+        ([], 0, PointState.WAITING),
+        ([GOING], 0, PointState.GOING),
+        ([COMPLETED], 0, PointState.COMPLETED),
+        ([FAILED], 0, PointState.FAILED),
+        ([FAILED], 1, PointState.WAITING),
+        ([FAILED, FAILED], 1, PointState.FAILED),
+        ([FAILED, GOING], 1, PointState.GOING),
+        ([FAILED, COMPLETED], 1, PointState.COMPLETED),
+        ([LOST], 0, PointState.WAITING),  # no job was ever accepted
+        ([LOST, FAILED], 1, PointState.WAITING),
+        ([CANCELLED], 5, PointState.FAILED),  # a user wanted it
+        ([FAILED, CANCELLED], 5, PointState.FAILED),
     ],
 )
-def test_the_state_of_a_slot(attempts: list[Attempt], retries: int, state: State) -> None:
+def test_the_state_of_a_slot(attempts: list[Attempt], retries: int, state: PointState) -> None:
     assert state_of(attempts, retries) is state
 
 
@@ -56,7 +56,7 @@ def test_any_course_of_events_ends(points: int, repeats: int, concurrency: int, 
     chance = random.Random(seed)
     slots: list[Slot] = [(f"p{point}", repeat + 1) for point in range(points) for repeat in range(repeats)]
     attempts: dict[Slot, list[Attempt]] = defaultdict(list)
-    endings = [COMPLETED, FAILED, CANCELLED, Attempt(State.FAILED, Ending.NODE_FAILURE)]
+    endings = [COMPLETED, FAILED, CANCELLED, Attempt(PointState.FAILED, Ending.NODE_FAILURE)]
     for _ in range(1000):
         new = list(due(slots, attempts, concurrency, retries))
         for slot in new:
