@@ -36,7 +36,9 @@ class BenchrunError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
-        hint = f"\nhint: {self.hint}" if self.hint else ""
+        hint = ""
+        if self.hint:
+            hint = f"\nhint: {self.hint}"
         return "\n".join([text + hint, *(f"error: {other}" for other in self.others)])
 
 

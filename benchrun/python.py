@@ -102,7 +102,9 @@ class Run:
         for name in CONDITIONS:
             named[name] = getattr(self.spec or self.setting, name, None)
         layout = getattr(self.spec, "layout", None)
-        facts = self.log.facts if self.log else None
+        facts = None
+        if self.log:
+            facts = self.log.facts
         degrees = {}
         for name in (*DEGREES, "fsdp"):
             degrees[name] = getattr(layout or facts, name, None)

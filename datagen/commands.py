@@ -59,7 +59,9 @@ def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
         kind = click.Choice(get_args(field.annotation))
     elif field.annotation in (bool, float):
         kind = field.annotation
-    default = None if field.is_required() else field.default
+    default = None
+    if not field.is_required():
+        default = field.default
     return click.option(
         _flag(name),
         type=kind,

@@ -72,7 +72,9 @@ def list(
             make = listing.layouts_table
         else:
             make = listing.recipes_table
-        table = None if as_json else make(rows)
+        table = None
+        if not as_json:
+            table = make(rows)
     if as_json:
         print_json(rows)
     elif table is not None:

@@ -34,7 +34,9 @@ class RunsProgress(Progress):
         self._lines = {run: _Line(run, self._line(run, len(runs))) for run in runs}
 
     def _line(self, run: RunDir, runs: int) -> TaskID:
-        name = run.run_id if runs > 1 else ""
+        name = ""
+        if runs > 1:
+            name = run.run_id
         shown = len(self.tasks) < MOST_LINES
         return self.add_task(
             name, total=run.spec.planned_steps, state="submitted", rate="", visible=shown

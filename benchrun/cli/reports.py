@@ -250,7 +250,8 @@ def _form_of(output: Path | None, form: str | None, as_json: bool) -> str:
         check_new(output)
     if as_json and form not in (None, "json"):
         raise UserError(f"--json and --format {form} contradict each other", hint="leave one out")
-    form = "json" if as_json else form
+    if as_json:
+        form = "json"
     if output is None:
         return form or ("terminal" if sys.stdout.isatty() else "markdown")
     of_ending = ENDINGS.get(output.suffix)

@@ -264,7 +264,9 @@ def _evidence(job: Job, done: Done | None, symptoms: Mapping[str, str]) -> list[
     if done is None:
         facts.append(f"the job wrote no {DONE}")
     else:
-        sign = f", signal {done.signal}" if done.signal else ""
+        sign = ""
+        if done.signal:
+            sign = f", signal {done.signal}"
         facts.append(f"{DONE}: exit code {done.exit_code}{sign}, restarts {done.restarts}")
     code = (done.exit_code if done else job.exit_code) or 0
     for number in {job.signal or 0, code - 128} & _SIGNALS.keys():

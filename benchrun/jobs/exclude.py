@@ -48,7 +48,9 @@ def _names(exclude: str) -> list[str]:
         name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name
     ]  # not at commas within brackets
     if wrong := next((name for name in names if not _is_node(name)), None):
-        where = str(file) if from_file else None
+        where = None
+        if from_file:
+            where = str(file)
         hint = "names of nodes as in n1,n[4-7], or a file of them, as benchrun nodes writes it"
         raise UserError(
             f"--exclude: {wrong!r} is neither a file nor a node's name", hint=hint, where=where

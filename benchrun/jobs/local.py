@@ -126,7 +126,9 @@ def _job(run: RunDir) -> Job:
     cancelled = (run.path / LOCAL_CANCELLED).exists()
     if state and state.exit_code is not None:
         code = state.exit_code
-        name = "CANCELLED" if cancelled else state.state
+        name = "CANCELLED"
+        if not cancelled:
+            name = state.state
         ended_at = (run.path / LOCAL_STATE).stat().st_mtime
         return Job(
             job, Phase.ENDED, name, code, code - 128 if code > 128 else None, ended_at=ended_at

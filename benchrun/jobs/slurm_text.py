@@ -135,7 +135,9 @@ def _job(row: Mapping[str, str]) -> Job:
     state = row["State"]
     reason = row["Reason"]
     exit_code, _, signal = row.get("ExitCode", "").partition(":")
-    nodes = "" if row["NodeList"] == "None assigned" else row["NodeList"]
+    nodes = ""
+    if row["NodeList"] != "None assigned":
+        nodes = row["NodeList"]
     ended_at = _epoch(row.get("End", ""))
     return Job(
         row["JobID"],

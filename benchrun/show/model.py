@@ -64,7 +64,9 @@ def _order(run: RunResult) -> tuple[object, ...]:
     spec = run.spec
     model = getattr(spec, "model", None)
     gbs = getattr(spec, "gbs", 0)
-    layers = -model.num_layers if model else 0
+    layers = 0
+    if model:
+        layers = -model.num_layers
     return spec.recipe, layers, spec.gpu, spec.precision, spec.num_gpus, gbs, stamp_of(run.run_id)
 
 

@@ -211,7 +211,9 @@ def launch_line(spec: RunSpec, request: Request) -> str:
     for override in request.overrides:
         for part in ("--set", quote(override)):
             given.append(part)
-    where = quote(request.cluster) if request.cluster else "FILE"
+    where = "FILE"
+    if request.cluster:
+        where = quote(request.cluster)
     return " ".join(
         [f"benchrun launch {point} --framework {spec.framework} --cluster {where}", *given]
     )

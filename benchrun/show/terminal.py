@@ -81,7 +81,9 @@ def summary_view(summary: Summary) -> Text:
     ]
     rows += _problem_rows(summary)
     uneven = slow_steps([summary])
-    limit = f"  ({uneven.text})" if uneven else ""
+    limit = ""
+    if uneven:
+        limit = f"  ({uneven.text})"
     return Text(f"{summary.file}{limit}\n").append_text(_aligned(rows))
 
 

@@ -136,7 +136,9 @@ def status_of(observation: Observation) -> dict[str, Any]:
     """
     run = observation.run
     job = observation.job
-    end = record_end(observation) if observation.over else None
+    end = None
+    if observation.over:
+        end = record_end(observation)
     last_step, step_time_s = _progress(
         run, logs=() if end and end.last_step is not None else run.logs
     )
@@ -214,7 +216,9 @@ def end_of(observation: Observation) -> End:
         )
     from benchrun.frameworks.logs import parse_log
 
-    log = parse_log(*run.logs) if run.logs else None
+    log = None
+    if run.logs:
+        log = parse_log(*run.logs)
     done = done_of(run, job)
     end = classify(
         job,

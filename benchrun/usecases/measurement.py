@@ -130,7 +130,9 @@ def result_of(run: RunDir, verdict: Verdict | None = None, *, with_log: bool = F
     """
     verdict = verdict or run.document(artifacts.VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
-    metrics = measurement.metrics if measurement else None
+    metrics = None
+    if measurement:
+        metrics = measurement.metrics
     environment = run.read_json(artifacts.ENV) or {}
     created = run.time_of("created")
     return RunResult(
@@ -233,7 +235,9 @@ def index_entry(run: RunDir) -> kept.Entry:
     """
     metrics = run.document(artifacts.METRICS, Metrics)
     verdict = run.document(artifacts.VERDICT, Verdict)
-    step = metrics.step_time_s if metrics else None
+    step = None
+    if metrics:
+        step = metrics.step_time_s
     return {
         "id": run.run_id,
         "recipe": run.spec.recipe,

@@ -27,7 +27,9 @@ def resolved_rows(file: RecipeFile, cluster: str | None = None) -> Rows:
     Points for the GPU of ``cluster`` are resolved there, others on the shipped cluster
     of their GPU.
     """
-    own_gpu = gpu_of(cluster) if cluster else None
+    own_gpu = None
+    if cluster:
+        own_gpu = gpu_of(cluster)
     rows = []
     for point in points(file.recipe):
         spec = resolve_point(

@@ -80,7 +80,9 @@ def resolve(request: Request) -> list[RunSpec]:
     specs = []
     for index, (point, spec) in enumerate(points):
         if isinstance(spec, UserError):
-            place = f"{spec.where}: " if spec.where else ""
+            place = ""
+            if spec.where:
+                place = f"{spec.where}: "
             message = (
                 f"run {index + 1} of {len(points)} ({point.request.recipe}): {place}{spec.message}"
             )

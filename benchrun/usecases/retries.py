@@ -43,7 +43,9 @@ def retry_cause(run: RunDir) -> Retry | None:
         return None
     nodes = _failed_nodes(run, {problem.host.partition(".")[0] for problem in own if problem.host})
     what = own[0].kind if own else ending.value
-    where = f" of {', '.join(nodes)}" if nodes else ""
+    where = ""
+    if nodes:
+        where = f" of {', '.join(nodes)}"
     return Retry(f"{run.run_id} ended by {what}{where}", nodes)
 
 

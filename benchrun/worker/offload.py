@@ -32,7 +32,9 @@ def install(layers: Sequence[Any], *, gpu: bool) -> None:
     """
     copies = _Copies(gpu)
     newest = _Newest()
-    smallest = SMALLEST if gpu else 0
+    smallest = 0
+    if gpu:
+        smallest = SMALLEST
     for index, layer in enumerate(layers):
         last = index == len(layers) - 1
         layer.forward = _offloaded(

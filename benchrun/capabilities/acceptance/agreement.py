@@ -55,7 +55,9 @@ def differences(
 
 
 def _brief(value: Any) -> str:
-    text = "nothing" if value is MISSING else json.dumps(value)
+    text = "nothing"
+    if value is not MISSING:
+        text = json.dumps(value)
     if len(text) <= 80:
         return text
     return f"{text[:77]}..."

@@ -98,7 +98,9 @@ def other_ending(content: Content, name: str) -> Iterator[Reason]:
     stated = run.read(artifacts.ENDING, EndingRecord)
     if stated is None or (stated.ending is Ending.LAUNCH_FAILED and not run.logs):
         return
-    log = parse_log(*run.logs) if run.logs else None
+    log = None
+    if run.logs:
+        log = parse_log(*run.logs)
     planned = run.spec.planned_steps
     end = classified_again(
         stated.evidence,

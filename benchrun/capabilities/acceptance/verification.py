@@ -85,7 +85,9 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
     """
     if not path.exists():
         raise UserError(f"no such pack: {path}")
-    expected = read_plan(own_plan)[1] if own_plan else None
+    expected = None
+    if own_plan:
+        expected = read_plan(own_plan)[1]
     content = None
     warnings = list[Reason]()
     with tempfile.TemporaryDirectory(prefix="benchrun-verify-") as folder:
@@ -99,7 +101,9 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
             warnings += [*versions, *_own_recipes(content)]
             plan, result = _recomputed(content, clusters, expected)
         except Refused as error:
-            digest = content.digest if content else None
+            digest = None
+            if content:
+                digest = content.digest
             return Verification(str(path), digest, error.reasons, tuple(warnings), None)
         reasons = [
             *_other_runs(content, plan),
@@ -109,7 +113,9 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
             (reasons if same_version else warnings).append(reason)
         if not reasons and (page := _other_page(content, result.appraisal.acceptance)):
             (warnings if versions else reasons).append(page)
-    acceptance = None if reasons else result.appraisal.acceptance
+    acceptance = None
+    if not reasons:
+        acceptance = result.appraisal.acceptance
     return Verification(str(path), content.digest, tuple(reasons), tuple(warnings), acceptance)
 
 

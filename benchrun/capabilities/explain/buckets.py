@@ -152,5 +152,7 @@ def _fitted(profiled: Buckets, typical_s: float, *, on_gpu: bool = True) -> Buck
         excess = excess - less
     works = ("matmul", "attention", "memory_bound", "copies")
     busy = sum(getattr(fitted, name) for name in works)
-    scale = 1 - excess / busy if busy else 1.0
+    scale = 1.0
+    if busy:
+        scale = 1 - excess / busy
     return replace(fitted, **{name: getattr(fitted, name) * scale for name in works})

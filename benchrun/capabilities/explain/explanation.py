@@ -46,7 +46,9 @@ def explain(
     if not any(cause.seconds >= FAULT_SHARE * run.step_s for cause in causes):
         # No setting cures it, so that it comes after all that one does.
         causes += at_limit(parts)
-    spec = None if run.log_alone else run.spec
+    spec = None
+    if not run.log_alone:
+        spec = run.spec
     return Explanation(
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),

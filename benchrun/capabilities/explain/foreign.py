@@ -86,7 +86,9 @@ def foreign_ceilings(measured: Ceilings, run: Evidence) -> str | None:
     for precision, rates in (
         (name, rates) for each in measured.gemms for name, rates in each.tflops.items()
     ):
-        peak = gpu.peak_tflops(precision) if gpu else None
+        peak = None
+        if gpu:
+            peak = gpu.peak_tflops(precision)
         if peak and (rate := max(rates.values())) > WHOLE * peak:
             return f"a product in {precision} has {rate:.4g} TFLOPS, the peak of {run.spec.gpu} is {peak:.4g}"
     flops = sum(each.count * MULTIPLY_ADD * each.m * each.n * each.k for each in measured.gemms)

@@ -107,7 +107,9 @@ def _evidence(
     times, steps = steps_of(log, context, summary.window)
     if not len(times):
         raise _no_times(log, summary, context, str(file))
-    fingerprint = fingerprint_of_steps(traces) if traces else None
+    fingerprint = None
+    if traces:
+        fingerprint = fingerprint_of_steps(traces)
     spec = _spec(log, context, ranks=len(fingerprint.ranks) if fingerprint else 1)
     here = kept.place(file)
     own = Evidence(

@@ -39,7 +39,9 @@ def held_back(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Find at most one fault, ``clocks`` or ``power``: GPUs below the speed of others
     of their type, all ranks alike.
     """
-    state = run.samples.over_all if run.samples else None
+    state = None
+    if run.samples:
+        state = run.samples.over_all
     clock = run.clock
     computing = sum(part.seconds for part in parts if at_clock(part))
     if state is not None and clock is not None and run.clock_mhz:

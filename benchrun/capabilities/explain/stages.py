@@ -41,7 +41,9 @@ def explain_stages(name: str, numbers: Measurement) -> Explanation | None:
         missing.append(f"the stages overlap, so that they are no parts of the step: {each}")
         timed = {}
         spent = 0.0
-    scale = min(1.0, step_s / spent) if spent else 1.0
+    scale = 1.0
+    if spent:
+        scale = min(1.0, step_s / spent)
     parts = []
     for words, seconds in timed.items():
         parts.append((words, seconds * scale, f"{words}: the log's timer, mean"))

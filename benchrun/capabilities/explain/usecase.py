@@ -123,7 +123,9 @@ def _side_of_log(name: str) -> Side:
     summary = summarise_log(log, NOTHING, [path])
     times = joined_times(log, NOTHING, summary.window)
     if not len(times):
-        why = unreliable(summary) if len(log.steps) else None
+        why = None
+        if len(log.steps):
+            why = unreliable(summary)
         raise NoNumberError(why or "has no measured step", where=name, hint=trace_hint(Path(name)))
     tokens = None
     if summary.seq_length and summary.global_batch_size and summary.num_gpus:

@@ -86,7 +86,9 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
     attention = None
     bound_by_memory = 0.0
     plain = 0.0
-    speed = gpu.memory_gb_per_s if gpu else None
+    speed = None
+    if gpu:
+        speed = gpu.memory_gb_per_s
     if ceilings:
         speed = ceilings.copy_gb_per_s
     high = None

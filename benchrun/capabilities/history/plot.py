@@ -55,7 +55,9 @@ def _point_plot(point: PointHistory) -> Plot:
     table = periods_table(point)
     shown = [title not in ("to", "tokens/s/GPU") for title in table.titles]
     runs = tuple(age(run.launched) for run in point.runs)
-    clock = "" if unit == "days" else f" {first:%H:%M}"
+    clock = ""
+    if unit != "days":
+        clock = f" {first:%H:%M}"
     return Plot(
         "line",
         f"History: {point.name}",

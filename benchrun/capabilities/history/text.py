@@ -52,7 +52,9 @@ def points_table(history: History) -> Table:
     rows = []
     for series in history.series:
         now = series.periods[-1]
-        newest = series.changes[-1] if series.changes else None
+        newest = None
+        if series.changes:
+            newest = series.changes[-1]
         since = ""
         if newest:
             since = f"{newest.percent:+.1f} % on {_day(newest.launched)}"

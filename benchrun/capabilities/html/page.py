@@ -173,7 +173,9 @@ def _plots(plots: Sequence[Plot], identity: str) -> str:
 
 def _plot(plot: Plot, identity: str) -> str:
     """The plot with its table below it, or beside it if it takes a whole row."""
-    note = f"<p>{escape(plot.note)}</p>" if plot.note else ""
+    note = ""
+    if plot.note:
+        note = f"<p>{escape(plot.note)}</p>"
     head = f"<figcaption>{escape(plot.title)}</figcaption>"
     drawn = (inline_svg(plot, identity) if drawable() else "") + note
     if plot.wide:

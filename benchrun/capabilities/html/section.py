@@ -69,7 +69,9 @@ def run_section(
     metrics = result.metrics
     verdict = result.verdict
     measurement = result.measurement
-    explanation = explain(explained) if explained else None
+    explanation = None
+    if explained:
+        explanation = explain(explained)
     drawn: list[Plot] = []
     if metrics is not None and measurement is not None:
         drawn += run_plots.step_plots(rows_of(measurement.log, setting_of(result.spec)), metrics)

@@ -23,7 +23,9 @@ Factors = Mapping[str, tuple[str, ...]]
 
 def factors(load: Workload) -> Factors:
     """The constants whose product each name of the physics stands for."""
-    task = load.task if load.packed else "pretrain"
+    task = "pretrain"
+    if load.packed:
+        task = load.task
     return _factors(load.gpu.family, load.gpu.name, load.number, load.stack, task)
 
 

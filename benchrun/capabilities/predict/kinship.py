@@ -96,7 +96,9 @@ def traits(load: Workload) -> tuple[str, ...]:
     task = "lora" if load.task == "lora" else "train"
     kind = "moe" if load.model.shape.moe else "dense"
     source = f"{load.source}/{load.stack}/{load.framework}"
-    release = f"{load.release:.2f}" if load.release else "unknown"
+    release = "unknown"
+    if load.release:
+        release = f"{load.release:.2f}"
     degrees = (layout.tp, layout.pp, layout.cp, layout.ep, layout.fsdp > 1, load.mbs)
     shape = "/".join(map("{:g}".format, degrees))
     series = f"{family} {gpu} {load.number} {source} {task}"

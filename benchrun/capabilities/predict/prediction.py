@@ -114,7 +114,9 @@ def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterato
                 raise UserError(f"{number} GPUs are no multiple of {' * '.join(degrees)} = {unit}")
         dp = load.layout.dp(number)
         gbs = load.gbs * number / load.num_gpus if scaling == "weak" else load.gbs
-        interleaved = load.layout.pp if load.layout.vp > 1 else 1
+        interleaved = 1
+        if load.layout.vp > 1:
+            interleaved = load.layout.pp
         batch = load.mbs * dp * interleaved
         if gbs % batch:
             rule = "mbs * dp"

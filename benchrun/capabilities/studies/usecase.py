@@ -314,7 +314,9 @@ def _ending_by_log(run: RunDir) -> Ending:
         measurement = measure_run(run)
     except UserError:
         return Ending.INCOMPLETE
-    metrics = measurement.metrics if measurement else None
+    metrics = None
+    if measurement:
+        metrics = measurement.metrics
     if broken_run(metrics, None):
         return Ending.INCOMPLETE
     return Ending.COMPLETED

@@ -163,7 +163,9 @@ def sentences(study: StudyResult) -> Iterator[str]:
             else:
                 changed.append(text)
                 other.append(setting(baseline.settings[name]))
-        where = f" ({', '.join(same)})" if same else ""
+        where = ""
+        if same:
+            where = f" ({', '.join(same)})"
         speed = _speed(point.ratio, ", ".join(other))
         memory = _memory(point, baseline)
         yield f"{', '.join(changed)}{where}: {speed}{memory}."

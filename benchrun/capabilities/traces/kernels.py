@@ -75,7 +75,8 @@ class Classified(NamedTuple):
 
 def classified(trace: RankTrace, events: Events | None = None) -> Classified:
     """The classes of the device events of a trace, or of ``events`` of it."""
-    events = trace.device_events if events is None else events
+    if events is None:
+        events = trace.device_events
     names = np.unique(events.name)
     found_patterns = [pattern_of(trace.names[number]) for number in names]
     classes = []

@@ -255,7 +255,9 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
     gpus = gpu_names(listed, str(path))
     rank = whole(stated.get("rank"))
     own = _own_devices(reader.devices, alone=rank >= 0)
-    calls = reader.calls.events() if reader.host_events else None
+    calls = None
+    if reader.host_events:
+        calls = reader.calls.events()
     if calls is not None and reader.several_ranks(calls):
         calls, reader.messages, reader.operator_messages, reader.shapes = None, {}, {}, {}
     ranges = reader.ranges.events()

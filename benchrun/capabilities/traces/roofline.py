@@ -45,8 +45,12 @@ def products_of(trace: RankTrace, classes: Classified) -> list[ProductTime]:
         shape = trace.shapes[operator]
         nanoseconds[shape] = nanoseconds.get(shape, 0) + length
         operators.setdefault(shape, set()).add(operator)
-    name = hardware.name_of(trace.gpu) if trace.gpu else None
-    gpu = hardware.gpu(name) if name else None
+    name = None
+    if trace.gpu:
+        name = hardware.name_of(trace.gpu)
+    gpu = None
+    if name:
+        gpu = hardware.gpu(name)
     rows = []
     for shape in sorted(nanoseconds, key=lambda each: -nanoseconds[each])[:SHOWN]:
         count = len(operators[shape])
