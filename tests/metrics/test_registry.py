@@ -21,9 +21,10 @@ from benchrun.measure.setting import Setting, setting_of
 from benchrun.measure.summary import measure, summarise
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
+from benchrun.show.numbers import metrics_rows
 from benchrun.show.runs import table
 from benchrun.show.table import as_csv, markdown
-from benchrun.show.terminal import metrics_rows, summary_view
+from benchrun.show.terminal import summary_view
 
 SPEC = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
 LOG = Log("x.log", "megatron-lm", Rows(Step(step=i, step_time_s=12.5, line=i, loss=2.0) for i in range(1, 51)))

@@ -15,7 +15,8 @@ from benchrun.measure.setting import Setting, setting_of
 from benchrun.measure.summary import measure, summarise
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
-from benchrun.show.terminal import metrics_rows, summary_view, verdict_view
+from benchrun.show.numbers import metrics_rows
+from benchrun.show.terminal import summary_view, verdict_view
 
 SPEC = resolve(Request("llama3.1-8b", "H100", "fp8", 64))
 OWN = conditions(SPEC)

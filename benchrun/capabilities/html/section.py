@@ -17,10 +17,11 @@ from benchrun.measure.setting import setting_of
 from benchrun.rundir.artifacts import objects, trained_with
 from benchrun.rundir.folder import stamp_of
 from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.numbers import metrics_rows
 from benchrun.show.plot import Plot
 from benchrun.show.readable import point_name
 from benchrun.show.table import Table
-from benchrun.show.terminal import basis_rows, metrics_rows, spec_rows
+from benchrun.show.terminal import basis_rows, spec_rows
 from benchrun.usecases.measurement import rows_of
 
 
