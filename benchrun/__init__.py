@@ -22,9 +22,8 @@ __all__ = ["Run", "compare", "diff", "frame", "load"]  # benchrun/__init__.pyi h
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'benchrun' has no attribute '{name}'")
-    return getattr(
-        import_module("benchrun.python"), name
-    )  # pandas and pydantic, which `--help` does without
+    # Pandas and pydantic, which `--help` does without.
+    return getattr(import_module("benchrun.python"), name)
 
 
 def __dir__() -> list[str]:

@@ -99,9 +99,8 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     except SystemExit:
         if completing:
             raise
-        sys.exit(
-            Exit.CLOSED_PIPE
-        )  # click and rich exit with 1 on a closed pipe, which would mean "slow"
+        # Click and rich exit with 1 on a closed pipe, which would mean "slow".
+        sys.exit(Exit.CLOSED_PIPE)
     except click.exceptions.Abort:
         sys.exit(Exit.INTERRUPTED)
     except click.ClickException as error:

@@ -162,9 +162,8 @@ def make_once(
         manifest = _complete(path, identity)
     except OSError as error:
         raise _expected(error, prefix) from error
-    with suppress(
-        OSError
-    ):  # a process that was killed after its last rename left it; the folder may be read-only
+    # A process that was killed after its last rename left it; the folder may be read-only.
+    with suppress(OSError):
         beside(prefix, ".journal").unlink()
     return manifest, new
 
@@ -266,9 +265,8 @@ class Journal:
             elif path.exists():
                 path.rename(partial(path))
         for line in lines[1:]:
-            with suppress(
-                ValueError
-            ):  # a full disk may have cut a line, to which the next one is then appended
+            # A full disk may have cut a line, to which the next one is then appended.
+            with suppress(ValueError):
                 name, crc = line.decode().rsplit(" ", 1)
                 self.done[name] = int(crc, 16)
         if not lines:  # the files of an interrupted process have room

@@ -44,9 +44,8 @@ def _names(exclude: str) -> list[str]:
     file = Path(exclude)
     from_file = file.is_file()
     text = (read_text(file) or "").removeprefix("\ufeff") if from_file else exclude
-    names = [
-        name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name
-    ]  # not at commas within brackets
+    # Not at commas within brackets.
+    names = [name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name]
     if wrong := next((name for name in names if not _is_node(name)), None):
         where = None
         if from_file:

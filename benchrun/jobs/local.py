@@ -142,9 +142,8 @@ def _job(run: RunDir) -> Job:
     if cancelled:
         return Job(job, Phase.ENDED, "CANCELLED")
     if state and state.state == "RUNNING" and run.owner == os.geteuid():
-        supervise.end(
-            job
-        )  # without its supervisor it has no time limit, and the next run may start
+        # Without its supervisor it has no time limit, and the next run may start.
+        supervise.end(job)
     return Job(job, Phase.GONE, "UNKNOWN")
 
 

@@ -133,10 +133,11 @@ class Slurm:
         if self._unsure:
             return []
         command = ["sacct", "-X", "--duplicates", "--noheader", "--parsable2", *which]
+        # Older versions lack it.
         for fields in (
             SACCT,
             [field for field in SACCT if field != "Restarts"],
-        ):  # older versions lack it
+        ):
             try:
                 result = call(
                     [*command, f"--format={','.join(fields)}"], timeout_s=ACCOUNTING_TIMEOUT_S

@@ -174,9 +174,8 @@ class RunDir:
         """
         with self._events(os.O_CREAT) as file:
             size = os.fstat(file).st_size
-            cut = (
-                size > 0 and os.pread(file, 1, size - 1) != b"\n"
-            )  # a full disk took half of the last line
+            # A full disk took half of the last line.
+            cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
             now = datetime.fromtimestamp(clock.touched(file), timezone.utc).strftime(
                 "%Y-%m-%dT%H:%M:%SZ"
             )

@@ -62,9 +62,8 @@ def _rows(program: str, match: re.Match[str]) -> list[dict[str, str]]:
 
 def _counts(row: Mapping[str, str], value: str, info: ValidationInfo) -> bool:
     """Whether a row of either table holds for this value in this site file."""
-    beside = not row["beside"] or info.data.get(
-        row["beside"], True
-    )  # a recipe knows no site's keys
+    # A recipe knows no site's keys.
+    beside = not row["beside"] or info.data.get(row["beside"], True)
     if not beside or (info.context or {}).get("launched"):
         return False
     allowed = row.get("values", "").format(**info.data)

@@ -284,9 +284,8 @@ class TrainingSpec(TrainingInputs, RunSpec):
         """Complete the specification with what follows from model, batch and layout."""
         model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
         cut = reductions(model, recipe.model)
-        read = (
-            stated["training"].steps * gbs * stated["seq_length"] + 1
-        )  # the last label is one more token
+        # The last label is one more token.
+        read = stated["training"].steps * gbs * stated["seq_length"] + 1
         return cls(
             **{
                 **stated,

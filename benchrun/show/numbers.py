@@ -19,9 +19,8 @@ SHOWN_PROBLEMS = 5
 def metrics_rows(metrics: Metrics) -> Rows:
     """Name and value of everything a run measured."""
     rows = measured_rows(metrics)
-    if (
-        not metrics.mfu and metrics.step_time_s and metrics.final_reward is None
-    ):  # RL steps mix generation and training: MFU is undefined
+    # RL steps mix generation and training: MFU is undefined.
+    if not metrics.mfu and metrics.step_time_s and metrics.final_reward is None:
         rows.append(("MFU", f"none: {_why_no_mfu(metrics)}"))
     rows += telemetry_rows(metrics.telemetry)
     for name in ("bound", "breakdown", "ranks"):

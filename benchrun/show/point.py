@@ -196,9 +196,8 @@ def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         yield "image", spec.container_image
     if document["launch_warning"]:
         yield "  note", document["launch_warning"]
-    steps = (
-        f"{spec.planned_steps} steps; " if spec.planned_steps else ""
-    )  # a benchmark of a server has none
+    # A benchmark of a server has none.
+    steps = f"{spec.planned_steps} steps; " if spec.planned_steps else ""
     yield "run", f"{steps}identity {spec.identity()}"
 
 

@@ -26,9 +26,8 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     step = row["last_step"]
     planned = row["planned_steps"]
     step_s = row["step_time_s"]
-    job = (
-        "local" if "/" in (row["job"] or "") else row["job"] or ""
-    )  # a local job is called by its folder
+    # A local job is called by its folder.
+    job = "local" if "/" in (row["job"] or "") else row["job"] or ""
     cells = (
         row["run_id"],
         row["state"],

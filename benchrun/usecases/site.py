@@ -67,9 +67,8 @@ def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Itera
         slurm = survey()
         pyxis = slurm.pyxis
         limits = [*limit_checks(site, slurm)]
-        limited = {
-            check.what for check in limits
-        }  # the names of these keys are right, but jobs may not use them
+        # The names of these keys are right, but jobs may not use them.
+        limited = {check.what for check in limits}
         named = []
         for check in queue_checks(site, slurm):
             if check.status != "ok" or check.what not in limited:

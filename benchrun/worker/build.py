@@ -102,9 +102,8 @@ def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     values = {name: core.communication[name] for name in of_stages}
     for group in (*of_layers, core.fusion, core.recompute, core.worker):
         values |= group or {}
-    if (
-        "qk_l2_norm" not in TransformerConfig.__dataclass_fields__
-    ):  # only of the layers before megatron-core 0.19
+    # Only of the layers before megatron-core 0.19.
+    if "qk_l2_norm" not in TransformerConfig.__dataclass_fields__:
         values.pop("qk_l2_norm", None)
     if spec.model.mla:
         values["rotary_base"] = core.gpt["rotary_base"]
@@ -116,9 +115,8 @@ def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     kind = MLATransformerConfig if spec.model.mla else TransformerConfig
     config = kind(**_arguments(values))
     for name, value in core.gpt.items():
-        if name.startswith(
-            YARN
-        ):  # GPTModel reads these from the configuration, which has no fields for them
+        # GPTModel reads these from the configuration, which has no fields for them.
+        if name.startswith(YARN):
             setattr(config, name, value)
     return config
 

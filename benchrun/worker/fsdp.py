@@ -37,9 +37,10 @@ def fully_sharded(spec: TrainingSpec, config: Any, core: Megatron, chunk: Any) -
     """``chunk`` of the model on its ranks."""
     if spec.gpu == "CPU":
         return TorchFullySharded(config, TorchFullyShardedDataParallelConfig(**core.ddp), chunk)
+    # It is for GPUs.
     from megatron.core.distributed.fsdp.mcore_fsdp_adapter import (
         FullyShardedDataParallel,
-    )  # it is for GPUs
+    )
 
     ddp = DistributedDataParallelConfig(use_megatron_fsdp=True, **core.ddp, **core.sharding)
     return FullyShardedDataParallel(config, ddp, chunk)

@@ -216,9 +216,8 @@ def _node_collective(check: _Check) -> _Work | None:
     data = torch.ones(size // 4, device=check.device)
 
     def all_reduce() -> None:
-        torch.distributed.all_reduce(
-            data, group=group, op=torch.distributed.ReduceOp.MAX
-        )  # sums would overflow
+        # Sums would overflow.
+        torch.distributed.all_reduce(data, group=group, op=torch.distributed.ReduceOp.MAX)
 
     bus = bus_factor("all_reduce", len(own)) * size / 1e9
     return _Work(all_reduce, bus, f"all-reduce of {size >> 20} MiB among {len(own)} ranks")

@@ -57,9 +57,8 @@ def _weight(spec: TrainingSpec, chunk: Any, name: str, parameter: torch.Tensor) 
         shape[dim] *= parts
     std = spec.model.init_method_std
     if name.endswith(("linear_proj.weight", "linear_fc2.weight")):
-        std /= math.sqrt(
-            2 * spec.model.num_layers
-        )  # the layers that write into the residual stream
+        # The layers that write into the residual stream.
+        std /= math.sqrt(2 * spec.model.num_layers)
     generator = torch.Generator().manual_seed(seed_of(spec.training.seed, name))
     whole = torch.empty(shape).normal_(0, std, generator=generator)
     if parts == 1:

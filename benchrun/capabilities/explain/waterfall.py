@@ -231,9 +231,8 @@ def _sending(
         )
     elif wait := waits.others_without_core(run):
         sent.take("waiting for a rank without a core", wait.seconds, _of_cores(run), wait.evidence)
-    if (
-        len(stages := waits.stages_s(run)) > 1
-    ):  # the other stages wait for the slowest one, and exchange nothing
+    # The other stages wait for the slowest one, and exchange nothing.
+    if len(stages := waits.stages_s(run)) > 1:
         wait_s = max(stages) - (min(stages) if waiting == 1 else mean(stages))
         sent.take("waiting for the slowest stage", wait_s, "imbalance", waits.of_stages(stages))
     taken = sent.take("pipeline bubble", bubble_s, "bubble", _law_of_bubble(least))
@@ -248,9 +247,8 @@ def _idle(run: Evidence, idle: Ledger, source: str) -> Iterator[Part]:
     for words, wait, cause in _host_waits(run):
         if wait is not None:
             idle.take(words, wait.seconds, cause, wait.evidence)
-    if late := waits.late_rank(
-        run
-    ):  # a mean over the ranks has only its share of what one rank loses
+    # A mean over the ranks has only its share of what one rank loses.
+    if late := waits.late_rank(run):
         idle.take(
             f"rank {late.rank} stands still",
             late.seconds / run.spec.num_gpus,

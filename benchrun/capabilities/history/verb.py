@@ -20,9 +20,8 @@ def show_history(
     returns the exit code.
     """
     results, code = each(runs, api.result_of, run_id)
-    history = history_of(
-        results, cast(Any, "point" if by == "framework" else by)
-    )  # a point has one framework
+    # A point has one framework.
+    history = history_of(results, cast(Any, "point" if by == "framework" else by))
     if history.left_out:
         say(
             f"left out, without numbers or profiled: {len(history.left_out)} of {len(results)} runs"

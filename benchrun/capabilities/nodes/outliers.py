@@ -102,9 +102,8 @@ def _beside(own: float, others: Floats, noise: float, level: float) -> Beside:
     weight = EFFICIENCY * (count - 1)
     freedom = PRIOR + weight
     pooled = math.sqrt((PRIOR * (noise**2 + USUAL**2) + weight * spread**2) / freedom)
-    unit = pooled * math.sqrt(
-        1 + (OF_MEDIAN if count > 2 else 1) / count
-    )  # the median of two is their mean
+    # The median of two is their mean.
+    unit = pooled * math.sqrt(1 + (OF_MEDIAN if count > 2 else 1) / count)
     distance = centre - own
     return Beside(
         value=math.exp(own),
@@ -147,9 +146,8 @@ def repeat_noise(logs: Sequence[Floats]) -> float:
         return 0.0
     typical = float(np.median([np.std(values, ddof=1) for values in logs]))
     below: float = (1 - 2 / (9 * freedom)) ** 1.5
-    return (
-        typical / below * math.sqrt(OF_MEDIAN / repeats)
-    )  # the median of a chi-square is below its mean
+    # The median of a chi-square is below its mean.
+    return typical / below * math.sqrt(OF_MEDIAN / repeats)
 
 
 def t_above(value: float, freedom: float) -> float:

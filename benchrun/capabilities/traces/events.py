@@ -120,9 +120,8 @@ def _distinct(table: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     order = np.lexsort((table[:, 3], table[:, 1], table[:, 0]))
     times = table[order, :2]
-    near = np.flatnonzero(
-        (times[1:] == times[:-1]).all(axis=1)
-    )  # few, so that little memory is needed
+    # Few, so that little memory is needed.
+    near = np.flatnonzero((times[1:] == times[:-1]).all(axis=1))
     copies = order[near + 1][(table[order[near + 1]] == table[order[near]]).all(axis=1)]
     if not len(copies):
         return table

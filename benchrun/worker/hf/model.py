@@ -146,9 +146,8 @@ def _draw(parameter: DTensor, std: float, seed: int) -> None:
     has its own seed."""
     local = parameter.to_local()
     mesh = parameter.device_mesh
-    first = mesh.get_local_rank() * -(
-        -parameter.shape[0] // mesh.size()
-    )  # FSDP: ceil(rows / ranks) for each rank
+    # FSDP: ceil(rows / ranks) for each rank.
+    first = mesh.get_local_rank() * -(-parameter.shape[0] // mesh.size())
     end = first + local.shape[0]
     generator = torch.Generator(device=local.device)
     for start in range(first // BLOCK * BLOCK, end, BLOCK):
