@@ -16,11 +16,12 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from benchrun.errors import UserError
-from datagen import inspection
-from datagen import sft as instructions
-from datagen import tokens as megatron
-from datagen.output import Frozen, Manifest, Progress
-from datagen.tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer
+
+from . import inspection
+from . import sft as instructions
+from . import tokens as megatron
+from .output import Frozen, Manifest, Progress
+from .tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer
 
 BAR = 40
 """Characters of the longest bar of the histogram."""

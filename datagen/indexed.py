@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy
 
 from benchrun.errors import UserError
-from datagen.sampling import Ints
+
+from .sampling import Ints
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEAD = struct.Struct("<9sQBQQ")

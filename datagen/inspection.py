@@ -11,9 +11,10 @@ from typing import Any
 import numpy
 
 from benchrun.errors import UserError
-from datagen.indexed import read_index
-from datagen.output import beside, damage, load
-from datagen.sampling import Ints
+
+from .indexed import read_index
+from .output import beside, damage, load
+from .sampling import Ints
 
 SUFFIXES = (".bin", ".idx", ".json", ".jsonl", ".npy")
 LARGEST_TOKEN = 1 << 24

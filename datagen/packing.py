@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from datagen.sampling import Ints, stream
+from .sampling import Ints, stream
 
 ORDER = 104
 """Purpose of a stream of bits."""

@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.output import (
+from .output import (
     Frozen,
     Journal,
     Lengths,
@@ -29,11 +29,11 @@ from datagen.output import (
     make_once,
     partial,
 )
-from datagen.packing import Sample, pack, spool
-from datagen.sampling import Ints, draw_lengths, length_table, stream
-from datagen.text import LEXICON, speak, write
-from datagen.tokenizer import Tokenizer, load_tokenizer
-from datagen.workers import in_order
+from .packing import Sample, pack, spool
+from .sampling import Ints, draw_lengths, length_table, stream
+from .text import LEXICON, speak, write
+from .tokenizer import Tokenizer, load_tokenizer
+from .workers import in_order
 
 BLOCK = 256
 """Samples per stream of bits."""

@@ -15,7 +15,7 @@ from math import gcd
 import numpy
 from numpy.typing import NDArray
 
-from datagen.sampling import Ints, draw_tokens, stream, token_table
+from .sampling import Ints, draw_tokens, stream, token_table
 
 ONSETS, VOWELS, CODAS = "bdfgjklmnprstvwz", "aeiou", ("", "n", "r", "l", "s")
 SYLLABLES = tuple(onset + vowel + coda for coda, onset, vowel in product(CODAS, ONSETS, VOWELS))

@@ -20,8 +20,9 @@ from zlib import crc32
 from pydantic import Field
 
 from benchrun.errors import UserError
-from datagen.output import Frozen, Journal, Manifest, Seed, make_once, partial
-from datagen.text import CODAS, ONSETS, VOWELS, words
+
+from .output import Frozen, Journal, Manifest, Seed, make_once, partial
+from .text import CODAS, ONSETS, VOWELS, words
 
 SPECIAL = ("<unk>", "<pad>", "<|system|>", "<|user|>", "<|assistant|>", "<s>", "</s>")
 """The last tokens of the vocabulary; the end of text is the very last, as in ``datagen

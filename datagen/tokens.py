@@ -24,9 +24,9 @@ import numpy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from datagen.direct import write
-from datagen.indexed import DOCUMENT_BYTES, LONGEST, write_index
-from datagen.output import (
+from .direct import write
+from .indexed import DOCUMENT_BYTES, LONGEST, write_index
+from .output import (
     PART_BYTES,
     Frozen,
     Journal,
@@ -38,7 +38,7 @@ from datagen.output import (
     make_once,
     partial,
 )
-from datagen.sampling import (
+from .sampling import (
     Ints,
     TokenTable,
     draw_lengths,
@@ -48,7 +48,7 @@ from datagen.sampling import (
     stream,
     token_table,
 )
-from datagen.workers import in_order
+from .workers import in_order
 
 CHUNK = 1 << 16
 """Tokens made at a time: few enough for the processor's cache, many enough to keep

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import api, extensions, kept, paths
-from benchrun.cli.complete import runs_or_files
-from benchrun.cli.options import (
+from benchrun.errors import UserError
+from benchrun.files import check_new, write_new
+from benchrun.rundir.artifacts import SPEC, STDOUT
+from benchrun.vocabulary import MOST_LAYERS, Exit, worst
+
+from .complete import runs_or_files
+from .options import (
     FILE,
     baseline_option,
     each,
@@ -23,10 +28,6 @@ from benchrun.cli.options import (
     read_logs,
     say,
 )
-from benchrun.errors import UserError
-from benchrun.files import check_new, write_new
-from benchrun.rundir.artifacts import SPEC, STDOUT
-from benchrun.vocabulary import MOST_LAYERS, Exit, worst
 
 if TYPE_CHECKING:
     from benchrun.api import Log, Metrics, Rows, RunDir, Summary, Verdict

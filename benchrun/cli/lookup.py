@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import api
-from benchrun.cli.complete import recipe_names
-from benchrun.cli.options import all_of, json_option, point_options, print_json, print_views
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
+
+from .complete import recipe_names
+from .options import all_of, json_option, point_options, print_json, print_views
 
 if TYPE_CHECKING:
     from benchrun.api import Request

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import api, kept, paths
-from benchrun.cli.complete import (
+from benchrun.errors import BenchrunError, exit_code_of
+from benchrun.files import write_new
+from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, Exit, worst
+
+from .complete import (
     cluster_names,
     dialect_names,
     gpu_names,
@@ -19,9 +23,6 @@ from benchrun.cli.complete import (
     recipe_names,
     runs_or_files,
 )
-from benchrun.errors import BenchrunError, exit_code_of
-from benchrun.files import write_new
-from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, Exit, worst
 
 if TYPE_CHECKING:
     from benchrun.api import Log, RunDir

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import api, paths
-from benchrun.cli.options import FILE, PROFILERS, all_of, point_options, say
 from benchrun.errors import MachineError
 from benchrun.vocabulary import MOST_REPEATS, Exit, worst
+
+from .options import FILE, PROFILERS, all_of, point_options, say
 
 if TYPE_CHECKING:
     from benchrun.api import RunDir, RunSpec
@@ -186,7 +187,7 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
         left = [run.run_id for run in latest]
     if left:
         return _left(left)
-    from benchrun.cli.logs import print_verdicts
+    from .logs import print_verdicts
 
     return print_verdicts(latest, reference=os.environ.get(paths.BASELINE) or None)
 
@@ -195,7 +196,7 @@ def _follow_tries(latest: "list[RunDir]", retries: int) -> "list[str]":
     """Follow runs until they have ended; one that is launched again takes the place of
     the failed one in ``latest``. Returns the names of those that the user left running.
     """
-    from benchrun.cli.runs import follow
+    from .runs import follow
 
     tries = [api.attempts(run, retries) for run in latest]
     latest[:] = [next(attempts)[0] for attempts in tries]

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import api, extensions
-from benchrun.cli.complete import runs_or_files
-from benchrun.cli.options import (
+from benchrun.errors import NoNumberError, UserError
+from benchrun.files import check_new
+from benchrun.vocabulary import Exit, worst
+
+from .complete import runs_or_files
+from .options import (
     FILE,
     baseline_option,
     each,
@@ -21,10 +25,7 @@ from benchrun.cli.options import (
     say,
     write_text,
 )
-from benchrun.cli.runs import no_runs
-from benchrun.errors import NoNumberError, UserError
-from benchrun.files import check_new
-from benchrun.vocabulary import Exit, worst
+from .runs import no_runs
 
 if TYPE_CHECKING:
     from benchrun.api import ReportModel, RunDir, RunResult, Verdict

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from benchrun import api, paths
-from benchrun.cli.complete import recipe_names, run_names
-from benchrun.cli.options import each, json_option, opened, print_json, run_id, say
 from benchrun.errors import UserError, closest
 from benchrun.vocabulary import worst
+
+from .complete import recipe_names, run_names
+from .options import each, json_option, opened, print_json, run_id, say
 
 if TYPE_CHECKING:
     from benchrun.api import Observation, RunDir, Step
@@ -108,7 +109,7 @@ def follow(runs: "Sequence[RunDir]") -> list[str]:
     """Show the progress of runs until they have ended; after Ctrl-C the ids of those
     that go on.
     """
-    from benchrun.cli.progress import RunsProgress
+    from .progress import RunsProgress
 
     left = {run.run_id: None for run in runs}
     with RunsProgress(runs) as progress:

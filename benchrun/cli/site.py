@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from benchrun import api
-from benchrun.cli.complete import cluster_names, gpu_names, recipe_names
-from benchrun.cli.options import FILE, json_option, print_json, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
+
+from .complete import cluster_names, gpu_names, recipe_names
+from .options import FILE, json_option, print_json, say
 
 MARKS = {"ok": "ok", "fault": "FAULT", "warning": "warning", "not_checked": "not checked"}
 

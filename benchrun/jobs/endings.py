@@ -8,12 +8,13 @@ from types import MappingProxyType
 
 from pydantic import Field
 
-from benchrun.jobs.scheduler import Job, Phase
 from benchrun.logs.kinds import KINDS
 from benchrun.paths import table
 from benchrun.rundir.artifacts import DONE, ENDING, Done, EndingRecord
 from benchrun.rundir.artifacts import Ending as Ending
 from benchrun.rundir.folder import RunDir
+
+from .scheduler import Job, Phase
 
 
 class End(EndingRecord):

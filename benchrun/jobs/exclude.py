@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchrun.errors import MachineError, UserError
-from benchrun.jobs.slurm_nodes import all_nodes, expanded
 from benchrun.rundir.folder import read_text
 from benchrun.runspec.spec import RunSpec
+
+from .slurm_nodes import all_nodes, expanded
 
 S = TypeVar("S", bound=RunSpec)
 _NODES = re.compile(r"\w[\w.-]*(?:\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\][\w.-]*)*")

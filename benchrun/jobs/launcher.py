@@ -13,16 +13,17 @@ from typing import Any
 
 from benchrun import __version__, clock, paths
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
-from benchrun.jobs.commands import output, require
-from benchrun.jobs.create import create
-from benchrun.jobs.endings import SILENT_S, UNKNOWN_JOB, recorded
-from benchrun.jobs.local import Local
-from benchrun.jobs.scheduler import COMPLETING, Job, Phase, Scheduler
-from benchrun.jobs.slurm import Slurm
 from benchrun.render import render, unmountable
 from benchrun.rundir.artifacts import DONE, ENV, PROBE, PROGRESS, Done, Environment, Progress
 from benchrun.rundir.folder import RunDir, as_object, read_text
 from benchrun.runspec.spec import RunSpec
+
+from .commands import output, require
+from .create import create
+from .endings import SILENT_S, UNKNOWN_JOB, recorded
+from .local import Local
+from .scheduler import COMPLETING, Job, Phase, Scheduler
+from .slurm import Slurm
 
 GRACE_S = 60
 """An unknown job counts as lost only after this long: accounting may lag behind the

@@ -19,10 +19,11 @@ from pydantic import BaseModel
 
 from benchrun import paths
 from benchrun.errors import MachineError
-from benchrun.jobs import supervise
-from benchrun.jobs.scheduler import Job, Phase
 from benchrun.rundir.artifacts import LOCAL_CANCELLED, LOCAL_LOCK, LOCAL_STATE
 from benchrun.rundir.folder import RunDir
+
+from . import supervise
+from .scheduler import Job, Phase
 
 
 class State(BaseModel, frozen=True, strict=True):

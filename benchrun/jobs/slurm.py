@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchrun.errors import MachineError, SchedulerUnavailable, SubmitLimit
-from benchrun.jobs.commands import call
-from benchrun.jobs.scheduler import COMPLETING, Job, Phase
-from benchrun.jobs.slurm_text import SACCT, SQUEUE, jobs, limited, refused, submitted
 from benchrun.rundir.artifacts import JOB
 from benchrun.rundir.folder import RunDir
+
+from .commands import call
+from .scheduler import COMPLETING, Job, Phase
+from .slurm_text import SACCT, SQUEUE, jobs, limited, refused, submitted
 
 ACCOUNTING_TIMEOUT_S = 10
 """Seconds that sacct may take: few, because accounting only adds to the queue and

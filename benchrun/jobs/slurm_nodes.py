@@ -2,7 +2,7 @@
 now.
 """
 
-from benchrun.jobs.commands import answer
+from .commands import answer
 
 UNUSABLE = ("down", "drain", "drng", "fail", "unk")
 """Begin of the states of nodes that have failed or are taken out of service; a star

@@ -12,8 +12,8 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from benchrun.jobs.endings import BY_NOBODY, BY_STATE
-from benchrun.jobs.scheduler import Job, Phase
+from .endings import BY_NOBODY, BY_STATE
+from .scheduler import Job, Phase
 
 SQUEUE = {
     "JobID": "%i",

@@ -4,8 +4,8 @@ add them."""
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 
-from benchrun.model.operators import operators
-from benchrun.model.shape import ModelShape
+from .operators import operators
+from .shape import ModelShape
 
 Names = Mapping[str, tuple[str, ...]]
 MEGATRON: Names = {

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from benchrun.model.costs import bus_factor
-from benchrun.model.layers import layer_counts
-from benchrun.model.layout import Layout
+from .costs import bus_factor
+from .layers import layer_counts
+from .layout import Layout
 
 if TYPE_CHECKING:
-    from benchrun.model.shape import ModelShape
+    from .shape import ModelShape
 
 Name = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 Group = Literal["tp", "cp", "pp", "ep", "etp", "dp", "expert_dp", "fsdp", "expert_fsdp"]

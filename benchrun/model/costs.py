@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from benchrun.model.products import Product
+    from .products import Product
 
 FACTORS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 """Bus bandwidth over algorithm bandwidth is this times (n - 1) / n among n ranks, as

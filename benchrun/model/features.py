@@ -1,7 +1,7 @@
 """Features of a model beyond a plain Llama or Mixtral: frameworks name those that they
 can train."""
 
-from benchrun.model.shape import ModelShape
+from .shape import ModelShape
 
 FEATURES: dict[str, str] = {
     "qk_norm": "norms of queries and keys (qk_norm weighted)",

@@ -12,9 +12,10 @@ from core 0.12, NeMo from 2.5, Megatron-Bridge, MaxText since).
 
 from dataclasses import dataclass
 
-from benchrun.model import operators
-from benchrun.model.shape import ModelShape
 from benchrun.vocabulary import Task
+
+from . import operators
+from .shape import ModelShape
 
 PASSES = len(operators.PASSES)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchrun.model.shape import ModelShape
+    from .shape import ModelShape
 
 ATTENTION, MLP, EXPERTS, MAMBA = "*", "-", "E", "M"
 """The letters of `Mamba.pattern`. A layer of a plain transformer is two of them:

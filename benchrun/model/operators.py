@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchrun.model import communication
-from benchrun.model.communication import Collective, Sizes
-from benchrun.model.layers import layer_counts
-from benchrun.model.layout import Layout
-from benchrun.model.products import (
+from benchrun.vocabulary import Task
+
+from . import communication
+from .communication import Collective, Sizes
+from .layers import layer_counts
+from .layout import Layout
+from .products import (
     MULTIPLY_ADD,
     OUTPUT,
     PASSES,
@@ -28,11 +30,10 @@ from benchrun.model.products import (
     products,
     weight_passes,
 )
-from benchrun.vocabulary import Task
 
 if TYPE_CHECKING:
-    from benchrun.model.parts import Mamba
-    from benchrun.model.shape import ModelShape
+    from .parts import Mamba
+    from .shape import ModelShape
 
 __all__ = ["MULTIPLY_ADD", "PASSES", "Operators", "Pass", "Product", "operators", "weight_passes"]
 WHOLE, USUAL_SIZES = Layout(), Sizes()

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
-from benchrun.model.layout import Frozen, Size
+from .layout import Frozen, Size
 
 
 class Moe(Frozen):

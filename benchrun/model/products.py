@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from benchrun.model.communication import sequence_split
-from benchrun.model.layers import layer_counts
-from benchrun.model.layout import Layout
 from benchrun.vocabulary import Task
 
+from .communication import sequence_split
+from .layers import layer_counts
+from .layout import Layout
+
 if TYPE_CHECKING:
-    from benchrun.model.parts import Mamba, Mla, Moe
-    from benchrun.model.shape import ModelShape
+    from .parts import Mamba, Mla, Moe
+    from .shape import ModelShape
 
 MULTIPLY_ADD = 2
 """FLOPs."""

@@ -5,11 +5,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
-from benchrun.model.layers import EXPERTS, layer_counts
-from benchrun.model.layout import Frozen, Size
-from benchrun.model.operators import operators
-from benchrun.model.parts import Mamba, Mla, Moe, RopeScaling, Window
 from benchrun.vocabulary import MOST_LAYERS
+
+from .layers import EXPERTS, layer_counts
+from .layout import Frozen, Size
+from .operators import operators
+from .parts import Mamba, Mla, Moe, RopeScaling, Window
 
 Activation = Literal["swiglu", "geglu", "gelu", "squared-relu", "clamped-swiglu"]
 GATED: frozenset[Activation] = frozenset({"swiglu", "geglu", "clamped-swiglu"})

@@ -13,11 +13,12 @@ from pydantic import BaseModel, ValidationError
 
 from benchrun import paths
 from benchrun.errors import UserError, closest
-from benchrun.recipes.files import find, recipe_document
-from benchrun.recipes.schema import UNKNOWN_NAME, PointGroup, Recipe, Study, TrainingRecipe
-from benchrun.recipes.yamlfile import Document, Loc, load
 from benchrun.runspec.cluster import IN_WORDS, Cluster
 from benchrun.vocabulary import Precision
+
+from .files import find, recipe_document
+from .schema import UNKNOWN_NAME, PointGroup, Recipe, Study, TrainingRecipe
+from .yamlfile import Document, Loc, load
 
 M = TypeVar("M", bound=BaseModel)
 _MAPPING = "expected a mapping (key: value)"

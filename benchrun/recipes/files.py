@@ -10,8 +10,9 @@ from pathlib import Path
 
 from benchrun import paths
 from benchrun.errors import UserError, closest
-from benchrun.recipes.yamlfile import Document, load
 from benchrun.vocabulary import STAMP
+
+from .yamlfile import Document, load
 
 
 def is_own_file(name: str) -> bool:

@@ -13,10 +13,11 @@ from benchrun import hardware
 from benchrun.frameworks.base import Framework
 from benchrun.memory import impossible
 from benchrun.model import Moe
-from benchrun.recipes.capability import incapable
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.runspec.training import RESIDENT_LAYERS
 from benchrun.vocabulary import LOW
+
+from .capability import incapable
 
 CHANGE_LAYOUT = "change the layout in the recipe or with --set"
 Legal = Callable[[int], bool]

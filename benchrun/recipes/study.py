@@ -12,11 +12,12 @@ from itertools import product
 from typing import Any
 
 from benchrun.errors import UserError
-from benchrun.recipes.catalogue import study_file
-from benchrun.recipes.files import cluster_document
-from benchrun.recipes.schema import Study, SuiteRun
-from benchrun.recipes.select import KEYS, Request
-from benchrun.recipes.study_rules import OF_REQUEST, Settings, alternatives, check, text
+
+from .catalogue import study_file
+from .files import cluster_document
+from .schema import Study, SuiteRun
+from .select import KEYS, Request
+from .study_rules import OF_REQUEST, Settings, alternatives, check, text
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchrun.errors import UserError, closest
-from benchrun.recipes.schema import Study, SuiteRun
-from benchrun.recipes.select import KEYS, Request
-from benchrun.recipes.yamlfile import Document, Loc
+
+from .schema import Study, SuiteRun
+from .select import KEYS, Request
+from .yamlfile import Document, Loc
 
 Settings = dict[str, Any]
 """Key -> value: a field of `Request`, or a key of ``--set``."""

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from benchrun.model import Frozen
-from benchrun.rundir.artifacts import Breakdown
+
+from .artifacts import Breakdown
 
 SCHEMA_VERSION: Literal[1] = 1
 ROUNDING = 1e-3

@@ -20,7 +20,10 @@ from pydantic import BaseModel, ValidationError
 
 from benchrun import clock, kept, paths
 from benchrun.errors import UserError, reading
-from benchrun.rundir.artifacts import (
+from benchrun.runspec.spec import RunSpec
+from benchrun.vocabulary import STAMP
+
+from .artifacts import (
     DONE,
     EVENTS,
     SERVER_LOG,
@@ -31,8 +34,6 @@ from benchrun.rundir.artifacts import (
     XZ,
     Done,
 )
-from benchrun.runspec.spec import RunSpec
-from benchrun.vocabulary import STAMP
 
 M = TypeVar("M", bound=BaseModel)
 KEPT = "measured:"

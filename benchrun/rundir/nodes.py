@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 
 from benchrun.model import Frozen
-from benchrun.rundir.artifacts import File
+
+from .artifacts import File
 
 Test = Literal["products", "memory", "node_collective", "exchange"]
 UNITS: dict[Test, str] = {

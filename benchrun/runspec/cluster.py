@@ -18,8 +18,9 @@ from pydantic import (
 )
 
 from benchrun.model import Frozen
-from benchrun.runspec.site_rules import own_variable, setup_line, site_option
 from benchrun.vocabulary import MOST_GPUS
+
+from .site_rules import own_variable, setup_line, site_option
 
 IN_WORDS: dict[str, str] = {}
 """Pattern -> what it expects, for errors."""

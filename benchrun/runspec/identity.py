@@ -17,10 +17,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchrun.paths import table
-from benchrun.runspec.image_names import image_name, is_path
+
+from .image_names import image_name, is_path
 
 if TYPE_CHECKING:
-    from benchrun.runspec.spec import RunSpec, TrainingSpec
+    from .spec import RunSpec, TrainingSpec
 
 VERSION = 1
 ANY = "any workload"

@@ -9,9 +9,10 @@ from typing_extensions import Self
 from benchrun.model import ModelShape
 from benchrun.model.layout import Size
 from benchrun.rundir.artifacts import CHECKPOINT
-from benchrun.runspec.cluster import Line, Option
-from benchrun.runspec.spec import Inputs, Reduction, RunSpec
 from benchrun.vocabulary import Reduced, dimensions, reductions, request_load
+
+from .cluster import Line, Option
+from .spec import Inputs, Reduction, RunSpec
 
 PROMPTS_PER_SLOT = 10
 """Requests for each one that is answered at a time, if their number is not stated: the

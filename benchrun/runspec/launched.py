@@ -6,8 +6,9 @@ from pydantic import ConfigDict
 
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout, Size
-from benchrun.runspec.spec import TrainingSpec
 from benchrun.vocabulary import Precision, Task
+
+from .spec import TrainingSpec
 
 LAUNCHED = "benchrun launched: "
 """Begins the line."""

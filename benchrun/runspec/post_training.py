@@ -8,9 +8,10 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, mod
 
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout, Size
-from benchrun.runspec.cluster import Line
-from benchrun.runspec.spec import Inputs, RunSpec
 from benchrun.vocabulary import rollout_settings
+
+from .cluster import Line
+from .spec import Inputs, RunSpec
 
 Engine = Literal["vllm", "tensorrt-llm", "nemo", "transformers"]
 Share = Annotated[float, Field(gt=0, lt=1)]

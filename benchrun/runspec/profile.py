@@ -6,7 +6,8 @@ from pydantic import AfterValidator, NonNegativeInt
 
 from benchrun.model import Frozen
 from benchrun.model.layout import Size
-from benchrun.runspec.cluster import Option
+
+from .cluster import Option
 
 T = TypeVar("T")
 Tool = Literal["none", "kineto", "nsys", "xplane"]

@@ -27,14 +27,15 @@ from benchrun import extensions
 from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout, Size
-from benchrun.runspec.cluster import Cluster, EnvName, Line, OwnName, Text
-from benchrun.runspec.identity import VERSION, digest, training_form
-from benchrun.runspec.megatron import Megatron
-from benchrun.runspec.migrate import migrated
-from benchrun.runspec.profile import Profile, Tool
-from benchrun.runspec.site_rules import LAUNCHED
-from benchrun.runspec.training import Data, Training
 from benchrun.vocabulary import LOW, Precision, Reduced, Task, reduced, reductions
+
+from .cluster import Cluster, EnvName, Line, OwnName, Text
+from .identity import VERSION, digest, training_form
+from .megatron import Megatron
+from .migrate import migrated
+from .profile import Profile, Tool
+from .site_rules import LAUNCHED
+from .training import Data, Training
 
 if TYPE_CHECKING:
     from pydantic.functional_validators import ModelWrapValidatorHandler

@@ -9,7 +9,8 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from benchrun.model import Frozen
 from benchrun.model.layout import Size
-from benchrun.runspec.cluster import Line
+
+from .cluster import Line
 
 StatePrecision = Literal["fp32", "bf16", "fp16"]
 Module = Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"]

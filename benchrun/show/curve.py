@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchrun.measure.scaling import Break, CurvePoint, Scaling, breaks, efficiencies
-from benchrun.show.plot import Plot, Series
-from benchrun.show.table import Table, plain
+
+from .plot import Plot, Series
+from .table import Table, plain
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from benchrun import extensions
-from benchrun.show.curve import CurveView
-from benchrun.show.junit import junit
-from benchrun.show.model import ReportModel
-from benchrun.show.runs import runs_page
-from benchrun.show.table import Table, as_csv, capitals, fitted, markdown
-from benchrun.show.terminal import run_page
+
+from .curve import CurveView
+from .junit import junit
+from .model import ReportModel
+from .runs import runs_page
+from .table import Table, as_csv, capitals, fitted, markdown
+from .terminal import run_page
 
 FORMATS = ("terminal", "markdown", "csv", "junit")
 """Formats of text that need no extension."""

@@ -16,9 +16,10 @@ from benchrun.judge.verdict import RunResult
 from benchrun.measure.model import Metrics
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.show.repeats import median_of
-from benchrun.show.runs import proxy, short_layout
-from benchrun.show.table import Table
+
+from .repeats import median_of
+from .runs import proxy, short_layout
+from .table import Table
 
 TITLES = (
     "recipe",

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from benchrun.judge.verdict import RunResult
-from benchrun.show.table import visible
 from benchrun.vocabulary import Exit
+
+from .table import visible
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML document may contain, not even escaped."""

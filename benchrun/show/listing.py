@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from benchrun.show.table import Table
 from benchrun.vocabulary import DEGREES
+
+from .table import Table
 
 Rows = Sequence[dict[str, Any]]
 ONLY_IN_JSON = ("task", "image")

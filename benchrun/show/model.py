@@ -10,13 +10,14 @@ from benchrun.judge.references import load_references
 from benchrun.judge.verdict import RunResult
 from benchrun.rundir.folder import stamp_of
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.show.curve import CurveView
-from benchrun.show.frameworks import ValidRun, side_by_side, valid_runs
-from benchrun.show.published import Pair, pairs
-from benchrun.show.readable import point_labels, readable
-from benchrun.show.runs import identified, ratio_line
-from benchrun.show.scaling import ratios
-from benchrun.show.table import Table
+
+from .curve import CurveView
+from .frameworks import ValidRun, side_by_side, valid_runs
+from .published import Pair, pairs
+from .readable import point_labels, readable
+from .runs import identified, ratio_line
+from .scaling import ratios
+from .table import Table
 
 
 @dataclass(frozen=True)

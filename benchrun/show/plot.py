@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from benchrun import extensions
-from benchrun.show.table import Table
+
+from .table import Table
 
 Kind = Literal["line", "histogram", "bars", "stack", "waterfall"]
 

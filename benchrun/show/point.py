@@ -13,8 +13,9 @@ from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.recipes.select import Request
 from benchrun.runspec.spec import RunSpec, TrainingSpec
-from benchrun.show.table import aligned
 from benchrun.vocabulary import DEGREES, HOUR_S
+
+from .table import aligned
 
 Rows = Iterator[tuple[str, str]]
 BAR = 40

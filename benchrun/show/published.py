@@ -8,9 +8,10 @@ from benchrun.judge.nearest import Nearest, nearest
 from benchrun.judge.references import Reference
 from benchrun.measure.registry import METRICS
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.show.frameworks import ValidRun
-from benchrun.show.repeats import median_of, valid_values
-from benchrun.show.table import Table
+
+from .frameworks import ValidRun
+from .repeats import median_of, valid_values
+from .table import Table
 
 STATED = ("gpu", "num_gpus", "framework", "image", "num_layers", "dimensions")
 """Conditions that the name of a point or the source of a number states already."""

@@ -8,8 +8,9 @@ from benchrun.judge.measured import by_point, grouped
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.registry import tabled
 from benchrun.runspec.spec import RunSpec, TrainingSpec
-from benchrun.show.runs import distinctions, proxy, short_layout, table
-from benchrun.show.table import Table
+
+from .runs import distinctions, proxy, short_layout, table
+from .table import Table
 
 READ = (
     "step_time_s",

@@ -15,10 +15,11 @@ from benchrun.measure.registry import tabled
 from benchrun.measure.statistics import spread_percent
 from benchrun.rundir.folder import stamp_of
 from benchrun.runspec.spec import RunSpec, TrainingSpec
-from benchrun.show.repeats import median_of, valid_values
-from benchrun.show.scaling import SpeedRatio, ratios
-from benchrun.show.table import Table, markdown
 from benchrun.vocabulary import DEGREES, by_path
+
+from .repeats import median_of, valid_values
+from .scaling import SpeedRatio, ratios
+from .table import Table, markdown
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from benchrun.show.plot import Plot
-from benchrun.show.table import Table
+from .plot import Plot
+from .table import Table
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchrun.show.table import Table, plain
+from .table import Table, plain
 
 TITLES = ("RUN", "STATE", "JOB", "NODES", "AGE", "STEP", "STEP TIME", "NOTE")
 

@@ -11,7 +11,8 @@ from benchrun.judge.uneven import slow_steps
 from benchrun.judge.verdict import RunResult, Verdict
 from benchrun.measure.model import SAMPLES, Measurement, Metrics, Summary
 from benchrun.runspec.spec import RunSpec, TrainingSpec
-from benchrun.show.numbers import (
+
+from .numbers import (
     Rows,
     measured_rows,
     metrics_rows,
@@ -20,8 +21,8 @@ from benchrun.show.numbers import (
     result_rows,
     telemetry_rows,
 )
-from benchrun.show.runs import check_rows, layout, proxy, reference_line
-from benchrun.show.table import Table, aligned, markdown, markdown_text
+from .runs import check_rows, layout, proxy, reference_line
+from .table import Table, aligned, markdown, markdown_text
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 

@@ -9,9 +9,10 @@ from typing import Literal
 from benchrun import hardware
 from benchrun.errors import closest
 from benchrun.runspec.cluster import Cluster
-from benchrun.site.nodes import filters, is_host_list, named_nodes
-from benchrun.site.survey import Association, Node, Partition, Survey, clock
 from benchrun.vocabulary import Exit
+
+from .nodes import filters, is_host_list, named_nodes
+from .survey import Association, Node, Partition, Survey, clock
 
 Status = Literal["ok", "fault", "warning", "not_checked"]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from benchrun.jobs.commands import output
 from benchrun.runspec.cluster import Cluster
-from benchrun.site.file_checks import Check, chosen_partition, fault
-from benchrun.site.survey import Partition, Survey, clock, seconds
+
+from .file_checks import Check, chosen_partition, fault
+from .survey import Partition, Survey, clock, seconds
 
 JOBS, WALL = "jobs", "wall"
 _TRES = re.compile(r"([a-z][\w/:.-]*)=(\d+)(?=,|$)")

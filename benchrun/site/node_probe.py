@@ -13,10 +13,11 @@ from benchrun.jobs.commands import call
 from benchrun.render import check_script
 from benchrun.rundir.artifacts import JOB
 from benchrun.runspec.cluster import Cluster
-from benchrun.site import node_job
-from benchrun.site.doctor import RUNTIMES
-from benchrun.site.file_checks import Check, fault, ok
 from benchrun.vocabulary import Exit
+
+from . import node_job
+from .doctor import RUNTIMES
+from .file_checks import Check, fault, ok
 
 CLOCK_S = 5.0
 """Difference of two clocks from which endings and ages of runs become wrong."""

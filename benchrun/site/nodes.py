@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchrun.jobs.commands import output
 from benchrun.runspec.cluster import Cluster
-from benchrun.site.survey import Node
+
+from .survey import Node
 
 MEMORY = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024, "K": 1 / 1024}
 """Unit of sbatch --mem -> MiB."""

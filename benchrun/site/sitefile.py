@@ -16,7 +16,8 @@ from benchrun import hardware
 from benchrun.errors import UserError, closest
 from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.runspec.documentation import field_docs
-from benchrun.site.survey import Association, Node, Partition, Survey, clock
+
+from .survey import Association, Node, Partition, Survey, clock
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "hardware": OwnGpu,

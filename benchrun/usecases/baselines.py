@@ -10,7 +10,8 @@ from benchrun.judge.measured import MeasuredRun, load_measured
 from benchrun.judge.references import load_references
 from benchrun.rundir.folder import KEPT, RunDir, is_folder, open_run, runs_at
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.usecases.measurement import result_of
+
+from .measurement import result_of
 
 
 def is_published(name: str) -> bool:

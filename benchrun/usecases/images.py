@@ -10,8 +10,9 @@ from benchrun.recipes.catalogue import checked, is_suite
 from benchrun.recipes.files import cluster_document, recipe_document
 from benchrun.recipes.select import Request
 from benchrun.runspec.cluster import Cluster
-from benchrun.usecases.listing import list_points
-from benchrun.usecases.points import resolve
+
+from .listing import list_points
+from .points import resolve
 
 COMMANDS = {
     "pyxis": ("sqsh", "enroot import --output {file} docker://{enroot}"),

@@ -7,7 +7,8 @@ from typing import Any
 from benchrun import paths
 from benchrun.recipes.files import cluster_document
 from benchrun.recipes.yamlfile import load
-from benchrun.usecases.listing import list_points
+
+from .listing import list_points
 
 Rows = list[dict[str, Any]]
 

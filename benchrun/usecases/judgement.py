@@ -27,11 +27,12 @@ from benchrun.recipes import catalogue
 from benchrun.rundir.artifacts import ENV, VERDICT
 from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import NodesSpec, RunSpec
-from benchrun.usecases.baselines import baseline_runs, is_published
-from benchrun.usecases.expectations import expected_step
-from benchrun.usecases.jobs import end_of, record_end
-from benchrun.usecases.measurement import measure_run, store_measurement
-from benchrun.usecases.settings import completed_setting
+
+from .baselines import baseline_runs, is_published
+from .expectations import expected_step
+from .jobs import end_of, record_end
+from .measurement import measure_run, store_measurement
+from .settings import completed_setting
 
 PARSE = "its numbers: benchrun parse LOG; a run that benchrun launched has a verdict"
 Numbers = Sequence[tuple[Metrics, Log]]

@@ -8,8 +8,9 @@ from benchrun.memory import warning
 from benchrun.recipes.layout import slow_links
 from benchrun.runspec.post_training import OF_THE_SITE
 from benchrun.runspec.spec import RunSpec, TrainingSpec
-from benchrun.usecases.expectations import expected_step
 from benchrun.vocabulary import HOUR_S
+
+from .expectations import expected_step
 
 
 def warnings(spec: RunSpec) -> list[str]:

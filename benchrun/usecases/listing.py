@@ -129,7 +129,8 @@ def _rows(recipe: str, cluster: str | None) -> Rows:
     rows = table.get(recipe)
     if rows is None:
         from benchrun.recipes.catalogue import recipe_file
-        from benchrun.usecases.point_table import resolved_rows
+
+        from .point_table import resolved_rows
 
         rows = resolved_rows(recipe_file(recipe), cluster)
     return [row | {"conditions": tuple(map(row.get, HARD))} for row in rows]

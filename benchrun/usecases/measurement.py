@@ -30,7 +30,8 @@ from benchrun.rundir import artifacts
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir
 from benchrun.show.table import step_lines
-from benchrun.usecases.keep import kept_files, kept_name
+
+from .keep import kept_files, kept_name
 
 
 def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None:

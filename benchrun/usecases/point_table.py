@@ -16,8 +16,9 @@ from benchrun.judge.references import Reference, load_references, matching
 from benchrun.recipes.catalogue import Point, RecipeFile, points, recipe_file
 from benchrun.recipes.resolve import resolve_point
 from benchrun.runspec.spec import RunSpec
-from benchrun.usecases.listing import COLUMNS, POINTS, Rows, gpu_of, inputs_digest
 from benchrun.vocabulary import DEGREES
+
+from .listing import COLUMNS, POINTS, Rows, gpu_of, inputs_digest
 
 
 def resolved_rows(file: RecipeFile, cluster: str | None = None) -> Rows:

@@ -22,8 +22,9 @@ from benchrun.recipes.select import Request
 from benchrun.recipes.study import StudyPoint, expand
 from benchrun.render import render
 from benchrun.runspec.spec import RunSpec, TrainingSpec
-from benchrun.usecases.expectations import expected_step
 from benchrun.vocabulary import Reduced
+
+from .expectations import expected_step
 
 resolve_point = resolving.resolve
 

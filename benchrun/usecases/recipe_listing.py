@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from benchrun.usecases.listing import Rows, point_rows
 from benchrun.vocabulary import DEGREES
+
+from .listing import Rows, point_rows
 
 LAYOUT = ("recipe", "gpu", "proxy", "seq_length", "mbs", "per_gpu", *DEGREES, "settings")
 """Fields that all points of one line of a recipe share."""

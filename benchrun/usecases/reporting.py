@@ -6,8 +6,9 @@ from dataclasses import replace
 from benchrun.judge.verdict import RunResult, Verdict
 from benchrun.rundir.folder import RunDir
 from benchrun.show.model import ReportModel, report_model
-from benchrun.usecases.measurement import fingerprint_if_readable, result_of
-from benchrun.usecases.scaling import measured_scaling
+
+from .measurement import fingerprint_if_readable, result_of
+from .scaling import measured_scaling
 
 
 def run_data(run: RunDir, verdict: Verdict | None = None, *, drawn: bool = True) -> RunResult:

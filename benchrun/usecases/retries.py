@@ -13,8 +13,9 @@ from benchrun.jobs.launcher import observe
 from benchrun.jobs.slurm_nodes import expanded, unusable_nodes
 from benchrun.logs.kinds import kind_of
 from benchrun.rundir.folder import RunDir
-from benchrun.usecases.jobs import end_of
-from benchrun.usecases.submission import start_in_time
+
+from .jobs import end_of
+from .submission import start_in_time
 
 
 @dataclass(frozen=True)

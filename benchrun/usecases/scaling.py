@@ -10,7 +10,8 @@ from benchrun.show.curve import CurveView
 from benchrun.show.repeats import median_of
 from benchrun.show.runs import proxy
 from benchrun.show.scaling import Curve, curves_of
-from benchrun.usecases.expectations import expected_step
+
+from .expectations import expected_step
 
 
 def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:

@@ -10,7 +10,8 @@ from benchrun.jobs.launcher import backoff, observe, submit
 from benchrun.jobs.launcher import start as start_run
 from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import RunSpec
-from benchrun.usecases.jobs import has_ended, pause, record_end
+
+from .jobs import has_ended, pause, record_end
 
 Tell = Callable[[str], None]
 """Gets one line for a person about each launch and each ending."""

@@ -11,8 +11,9 @@ import torch
 
 from benchrun.rundir.artifacts import BREAKDOWN, Breakdown
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.worker import log, ranks
-from benchrun.worker.host import HostClock, queued, scheduled
+
+from . import log, ranks
+from .host import HostClock, queued, scheduled
 
 KINDS = {
     # The first match counts. Kernels of NCCL, transformer-engine, cuDNN, cuBLAS and

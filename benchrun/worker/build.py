@@ -28,10 +28,11 @@ from benchrun.errors import UserError
 from benchrun.runspec.megatron import TUPLE, Megatron, is_torch_type
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import FP32_AT_A_TIME, Optimizer
-from benchrun.worker import lora, offload, weights
-from benchrun.worker.fsdp import FUSES_GRADIENTS, cut_moments, fully_sharded
-from benchrun.worker.kernels import LateScale
-from benchrun.worker.layers import Attention, Norm, own_expert_outputs
+
+from . import lora, offload, weights
+from .fsdp import FUSES_GRADIENTS, cut_moments, fully_sharded
+from .kernels import LateScale
+from .layers import Attention, Norm, own_expert_outputs
 
 YARN = "yarn_"
 """The arguments of lengthened rotary positions begin with this."""

@@ -18,7 +18,8 @@ from benchrun.model.operators import MULTIPLY_ADD, Pass, Product, operators
 from benchrun.rundir.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.vocabulary import Precision
-from benchrun.worker import device, log
+
+from . import device, log
 
 COPY, COLLECTIVE = {"cuda": 2**30, "cpu": 2**24}, {"cuda": 2**28, "cpu": 2**20}
 """Bytes: far larger than a cache, and large enough to saturate a link."""

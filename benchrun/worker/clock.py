@@ -21,7 +21,8 @@ import torch.distributed._functional_collectives as functional
 
 from benchrun.rundir.artifacts import KEPT_STEPS, RANKS, RankTime, RankTimes
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.worker.ranks import at_first_rank
+
+from .ranks import at_first_rank
 
 COLLECTIVES = re.compile(
     r"_?(all|reduce|broadcast|gather|scatter|barrier|send|recv|end_coalescing)"

@@ -48,7 +48,7 @@ def _train(path: Path, loop: str, install: str, lora: str | None) -> None:
     spec = TrainingSpec.read(path)
     prepare_process(spec)
     try:
-        from benchrun.worker import ranks, te
+        from . import ranks, te
 
         if spec.megatron:
             te.install()  # before megatron.core is imported

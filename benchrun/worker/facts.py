@@ -10,8 +10,8 @@ import torch
 from megatron.core.optimizer import clip_grads
 from megatron.core.transformer.transformer_block import TransformerBlock
 
-from benchrun.worker import kernels, te
-from benchrun.worker.build import parts
+from . import kernels, te
+from .build import parts
 
 # Attributes of megatron.core's layers that recompute -> the names in a recipe.
 RECOMPUTED = {

@@ -19,7 +19,8 @@ import torch
 
 from benchrun.rundir.artifacts import HOST, KEPT_STEPS, HostTime, HostTimes
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.worker.ranks import at_first_rank
+
+from .ranks import at_first_rank
 
 THREADS = Path("/proc/self/task")
 SHARE = 0.25

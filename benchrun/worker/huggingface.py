@@ -7,7 +7,7 @@ weights are random, so nothing is downloaded.
 
 import os
 
-from benchrun.worker import entry
+from . import entry
 
 if __name__ == "__main__":
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.worker.te import WGRAD
+
+from .te import WGRAD
 
 
 def install(spec: TrainingSpec) -> None:

@@ -15,7 +15,8 @@ import torch
 from benchrun.model import Frozen
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import GIB
-from benchrun.worker import device
+
+from . import device
 
 
 def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) -> str:

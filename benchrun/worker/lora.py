@@ -10,8 +10,9 @@ from torch.nn.functional import dropout, linear
 
 from benchrun.model.adapters import MEGATRON_LINEARS
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.worker.data import seed_of
-from benchrun.worker.device import weight_type
+
+from .data import seed_of
+from .device import weight_type
 
 
 class Adapter(torch.nn.Module):

@@ -23,7 +23,8 @@ from benchrun.model.operators import MULTIPLY_ADD
 from benchrun.rundir.artifacts import NODES
 from benchrun.rundir.nodes import Pair, RankRates, Rate, Test, rounds
 from benchrun.runspec.spec import NodesSpec, RunSpec
-from benchrun.worker import entry, log, ranks
+
+from . import entry, log, ranks
 
 SIDE = {"cuda": 8192, "cpu": 512}
 """Rows and columns of the matrices."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchrun.worker import device
+from . import device
 
 SMALLEST = 2**20
 """Bytes; a smaller tensor stays on the GPU."""

@@ -10,7 +10,8 @@ import torch
 
 from benchrun.rundir.artifacts import PROFILE
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.worker import ranks
+
+from . import ranks
 
 
 def steps_made(spec: TrainingSpec) -> int:

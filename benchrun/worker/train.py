@@ -12,7 +12,8 @@ from megatron.core.distributed import finalize_model_grads
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.worker import (
+
+from . import (
     breakdown,
     build,
     ceiling,
@@ -24,11 +25,11 @@ from benchrun.worker import (
     te,
     weights,
 )
-from benchrun.worker.clock import StepClock
-from benchrun.worker.data import at_positions, dataset, loader
-from benchrun.worker.facts import in_use
-from benchrun.worker.host import HostClock
-from benchrun.worker.layers import chunk_positions
+from .clock import StepClock
+from .data import at_positions, dataset, loader
+from .facts import in_use
+from .host import HostClock
+from .layers import chunk_positions
 
 
 def train(spec: TrainingSpec) -> None:

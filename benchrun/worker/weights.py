@@ -9,7 +9,8 @@ import torch
 from megatron.core import parallel_state
 
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.worker.data import seed_of
+
+from .data import seed_of
 
 LARGEST = 100_000_000
 """Parameters: every rank draws each whole weight and keeps its part, which only small

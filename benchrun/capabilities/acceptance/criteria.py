@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from benchrun.capabilities.acceptance.plan import Criteria, ResolvedPlan
 from benchrun.jobs.endings import NO_ANSWER
 from benchrun.judge.checks import LEARNED, Check
 from benchrun.judge.ratio import ratio
@@ -19,6 +18,8 @@ from benchrun.measure.statistics import spread_percent
 from benchrun.model import Frozen
 from benchrun.runspec.spec import RunSpec
 from benchrun.vocabulary import Exit
+
+from .plan import Criteria, ResolvedPlan
 
 Answer = Literal["accepted", "not_accepted", "inconclusive"]
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from benchrun.capabilities.acceptance.criteria import Acceptance, PointEvidence, judged
-from benchrun.capabilities.acceptance.plan import ResolvedPlan, planned, read_plan
 from benchrun.capabilities.studies.state import StudyDir
 from benchrun.errors import UserError
 from benchrun.jobs.endings import Ending, recorded, recorded_name, unreadable_ending
@@ -20,6 +18,9 @@ from benchrun.rundir.artifacts import ENDING, VERDICT
 from benchrun.rundir.folder import RunDir
 from benchrun.usecases.judgement import verdict_together
 from benchrun.usecases.measurement import measure_run, store_measurement
+
+from .criteria import Acceptance, PointEvidence, judged
+from .plan import ResolvedPlan, planned, read_plan
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,6 @@ from typing import Any
 import yaml
 
 from benchrun import __version__, extensions
-from benchrun.capabilities.acceptance import pack, unpack
-from benchrun.capabilities.acceptance.criteria import Acceptance
-from benchrun.capabilities.acceptance.judging import Appraisal, appraise, runs_of
-from benchrun.capabilities.acceptance.plan import AcceptancePlan, ResolvedPlan, planned
-from benchrun.capabilities.acceptance.view import leads
 from benchrun.errors import UserError, writing
 from benchrun.jobs.launcher import commit
 from benchrun.recipes.catalogue import checked
@@ -35,6 +30,12 @@ from benchrun.usecases.keep import (
 )
 from benchrun.usecases.measurement import measure_run, same_numbers, steps_text
 from benchrun.usecases.reporting import report_on, run_data
+
+from . import pack, unpack
+from .criteria import Acceptance
+from .judging import Appraisal, appraise, runs_of
+from .plan import AcceptancePlan, ResolvedPlan, planned
+from .view import leads
 
 DERIVED = (artifacts.METRICS, artifacts.VERDICT, artifacts.STEPS, artifacts.TELEMETRY_SUMMARY)
 """Files of a run that are computed again from the others."""

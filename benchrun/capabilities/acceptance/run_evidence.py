@@ -5,10 +5,6 @@ redacted.
 from collections.abc import Iterator
 from itertools import islice
 
-from benchrun.capabilities.acceptance import pack
-from benchrun.capabilities.acceptance.agreement import differences
-from benchrun.capabilities.acceptance.pack import Reason
-from benchrun.capabilities.acceptance.unpack import Content
 from benchrun.frameworks.logs import parse_log
 from benchrun.jobs.endings import classified_again
 from benchrun.render import render
@@ -17,6 +13,11 @@ from benchrun.rundir.artifacts import STDERR, STDOUT, XZ, Ending, EndingRecord
 from benchrun.rundir.folder import RunDir
 from benchrun.usecases.jobs import recent_time
 from benchrun.usecases.keep import public_spec
+
+from . import pack
+from .agreement import differences
+from .pack import Reason
+from .unpack import Content
 
 NEEDED = (artifacts.SPEC, artifacts.ENDING, artifacts.JOB, artifacts.PROBE_SCRIPT)
 """Files without which a run is no evidence."""

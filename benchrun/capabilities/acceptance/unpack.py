@@ -8,7 +8,9 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from benchrun.capabilities.acceptance.pack import (
+from benchrun.rundir.artifacts import XZ
+
+from .pack import (
     CHUNK,
     MANIFEST,
     Manifest,
@@ -17,7 +19,6 @@ from benchrun.capabilities.acceptance.pack import (
     files_of,
     sha256,
 )
-from benchrun.rundir.artifacts import XZ
 
 MOST_BYTES = 16 << 30
 """Most bytes of all files of a pack together, unpacked."""

@@ -106,7 +106,7 @@ def _announce(planned: "ResolvedPlan", as_json: bool) -> int:
 
 def _planned_page(planned: "ResolvedPlan") -> str:
     """Points, criteria, GPU-hours and cost."""
-    from benchrun.capabilities.acceptance.view import planned_page
+    from .view import planned_page
 
     return planned_page(api.appraise(planned, {}).acceptance, api.study_result(planned.study))
 
@@ -127,7 +127,7 @@ def _show(
         study = api.study_result(planned.study).model_dump(mode="json")
         print_json(acceptance.model_dump(mode="json") | {"study": study, "pack": written})
     else:
-        from benchrun.capabilities.acceptance.view import acceptance_page
+        from .view import acceptance_page
 
         click.echo(acceptance_page(acceptance), nl=False)
     return acceptance.exit_code
@@ -154,7 +154,7 @@ def verify(pack: Path, own_plan: str | None, as_json: bool) -> int:
     if as_json:
         print_json(verification.document())
         return verification.exit_code
-    from benchrun.capabilities.acceptance.view import acceptance_page, reason_lines
+    from .view import acceptance_page, reason_lines
 
     for line in reason_lines("warning", verification.warnings):
         say(line)

@@ -11,21 +11,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from benchrun import __version__
-from benchrun.capabilities.acceptance import pack, run_evidence, unpack
-from benchrun.capabilities.acceptance.agreement import differences, json_differences
-from benchrun.capabilities.acceptance.criteria import Acceptance
-from benchrun.capabilities.acceptance.pack import Kind, Reason, Refused
-from benchrun.capabilities.acceptance.packing import (
-    DERIVED,
-    Recomputed,
-    derived,
-    plan_in,
-    portable,
-    read_plan_in,
-    report_page,
-)
-from benchrun.capabilities.acceptance.plan import AcceptancePlan, ResolvedPlan, read_plan
-from benchrun.capabilities.acceptance.unpack import Content
 from benchrun.errors import BenchrunError, UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.frameworks.registry import framework
@@ -37,6 +22,22 @@ from benchrun.rundir.folder import RunDir
 from benchrun.runspec.identity import digest
 from benchrun.runspec.spec import RunSpec
 from benchrun.vocabulary import Exit
+
+from . import pack, run_evidence, unpack
+from .agreement import differences, json_differences
+from .criteria import Acceptance
+from .pack import Kind, Reason, Refused
+from .packing import (
+    DERIVED,
+    Recomputed,
+    derived,
+    plan_in,
+    portable,
+    read_plan_in,
+    report_page,
+)
+from .plan import AcceptancePlan, ResolvedPlan, read_plan
+from .unpack import Content
 
 SHOWN = 3
 """Differences of one file that are named."""

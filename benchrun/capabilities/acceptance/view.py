@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchrun.capabilities.acceptance.criteria import Acceptance, Criterion
-from benchrun.capabilities.acceptance.pack import Reason
 from benchrun.capabilities.studies.result import StudyResult
 from benchrun.capabilities.studies.view import planned_line
 from benchrun.show.section import Section
 from benchrun.show.table import Table, plain
+
+from .criteria import Acceptance, Criterion
+from .pack import Reason
 
 ANSWERS = {True: "passed", False: "FAILED", None: "no answer"}
 

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import yaml
 
-from benchrun.capabilities.explain.model import Cause, Name
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.paths import table
 from benchrun.recipes.capability import incapable
 from benchrun.runspec.identity import value_of
 from benchrun.runspec.spec import TrainingSpec
+
+from .model import Cause, Name
 
 
 def fault(

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, fields, replace
 from statistics import mean
 
-from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.rundir.artifacts import BREAKDOWN, Breakdown
 from benchrun.rundir.fingerprint import Fingerprint, RankShares
+
+from .evidence import Evidence
 
 KNOWN = ("matmul", "attention", "memory_bound", "communication", "idle", "copies")
 """The buckets except the one of unknown cause."""

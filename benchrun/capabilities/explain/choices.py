@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchrun.capabilities.explain.advice import choice
-from benchrun.capabilities.explain.evidence import Evidence
-from benchrun.capabilities.explain.model import Cause, Name, Part
-from benchrun.capabilities.explain.waits import by_stage, late_rank, of_stages, stages_s
-from benchrun.capabilities.explain.waterfall import (
+from benchrun.frameworks.registry import FRAMEWORKS
+from benchrun.rundir.artifacts import RANKS
+
+from .advice import choice
+from .evidence import Evidence
+from .model import Cause, Name, Part
+from .waits import by_stage, late_rank, of_stages, stages_s
+from .waterfall import (
     ATTENTION_AT_PEAK,
     CLOCKS,
     COPIES,
@@ -21,8 +24,6 @@ from benchrun.capabilities.explain.waterfall import (
     PLAIN,
     SMALL_PRODUCTS,
 )
-from benchrun.frameworks.registry import FRAMEWORKS
-from benchrun.rundir.artifacts import RANKS
 
 SAVED: dict[Name, float] = {
     **dict.fromkeys(

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from benchrun import hardware
-from benchrun.capabilities.explain.work import Work, work, work_unknown
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.measure.bound import Bound
 from benchrun.measure.statistics import Floats
@@ -18,6 +17,8 @@ from benchrun.measure.telemetry import Sampled
 from benchrun.rundir.artifacts import Breakdown, Ceilings, HostTimes, RankTimes
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import TrainingSpec
+
+from .work import Work, work, work_unknown
 
 FEWEST_SAMPLES = 10
 """Fewest samples of a GPU: the first and the last one cover seconds outside of the

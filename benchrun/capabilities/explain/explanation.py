@@ -4,12 +4,14 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from benchrun.capabilities.explain.advice import advised, fault
-from benchrun.capabilities.explain.buckets import buckets
-from benchrun.capabilities.explain.choices import OFFLOADED, choices
-from benchrun.capabilities.explain.evidence import Evidence, alike
-from benchrun.capabilities.explain.faults import faults
-from benchrun.capabilities.explain.model import (
+from benchrun.judge.difference import NOTICEABLE, ratio_interval
+
+from .advice import advised, fault
+from .buckets import buckets
+from .choices import OFFLOADED, choices
+from .evidence import Evidence, alike
+from .faults import faults
+from .model import (
     DIGITS,
     FAULT_SHARE,
     Against,
@@ -18,10 +20,9 @@ from benchrun.capabilities.explain.model import (
     Name,
     Part,
 )
-from benchrun.capabilities.explain.speed import at_limit
-from benchrun.capabilities.explain.waits import FEW_STEPS
-from benchrun.capabilities.explain.waterfall import waterfall
-from benchrun.judge.difference import NOTICEABLE, ratio_interval
+from .speed import at_limit
+from .waits import FEW_STEPS
+from .waterfall import waterfall
 
 SHOWN_SHARE = 0.005
 """Smallest cause that is shown, as a share of the step."""

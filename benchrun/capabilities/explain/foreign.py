@@ -9,8 +9,6 @@ from statistics import median
 from typing import Any
 
 from benchrun import hardware
-from benchrun.capabilities.explain.evidence import Evidence
-from benchrun.capabilities.explain.work import products_flops
 from benchrun.model.operators import MULTIPLY_ADD
 from benchrun.rundir.artifacts import (
     BREAKDOWN,
@@ -23,6 +21,9 @@ from benchrun.rundir.artifacts import (
     RankTimes,
 )
 from benchrun.rundir.fingerprint import Fingerprint
+
+from .evidence import Evidence
+from .work import products_flops
 
 SHORTEST, LONGEST = 0.5, 2.5
 """Factors on the measured step outside of which a profiled step is of another run.

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from benchrun import hardware
-from benchrun.capabilities.explain import waits
-from benchrun.capabilities.explain.advice import fault
-from benchrun.capabilities.explain.buckets import Buckets
-from benchrun.capabilities.explain.evidence import Evidence
-from benchrun.capabilities.explain.model import Cause
 from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS
+
+from . import waits
+from .advice import fault
+from .buckets import Buckets
+from .evidence import Evidence
+from .model import Cause
 
 SLOW = 0.4
 """Share of a link's bandwidth that healthy rings exceed.

@@ -10,11 +10,6 @@ from typing import Any
 import numpy as np
 
 from benchrun import hardware, kept
-from benchrun.capabilities.explain.evidence import Evidence
-from benchrun.capabilities.explain.explanation import explain
-from benchrun.capabilities.explain.foreign import foreign_trace
-from benchrun.capabilities.explain.model import Explanation
-from benchrun.capabilities.explain.stages import explain_stages
 from benchrun.capabilities.traces.usecase import fingerprint_of_steps, trace_hint
 from benchrun.errors import BenchrunError, NoNumberError, UserError
 from benchrun.judge.checks import unreliable
@@ -32,6 +27,12 @@ from benchrun.runspec.training import Training
 from benchrun.usecases.measurement import read_log, rows_of, summarise_log
 from benchrun.usecases.settings import NOTHING, check_options, completed_setting, setting_beside
 from benchrun.vocabulary import DEGREES
+
+from .evidence import Evidence
+from .explanation import explain
+from .foreign import foreign_trace
+from .model import Explanation
+from .stages import explain_stages
 
 SAVING = re.compile(rb"(?i)saving (?:model |the )?checkpoint|saved checkpoint|checkpoint saved?\b")
 """Lines that frameworks print when they write a checkpoint."""

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from benchrun.capabilities.explain.evidence import Evidence, alike
-from benchrun.capabilities.explain.waterfall import waterfall
 from benchrun.judge.difference import Side
 from benchrun.show.runs import NOT_COMPARED
 from benchrun.vocabulary import by_path
+
+from .evidence import Evidence, alike
+from .waterfall import waterfall
 
 
 def sides_of(a: Evidence, b: Evidence) -> tuple[Side, Side]:

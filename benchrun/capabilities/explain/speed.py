@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from benchrun import hardware
-from benchrun.capabilities.explain.advice import choice, fault
-from benchrun.capabilities.explain.evidence import Evidence
-from benchrun.capabilities.explain.model import Cause, Part
 from benchrun.measure.telemetry import Telemetry
 from benchrun.rundir.artifacts import CEILINGS
+
+from .advice import choice, fault
+from .evidence import Evidence
+from .model import Cause, Part
 
 HALF = 0.5
 """Share of the samples."""

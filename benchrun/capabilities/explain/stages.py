@@ -2,8 +2,9 @@
 plain training.
 """
 
-from benchrun.capabilities.explain.model import DIGITS, UNSEPARATED, Explanation, Part
 from benchrun.measure.model import Measurement
+
+from .model import DIGITS, UNSEPARATED, Explanation, Part
 
 STAGES = {
     "generation_s": "generation",

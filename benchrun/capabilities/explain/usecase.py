@@ -6,19 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from benchrun import kept
-from benchrun.capabilities.explain.evidence import Evidence
-from benchrun.capabilities.explain.explanation import explain
-from benchrun.capabilities.explain.foreign import foreign_trace, without_foreign
-from benchrun.capabilities.explain.log_evidence import (
-    joined_times,
-    resolution_s,
-    saves,
-    saves_async,
-    stages_of,
-    steps_of,
-)
-from benchrun.capabilities.explain.model import Against, Explanation
-from benchrun.capabilities.explain.sides import sides_of
 from benchrun.capabilities.traces.usecase import fingerprint_of_steps, sound_fingerprint, trace_hint
 from benchrun.errors import NoNumberError, UserError
 from benchrun.jobs.endings import recorded_name
@@ -41,6 +28,20 @@ from benchrun.usecases.baselines import baseline_run, is_published
 from benchrun.usecases.measurement import measure_run, read_log, summarise_log
 from benchrun.usecases.settings import NOTHING
 from benchrun.vocabulary import NO_WORK, by_path
+
+from .evidence import Evidence
+from .explanation import explain
+from .foreign import foreign_trace, without_foreign
+from .log_evidence import (
+    joined_times,
+    resolution_s,
+    saves,
+    saves_async,
+    stages_of,
+    steps_of,
+)
+from .model import Against, Explanation
+from .sides import sides_of
 
 STATED = (
     "task",

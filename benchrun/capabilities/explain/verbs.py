@@ -72,7 +72,7 @@ def explain(
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
-        from benchrun.capabilities.explain.view import explanation_text
+        from .view import explanation_text
 
         click.echo(explanation_text(result, page=form == "markdown"), nl=False)
     if unreliable is None:
@@ -121,7 +121,7 @@ def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
         documents = [result.model_dump(mode="json") for result in results]
         print_json(documents if len(documents) > 1 else documents[0])
     else:
-        from benchrun.capabilities.explain.view import difference_text
+        from .view import difference_text
 
         click.echo("\n".join(map(difference_text, results)), nl=False)
     for line in dict.fromkeys(line for result in results for line in result.unreliable):

@@ -4,9 +4,10 @@ follow unwrapped.
 
 from collections.abc import Iterator
 
-from benchrun.capabilities.explain.model import FAULT_SHARE, UNSEPARATED, Cause, Explanation
 from benchrun.judge.difference import Difference
 from benchrun.show.table import Table, markdown, plain
+
+from .model import FAULT_SHARE, UNSEPARATED, Cause, Explanation
 
 BAR = 24
 """Characters of the whole step."""

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchrun.capabilities.explain.evidence import Evidence
-from benchrun.capabilities.explain.model import FAULT_SHARE
-from benchrun.capabilities.explain.onset import SURE, late_since
 from benchrun.measure.statistics import Floats, robust_deviation
 from benchrun.rundir.artifacts import BREAKDOWN, HOST, RANKS, RankTime
 from benchrun.rundir.fingerprint import IdleByCause
+
+from .evidence import Evidence
+from .model import FAULT_SHARE
+from .onset import SURE, late_since
 
 STEADY = 0.75
 """Share of the steps in which a rank must be behind the others: otherwise the slow rank

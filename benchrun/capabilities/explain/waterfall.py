@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from statistics import mean
 
-from benchrun.capabilities.explain import waits
-from benchrun.capabilities.explain.buckets import Buckets, buckets
-from benchrun.capabilities.explain.evidence import Evidence
-from benchrun.capabilities.explain.model import UNSEPARATED, Name, Part
-from benchrun.capabilities.explain.work import Work, weights_of_groups
 from benchrun.measure.bound import Bound
 from benchrun.rundir.artifacts import CEILINGS, RANKS, TELEMETRY_SUMMARY
+
+from . import waits
+from .buckets import Buckets, buckets
+from .evidence import Evidence
+from .model import UNSEPARATED, Name, Part
+from .work import Work, weights_of_groups
 
 LAW = "operator list and data sheet"
 MATMUL_AT_PEAK, CLOCKS, MATMUL_ALONE = (

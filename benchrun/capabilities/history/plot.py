@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from benchrun.capabilities.history.series import History, PointHistory
-from benchrun.capabilities.history.text import change_sentence, periods_table
 from benchrun.errors import UserError
 from benchrun.show.plot import Mark, Plot, Series, save
+
+from .series import History, PointHistory
+from .text import change_sentence, periods_table
 
 DRAWN = 24
 """The largest number of points in one picture."""

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from benchrun.capabilities.history.series import Change, History, PointHistory
 from benchrun.measure.changes import SHORTEST
 from benchrun.show.table import Table, as_csv, capitals, markdown, plain
+
+from .series import Change, History, PointHistory
 
 COLUMNS = ("node", "driver", "image", "version", "options")
 """Facts that have a column in CSV."""

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchrun import api
-from benchrun.capabilities.history.plot import plot_history
-from benchrun.capabilities.history.series import history_of
-from benchrun.capabilities.history.text import history_page
 from benchrun.cli.options import each, json_text, run_id, say, write_text
 from benchrun.rundir.folder import RunDir
 from benchrun.vocabulary import Exit, worst
+
+from .plot import plot_history
+from .series import history_of
+from .text import history_page
 
 
 def show_history(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from benchrun.capabilities.html.style import LIGHT
 from benchrun.show.plot import Mark, Plot, Series
+
+from .style import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

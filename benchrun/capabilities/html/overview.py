@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from math import nan
 from typing import Any
 
-from benchrun.capabilities.html.run_plots import PARTS
 from benchrun.judge.checks import Check
 from benchrun.judge.difference import Difference
 from benchrun.measure.model import Metrics
@@ -13,6 +12,8 @@ from benchrun.show.plot import EQUAL, Plot, Series, ratio_bars, thinned
 from benchrun.show.published import Pair, published_table
 from benchrun.show.readable import brief
 from benchrun.show.table import Table
+
+from .run_plots import PARTS
 
 MOST_BREAKDOWNS = 60
 """Bars of one plot."""

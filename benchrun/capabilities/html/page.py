@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from benchrun.capabilities.html.picture import INSTALL, drawable, inline_svg
-from benchrun.capabilities.html.section import RunSection, evidence_of, run_section
-from benchrun.capabilities.html.sections import sections
-from benchrun.capabilities.html.style import PAGE
 from benchrun.show.model import ReportModel
 from benchrun.show.plot import Plot
 from benchrun.show.section import Section
 from benchrun.show.table import Table, visible
+
+from .picture import INSTALL, drawable, inline_svg
+from .section import RunSection, evidence_of, run_section
+from .sections import sections
+from .style import PAGE
 
 SHORT = 12
 """Letters of a cell that does not wrap."""

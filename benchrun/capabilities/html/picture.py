@@ -8,11 +8,12 @@ from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchrun.capabilities.html.draw import STYLE, draw
-from benchrun.capabilities.html.style import DRAWN, LIGHT, SCHEMES
 from benchrun.errors import UserError
 from benchrun.files import check_new, write_new
 from benchrun.show.plot import Plot
+
+from .draw import STYLE, draw
+from .style import DRAWN, LIGHT, SCHEMES
 
 INSTALL = "pip install 'benchrun[plot]'"
 SLIM = (

@@ -9,7 +9,6 @@ from typing import Any
 from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.explanation import explain
 from benchrun.capabilities.explain.usecase import evidence
-from benchrun.capabilities.html import run_plots
 from benchrun.errors import NoNumberError
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.samples import read
@@ -23,6 +22,8 @@ from benchrun.show.readable import point_name
 from benchrun.show.table import Table
 from benchrun.show.terminal import basis_rows, spec_rows
 from benchrun.usecases.measurement import rows_of
+
+from . import run_plots
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from benchrun.capabilities.explain.sides import sides_of
 from benchrun.capabilities.explain.view import interval_text
 from benchrun.capabilities.history.plot import history_plots
 from benchrun.capabilities.history.series import history_of
-from benchrun.capabilities.html import overview
 from benchrun.judge.difference import difference
 from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
@@ -21,6 +20,8 @@ from benchrun.show.published import Pair
 from benchrun.show.readable import point_labels
 from benchrun.show.section import Section
 from benchrun.show.table import Table
+
+from . import overview
 
 FEW = 4
 """The largest number of runs that are drawn into one plot."""

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchrun.capabilities.html.picture import save
 from benchrun.errors import UserError
 from benchrun.measure.metric import OURS, Metric
 from benchrun.measure.model import MeanMedian, Summary
@@ -13,6 +12,8 @@ from benchrun.measure.rows import CompletedRows
 from benchrun.measure.statistics import Floats, Spread
 from benchrun.show.plot import Plot, Series
 from benchrun.show.table import Table
+
+from .picture import save
 
 
 def plot_steps(rows: CompletedRows, summary: Summary, path: Path, name: str | None = None) -> None:

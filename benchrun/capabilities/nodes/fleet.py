@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, Literal, NamedTuple, get_args
 
-from benchrun.capabilities.nodes.outliers import MIN_UNITS, Beside, beside_each_other, slower_group
 from benchrun.model import Frozen
 from benchrun.rundir.nodes import UNITS, RankRates, Test
+
+from .outliers import MIN_UNITS, Beside, beside_each_other, slower_group
 
 FALSE_ALARMS = 0.01
 """The chance that a check of a healthy fleet names any node."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from benchrun.capabilities.nodes.fleet import Fleet, fleet
 from benchrun.errors import MachineError, UserError
 from benchrun.jobs.exclude import without_nodes
 from benchrun.jobs.slurm_nodes import expanded, idle_nodes
@@ -15,6 +14,8 @@ from benchrun.rundir.artifacts import EXCLUDE, FLEET, NODES
 from benchrun.rundir.folder import RunDir, read_text
 from benchrun.rundir.nodes import RankRates
 from benchrun.runspec.spec import NodesSpec
+
+from .fleet import Fleet, fleet
 
 
 def nodes_check(

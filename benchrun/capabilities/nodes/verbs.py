@@ -116,7 +116,7 @@ def _print(run: "RunDir", reason: str | None, as_json: bool, *, store: bool = Tr
 
     Without ``store`` nothing is written, because the job may go on.
     """
-    from benchrun.capabilities.nodes.view import fleet_view
+    from .view import fleet_view
 
     fleet = api.fleet_of(run)
     if store:

@@ -1,7 +1,8 @@
 """A check of nodes for a terminal."""
 
-from benchrun.capabilities.nodes.fleet import Fleet, TestRow
 from benchrun.show.table import Table, plain
+
+from .fleet import Fleet, TestRow
 
 COLUMNS = ("measured", "of", "compared", "median", "lowest", "outlier below", "unit")
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.predict import constants
-from benchrun.capabilities.predict.work import Value
-from benchrun.capabilities.predict.workload import Number, Workload
 from benchrun.vocabulary import Task
+
+from . import constants
+from .work import Value
+from .workload import Number, Workload
 
 BITS = {"fp8": 8, "fp8_current": 8, "mxfp8": 8, "nvfp4": 4}
 """Numbers below 16 bits."""

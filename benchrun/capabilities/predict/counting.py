@@ -3,17 +3,18 @@ and communication of a GPU."""
 
 from dataclasses import dataclass
 
-from benchrun.capabilities.predict import software
-from benchrun.capabilities.predict.choice import BITS
-from benchrun.capabilities.predict.links import link_times
-from benchrun.capabilities.predict.recomputation import Recomputation
-from benchrun.capabilities.predict.software import MEGATRON_2022
-from benchrun.capabilities.predict.work import Counts
-from benchrun.capabilities.predict.workload import Workload
 from benchrun.model.communication import Sizes, sequence_split
 from benchrun.model.layers import layer_counts
 from benchrun.model.operators import Operators, operators
 from benchrun.model.products import OUTPUT
+
+from . import software
+from .choice import BITS
+from .links import link_times
+from .recomputation import Recomputation
+from .software import MEGATRON_2022
+from .work import Counts
+from .workload import Workload
 
 HEAD = ("loss", "embedding")
 """Memory-bound operators of the first and the last stage."""

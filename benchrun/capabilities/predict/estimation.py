@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.predict import constants, tuning
-from benchrun.capabilities.predict.choice import Chosen
-from benchrun.capabilities.predict.counting import count
-from benchrun.capabilities.predict.kinship import Array, Kinship, covariance, noise
-from benchrun.capabilities.predict.physics import seconds
-from benchrun.capabilities.predict.residuals import NORMAL, kind
-from benchrun.capabilities.predict.runs import Measured, profiled
-from benchrun.capabilities.predict.work import Counts, Value
-from benchrun.capabilities.predict.workload import Workload
+from . import constants, tuning
+from .choice import Chosen
+from .counting import count
+from .kinship import Array, Kinship, covariance, noise
+from .physics import seconds
+from .residuals import NORMAL, kind
+from .runs import Measured, profiled
+from .work import Counts, Value
+from .workload import Workload
 
 PART_NOISE = 0.03
 """Standard deviation of a profiled part that is long."""

@@ -14,13 +14,14 @@ import click
 import numpy as np
 
 from benchrun import kept, paths
-from benchrun.capabilities.predict import constants, residuals, rows, runs, software
-from benchrun.capabilities.predict.estimation import Index, Table
-from benchrun.capabilities.predict.kinship import Array, Kinship
-from benchrun.capabilities.predict.prediction import Calibration, predict
-from benchrun.capabilities.predict.software import MEGATRON
-from benchrun.capabilities.predict.workload import Workload
 from benchrun.errors import UserError
+
+from . import constants, residuals, rows, runs, software
+from .estimation import Index, Table
+from .kinship import Array, Kinship
+from .prediction import Calibration, predict
+from .software import MEGATRON
+from .workload import Workload
 
 SINGLE_NODE = Path(__file__).with_name("single_node.csv")
 """Layouts of small models on one node (VIA-Research/vTrain

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.predict.software import MEGATRON_2022
-from benchrun.capabilities.predict.workload import Workload
+from .software import MEGATRON_2022
+from .workload import Workload
 
 Array = NDArray[np.float64]
 TRAITS = (

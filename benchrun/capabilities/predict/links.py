@@ -3,10 +3,11 @@ links they use."""
 
 from dataclasses import dataclass
 
-from benchrun.capabilities.predict.workload import Workload
 from benchrun.model import communication, costs
 from benchrun.model.communication import Collective, Group
 from benchrun.model.operators import Operators
+
+from .workload import Workload
 
 
 def link_times(load: Workload, listed: Operators, layers: float, again: int) -> dict[str, float]:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchrun.capabilities.predict.work import Counts, Value
 from benchrun.model import costs
+
+from .work import Counts, Value
 
 PARTS = (
     "matmul",

@@ -11,14 +11,15 @@ from typing import Any, TextIO
 import numpy as np
 
 from benchrun import hardware
-from benchrun.capabilities.predict import constants, residuals, rows
-from benchrun.capabilities.predict.choice import chosen
-from benchrun.capabilities.predict.counting import count
-from benchrun.capabilities.predict.kinship import Kinship
-from benchrun.capabilities.predict.physics import PARTS, seconds
-from benchrun.capabilities.predict.workload import Workload
 from benchrun.errors import UserError
 from benchrun.measure.scaling import Scaling
+
+from . import constants, residuals, rows
+from .choice import chosen
+from .counting import count
+from .kinship import Kinship
+from .physics import PARTS, seconds
+from .workload import Workload
 
 PUBLISHED = "published rows and kept runs"
 """Name of the calibration that is shipped."""

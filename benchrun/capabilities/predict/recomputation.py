@@ -3,11 +3,12 @@
 import functools
 from dataclasses import dataclass
 
-from benchrun.capabilities.predict import software
-from benchrun.capabilities.predict.workload import Workload
 from benchrun.frameworks.jax import policies
 from benchrun.model.costs import repeats
 from benchrun.model.products import Product
+
+from . import software
+from .workload import Workload
 
 SECOND_PRODUCTS = 0.5
 """torchtitan's selective recomputation keeps attention and every second ``aten.mm``;

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchrun.capabilities.predict import constants
-from benchrun.capabilities.predict.kinship import (
+from benchrun.paths import table
+
+from . import constants
+from .kinship import (
     TRAITS,
     Array,
     Kinship,
@@ -22,8 +24,7 @@ from benchrun.capabilities.predict.kinship import (
     covariance,
     noise,
 )
-from benchrun.capabilities.predict.workload import Workload
-from benchrun.paths import table
+from .workload import Workload
 
 FILE = "calibration.csv"
 NEIGHBOURS = 80

@@ -7,20 +7,21 @@ from collections import Counter
 from collections.abc import Mapping
 
 from benchrun import hardware, paths
-from benchrun.capabilities.predict import software
-from benchrun.capabilities.predict.counting import HEAD_WIDTH
-from benchrun.capabilities.predict.workload import (
+from benchrun.errors import UserError, closest
+from benchrun.model import ModelShape
+from benchrun.model.layout import Layout
+from benchrun.recipes.files import recipe_document
+from benchrun.vocabulary import Task
+
+from . import software
+from .counting import HEAD_WIDTH
+from .workload import (
     Architecture,
     Number,
     Recomputed,
     Workload,
     architectures,
 )
-from benchrun.errors import UserError, closest
-from benchrun.model import ModelShape
-from benchrun.model.layout import Layout
-from benchrun.recipes.files import recipe_document
-from benchrun.vocabulary import Task
 
 NUMBERS: dict[str, Number] = {
     "BF16": "bf16", "FP16": "fp16", "FP32": "fp32", "FP8": "fp8", "FP8-DS": "fp8", "FP8-CS": "fp8_current",

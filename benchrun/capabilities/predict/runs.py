@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchrun import hardware
-from benchrun.capabilities.predict import software
-from benchrun.capabilities.predict.workload import Architecture, Number, Workload, architectures
 from benchrun.errors import UserError
 from benchrun.memory.estimate import estimate
 from benchrun.model import Frozen, ModelShape
 from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import GIB
+
+from . import software
+from .workload import Architecture, Number, Workload, architectures
 
 FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
 """Number format by recipe of FP8; the other recipes scale blocks."""

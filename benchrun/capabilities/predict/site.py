@@ -7,13 +7,14 @@ from statistics import median
 
 import numpy as np
 
-from benchrun.capabilities.predict.choice import BITS
-from benchrun.capabilities.predict.kinship import Kinship
-from benchrun.capabilities.predict.prediction import Calibration, predict, usual
-from benchrun.capabilities.predict.residuals import correction, solved
-from benchrun.capabilities.predict.runs import COMMUNICATION, OTHER_KERNELS, Measured, profiled
 from benchrun.rundir.artifacts import Ceilings
 from benchrun.vocabulary import Precision
+
+from .choice import BITS
+from .kinship import Kinship
+from .prediction import Calibration, predict, usual
+from .residuals import correction, solved
+from .runs import COMMUNICATION, OTHER_KERNELS, Measured, profiled
 
 LEAST = 0.05
 """Parts below this share of a step change no constant."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.predict.kinship import (
+from .kinship import (
     MOE,
     Array,
     Kinship,
@@ -23,7 +23,7 @@ from benchrun.capabilities.predict.kinship import (
     scales,
     shared,
 )
-from benchrun.capabilities.predict.residuals import LEVEL, NORMAL
+from .residuals import LEVEL, NORMAL
 
 STEPS, LEAST = 30, 0.003
 """Steps of the search; no standard deviation falls below the second."""

@@ -6,11 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchrun.capabilities.predict import prediction as model
-from benchrun.capabilities.predict import runs, site
-from benchrun.capabilities.predict.prediction import Calibration, Prediction
-from benchrun.capabilities.predict.residuals import LEVEL
-from benchrun.capabilities.predict.workload import Workload
 from benchrun.errors import UserError
 from benchrun.jobs.endings import recorded_name
 from benchrun.judge.checks import broken_run
@@ -24,6 +19,12 @@ from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.show.curve import CurveView
 from benchrun.show.runs import proxy
 from benchrun.usecases.scaling import curve_title
+
+from . import prediction as model
+from . import runs, site
+from .prediction import Calibration, Prediction
+from .residuals import LEVEL
+from .workload import Workload
 
 SITE = "site"
 """The source of runs that ``calibrated`` reads, and of predictions that rest on them.

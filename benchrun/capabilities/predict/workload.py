@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchrun import paths
-from benchrun.capabilities.predict.software import MEGATRON
 from benchrun.hardware import Gpu
 from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
 from benchrun.recipes.yamlfile import load
 from benchrun.vocabulary import Task
+
+from .software import MEGATRON
 
 Number = Literal["fp32", "bf16", "fp16", "fp8", "fp8_current", "mxfp8", "nvfp4"]
 """Numbers of the matrix products; FP8 with scales of earlier steps, of the tensor

@@ -3,11 +3,12 @@ runs.
 """
 
 from benchrun import extensions
-from benchrun.capabilities.studies.plot import study_plots
-from benchrun.capabilities.studies.result import StudyResult
-from benchrun.capabilities.studies.view import filled, planned_line, remarks, sentences, study_table
 from benchrun.show.model import ReportModel
 from benchrun.show.section import Section
+
+from .plot import study_plots
+from .result import StudyResult
+from .view import filled, planned_line, remarks, sentences, study_table
 
 
 def study_html(study: StudyResult, report: ReportModel) -> str:

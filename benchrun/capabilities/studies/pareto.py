@@ -5,11 +5,12 @@ sees, and its Pareto front.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from benchrun.capabilities.studies.result import StudyResult
-from benchrun.capabilities.studies.view import point_text
 from benchrun.measure.registry import METRICS
 from benchrun.show.plot import Mark, Plot, Series
 from benchrun.show.table import Table
+
+from .result import StudyResult
+from .view import point_text
 
 PER_USER, PER_GPU = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
 TITLES = (METRICS[PER_USER].title, METRICS[PER_GPU].title)

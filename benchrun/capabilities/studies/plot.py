@@ -5,12 +5,13 @@ server.
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchrun.capabilities.studies.pareto import pareto_plots
-from benchrun.capabilities.studies.result import StudyResult
-from benchrun.capabilities.studies.view import NAMES, point_text
 from benchrun.errors import UserError
 from benchrun.show.plot import Plot, Series, ratio_bars, save
 from benchrun.show.table import Table
+
+from .pareto import pareto_plots
+from .result import StudyResult
+from .view import NAMES, point_text
 
 
 def plot_study(study: StudyResult, path: Path) -> None:

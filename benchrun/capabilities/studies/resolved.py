@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from benchrun.capabilities.studies.cost import Hours, hours
-from benchrun.capabilities.studies.state import Slot
 from benchrun.errors import UserError
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.study import Expanded, StudyPoint
 from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import RunSpec
+
+from .cost import Hours, hours
+from .state import Slot
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,17 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Literal
 
-from benchrun.capabilities.studies.cost import Hours
-from benchrun.capabilities.studies.resolved import ResolvedPoint, ResolvedStudy
-from benchrun.capabilities.studies.schedule import Attempt, PointState, state_of
-from benchrun.capabilities.studies.state import Slot
 from benchrun.judge.ratio import Ratio, ratio
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.metric import OURS, Metric
 from benchrun.measure.model import Metrics
 from benchrun.measure.registry import METRICS
 from benchrun.model import Frozen
+
+from .cost import Hours
+from .resolved import ResolvedPoint, ResolvedStudy
+from .schedule import Attempt, PointState, state_of
+from .state import Slot
 
 TABLED = tuple(
     METRICS[name]

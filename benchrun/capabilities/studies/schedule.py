@@ -6,8 +6,9 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchrun.capabilities.studies.state import Slot
 from benchrun.jobs.endings import AGAIN, Ending
+
+from .state import Slot
 
 
 class PointState(str, enum.Enum):

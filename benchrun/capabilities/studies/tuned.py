@@ -5,9 +5,10 @@ best that was measured.
 from collections.abc import Sequence
 from typing import Literal
 
-from benchrun.capabilities.studies.layouts import Candidate
-from benchrun.capabilities.studies.search import Search, Trial
 from benchrun.model import Frozen
+
+from .layouts import Candidate
+from .search import Search, Trial
 
 
 class TunedLayout(Frozen):

@@ -1,7 +1,8 @@
 """The search for a layout as text."""
 
-from benchrun.capabilities.studies.tuned import Tuned, TunedLayout
 from benchrun.show.table import Table, plain
+
+from .tuned import Tuned, TunedLayout
 
 TITLES = ("layout", "predicted s", "low", "high", "expected s", "measured s", "steps")
 

@@ -10,13 +10,6 @@ from dataclasses import dataclass, replace
 
 from benchrun import hardware
 from benchrun.capabilities.predict.prediction import Calibration
-from benchrun.capabilities.studies.layouts import STAND_IN, Candidate, ranked
-from benchrun.capabilities.studies.resolved import ResolvedPoint, ResolvedStudy
-from benchrun.capabilities.studies.result import StudyResult
-from benchrun.capabilities.studies.schedule import PointState
-from benchrun.capabilities.studies.search import COMMON, UNKNOWN, Job, Search, Trial
-from benchrun.capabilities.studies.tuned import Tuned, tuned
-from benchrun.capabilities.studies.usecase import run_study, study_result
 from benchrun.errors import UserError
 from benchrun.recipes.schema import Study, SuiteRun
 from benchrun.recipes.select import Request
@@ -24,6 +17,14 @@ from benchrun.recipes.study import Expanded, StudyPoint
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.points import resolve_point
 from benchrun.usecases.submission import Tell
+
+from .layouts import STAND_IN, Candidate, ranked
+from .resolved import ResolvedPoint, ResolvedStudy
+from .result import StudyResult
+from .schedule import PointState
+from .search import COMMON, UNKNOWN, Job, Search, Trial
+from .tuned import Tuned, tuned
+from .usecase import run_study, study_result
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,6 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_study
-from benchrun.capabilities.studies.result import StudyResult, result
-from benchrun.capabilities.studies.schedule import Attempt, PointState, due
-from benchrun.capabilities.studies.state import Slot, StudyDir
 from benchrun.errors import MachineError, SchedulerUnavailable, SubmitLimit, UserError
 from benchrun.jobs.endings import End, Ending, recorded, unreadable_ending
 from benchrun.jobs.launcher import Observation, backoff, done_of, observe, prepare, refusal, submit
@@ -27,6 +23,11 @@ from benchrun.usecases.jobs import pause as _pause
 from benchrun.usecases.measurement import measure_run, result_of
 from benchrun.usecases.submission import Tell
 from benchrun.vocabulary import HOUR_S
+
+from .resolved import ResolvedStudy, resolved_study
+from .result import StudyResult, result
+from .schedule import Attempt, PointState, due
+from .state import Slot, StudyDir
 
 
 def plan_study(request: Request, repeats: int | None = None) -> ResolvedStudy:

@@ -160,13 +160,13 @@ def _print(planned: "ResolvedStudy", result: "StudyResult", form: str, plot: Pat
     on stderr; draw ``plot``.
     """
     if plot:
-        from benchrun.capabilities.studies.plot import plot_study
+        from .plot import plot_study
 
         plot_study(result, plot)
     if form == "json":
         print_json(result.model_dump(mode="json"))
     else:
-        from benchrun.capabilities.studies.view import missing, study_page
+        from .view import missing, study_page
 
         click.echo(_html(planned, result) if form == "html" else study_page(result, form), nl=False)
         for line in missing(result):
@@ -177,7 +177,7 @@ def _print(planned: "ResolvedStudy", result: "StudyResult", form: str, plot: Pat
 
 def _html(planned: "ResolvedStudy", result: "StudyResult") -> str:
     """One HTML file: the study and its runs, with plots."""
-    from benchrun.capabilities.studies.html import study_html
+    from .html import study_html
 
     data, _ = each(api.study_runs(planned), api.run_data, run_id)
     return study_html(result, api.report_on(data))
@@ -213,7 +213,7 @@ def _tune(
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
-        from benchrun.capabilities.studies.tuned_view import tuned_page
+        from .tuned_view import tuned_page
 
         click.echo(tuned_page(result), nl=False)
     if look or result.best:

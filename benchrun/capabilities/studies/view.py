@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from benchrun.capabilities.studies.result import SERVED, TABLED, PointResult, StudyResult
-from benchrun.capabilities.studies.schedule import PointState
 from benchrun.judge.ratio import Ratio
 from benchrun.show.table import Table, as_csv, markdown, markdown_text, plain
+
+from .result import SERVED, TABLED, PointResult, StudyResult
+from .schedule import PointState
 
 NAMES = {metric.key: metric for metric in (*TABLED, *SERVED)}
 

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.traces.events import DeviceKind, Events, Message, RankTrace
-from benchrun.capabilities.traces.kernels import CLASSES, Classified
-from benchrun.capabilities.traces.messages import collective_name
-from benchrun.capabilities.traces.window import launching_calls
 from benchrun.model.costs import bus_factor
+
+from .events import DeviceKind, Events, Message, RankTrace
+from .kernels import CLASSES, Classified
+from .messages import collective_name
+from .window import launching_calls
 
 POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 GROUPS = (

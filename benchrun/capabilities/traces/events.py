@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.traces.intervals import Intervals
+from .intervals import Intervals
 
 PROCESS_BITS = ~0xFFFFFF
 """The part of a host event's place that is its process, as in a globalTid of Nsight

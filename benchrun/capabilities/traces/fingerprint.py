@@ -7,19 +7,20 @@ from statistics import median
 
 import numpy as np
 
-from benchrun.capabilities.traces.collectives import Collective, collectives
-from benchrun.capabilities.traces.events import DeviceKind, Events, RankTrace, Tool
-from benchrun.capabilities.traces.idle import idle_by_cause
-from benchrun.capabilities.traces.intervals import Intervals, union_of
-from benchrun.capabilities.traces.kernels import CLASSES, classified, unknown
-from benchrun.capabilities.traces.messages import collective_name
-from benchrun.capabilities.traces.outside import notes_on
-from benchrun.capabilities.traces.ranges import Range, ranges_of
-from benchrun.capabilities.traces.roofline import ProductTime, products_of
-from benchrun.capabilities.traces.stragglers import stragglers
-from benchrun.capabilities.traces.window import Choice, TraceWindow, window_of
 from benchrun.errors import UserError
 from benchrun.rundir import fingerprint as model
+
+from .collectives import Collective, collectives
+from .events import DeviceKind, Events, RankTrace, Tool
+from .idle import idle_by_cause
+from .intervals import Intervals, union_of
+from .kernels import CLASSES, classified, unknown
+from .messages import collective_name
+from .outside import notes_on
+from .ranges import Range, ranges_of
+from .roofline import ProductTime, products_of
+from .stragglers import stragglers
+from .window import Choice, TraceWindow, window_of
 
 SHOWN_UNKNOWN = 10
 APART_S = 60

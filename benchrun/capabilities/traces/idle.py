@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.traces.events import Events, RankTrace
-from benchrun.capabilities.traces.intervals import NONE, Intervals, Times, union_of
-from benchrun.capabilities.traces.loader import LOADER
-from benchrun.capabilities.traces.window import TraceWindow, launching_calls
+from .events import Events, RankTrace
+from .intervals import NONE, Intervals, Times, union_of
+from .loader import LOADER
+from .window import TraceWindow, launching_calls
 
 SYNCHRONISE = re.compile(
     r"synchronize|cu(da)?memcpy(?!\w*async)|EventSynchronize|hip\w*synchronize", re.I

@@ -7,19 +7,20 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchrun.capabilities.traces.public import PublicNames
-from benchrun.capabilities.traces.read import files_of, rank_in
-from benchrun.capabilities.traces.thin import thinned
-from benchrun.capabilities.traces.usecase import (
-    nameless_fingerprint,
-    store_fingerprint,
-    without_names,
-)
 from benchrun.errors import UserError
 from benchrun.rundir.artifacts import FINGERPRINT, PROFILE
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir
 from benchrun.usecases.keep import cleaned, cleaner
+
+from .public import PublicNames
+from .read import files_of, rank_in
+from .thin import thinned
+from .usecase import (
+    nameless_fingerprint,
+    store_fingerprint,
+    without_names,
+)
 
 KINETO = (".json", ".json.gz", ".json.xz", ".json.zst")
 LARGEST = 2 << 20

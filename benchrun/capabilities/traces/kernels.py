@@ -10,9 +10,10 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.traces.events import DeviceKind, Events, RankTrace
-from benchrun.capabilities.traces.intervals import Intervals
 from benchrun.paths import table
+
+from .events import DeviceKind, Events, RankTrace
+from .intervals import Intervals
 
 Class = Literal["matmul", "attention", "memory_bound", "communication"]
 CLASSES: tuple[Class, ...] = get_args(Class)

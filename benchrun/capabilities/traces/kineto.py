@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.capabilities.traces.damage import damage_of
-from benchrun.capabilities.traces.events import (
+from benchrun.errors import UserError
+
+from .damage import damage_of
+from .events import (
     PROCESS_BITS,
     TOUCHED,
     DeviceKind,
@@ -19,11 +21,10 @@ from benchrun.capabilities.traces.events import (
     RankTrace,
     Shape,
 )
-from benchrun.capabilities.traces.json_stream import Event, JsonTrace
-from benchrun.capabilities.traces.loader import LOADER, PLAIN
-from benchrun.capabilities.traces.messages import PRODUCTS, groups_of, message_of, shape_of, whole
-from benchrun.capabilities.traces.properties import gpu_names
-from benchrun.errors import UserError
+from .json_stream import Event, JsonTrace
+from .loader import LOADER, PLAIN
+from .messages import PRODUCTS, groups_of, message_of, shape_of, whole
+from .properties import gpu_names
 
 NS_PER_US = 1000
 WRITE_AGAIN = "export the trace again, or profile again with torch.profiler"

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.capabilities.traces.events import Group, Message, Shape
-from benchrun.capabilities.traces.properties import documents
+from .events import Group, Message, Shape
+from .properties import documents
 
 BYTES = {
     "double": 8,

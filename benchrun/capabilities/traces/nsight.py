@@ -13,7 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.traces.events import (
+from benchrun.errors import UserError
+from benchrun.logs.inputs import chunks
+
+from .events import (
     BESIDE,
     PROCESS_BITS,
     TOUCHED,
@@ -24,8 +27,6 @@ from benchrun.capabilities.traces.events import (
     RankTrace,
     events_of,
 )
-from benchrun.errors import UserError
-from benchrun.logs.inputs import chunks
 
 Table = NDArray[np.int64]
 ROWS = 50_000

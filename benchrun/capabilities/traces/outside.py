@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from benchrun.capabilities.traces.events import RankTrace
-from benchrun.capabilities.traces.idle import idle_by_cause, waits_for_data
-from benchrun.capabilities.traces.intervals import Intervals
-from benchrun.capabilities.traces.window import TraceWindow, window_of
+from .events import RankTrace
+from .idle import idle_by_cause, waits_for_data
+from .intervals import Intervals
+from .window import TraceWindow, window_of
 
 SHOWN = 0.05
 """Share of the window below which time outside it, or a difference to whole steps, is

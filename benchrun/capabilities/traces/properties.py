@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from benchrun.capabilities.traces.damage import shown
 from benchrun.errors import UserError
+
+from .damage import shown
 
 
 def documents(value: Any) -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ place of all others.
 import re
 from pathlib import Path
 
-from benchrun.capabilities.traces.kernels import pattern_of
-from benchrun.capabilities.traces.loader import LOADER
-from benchrun.capabilities.traces.ranges import unnumbered
+from .kernels import pattern_of
+from .loader import LOADER
+from .ranges import unnumbered
 
 WORDS = frozenset(Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split())
 """Words of libraries and of training: a name that has no other is published."""

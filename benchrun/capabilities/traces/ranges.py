@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.capabilities.traces.events import PROCESS_BITS, Events, RankTrace
-from benchrun.capabilities.traces.intervals import Intervals, Times
-from benchrun.capabilities.traces.window import TraceWindow, launching_calls
+from .events import PROCESS_BITS, Events, RankTrace
+from .intervals import Intervals, Times
+from .window import TraceWindow, launching_calls
 
 SHOWN = 20
 _NUMBERED = re.compile(r",? ?(seq|op_id|stream_id) = \d+|[#:= ]+\d+$")

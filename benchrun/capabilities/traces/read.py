@@ -10,12 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchrun import kept
-from benchrun.capabilities.traces.events import RankTrace
-from benchrun.capabilities.traces.json_stream import HINT, NoTrace
-from benchrun.capabilities.traces.kineto import read_kineto
-from benchrun.capabilities.traces.nsight import MAGIC, read_nsight
 from benchrun.errors import UserError
 from benchrun.logs.inputs import chunks
+
+from .events import RankTrace
+from .json_stream import HINT, NoTrace
+from .kineto import read_kineto
+from .nsight import MAGIC, read_nsight
 
 Export = Callable[[Path, Path], None]
 REPORT = ".nsys-rep"

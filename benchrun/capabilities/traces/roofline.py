@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchrun import hardware
-from benchrun.capabilities.traces.events import RankTrace, Shape
-from benchrun.capabilities.traces.kernels import CLASSES, Classified
 from benchrun.model.operators import MULTIPLY_ADD
+
+from .events import RankTrace, Shape
+from .kernels import CLASSES, Classified
 
 SHOWN = 20
 PRECISIONS = {"c10::BFloat16": "bf16", "c10::Half": "fp16"}

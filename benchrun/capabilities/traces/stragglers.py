@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import NamedTuple
 
-from benchrun.capabilities.traces.collectives import POINT_TO_POINT, Collective
+from .collectives import POINT_TO_POINT, Collective
 
 LEAST_SHARE = 0.01
 """Share of the window that a straggler must be behind."""

@@ -9,11 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from benchrun.capabilities.traces.damage import damage_of
-from benchrun.capabilities.traces.json_stream import Event, JsonTrace
-from benchrun.capabilities.traces.kineto import BASE, CALLS, SKIP, is_needed, kind_of, plain
-from benchrun.capabilities.traces.public import PublicNames
 from benchrun.errors import UserError
+
+from .damage import damage_of
+from .json_stream import Event, JsonTrace
+from .kineto import BASE, CALLS, SKIP, is_needed, kind_of, plain
+from .public import PublicNames
 
 EVENT = ("ph", "cat", "pid", "tid", "ts", "dur")
 ARGUMENTS = (

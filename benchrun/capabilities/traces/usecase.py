@@ -7,14 +7,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchrun import kept, paths
-from benchrun.capabilities.traces.fingerprint import fingerprint
-from benchrun.capabilities.traces.nsight_export import export_report
-from benchrun.capabilities.traces.read import files_of, is_trace, read_traces
-from benchrun.capabilities.traces.window import Choice as Choice
 from benchrun.errors import UserError
 from benchrun.rundir.artifacts import FINGERPRINT, PROFILE, SPEC
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir
+
+from .fingerprint import fingerprint
+from .nsight_export import export_report
+from .read import files_of, is_trace, read_traces
+from .window import Choice as Choice
 
 
 def fingerprint_of(

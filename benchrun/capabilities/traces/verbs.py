@@ -9,7 +9,7 @@ from benchrun import api
 from benchrun.cli.options import FILE, json_option, print_json, say
 
 if TYPE_CHECKING:
-    from benchrun.capabilities.traces.usecase import Choice
+    from .usecase import Choice
 
 
 @click.command("fingerprint")
@@ -41,6 +41,6 @@ def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> No
     if as_json:
         print_json(result.model_dump(mode="json", by_alias=True))
     else:
-        from benchrun.capabilities.traces.view import fingerprint_text
+        from .view import fingerprint_text
 
         click.echo(fingerprint_text(result), nl=False)

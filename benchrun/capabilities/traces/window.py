@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from benchrun.capabilities.traces.events import Events, RankTrace
-from benchrun.capabilities.traces.intervals import Intervals, Times
+from .events import Events, RankTrace
+from .intervals import Intervals, Times
 
 Choice = Literal["device", "steps"]
 STEP = re.compile(
@@ -138,7 +138,7 @@ def separating_collective(trace: RankTrace) -> int | None:
     """The kernel of the collective that takes longest among those that recur once a
     step; None if none does.
     """
-    from benchrun.capabilities.traces.kernels import classified
+    from .kernels import classified
 
     classes = classified(trace)
     communication = classes.events.where(classes.number == 3)

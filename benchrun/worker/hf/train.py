@@ -17,9 +17,10 @@ from benchrun.runspec.spec import TrainingSpec
 from benchrun.worker import breakdown, ceiling, log, profiling, ranks
 from benchrun.worker.clock import StepClock
 from benchrun.worker.data import loader
-from benchrun.worker.hf.data import dataset
-from benchrun.worker.hf.model import build_model
 from benchrun.worker.host import HostClock
+
+from .data import dataset
+from .model import build_model
 
 
 def train(spec: TrainingSpec) -> None:

@@ -16,7 +16,8 @@ from trl import GRPOConfig, GRPOTrainer
 from benchrun.runspec.post_training import PostTrainingSpec
 from benchrun.worker import device, log
 from benchrun.worker.hf.model import llama_config
-from benchrun.worker.rl import engine, task
+
+from . import engine, task
 
 
 def train(spec: PostTrainingSpec) -> None:

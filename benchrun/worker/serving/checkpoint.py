@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from benchrun.runspec.inference import InferenceSpec
-from benchrun.worker.serving.deepseek import deepseek_config
+
+from .deepseek import deepseek_config
 
 UNKNOWN = "t" + 11 * "0"
 """Word that is longer than any other word with a blank: vLLM refuses a prompt with more

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from benchrun.runspec.inference import InferenceSpec
-from benchrun.worker.serving.checkpoint import word
+
+from .checkpoint import word
 
 TIMEOUT_S = 600.0
 """A request that takes longer has failed."""

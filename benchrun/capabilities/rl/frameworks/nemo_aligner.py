@@ -8,11 +8,12 @@ examples/nlp/gpt/conf.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchrun.capabilities.rl.frameworks.base import PostTrainer, Values
 from benchrun.frameworks.base import SLURM_VARIABLES
 from benchrun.model import Activation
 from benchrun.runspec.post_training import Critic, PostTrainingSpec
 from benchrun.vocabulary import by_path
+
+from .base import PostTrainer, Values
 
 PORT = 5567
 """Port of the critic."""

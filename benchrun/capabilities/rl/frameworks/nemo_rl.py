@@ -9,10 +9,11 @@ ray.sub).
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.capabilities.rl.frameworks.base import PostTrainer, Values, block_lines, nested
 from benchrun.frameworks.base import ImageFamily
 from benchrun.runspec.post_training import PostTrainingSpec
 from benchrun.vocabulary import by_path
+
+from .base import PostTrainer, Values, block_lines, nested
 
 BASE = "examples/configs/grpo_math_1B.yaml"
 """The release's own configuration, whose other values stay."""

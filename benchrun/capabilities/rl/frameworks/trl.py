@@ -7,10 +7,11 @@ downloaded.
 
 from collections.abc import Iterator
 
-from benchrun.capabilities.rl.frameworks.base import PostTrainer
 from benchrun.frameworks.base import LLAMA
 from benchrun.model.features import FEATURES, features
 from benchrun.runspec.post_training import PostTrainingSpec
+
+from .base import PostTrainer
 
 
 class Trl(PostTrainer):

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.capabilities.serving.frameworks.base import Server
 from benchrun.frameworks.base import ImageFamily
 from benchrun.runspec.inference import InferenceSpec
+
+from .base import Server
 
 OF_DECODING = (0, 5, 23)
 """The first release that was read in which the largest batch of CUDA graphs is an

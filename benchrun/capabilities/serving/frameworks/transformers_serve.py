@@ -9,9 +9,10 @@ vLLM's (`benchrun.worker.serving.client`).
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.capabilities.serving.frameworks.base import Server
-from benchrun.capabilities.serving.frameworks.vllm import VLLM_IMAGES
 from benchrun.runspec.inference import InferenceSpec
+
+from .base import Server
+from .vllm import VLLM_IMAGES
 
 BLOCK = 32
 """Tokens of a block of the cache."""

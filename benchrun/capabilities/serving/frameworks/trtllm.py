@@ -10,10 +10,11 @@ from typing import Any
 
 import yaml
 
-from benchrun.capabilities.serving.frameworks.base import Server
 from benchrun.frameworks.base import ImageFamily
 from benchrun.runspec.image_names import is_path
 from benchrun.runspec.inference import InferenceSpec
+
+from .base import Server
 
 OWN_SECTIONS = ("cuda_graph_config", "kv_cache_config")
 """Sections of the options file whose values follow from inputs of the recipe."""

@@ -5,9 +5,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.capabilities.serving.frameworks.base import Server
 from benchrun.frameworks.base import ImageFamily
 from benchrun.runspec.inference import InferenceSpec
+
+from .base import Server
 
 MARGIN = 20
 """Tokens more than prompt and answer: special ones."""
