@@ -30,7 +30,7 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
 def pytest_collection_modifyitems(items: Any) -> None:
     """Where processes share the tests, those of Slurm, which mostly wait, stand among those that compute.
 
-    The long files of tests/trainer come first, so that no process is left alone with one.
+    The long files of tests/worker come first, so that no process is left alone with one.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return

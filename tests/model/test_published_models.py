@@ -142,7 +142,7 @@ def test_flops_follow_from_the_active_parameters(name: str) -> None:
 DERIVED = {"gpt-moe-53b"}
 """Models that nobody has published."""
 OLDER = {"gpt3-175b", "gpt3-20b", "gpt3-5b", "llama2-7b", "llama2-13b", "llama2-70b", "mistral-7b", "nemotron4-15b"}
-"""Held to the TFLOPS that were published with their speed (tests/compare/test_references.py)."""
+"""Held to the TFLOPS that were published with their speed (tests/judge/test_references.py)."""
 
 
 def test_every_model_is_held_to_something_published() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import kept_runs
 import pytest
-from tampering import plan_file
 
 from benchrun import api, paths
 from benchrun.capabilities.studies.resolved import ResolvedStudy
@@ -21,6 +20,7 @@ from benchrun.recipes.select import Request
 from benchrun.render import render
 from benchrun.rundir.artifacts import BREAKDOWN, ENDING, EVENTS, SPEC, STDOUT, TELEMETRY, XZ, EndingRecord
 from benchrun.rundir.folder import RunDir
+from tests.capabilities.acceptance.tampering import plan_file
 
 STEPS = 20
 

@@ -23,7 +23,7 @@ from benchrun.recipes.catalogue import recipe_file
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.show.terminal import verdict_view
-from tests.compare.recount import SHAPES
+from tests.judge.recount import SHAPES
 
 LOGS = Path(__file__).parents[1] / "logs"
 STEPS = 50

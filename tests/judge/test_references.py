@@ -11,7 +11,7 @@ from benchrun import hardware, paths
 from benchrun.errors import UserError
 from benchrun.judge.conditions import HARD
 from benchrun.judge.references import FAST, SLOW, Reference, load_references
-from tests.compare.recount import SHAPES, fit, model_of, rates
+from tests.judge.recount import SHAPES, fit, model_of, rates
 
 ENTRIES = load_references()
 TRAINED = ("pretrain", "sft", "lora")

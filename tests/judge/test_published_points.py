@@ -16,7 +16,7 @@ from benchrun.measure.model import Metrics
 from benchrun.measure.setting import Setting
 from benchrun.measure.summary import measure
 from benchrun.model.flops import flops_per_token
-from tests.compare.recount import model_of
+from tests.judge.recount import model_of
 
 must_agree = attrgetter(*HARD)
 ENTRIES = [entry for entry in load_references() if entry.metric != "final_loss"]

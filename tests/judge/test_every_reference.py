@@ -20,7 +20,7 @@ from benchrun.judge.verdict import Verdict
 from benchrun.measure.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.recipes import catalogue
-from tests.compare.recount import model_of
+from tests.judge.recount import model_of
 
 SHARES = (0.85, 0.94, 0.96, 1.0, 1.19, 1.3)
 STEPS = 12

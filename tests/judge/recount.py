@@ -9,7 +9,7 @@ from benchrun.judge.references import Reference
 from benchrun.model.flops import PASSES, attention_scores, flops_per_token
 from benchrun.model.shape import ModelShape
 from benchrun.recipes.yamlfile import load
-from tests.metrics.shapes import MODELS, shape
+from tests.measure.shapes import MODELS, shape
 
 DIVISION = 0.0005
 """What a printed quotient may be off besides its last digit: sources divide numbers that they rounded before."""

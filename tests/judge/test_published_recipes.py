@@ -21,8 +21,8 @@ from benchrun.model.flops import flops_per_token
 from benchrun.recipes import catalogue
 from benchrun.recipes.resolve import resolve_point
 from benchrun.usecases.listing import point_rows
-from tests.compare.recount import model_of
-from tests.compare.test_published_points import POINTS, published_time
+from tests.judge.recount import model_of
+from tests.judge.test_published_points import POINTS, published_time
 
 must_agree = attrgetter(*HARD)
 RECIPES = catalogue.trainings()
