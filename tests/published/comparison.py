@@ -21,7 +21,7 @@ from benchrun.runspec.spec import TrainingSpec
 
 HERE = Path(__file__).parent
 FRAMEWORK = "megatron-bridge"
-ORDER = ("v0.4.2", "v0.5.1", "v0.6.0", "v0.3.1")
+ORDER = ("v0.4.2", "v0.5.1", "v0.6.0", "v0.3.1", "v0.2.2")
 """Releases, first that of the image that the recipes name."""
 PUBLISHED_AS = {
     **{"llama3.1-8b": "llama3-8b", "llama3.1-70b": "llama3-70b"},

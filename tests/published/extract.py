@@ -24,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-RELEASES = ("v0.3.1", "v0.4.2", "v0.5.1", "v0.6.0")
+RELEASES = ("v0.2.2", "v0.3.1", "v0.4.2", "v0.5.1", "v0.6.0")
+FIRST = "v0.2.2"
+"""The release whose functions take every option of its command line."""
 FLAT = "v0.6.0"
 """The first release with a function for each configuration."""
 HEAD = ("release", "commit", "path", "recipe", "task", "gpu", "precision", "fp8_recipe", "num_gpus", "variant")
@@ -137,8 +139,10 @@ class AutoBridge:
         models = FACTS["models"]
         found = next(models[key] for key in sorted(models, key=len, reverse=True) if key in self.name)
         module = importlib.import_module(f"megatron.bridge.models.{found['module']}")
-        config = types.SimpleNamespace(**FACTS["usual"] | found["config"])
-        pretrained = types.SimpleNamespace(config=config, model_name_or_path=self.name, generation_config=None)
+        values = FACTS["usual"] | found["config"]
+        config = types.SimpleNamespace(**values)
+        own = {"config": config, "model_name_or_path": self.name, "generation_config": None}
+        pretrained = types.SimpleNamespace(**values | own)  # gpt-oss asked it for the dimensions in v0.2.2
         return getattr(module, found["class"])().provider_bridge(pretrained)
 
 
@@ -299,6 +303,39 @@ def by_table(folder: Path) -> Iterator[dict[str, str]]:
             yield row(relative, model, task, base.num_gpus, gpu, short, variant, config, ranks.env_vars)
 
 
+def by_command(folder: Path) -> Iterator[dict[str, str]]:
+    """The configurations of the first release, as its command makes them without options."""
+    helpers, plugins = importlib.import_module("utils.helpers"), importlib.import_module("perf_plugins")
+    usual = importlib.import_module("utils.executors").PERF_ENV_VARS
+    name = re.compile(r"(.+?)_([A-Z]+\d+)_(?:(SFT|LORA)_)?(BF16|FP8_CS|FP8_MX|FP8_SC|NVFP4)_BASE_CONFIG")
+    for path in sorted(folder.glob("scripts/performance/configs/*/workload_base_configs.py")):
+        family, relative = path.parent.name, str(path.relative_to(folder))
+        table = importlib.import_module(f"configs.{family}.workload_base_configs")
+        for entry in sorted(vars(table)):
+            match = name.fullmatch(entry)
+            if match is None:
+                continue
+            model, gpu, task, precision = ((each or "pretrain").lower() for each in match.groups())
+            if model not in FACTS["recipes"] or gpu not in GPUS:
+                continue
+            generation(gpu)
+            base, size = getattr(table, entry), model.removeprefix(f"{family}_")
+            asked = {"model_name": family, "model_size": size, "gpu": gpu, "compute_dtype": precision}
+            asked |= {"domain": "llm", "task": task}
+            try:
+                config = helpers.get_model_recipe_with_user_overrides(**asked, num_gpus=base.num_gpus)
+            except (ValueError, AttributeError):  # a line without a function: nothing was published
+                continue
+            config.train.manual_gc, config.train.manual_gc_interval = True, 100
+            plugin = plugins.PerfEnvPlugin.__new__(plugins.PerfEnvPlugin)
+            for key, value in (FACTS["plugin"] | asked | {"use_tokendrop": None}).items():
+                setattr(plugin, key, value)
+            ranks = types.SimpleNamespace(env_vars=dict(usual), nodes=1, setup_lines="")
+            plugin.setup(None, ranks)
+            short = precision.replace("_", "")
+            yield row(relative, model, task, base.num_gpus, gpu, short, "", config, ranks.env_vars)
+
+
 def row(path: str, model: str, task: str, num_gpus: Any, gpu: str, precision: str, variant: str, *rest: Any) -> Any:
     config, env = rest
     precision, recipe = PRECISIONS[precision]
@@ -339,6 +376,7 @@ def main(bridge: str, core: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--release":
         prepare(Path(sys.argv[3]))
-        sys.stdout.write("\n" + json.dumps([*(flat if sys.argv[2] == FLAT else by_table)(Path(sys.argv[3]))]))
+        read = {FIRST: by_command, FLAT: flat}.get(sys.argv[2], by_table)
+        sys.stdout.write("\n" + json.dumps([*read(Path(sys.argv[3]))]))
     else:
         main(*sys.argv[1:])

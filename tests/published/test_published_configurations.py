@@ -19,8 +19,8 @@ from comparison import Difference, Match, differences, extract, matches, recipes
 LISTED = HERE / "differences.csv"
 FIELDS = (*Difference._fields, "kind")
 OTHERS = (
-    *(("25.", "other_release"), ("26.06;", "newer_release"), ("AutoModel", "automodel"), ("26.08 in", "scaled")),
-    *(("FSDP cuts", "rack"), ("GiB do not fit", "memory")),
+    *(("parallelism that 128 allow", "scaled"), ("25.", "printed"), ("26.06;", "newer_release")),
+    *(("AutoModel", "automodel"), ("FSDP cuts", "rack"), ("GiB do not fit", "memory")),
 )
 """Words of a group's origin -> the kind of its differences."""
 BY_KEY = {
@@ -28,6 +28,7 @@ BY_KEY = {
     ("kimi-k2", "ddp.use_distributed_optimizer"): "muon",
     ("kimi-k2", "ddp.overlap_param_gather"): "muon",
     ("deepseek-v3", "ddp.overlap_param_gather"): "refused",
+    ("deepseek-v3", "optimizer.overlap_param_gather_with_optimizer_step"): "refused",
     ("nemotron-3.5-lightning", "model.moe_hybridep_num_sms"): "unstated",
 }
 

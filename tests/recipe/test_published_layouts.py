@@ -19,7 +19,7 @@ JAX = ("maxtext", "paxml")
 IN_ONE_BYTE = ("lora", 1, 2)
 """MLPerf's whole Llama 2 70B on each H200: its own implementation keeps what enters an activation in one byte, which no
 framework here is told to. With recompute its layout fits, without it would be refused."""
-UNPRINTED = ("deepseek-v3", "llama4-maverick", "nemotron3-22b")
+UNPRINTED = ("deepseek-v3", "gpt-oss-120b", "llama4-maverick", "nemotron3-22b")
 """Which activations were computed again is not printed, and the estimate of memory needs some to be."""
 FULL = "{granularity: full, method: uniform, num_layers: 1}"
 
