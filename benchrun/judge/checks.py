@@ -30,7 +30,7 @@ Name = Literal[
     "slower_than_expected",
 ]
 
-NOTED = ("infinite_norm", "few_nan_losses")
+NOTED = ("infinite_norm", "few_nan_losses", "truncated_file")
 """Kinds of problems that leave a run its speed, and whose words limit its verdict."""
 LEARNED = {"final_loss": "loss", "final_reward": "reward"}
 """Metrics of what a run has learned, and their words: they show whether it computed the
@@ -210,8 +210,9 @@ def unreliable(summary: Summary) -> str | None:
         return f"{summary.fatal.kind}: {summary.fatal.detail}"
     if summary.complete is False:
         return f"the last of {summary.planned_steps} planned steps was not reached"
-    impossible = beyond_peak([summary])
-    return impossible.detail if impossible else None
+    cut = _first([summary], "truncated_file") if summary.complete is None else None
+    reason = cut or beyond_peak([summary])
+    return reason.detail if reason else None
 
 
 def _broken(run: Metrics) -> str | None:

@@ -132,7 +132,7 @@ class Difference(Frozen):
     def exit_code(self) -> Exit:
         """SLOW if b is noticeably slower, beyond the interval; INCONCLUSIVE if its
         steps do not show it, if the runs do other work or unequal steps, and if a log
-        that is not slower is no number to rely on.
+        gives no number to rely on.
         """
         if (
             self.other_work
@@ -140,10 +140,11 @@ class Difference(Frozen):
             or self.stated_by_one
             or self.interval is None
             or self.uneven
+            or self.unreliable
         ):
             return Exit.INCONCLUSIVE
         if self.ratio < 1 + self.noticeable:
-            return Exit.INCONCLUSIVE if self.unreliable else Exit.OK
+            return Exit.OK
         return Exit.SLOW if self.interval.low > 1 else Exit.INCONCLUSIVE
 
 

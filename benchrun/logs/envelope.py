@@ -34,6 +34,27 @@ _CRI = re.compile(
 _CRI_PIECES = (b" stdout P ", b" stderr P ")
 
 
+_TIMES = ("timestamp", "time", "@timestamp", "receiveTimestamp")
+
+
+def one_a_line(document: bytes) -> bytes:
+    """An array of objects with one on each line, the oldest first, as ``gcloud logging
+    read`` does not print it; other documents as they are.
+    """
+    try:
+        entries = json.loads(document)
+    except ValueError:
+        return document
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        return document
+    for key in _TIMES:
+        times = [each.get(key) for each in entries]
+        if all(times) and str(times[0]) > str(times[-1]):
+            entries.reverse()
+            break
+    return b"".join(json.dumps(each).encode() + b"\n" for each in entries)
+
+
 class _Text(NamedTuple):
     """The text inside one line."""
 

@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchrun.errors import UserError
+from benchrun.logs.envelope import one_a_line
 from benchrun.logs.grouping import Part, grouped
 from benchrun.logs.inputs import (
     CHUNK,
     COMPRESSED_SUFFIXES,
     STDIN,
     Truncated,
+    begun,
     chunks,
     logs_in,
     unpacked_name,
@@ -129,23 +131,17 @@ def _feed(reader: Reader, file: Path, framework: str | None) -> None:
     """Give a file to ``reader``: whole if it is a document of results, else as it
     comes.
     """
-    stream, head = chunks(file), b""
-    for chunk in stream:
-        head += chunk
-        if len(head) > LONGEST_STEP_LINE:
-            break
+    head, stream = begun(chunks(file), LONGEST_STEP_LINE)
     head = head.removeprefix(_BOM)
     if _DOCUMENT.match(head):
-        for chunk in stream:
-            head += chunk
-            if len(head) > LARGEST_DOCUMENT:
-                break
+        head, stream = begun(stream, LARGEST_DOCUMENT, head)
         served = [each for each in documents(head) if framework in (None, each.framework)]
         if cut_off(head):
             reader.note("truncated_file", "a JSON document ends in the middle, and is left out")
         if served:
             reader.take(served, str(file))
             return
+        head = one_a_line(head) if head.lstrip().startswith(b"[") else head
     elif _KEY in head:
         reader.note("no_document", "text stands before the JSON of a result: remove it")
     reader.feed(head)

@@ -91,11 +91,19 @@ class _Run:
         return (
             log.framework == self.framework
             and not self.facts.contradict(log.facts)
+            and not self.uses_others(log.facts)
             and self.steps_made <= (log.planned_steps or inf)
             and log.steps_made <= (self.facts.planned_steps or inf)
             and all(compatible(other, part) for other in self.tracks)
             and any(in_touch(other, part) for other in self.tracks)
         )
+
+    def uses_others(self, facts: Facts) -> bool:
+        """Whether both print their arguments, and one uses an option that the other
+        does not.
+        """
+        printed = self.facts.num_layers and facts.num_layers
+        return bool(printed) and self.facts.used != facts.used
 
     def admits(self, part: Part) -> bool:
         """Whether a log without a step states nothing else."""

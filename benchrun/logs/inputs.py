@@ -132,11 +132,7 @@ def chunks(path: Path) -> Iterator[bytes]:
 
     UserError for what cannot be read, Truncated after what could be unpacked.
     """
-    stream, head = _unpacked(path), b""
-    for chunk in stream:
-        head += chunk
-        if len(head) >= SAMPLE:
-            break
+    head, stream = begun(_unpacked(path), SAMPLE)
     encoding = _utf_16(head[:SAMPLE])
     if encoding is None:
         yield head
@@ -147,11 +143,31 @@ def chunks(path: Path) -> Iterator[bytes]:
         yield decoder.decode(chunk).encode("utf-8", "replace")
 
 
+def begun(stream: Iterator[bytes], size: int, head: bytes = b"") -> tuple[bytes, Iterator[bytes]]:
+    """``head`` and more than ``size`` bytes of a log, or all that a cut one has, and
+    the rest.
+    """
+    try:
+        for chunk in stream:
+            head += chunk
+            if len(head) > size:
+                break
+    except Truncated as error:
+        return head, _cut(error)
+    return head, stream
+
+
+def _cut(error: Truncated) -> Iterator[bytes]:
+    raise error
+    yield b""
+
+
 def _utf_16(head: bytes) -> str | None:
     """The name of the encoding that the first bytes of a log show, by its mark or by a
     zero beside every letter.
     """
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    marked = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if marked and 4 * head.count(0) > len(head):  # a tool may put a mark before any text
         return "utf-16"
     even, odd = head[::2], head[1::2]
     for encoding, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
@@ -186,7 +202,9 @@ def _unpacked(path: Path) -> Iterator[bytes]:
 def _read(file: Any) -> Iterator[bytes]:
     # Until the framework is known, all dialects' needles are searched: small chunks end
     # that early.
+    # What a cut file still holds comes before its error if each call reads once.
+    read = getattr(file, "read1", file.read)
     for _ in range(CHUNK // FIRST_CHUNKS):
-        yield file.read(FIRST_CHUNKS)
-    while chunk := file.read(CHUNK):
+        yield read(FIRST_CHUNKS)
+    while chunk := read(CHUNK):
         yield chunk

@@ -158,6 +158,11 @@ class Facts:
             return True
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
+    @property
+    def used(self) -> set[str]:
+        """Names of the options that are in use."""
+        return {name for name, value in (self.options or {}).items() if is_used(value)}
+
     def switch(self, name: str, value: str) -> None:
         """Take a statement about the precision; one that turns it on outweighs one that
         does not.

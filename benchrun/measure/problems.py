@@ -43,6 +43,8 @@ def _is_fatal(problem: Problem, done: bool) -> bool:
     role = role_of(problem)
     if role == "said" and problem.then:
         return False  # it was handled
+    if done and role == "resource" and problem.then == "steps":
+        return False  # something was freed, and all the work was done
     made_up_by = kind.made_up_by
     # When all work is done, ranks leave one after the other, and some see others go.
     late = kind.late or role in ("peer", "said")

@@ -56,18 +56,20 @@ def result_problems(log: Log, num_prompts: int | None = None) -> Iterator[Proble
         yield Problem(
             UNKNOWN, None, f"{answered:.0f} requests were answered; how many were sent is unknown"
         )
-    damaged = [
-        f"{name} is {text}"
-        for name, text in served.damaged.items()
-        if name in RATES | frozenset(COUNTS)
-    ]
-    if damaged:
-        yield Problem(CONTRADICTORY, None, "no numbers are to be had: " + ", ".join(damaged))
+    for kind, what in ((CONTRADICTORY, "no numbers are to be had"), ("no_number", "left out")):
+        damaged = [
+            f"{name} is {text}"
+            for name, text in served.damaged.items()
+            if (name in RATES | frozenset(COUNTS)) is (kind == CONTRADICTORY)
+        ]
+        if damaged:
+            yield Problem(kind, None, f"{what}: " + ", ".join(damaged))
     if not any(name in RATES or name.endswith("_ms") for name in {**values, **served.damaged}):
         yield Problem("early_end", None, "the result has neither a rate nor a latency")
     yield from _contradictions(served)
     yield from _in_flight(values, settings)
     yield from _impossible(values)
+    yield from _longer_than_all(values)
     yield from _load(values, settings)
     yield from _lengths(values, settings)
     yield from _stream(values)
@@ -199,6 +201,20 @@ def _impossible(values: Mapping[str, float]) -> Iterator[Problem]:
         ):
             detail = f"{less} is {values[less]:.4g}, and {more}, which is at least as large, {values[more]:.4g}"
             yield Problem(CONTRADICTORY, None, detail)
+
+
+def _longer_than_all(values: Mapping[str, float]) -> Iterator[Problem]:
+    """Yield an answer that takes longer, in the mean, than the benchmark with all of
+    them.
+    """
+    duration, tokens = values.get("duration_s"), values.get("mean_output_tokens")
+    each_ms = values.get("mean_tpot_ms")
+    if not duration or not tokens or each_ms is None:
+        return
+    answer_s = (values.get("mean_ttft_ms", 0.0) + each_ms * (tokens - 1)) / 1000
+    if answer_s > duration * (1 + CONTRADICTION) + LAST_DIGIT_S:
+        detail = f"an answer takes {answer_s:.4g} s ({tokens:.4g} tokens of {each_ms:.4g} ms)"
+        yield Problem(CONTRADICTORY, None, f"{detail}, and the whole benchmark {duration:.4g} s")
 
 
 def _nothing_took_time(values: Mapping[str, float]) -> Iterator[Problem]:

@@ -230,9 +230,11 @@ def judge_log(
             framework = log.framework
         hint = None
         if not len(log.steps):
-            hint = f"the log has no step of {framework}"
+            hint = log.symptoms.get("truncated_file", f"the log has no step of {framework}")
         raise UserError(
-            f"the log does not state these conditions: add {options}", where=log.file, hint=hint
+            f"the log does not state these conditions: add {options}",
+            where=log.file,
+            hint=hint,
         )
     metrics = measure(
         log, replace(setting, model=model), planned_steps=log.planned_steps, warmup=warmup

@@ -395,3 +395,19 @@ def test_of_many_problems_the_first_and_the_last_are_recorded(tmp_path: Path) ->
     found = summary(tmp_path, [*lines, step.format(101), *frames(1), "KeyError: 'last'", *AFTER[1]])
     assert found.fatal is not None
     assert (found.fatal.kind, found.fatal.detail) == ("rank_crash", "KeyError: 'last'")
+
+
+FREED = [
+    "CUDA out of memory. Tried to allocate 2.00 GiB",
+    "OSError: [Errno 28] No space left on device: '/x'",
+    "MemoryError",
+]
+
+
+@pytest.mark.parametrize("words", FREED)
+@pytest.mark.parametrize("planned", [5, 50])
+def test_what_ran_out_before_all_the_work_was_done_ended_nothing(tmp_path: Path, words: str, planned: int) -> None:
+    steps = [step.replace("/      50", f"/      {planned}") for step in STEPS]
+    (tmp_path / "x.log").write_text("\n".join([*steps[:2], words, *steps[2:], ""]))
+    found = summarise(parse_log(tmp_path / "x.log"))
+    assert (found.fatal is None) is (planned == 5)

@@ -97,3 +97,15 @@ def test_the_streams_of_containerd_are_joined_apart_and_over_blocks() -> None:
     assert envelope.unwrapped(f"{one[0]}\n{two[0]}\n".encode()) == b"\n\n"
     rest = envelope.unwrapped(f"{one[1]}\n{two[1]}\nplain stdout P\n".encode()).decode()
     assert rest == f"{head} stdout F abcdef\n{head} stderr F uvwxyz\nplain stdout P\n"
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("key", ["timestamp", "time", "@timestamp"])
+def test_an_array_of_entries_in_any_order(indent: int | None, newest_first: bool, key: str, tmp_path: Path) -> None:
+    lines = lzma.decompress(LOGS[6].read_bytes()).decode().splitlines()
+    entries = [{"textPayload": line, key: f"2026-05-01T10:{n // 60:02d}:{n % 60:02d}Z"} for n, line in enumerate(lines)]
+    (tmp_path / "plain.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "array.json").write_text(json.dumps(entries[::-1] if newest_first else entries, indent=indent))
+    assert len(parse_log(tmp_path / "array.json").steps) > 3
+    assert numbers(tmp_path / "array.json") == numbers(tmp_path / "plain.log")

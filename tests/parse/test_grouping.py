@@ -123,6 +123,17 @@ def test_logs_that_differ_are_two_runs(tmp_path: Path, one: dict[str, Any], othe
 
 
 @pytest.mark.parametrize(
+    "option", ["multi_latent_attention", "experimental_attention_variant", "mtp_num_layers", "freeze_LM"]
+)
+def test_an_option_that_one_log_alone_uses_parts_logs_with_the_same_steps(tmp_path: Path, option: str) -> None:
+    plain = argument("num_layers", 32)
+    for number, value in enumerate(("None", "2")):
+        used = plain + f"  {option} {'.' * (48 - len(option))} {value}\n"
+        found = runs_of(tmp_path / value, a_log=plain + text(), b_log=used + text())
+        assert counts(found) == [40] * (number + 1)
+
+
+@pytest.mark.parametrize(
     ("name", "one", "other"),
     [("seq_length", 4096, 8192), ("num_layers", 32, 16), ("tensor_model_parallel_size", 1, 2), ("world_size", 8, 16)],
 )

@@ -60,6 +60,13 @@ def test_utf_16(tmp_path: Path, order: str, mark: str, pack: Callable[..., bytes
     assert values(parse_log(path)) == EXPECTED
 
 
+@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf", b"\xff\xfe\x00junk\n"])
+def test_a_mark_before_text_that_is_no_utf_16(tmp_path: Path, mark: bytes) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(mark + text(*range(1, 21)).encode())
+    assert values(parse_log(path)) == EXPECTED
+
+
 @pytest.mark.parametrize("before", [b"\x00" * 4097, b"a\x00", b"\x00", b"\x00" * 255 + b"a"])
 def test_zeros_before_a_log_are_no_utf_16(tmp_path: Path, before: bytes) -> None:
     path = tmp_path / "x.log"
@@ -193,6 +200,20 @@ def test_a_compressed_log_that_was_cut_gives_what_there_is_and_says_so(
     log = parse_log(path)
     assert values(log) == EXPECTED[:10]
     assert {problem.kind for problem in log.problems} == {"truncated_file", "early_end"}
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstandard.compress])
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
+def test_a_short_log_that_was_cut_gives_its_first_steps(tmp_path: Path, pack: Callable[..., Any], share: float) -> None:
+    noise = os.urandom(3000).hex()
+    steps = [f"{noise[100 * step : 100 * step + 100]}\n{line(step, 1000.0 + step)}" for step in range(1, 21)]
+    packed = pack("".join(steps).encode())
+    path = tmp_path / "x.log"
+    path.write_bytes(packed[: int(share * len(packed))])
+    log = parse_log(path)
+    assert "truncated_file" in log.symptoms
+    assert values(log) == EXPECTED[: len(values(log))]
+    assert len(values(log)) > 0 or pack is not gzip.compress  # the others give whole blocks alone
 
 
 @pytest.mark.parametrize(

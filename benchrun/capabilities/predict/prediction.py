@@ -148,6 +148,8 @@ def predicted_rows(
         raise UserError(
             "the table has no columns 'model' and 'gpu'", hint="columns as in published_scaling.csv"
         )
+    for remark in rows.misnamed(columns):
+        say(f"line 1: {remark}")
     writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for number, row in enumerate(reader, start=2):
@@ -157,7 +159,7 @@ def predicted_rows(
         except (UserError, ValueError, TypeError, ArithmeticError) as error:
             results = dict.fromkeys(RESULTS, "")
             remarks = [getattr(error, "message", str(error))]
-        for remark in remarks:
+        for remark in (*_surplus(row), *remarks):
             say(f"line {number}: {remark}")
         writer.writerow({**row, **results})
     return predicted
@@ -178,6 +180,12 @@ def _predicted_row(row: rows.Row, calibration: Calibration) -> tuple[dict[str, s
     for name, value in zip(RESULTS, numbers, strict=True):
         results[name] = f"{value:.6g}"
     return results, [*remarks, *rows.doubts(complete, load)]
+
+
+def _surplus(row: rows.Row) -> list[str]:
+    """A sentence about cells that stand under no column."""
+    more = row.get(None)  # type: ignore[call-overload]
+    return [f"{len(more)} more cells than the header has columns are left out"] if more else []
 
 
 def predicted_file(

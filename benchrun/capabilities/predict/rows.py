@@ -1,10 +1,11 @@
 """Rows of a table like the published ones -> workloads, and the step times they
 state."""
 
+import difflib
 import functools
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from benchrun import hardware, paths
 from benchrun.errors import UserError, closest
@@ -35,6 +36,19 @@ SIZE = re.compile(r"\d+(\.\d+)?[bt]")
 """The last word of many models' names."""
 COUNTS = ("num_gpus", "seq_len", "tp", "pp", "cp", "vp", "ep", "fsdp_shard", "layers")
 """Columns of whole numbers."""
+COLUMNS = (
+    *COUNTS,
+    "model",
+    "gpu",
+    "precision",
+    "gbs",
+    "mbs",
+    "task",
+    "recompute",
+    "hidden",
+    "heads",
+)
+"""Columns that describe a step."""
 RECIPES: Mapping[Task, str] = {"pretrain": "", "sft": "-sft", "lora": "-lora"}
 """Task -> how the names of its recipes end, after that of the model."""
 PUBLISHED = "published.csv"
@@ -163,6 +177,14 @@ def doubts(row: Row, load: Workload) -> list[str]:
             f"recompute is {recompute[:40]}: predicted as none (others: full, selective)"
         )
     return remarks
+
+
+def misnamed(columns: set[str]) -> Iterator[str]:
+    """A sentence for each column whose name resembles one that is missing."""
+    missing = [name for name in COLUMNS if name not in columns]
+    for name in sorted(columns.difference(COLUMNS)):
+        for right in difflib.get_close_matches(name, missing, n=1, cutoff=0.75):
+            yield f"column '{name}' is not read: {right} is right"
 
 
 def completed(row: Row) -> tuple[Row, list[str]]:

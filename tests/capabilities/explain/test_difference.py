@@ -74,6 +74,14 @@ def test_a_slowdown_is_more_than_the_interval_and_more_than_repeats_differ(times
     assert difference(side([8.0, 8.001, 7.999]), side(times)).exit_code == code
 
 
+@pytest.mark.parametrize("seconds", [7.0, 8.0, 8.4, 16.0])
+@pytest.mark.parametrize("who", ["a", "b"])
+def test_a_run_without_a_number_is_neither_slower_nor_as_fast(seconds: float, who: str) -> None:
+    sides = [side([8.0, 8.001, 7.999]), side([seconds, seconds + 0.01, seconds - 0.01], name="b")]
+    found = [replace(each, unreliable="nan_loss") if each.name == who else each for each in sides]
+    assert difference(*found).exit_code == Exit.INCONCLUSIVE
+
+
 @pytest.mark.parametrize("runs", some(REPEATS, 6), ids=lambda runs: point(runs[0]))
 def test_a_repeat_is_no_slowdown(runs: list[Path]) -> None:
     sides = [api.differ([str(a), str(b)])[0] for a, b in permutations(runs, 2)]

@@ -225,3 +225,21 @@ def test_an_unknown_word_is_named_with_what_it_is_taken_for(column: str, word: s
     assert rows[0]["predicted_s"] == rows[1]["predicted_s"]
     assert len(reasons) == 1
     assert reasons[0].startswith(f"line 2: {column} is {word}: predicted as ")
+
+
+@pytest.mark.parametrize("more", [1, 2, 5])
+def test_cells_beyond_the_header_are_named(more: int) -> None:
+    lines = [",".join(GOOD), ",".join(GOOD.values()), ",".join([*GOOD.values(), *["7"] * more])]
+    out, reasons = io.StringIO(), list[str]()
+    assert predicted_rows(io.StringIO("\n".join(lines) + "\n"), out, reasons.append) == 2
+    assert len(reasons) == 1 and reasons[0].startswith(f"line 3: {more} more cells")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("seq_length", "seq_len"), ("num_gpu", "num_gpus"), ("layer", "layers"), ("recomputed", "recompute")],
+)
+def test_a_column_that_resembles_a_missing_one_is_named(wrong: str, right: str) -> None:
+    row = {**{name: value for name, value in GOOD.items() if name != right}, wrong: "1"}
+    _, reasons = table(row)
+    assert f"line 1: column '{wrong}' is not read: {right} is right" in reasons

@@ -58,3 +58,23 @@ def test_a_box_with_cut_units_and_rates_below_it(tmp_path: Path) -> None:
     below = "Output token throughput (per sec): 75.00\nRequest throughput (per sec): 0.25\n"
     old = read(tmp_path, "\n".join([*rows, below]))
     assert (old.results["output_tokens_per_s"], old.results["requests_per_s"]) == (75, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("tpot", "tokens", "refused"), [(9.0, 100, False), (590.0, 100, False), (900.0, 100, True), (9.0, 10**13, True)]
+)
+def test_no_answer_takes_longer_than_all_of_them(tmp_path: Path, tpot: float, tokens: int, refused: bool) -> None:
+    result = {"backend": "vllm", "completed": 64, "duration": 60.0, "total_input_tokens": 640, "mean_ttft_ms": 30.0}
+    result |= {"total_output_tokens": 64 * tokens, "output_throughput": 64 * tokens / 60, "mean_tpot_ms": tpot}
+    result |= {"request_throughput": 64 / 60}
+    fatal = read(tmp_path, result, "x.json").fatal
+    assert (fatal is not None and fatal.kind == "contradictory_result") is refused
+
+
+@pytest.mark.parametrize("name", ["mean_ttft_ms", "median_tpot_ms", "p99_itl_ms"])
+def test_a_latency_that_is_no_number_is_named(tmp_path: Path, name: str) -> None:
+    result = {"backend": "vllm", "completed": 64, "duration": 60.0, "total_input_tokens": 640, name: float("nan")}
+    result |= {"total_output_tokens": 6400, "output_throughput": 6400 / 60, "request_throughput": 64 / 60}
+    found = read(tmp_path, result, "x.json")
+    assert found.fatal is None
+    assert [problem.detail for problem in found.problems if problem.kind == "no_number"] == [f"left out: {name} is nan"]
