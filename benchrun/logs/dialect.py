@@ -264,6 +264,7 @@ class Dialect(Traits):
         self.facts = Facts()
         self.results, self.served = {}, []
         self.quantities, self.other_work = {}, {}
+        self.contradictions = []
         self.stamps = Stamps()
 
     def continued(self) -> "Dialect":

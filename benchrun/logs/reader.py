@@ -90,7 +90,6 @@ class Reader:
         """
         self._number = 1
         self._pauses: list[int] = []
-        """Lines that tell of a pause between two steps."""
         self._winner: int | None = None
         """Index of the dialect that has found its own steps; no other dialect's lines
         count then.

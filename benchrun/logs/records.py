@@ -249,6 +249,8 @@ class Traits:
     """Rows whose count of samples rises by the printed batch in each step."""
     batches_refuted: int = 0
     """Rows whose count of samples rises by something else."""
+    contradictions: list[str] = field(default_factory=list)
+    """Rates and times that the log prints beside each other and that cannot all be true."""
     served: "list[Served]" = field(default_factory=list)
     """Results of benchmarks of a server, in order; `results` are those of the last one.
     """

@@ -62,6 +62,8 @@ def contradictory_rates(
     if log.batches_refuted > log.batches_kept:
         detail = f"in {log.batches_refuted} rows the consumed samples do not rise by the global batch size a step"
         yield Problem("contradictory_rate", None, detail)
+    for detail in log.contradictions:
+        yield Problem("contradictory_rate", None, detail)
     samples_per_s = inside.batch / inside.step_time_s
     for unit, printed, computed in (
         ("tokens/s/GPU", inside.printed_tokens, inside.tokens_per_s_per_gpu),

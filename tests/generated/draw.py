@@ -25,6 +25,8 @@ MIXTURES = (
     Model(24, 2048, 8192, 16, 4, 128, 151936, experts=64, topk=6, expert_ffn=1408),
 )
 CONTRADICTIONS = ("rate", "tflops", "dates", "option", "refuted", "impossible")
+SAID_TWICE = ("deepspeed", "bridge")
+"""Forms that state the speed of a step twice."""
 SCENARIOS = {
     "sound": 43,
     "crash": 13,
@@ -157,6 +159,8 @@ def _contradicted(truth: Truth, scenario: str, random: Random) -> Truth:
     states = ALL[truth.form].states(truth)
     if scenario == "rate" and {"rates", "step_s"} <= states:
         return replace(_completed(truth), rate_factor=random.choice((0.5, 2.0, 1.1, 0.9)))
+    if scenario == "rate" and truth.form in SAID_TWICE:
+        return replace(truth, beside_factor=random.choice((0.5, 2.0)))
     known = "model" in states or truth.model.recipe
     plain = not truth.lora and known
     if scenario == "tflops" and plain and {"tflops", "step_s"} <= states:

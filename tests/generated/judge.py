@@ -48,12 +48,15 @@ def silent_loss(truth: Truth) -> bool:
 
 def contradicted(truth: Truth) -> bool:
     """Whether the log prints a rate or a date that is not the true one."""
-    return truth.rate_factor != 1 or truth.tflops_factor != 1 or truth.dates_factor != 1
+    factors = (truth.rate_factor, truth.tflops_factor, truth.dates_factor, truth.beside_factor)
+    return factors != (1, 1, 1, 1)
 
 
 def visible(truth: Truth) -> bool:
     """Whether a wrong rate can be told from what is known."""
     have = known(truth)
+    if truth.beside_factor != 1:
+        return True
     if truth.dates_factor != 1:
         return _timed(have) and truth.step_s * truth.interval > LONG_S
     rated = _timed(have - {"rates"}) and have >= _SETTING
@@ -313,6 +316,7 @@ def _why(truth: Truth) -> str:
         "impossible precision": truth.impossible,
         "printed rate contradicts": truth.rate_factor != 1,
         "printed TFLOPS contradict": truth.tflops_factor != 1,
+        "second statement contradicts": truth.beside_factor != 1,
         "dates contradict": truth.dates_factor != 1,
         "two jobs": truth.second_job,
         f"loss {truth.loss}": truth.loss != "sound",

@@ -150,6 +150,8 @@ class Truth:
     rate_factor: float = 1.0
     """Printed tokens/s and samples/s over the true ones."""
     tflops_factor: float = 1.0
+    beside_factor: float = 1.0
+    """A second statement of the speed, on another line or of all steps so far, over the true one."""
     dates_factor: float = 1.0
     """Seconds between the dates that the framework prints over the true ones."""
     mfu: float = 0.4

@@ -13,20 +13,27 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from benchrun.logs.dialect import DECIMAL, Dialect, Record, Table, groups, positive
+from benchrun.logs.rows import Rows
 
 _PIPE = re.compile(
     r"\bsteps: (?P<step>\d{1,15}) loss: (?P<loss>\S+) (?:[\w ]{1,40}: \S+ ){0,9}"
     r"iter time \(s\): (?P<step_time_s>\d+\.\d+) samples/sec: \d"
 )
 _TIMER = re.compile(
-    r"(?:\bglobal_step=|\] \d+/)(?P<step>\d{1,15}), RunningAvgSamplesPerSec=[\d.]+, "
+    r"(?:\bglobal_step=|\] \d+/)(?P<step>\d{1,15}), RunningAvgSamplesPerSec=(?P<running>\d+\.?\d*), "
     r"CurrSamplesPerSec=(?P<samples_per_s>\d+\.?\d*),"
 )
 LAUNCHED = re.compile(r"\bdist_world_size=(?P<num_gpus>\d{1,7})\b")
 """The number of processes, each with a GPU of its own, as DeepSpeed's launcher prints
 it on every node.
 """
+WARM_UP, FEWEST = 5, 6
+"""First rows that do not count; rows that are needed."""
+SLACK = 0.25
+"""Part of the rate that steps without a row may change."""
 
 
 class DeepSpeed(Dialect):
@@ -48,22 +55,58 @@ class DeepSpeed(Dialect):
     strong = False
     program = "megatron-lm"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._rates: dict[int, list[float]] = {}
+        """Number of a step -> samples/s of all steps so far, and of its own."""
+
     def records(self, text: str) -> Iterator[Record]:
         """The pipeline engine's step, else the timer's."""
         if match := _PIPE.search(text):
             yield Record(groups(match, step_time_s=DECIMAL))
         elif (match := _TIMER.search(text)) and positive(match["samples_per_s"]):
-            yield Record(groups(match, samples_per_s=DECIMAL), needs="step")
+            yield Record(groups(match, samples_per_s=DECIMAL, running=DECIMAL), needs="step")
 
     def complete(self, values: dict[str, Any]) -> None:
         """Compute the step time from samples per second if the log has stated its
         batch.
         """
+        if "running" in values:
+            names = ("step", "running", "samples_per_s")
+            rates = (np.ravel(values[name]).tolist() for name in names)
+            self._rates |= {step: pair for step, *pair in zip(*rates, strict=True)}
+            del values["running"]
         if (batch := self.facts.gbs) and "samples_per_s" in values:
             rate = values.pop("samples_per_s")
             values |= {"step_time_s": batch / rate, "global_batch_size": batch}
+
+    def finish(self) -> Rows:
+        """The rows, and whether the mean of all steps moves as the rates of the rows do."""
+        if self.rows.segments == 1 and _disagree(self._rates):
+            detail = "RunningAvgSamplesPerSec does not move as CurrSamplesPerSec says"
+            self.contradictions = [detail]
+        return self.rows
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Lines of one of the two kinds."""
         both = any({"samples_per_s", "step_time_s"} <= table.columns.keys() for table in tables)
         return not both and super().take(tables)
+
+
+def _disagree(rates: dict[int, list[float]]) -> bool:
+    """Whether the means of all steps so far, by step, say another rate than the steps
+    do, whichever step the mean began with.
+    """
+    if len(rates) < WARM_UP + FEWEST:
+        return False
+    steps = sorted(rates)
+    running, current = np.array([rates[step] for step in steps[WARM_UP:]]).T
+    if (running <= 0).any():
+        return True
+    first, last = steps[WARM_UP], steps[-1]
+    mean = 1 / np.mean(1 / current[1:])
+    apart = []
+    for start in (0, steps[0] - 1):
+        spent = (last - start) / running[-1] - (first - start) / running[0]
+        apart.append(abs((last - first) / spent / mean - 1) if spent > 0 else 1.0)
+    return min(apart) > SLACK

@@ -44,6 +44,7 @@ from benchrun.frameworks.hf.pauses import (
     before_bars,
     before_dictionaries,
 )
+from benchrun.frameworks.hf.summary import Summary, contradictions
 from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
 from benchrun.logs.columns import NO_VALUE, Column, Columns
 from benchrun.logs.dialect import Dialect, Record, Table, Value, positive
@@ -106,8 +107,7 @@ class HuggingFace(Dialect):
         self._pauses = Columns(PAUSE_TYPES)
         self._drawn_planned = False
         """Whether a bar of the stated number of steps was drawn."""
-        self._summaries: list[tuple[float, float | None, float | None]] = []
-        """Run time in s, steps and samples per second."""
+        self._summaries: list[Summary] = []
         self._last: dict[str, str] = {}
         """Texts of the last dictionary."""
         self._closed: int | None = None
@@ -182,7 +182,7 @@ class HuggingFace(Dialect):
             steps, samples = (
                 positive(texts.get(f"train_{name}_per_second")) for name in ("steps", "samples")
             )
-            self._summaries.append((run_time, steps, samples))
+            self._summaries.append(Summary(run_time, steps, samples))
         else:
             spent = [positive(text) for name, text in texts.items() if EVALUATED.fullmatch(name)]
             self._pause(EVALUATION, sum(filter(None, spent)))
@@ -284,6 +284,11 @@ class HuggingFace(Dialect):
         if self._summaries and self._made and not self._resumed and not self.post_training:
             run_time, _, samples = self._summaries[-1]
             trainer_facts.derive_batch(facts, samples or 0.0, run_time / self._made)
+            last = drawn.clock_s[-1:][drawn.step[-1:] == self._made]
+            clock_s = float(last[0]) if len(last) else None
+            if len(self._summaries) == 1:
+                told = contradictions(self._summaries[0], facts, self._made, clock_s)
+                self.contradictions = [*told]
         if printed or len(rows):
             self.other_work = pauses.work(self.rows, step)
         self.reached = int(drawn.step.max()) if len(drawn.step) else self._closed

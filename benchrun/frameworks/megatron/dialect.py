@@ -19,8 +19,10 @@ import numpy as np
 from benchrun.frameworks.lightning.consumed import SAMPLES, CountsSamples
 from benchrun.frameworks.lightning.facts import LORA
 from benchrun.frameworks.options import is_off, names, take_option
+from benchrun.logs.columns import NO_VALUE
 from benchrun.logs.dialect import (
     COUNT,
+    DECIMAL,
     FEW,
     NUMBER,
     PAYLOAD,
@@ -32,6 +34,7 @@ from benchrun.logs.dialect import (
     columns,
     count,
     fact_of,
+    groups,
     number,
 )
 from benchrun.logs.lines import Line
@@ -58,6 +61,15 @@ more.
 # Primus, with blanks: [20260914 08:10:12][rank-15/16][INFO ] [--module_utils.py:251] : seq_length : 8192
 _PRIMUS = re.compile(r"\]\[rank-\d{1,7}/(?P<num_gpus>\d{1,7})\]")
 _ALIGNED = re.compile(r"\] ?: +(\w{1,80}) +: (\S.{0,600}?)\s*$")
+
+STEP_TIME = re.compile(
+    r"Step Time\s*:\s*(?P<step_time_s>\d+\.?\d*)s\s+"
+    r"GPU utilization:\s*(?P<tflops_per_gpu>\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
+)
+"""Megatron-Bridge's line of rank 0, before or after the step line of the last rank."""
+SAME_TIME = 0.02
+"""Relative distance of the times in both lines."""
+LAST_DIGIT_S = 0.01
 
 LAYOUT = {
     **{
@@ -180,7 +192,7 @@ class Megatron(CountsSamples):
     name = "megatron-lm"
     step_needles: ClassVar[tuple[bytes, ...]] = (
         *(b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms="),
-        b"[after training is done]",
+        *(b"[after training is done]", b"Step Time : "),
     )
     end_words = "[after training is done]"
     fact_needles: ClassVar[tuple[bytes, ...]] = (
@@ -210,6 +222,11 @@ class Megatron(CountsSamples):
 
     def __init__(self) -> None:
         super().__init__()
+        self._unnumbered = Rows()
+        """Rows that rank 0 printed, numbered in order."""
+        self._step = 0
+        """The number of the last one: where training started, and one more each time.
+        """
         self._core = self._dated = False
         self._recompute: dict[str, bool] = {}
         """Arguments that turn recomputation on -> whether they do."""
@@ -237,7 +254,22 @@ class Megatron(CountsSamples):
         facts = self.facts
         if facts.num_gpus is None and facts.tp and facts.pp and self._replicas:
             facts.num_gpus = facts.tp * facts.pp * (facts.cp or 1) * self._replicas
-        return super().finish()
+        return self._both(super().finish(), self._unnumbered)
+
+    def _both(self, numbered: Rows, timed: Rows) -> Rows:
+        """The numbered rows if there are any: they have milliseconds and the loss."""
+        if len(numbered) != len(timed):
+            return numbered if len(numbered) else timed
+        # Equal numbers of both: they belong together in order.
+        own, other = numbered.column("step_time_s"), timed.column("step_time_s")
+        rounding = LAST_DIGIT_S / np.median(own) if len(own) else 0
+        if len(own) and abs(np.median(other / own) - 1) > SAME_TIME + rounding:
+            detail = (
+                f"Step Time says {np.median(other):.4g} s, the step lines {np.median(own):.4g} s"
+            )
+            self.contradictions = [detail]
+        own, other = numbered.column("tflops_per_gpu"), timed.column("tflops_per_gpu")
+        return numbered.chosen(slice(None), tflops_per_gpu=np.where(own == NO_VALUE, other, own))
 
     def read(self, line: Line) -> None:
         """A step, or a fact; the ranks of Primus stand before both."""
@@ -247,6 +279,11 @@ class Megatron(CountsSamples):
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a step line; two ranks may have shared one."""
+        if "Step Time" in text:
+            for match in STEP_TIME.finditer(text):
+                values = groups(match, step_time_s=DECIMAL, tflops_per_gpu=DECIMAL)
+                yield Record(values, "_unnumbered")
+            return
         if (
             "_per_iteration_ms=" in text
         ):  # a fork of Megatron-DeepSpeed: elapsed_time_per_iteration_ms=3415.3
@@ -280,9 +317,13 @@ class Megatron(CountsSamples):
 
     def complete(self, values: dict[str, Any]) -> None:
         """Compare samples with the batch; steps whose samples are not as long as the
-        last one's are other work.
+        last one's are other work. Count the rows of rank 0.
         """
         super().complete(values)
+        if "step" not in values:
+            steps = self._step + np.arange(1, np.size(values["line"]) + 1)
+            self._step = int(steps[-1])
+            values["step"] = steps if np.ndim(values["line"]) else self._step
         if (lengths := values.pop(_LENGTH, None)) is None:
             return
         steps, lengths = np.atleast_1d(values["step"]), np.atleast_1d(lengths)

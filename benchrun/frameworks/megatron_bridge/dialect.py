@@ -15,22 +15,13 @@ Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/utils/train_uti
 
 import re
 from collections.abc import Iterator
-from typing import Any
-
-import numpy as np
 
 from benchrun.frameworks.lightning.facts import MICROBATCHES
-from benchrun.frameworks.megatron.dialect import FAMILY, LAYOUT, Megatron
+from benchrun.frameworks.megatron.dialect import FAMILY, LAYOUT, STEP_TIME, Megatron
 from benchrun.frameworks.options import BELOW, is_off, names
-from benchrun.logs.columns import NO_VALUE
-from benchrun.logs.dialect import DECIMAL, Record, fact_of, groups
+from benchrun.logs.dialect import Record, fact_of
 from benchrun.logs.lines import Line
-from benchrun.logs.rows import Rows
 
-_STEP_TIME = re.compile(
-    r"Step Time\s*:\s*(?P<step_time_s>\d+\.?\d*)s\s+"
-    r"GPU utilization:\s*(?P<tflops_per_gpu>\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
-)
 _NAME = r"(?:^|[\s:\]]) {2}([A-Za-z_]\w{0,79}):"
 _KEY = f"{_NAME} "
 """Regex of the summary's keys. Two blanks tell them from labels of launchers: ``0:
@@ -67,7 +58,7 @@ class MegatronBridge(Megatron):
     """NeMo's successor of 2025."""
 
     name = "megatron-bridge"
-    step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
+    step_needles = (b"Starting training loop at iteration", *Megatron.step_needles)
     fact_needles = (
         *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant "),
         *(f"  {name}: ".encode() for name in (*_SIZES, *LAYOUT)),
@@ -80,20 +71,15 @@ class MegatronBridge(Megatron):
 
     def __init__(self) -> None:
         super().__init__()
-        self._unnumbered = Rows()
-        """Rows that rank 0 printed, numbered in order."""
         self._stages = False
         """The layers of the stages are listed, which hides vp."""
-        self._step = 0
-        """The number of the last one: where training started, and one more each time.
-        """
 
     def read(self, line: Line) -> None:
         """Either line of a step, or a fact."""
         if match := _START.search(line.text):
             self._step = int(match[1])
             self._unnumbered.new_segment()
-        elif _STEP_TIME.search(line.text):
+        elif STEP_TIME.search(line.text):
             for record in self.records(line.text):
                 self.add(record, line.number)
         elif "elapsed" not in line.text or len(self._unnumbered):
@@ -105,33 +91,13 @@ class MegatronBridge(Megatron):
         """
         if "Starting training loop at iteration" in text:
             return
-        matches = list(_STEP_TIME.finditer(text))
-        for match in matches:
-            yield Record(groups(match, step_time_s=DECIMAL, tflops_per_gpu=DECIMAL), "_unnumbered")
-        if not matches and len(self._unnumbered):
+        if len(self._unnumbered) or "Step Time" in text:
             yield from super().records(text)
-
-    def complete(self, values: dict[str, Any]) -> None:
-        """Count the rows of rank 0."""
-        super().complete(values)
-        if "step" not in values:
-            steps = self._step + np.arange(1, np.size(values["line"]) + 1)
-            self._step = int(steps[-1])
-            values["step"] = steps if np.ndim(values["line"]) else self._step
 
     @property
     def seen(self) -> bool:
         """Its own line is the unnumbered one."""
         return len(self._unnumbered) > 0
-
-    def finish(self) -> Rows:
-        """The numbered rows if there are any: they have milliseconds and the loss."""
-        numbered, timed = self.rows, self._unnumbered
-        if len(numbered) != len(timed):
-            return numbered if len(numbered) else timed
-        # Equal numbers of both: they belong together in order.
-        own, other = numbered.column("tflops_per_gpu"), timed.column("tflops_per_gpu")
-        return numbered.chosen(slice(None), tflops_per_gpu=np.where(own == NO_VALUE, other, own))
 
     def read_facts(self, text: str) -> None:
         """A line of the summary, as one of Megatron-LM's arguments; the number of

@@ -205,21 +205,25 @@ class Nemo1(Dialect):
             if event["key"] == "block_start" and isinstance(metadata, dict):
                 self._clock = _clocked(event, metadata)
         elif isinstance(metadata, dict):
-            self._timing(value, metadata.get("step"), line)
+            samples = "samples_count" in metadata
+            self._timing(value, metadata.get("step"), line, samples=samples)
             if isinstance(value, dict) and "train_loss" in value:
                 self._loss(value, _clocked(event, metadata), line)
 
-    def _timing(self, values: Any, number: Any, line: int) -> None:
+    def _timing(self, values: Any, number: Any, line: int, *, samples: bool = False) -> None:
+        """Take the values of a step, whose rate may be that of ``samples``."""
         step = _credible("step", number)
         if not isinstance(values, dict) or step is None:
             return
         time_s, batch = _first(values, _TIMES, "step_time_s"), self.facts.gbs
         rate, loss = _first(values, ("throughput",), "samples_per_s"), self._json_loss(values)
         mean = rate is not None and loss is None
+        beside = rate if samples and time_s is not None else None
         if mean and time_s is None and batch:
             time_s = batch / rate
         if time_s is not None:
-            (self._rated if mean else self._timed).add(Step(step, time_s, line, loss=loss))
+            row = Step(step, time_s, line, loss=loss, samples_per_s=beside)
+            (self._rated if mean else self._timed).add(row)
             self._again += step == self._last
             self._last = step
 

@@ -144,7 +144,7 @@ class Bridge(Megatron):
     def row(self, truth: Truth, row: Row) -> Iterator[Line]:
         if self.lines != "iteration":
             used = self.printed_tflops(truth, row)
-            text = f"Step Time : {row.seconds:.2f}s GPU utilization: {used:.1f}MODEL_TFLOP/s/GPU"
+            text = f"Step Time : {row.seconds * truth.beside_factor:.2f}s GPU utilization: {used:.1f}MODEL_TFLOP/s/GPU"
             yield Line(text, 0)
         if self.lines != "step_time":
             yield from super().row(truth, row)

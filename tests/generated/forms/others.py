@@ -252,7 +252,8 @@ class DeepSpeed(Form):
             f"{stamp}[logging.py:96:log_dist] [Rank 0] step={row.step}, skipped=0, lr=[1e-05], mom=[(0.9, 0.999)]"
         )
         rate = row.gbs / row.seconds
-        running = row.samples / row.elapsed if row.elapsed else rate
+        own = row.samples - (truth.first_step - 1) * truth.gbs
+        running = own / row.elapsed * truth.beside_factor
         yield Line(
             f"{stamp}[timer.py:264:stop] epoch=0/micro_step={row.step * truth.accumulation}/"
             f"global_step={row.step}, RunningAvgSamplesPerSec={running}, "

@@ -1,0 +1,46 @@
+"""The Trainer's summary against the rest of its log."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from benchrun.frameworks.hf.facts import LAST_DIGIT
+from benchrun.logs.records import Facts
+
+AGREES = 0.02
+"""Relative distance of two statements that are both true."""
+LONG, LONG_S = 1.5, 300.0
+"""Factor and seconds by which the run time may exceed the clock of the last bar: the
+last checkpoint is written after it.
+"""
+
+
+class Summary(NamedTuple):
+    """``train_runtime`` in s, ``train_steps_per_second``, ``train_samples_per_second``."""
+
+    run_time_s: float
+    steps_per_s: float | None
+    samples_per_s: float | None
+
+
+def contradictions(
+    summary: Summary, facts: Facts, steps: int, clock_s: float | None
+) -> Iterator[str]:
+    """Sentences about what the summary of ``steps`` says otherwise than the log;
+    ``clock_s``: the clock of the bar of the last step.
+    """
+    run_time_s, rate, samples = summary
+    error = LAST_DIGIT / 2
+    if rate and abs(rate - steps / run_time_s) > AGREES * rate + error:
+        yield f"{steps} steps in {run_time_s:.4g} s are not {rate:g} steps/s, as the summary says"
+    if clock_s and not (1 - AGREES) * clock_s - 1 <= run_time_s <= LONG * clock_s + LONG_S:
+        yield f"the summary says {run_time_s:.4g} s, the bar of the last step {clock_s:.4g} s"
+    guess = facts.derived.get("gbs")
+    batches = [batch for batch in (facts.gbs, guess and guess.value) if batch]
+    if not samples or not batches:
+        return
+    # The last batch of an epoch may have a single sample.
+    epochs = min(facts.num_epochs or steps, steps)
+    low, high = min(batches) * (1 - epochs / steps), max(batches)
+    batch, slack = samples * run_time_s / steps, AGREES * high + error * run_time_s / steps
+    if not low - slack <= batch <= high + slack:
+        yield f"the summary counts {batch:.4g} samples a step, the log states a batch of {facts.gbs}"

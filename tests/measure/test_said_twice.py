@@ -1,0 +1,107 @@
+"""Two statements of one speed, in one log: they agree, or there is no number."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchrun.frameworks.logs import Reader
+from benchrun.measure.setting import Setting
+from benchrun.measure.summary import summarise
+
+STEPS = 30
+FACTORS = st.one_of(st.just(1.0), st.floats(0.2, 0.7), st.floats(1.4, 5))
+
+
+def said(text: str) -> str | None:
+    reader = Reader()
+    reader.feed(text.encode())
+    reader.end()
+    fatal = summarise(reader.log("x.log"), given=Setting(seq_length=8192, gbs=128, num_gpus=8)).fatal
+    return fatal.kind if fatal else None
+
+
+def step_line(step: int, time_s: float) -> str:
+    times = f"elapsed time per iteration (ms): {1000 * time_s:.1f}"
+    return f" iteration {step:8d}/{STEPS:8d} | {times} | lm loss: {9 - step / 10:.6E} |\n"
+
+
+def bridge(time_s: float, factor: float, *, before: bool) -> str:
+    found = ""
+    for step in range(1, STEPS + 1):
+        lines = [
+            f"Step Time : {factor * time_s:.2f}s GPU utilization: 300.0MODEL_TFLOP/s/GPU\n",
+            step_line(step, time_s),
+        ]
+        found += "".join(lines if before else reversed(lines))
+    return found
+
+
+def deepspeed(time_s: float, factor: float, *, start_s: float) -> str:
+    found = ""
+    for step in range(1, STEPS + 1):
+        mean = factor * 128 * step / (start_s + step * time_s)
+        rates = f"RunningAvgSamplesPerSec={mean}, CurrSamplesPerSec={128 / time_s}"
+        found += f"[timer.py:264:stop] epoch=0/micro_step={step}/global_step={step}, {rates}, MemAllocated=1GB\n"
+    return found
+
+
+def mlperf(time_s: float, factor: float) -> str:
+    found = ':::MLLOG {"key": "global_batch_size", "value": 128, "metadata": {}}\n'
+    for step in range(1, STEPS + 1):
+        value = {"throughput": factor * 128 / time_s, "train_step_time": time_s}
+        event = {"key": "tracked_stats", "value": value, "metadata": {"step": step, "samples_count": 128 * step}}
+        found += f":::MLLOG {json.dumps(event)}\n"
+    return found
+
+
+def trainer(time_s: float, *, run_time: float = 1.0, steps: float = 1.0, samples: float = 1.0) -> str:
+    """Bars, and a summary whose values are these multiples of the true ones."""
+    found = "  Total train batch size (w. parallel, distributed & accumulation) = 128\n"
+    found += f"  Num Epochs = 1\n  Total optimization steps = {STEPS}\n"
+    for step in range(1, STEPS + 1):
+        minutes, second = divmod(int(step * time_s), 60)
+        found += f" 9%|#   | {step}/{STEPS} [{minutes:02d}:{second:02d}<05:00, {time_s:.2f}s/it]\n"
+        found += (
+            f"{{'loss': {3 - step / 100}, 'grad_norm': 1.5, 'learning_rate': 2e-05, 'epoch': {step / STEPS:.2f}}}\n"
+        )
+    whole = STEPS * time_s
+    rates = f"'train_samples_per_second': {samples * 128 * STEPS / whole:.3f}"
+    rates += f", 'train_steps_per_second': {steps * STEPS / whole:.3f}"
+    return found + f"{{'train_runtime': {run_time * whole:.4f}, {rates}, 'train_loss': 2.7, 'epoch': 1.0}}\n"
+
+
+def wanted(factor: float) -> str | None:
+    return None if factor == 1 else "contradictory_rate"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(2, 40), FACTORS, st.booleans(), st.floats(0, 300))
+def test_statements_beside_each_other_agree(time_s: float, factor: float, before: bool, start_s: float) -> None:
+    assert said(bridge(time_s, factor, before=before)) == wanted(factor)
+    assert said(deepspeed(time_s, factor, start_s=start_s)) == wanted(factor)
+    assert said(mlperf(time_s, factor)) == wanted(factor)
+
+
+@pytest.mark.parametrize("time_s", [2.5, 11.3, 40.0])
+@pytest.mark.parametrize(
+    ("factors", "kind"),
+    [
+        ({}, None),
+        ({"run_time": 0.5, "steps": 2.0, "samples": 2.0}, "contradictory_rate"),
+        ({"steps": 2.0}, "contradictory_rate"),
+        ({"samples": 2.0}, "contradictory_rate"),
+    ],
+)
+def test_the_summary_of_a_trainer_agrees_with_its_log(
+    time_s: float, factors: dict[str, float], kind: str | None
+) -> None:
+    assert said(trainer(time_s, **factors)) == kind
+
+
+def test_the_utilization_may_stand_on_the_line_after_the_row() -> None:
+    reader = Reader()
+    reader.feed(bridge(5.0, 1.0, before=False).encode())
+    reader.end()
+    assert summarise(reader.log("x.log")).tflops_per_gpu_reported.median == 300
