@@ -27,6 +27,7 @@ import numpy as np
 from benchrun.frameworks.hf import facts as trainer_facts
 from benchrun.frameworks.hf import jobs as trainer_jobs
 from benchrun.frameworks.hf import rows as trainer_rows
+from benchrun.frameworks.hf.closing import ClosingRates, contradictions
 from benchrun.frameworks.hf.lines import (
     DICTIONARY,
     EVALUATED,
@@ -44,7 +45,6 @@ from benchrun.frameworks.hf.pauses import (
     before_bars,
     before_dictionaries,
 )
-from benchrun.frameworks.hf.summary import Summary, contradictions
 from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
 from benchrun.logs.columns import NO_VALUE, Column, Columns
 from benchrun.logs.dialect import Dialect, Record, Table, Value, positive
@@ -107,7 +107,7 @@ class HuggingFace(Dialect):
         self._pauses = Columns(PAUSE_TYPES)
         self._drawn_planned = False
         """Whether a bar of the stated number of steps was drawn."""
-        self._summaries: list[Summary] = []
+        self._summaries: list[ClosingRates] = []
         self._last: dict[str, str] = {}
         """Texts of the last dictionary."""
         self._closed: int | None = None
@@ -182,7 +182,7 @@ class HuggingFace(Dialect):
             steps, samples = (
                 positive(texts.get(f"train_{name}_per_second")) for name in ("steps", "samples")
             )
-            self._summaries.append(Summary(run_time, steps, samples))
+            self._summaries.append(ClosingRates(run_time, steps, samples))
         else:
             spent = [positive(text) for name, text in texts.items() if EVALUATED.fullmatch(name)]
             self._pause(EVALUATION, sum(filter(None, spent)))

@@ -14,7 +14,7 @@ last checkpoint is written after it.
 """
 
 
-class Summary(NamedTuple):
+class ClosingRates(NamedTuple):
     """``train_runtime`` in s, ``train_steps_per_second``, ``train_samples_per_second``."""
 
     run_time_s: float
@@ -23,7 +23,7 @@ class Summary(NamedTuple):
 
 
 def contradictions(
-    summary: Summary, facts: Facts, steps: int, clock_s: float | None
+    summary: ClosingRates, facts: Facts, steps: int, clock_s: float | None
 ) -> Iterator[str]:
     """Sentences about what the summary of ``steps`` says otherwise than the log;
     ``clock_s``: the clock of the bar of the last step.
