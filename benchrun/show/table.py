@@ -122,9 +122,7 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
     widths = [max(map(len, cells)) for cells in zip(*listed, strict=True)][:-1]
     found = []
     for line in listed:
-        found.append(
-            (*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1])
-        )
+        found.append((*map(str.ljust, line, widths), line[-1]))
     return found
 
 
@@ -145,14 +143,15 @@ def fitted(table: Table, width: int | None) -> str:
     columns = [*zip(*table.cells(), strict=True)]
     if width is None or max(map(len, text.splitlines()), default=0) <= width:
         return text
-    sizes = []
-    for title, cells in zip(table.titles, columns, strict=True):
-        sizes.append(_needed(str(title), cells))
+    sizes: list[int] = []
     long = {}
-    for index, cells in enumerate(columns):
-        if max(map(len, cells)) > SHORT:
-            long[index] = max(map(len, cells))
-    sizes = [LEAST if index in long else size for index, size in enumerate(sizes)]
+    for title, cells in zip(table.titles, columns, strict=True):
+        letters = max(map(len, cells))
+        if letters > SHORT:
+            long[len(sizes)] = letters
+            sizes.append(LEAST)
+        else:
+            sizes.append(_needed(str(title), cells))
     room = width - GAP * (len(sizes) - 1) - sum(sizes)
     if room < 0:
         return text
@@ -203,16 +202,13 @@ def step_lines(rows: "Rows", form: str) -> Iterator[str]:
     if form == "csv":
         yield ",".join(written)
         for row in rows:
-            yield ",".join(
-                "" if value is None else repr(value) for value in map(row._asdict().get, written)
-            )
+            values = map(row._asdict().get, written)
+            yield ",".join("" if value is None else repr(value) for value in values)
     else:
         for row in rows:
-            # JSON has neither NaN nor infinity.
-            values = ((name, getattr(row, name)) for name in written)
-            yield json.dumps(
-                {
-                    name: value if value is None or isfinite(value) else None
-                    for name, value in values
-                }
-            )
+            finite = {}
+            for name in written:
+                value = getattr(row, name)
+                # JSON has neither NaN nor infinity.
+                finite[name] = value if value is None or isfinite(value) else None
+            yield json.dumps(finite)

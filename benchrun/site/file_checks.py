@@ -254,20 +254,17 @@ def _nodes(site: Cluster, slurm: Survey, partition: Partition) -> Iterator[Check
 
 def _gpu_names(site: Cluster, nodes: Sequence[Node]) -> Iterator[Check]:
     """Slurm's type of the GPUs against the file's ``gpu``."""
-    kinds = {kind for node in nodes for kind in node.gpus if kind}
     wanted = None
     if site.gres and ":" in site.gres:
         wanted = site.gres.rpartition(":")[2].lower()
-    names = {
-        kind: hardware.name_of(kind.replace("_", " ")) for kind in kinds if wanted in (None, kind)
-    }
-    other = {
-        kind: name
-        for kind, name in names.items()
-        if name and hardware.chip(name) != hardware.chip(site.gpu)
-    }
-    if other and len(other) == len(names):
-        kind, name = next(iter(other.items()))
+    names = {}
+    for node in nodes:
+        for kind in node.gpus:
+            if kind and wanted in (None, kind):
+                names[kind] = hardware.name_of(kind.replace("_", " "))
+    chips = {name and hardware.chip(name) for name in names.values()}
+    if names and chips.isdisjoint({None, hardware.chip(site.gpu)}):
+        kind, name = next(iter(names.items()))
         yield Check(
             "gpu",
             "warning",

@@ -79,12 +79,14 @@ def _pairs(recipes: Sequence[str], gpu: str | None) -> dict[tuple[str, str], Non
     pairs: dict[tuple[str, str], None] = {}
     suites = [name for name in recipes if is_suite(name)]
     for suite in suites:
-        pairs |= {(spec.recipe, spec.framework): None for spec in resolve(Request(suite))}
+        for spec in resolve(Request(suite)):
+            pairs[spec.recipe, spec.framework] = None
     others = [name for name in recipes if name not in suites]
     if others or not recipes:
         try:
             rows = list_points(others, gpu)
         except UserError:
             rows = list_points(others)  # a GPU without points uses those of another
-        pairs |= {(row["recipe"], row["framework"]): None for row in rows}
+        for row in rows:
+            pairs[row["recipe"], row["framework"]] = None
     return pairs

@@ -70,23 +70,17 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
             f"{name} {version}" for name, version in sorted(trained_with(documents[ENV]).items())
         )
         conditions["software"] = software or None
-    files = {
-        name: json.dumps(_each_text(document, clean), indent=2) + "\n"
-        for name, document in documents.items()
-    }
+    files = {}
+    for name, document in documents.items():
+        files[name] = f"{json.dumps(_each_text(document, clean), indent=2)}\n".encode()
     packed = {}
     for log in run.logs:
         packed[log.name.removesuffix(XZ)] = unpacked(log).decode(errors="surrogateescape")
-    packed |= {
-        f"{TELEMETRY}/{_alias(hosts, host)}.csv": text for host, text in run.telemetry().items()
-    }
-    return {
-        **{name: text.encode() for name, text in files.items()},
-        **{
-            name + XZ: lzma.compress(clean(text).encode(errors="surrogateescape"))
-            for name, text in packed.items()
-        },
-    }
+    for host, text in run.telemetry().items():
+        packed[f"{TELEMETRY}/{_alias(hosts, host)}.csv"] = text
+    for name, text in packed.items():
+        files[name + XZ] = lzma.compress(clean(text).encode(errors="surrogateescape"))
+    return files
 
 
 def cleaned(run: RunDir, document: Any) -> Any:
@@ -199,11 +193,8 @@ def _hosts(run: RunDir) -> list[str]:
         if isinstance(rank, dict):
             hosts.append(rank.get("host"))
     named = [*hosts, *run.telemetry(), done.host if done else None, env.get("submit_host")]
-    return list(
-        dict.fromkeys(
-            host for host in named if isinstance(host, str) and host not in ("", "localhost")
-        )
-    )
+    known = [host for host in named if isinstance(host, str) and host not in ("", "localhost")]
+    return list(dict.fromkeys(known))
 
 
 def _each_text(document: Any, clean: Callable[[str], str | None]) -> Any:
@@ -230,9 +221,9 @@ def public_spec(spec: RunSpec) -> RunSpec:
         if name in own:
             replaced[name] = value
     numbers = {}
-    for n, value in spec.cluster.env.items():
-        if n in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value):
-            numbers[n] = value
+    for name, value in spec.cluster.env.items():
+        if name in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value):
+            numbers[name] = value
     sites = {**dict.fromkeys(replaced, HIDDEN), **numbers}
     gpu = spec.cluster.hardware
     peaks = gpu and OwnGpu(**gpu.model_dump(exclude={"arch", "source"}))
@@ -263,16 +254,12 @@ def public_image(image: str) -> str:
 def public_env(document: dict[str, Any]) -> dict[str, Any]:
     """Versions and hardware of env.json. Host names stay: ``scrubbed`` replaces them."""
     image = document.get("image")
-    worker = document.get("worker")
-    public = {
+    return {
+        **_only(document, PUBLIC["env"]),
         "image": public_image(image) if isinstance(image, str) else None,
-        "worker": _versions(worker),
+        "worker": _versions(document.get("worker")),
+        "nodes": [_node(node) for node in objects(document.get("nodes"))],
     }
-    return (
-        _only(document, PUBLIC["env"])
-        | public
-        | {"nodes": [_node(node) for node in objects(document.get("nodes"))]}
-    )
 
 
 def site_words(spec: RunSpec) -> list[str]:
@@ -290,9 +277,9 @@ def site_words(spec: RunSpec) -> list[str]:
         (PUBLIC["words"], *registry.names(), public_spec(spec).model_dump_json().lower())
     )
     public = set(re.findall(r"[a-z0-9]+", plain))
-    words = {word for text in texts for word in (text, *re.split(r"[^\w.-]+", text))} | {
-        spec.cluster.description
-    }
+    words = {spec.cluster.description}
+    for text in texts:
+        words.update((text, *re.split(r"[^\w.-]+", text)))
     return sorted((word for word in words if _is_private(word, public)), key=len, reverse=True)
 
 

@@ -189,26 +189,23 @@ def _facts(spec: TrainingSpec, environment: Mapping[str, Any]) -> Iterator[tuple
     """The columns by which a change is explained."""
     own = conditions(spec)
     nodes = objects(environment.get("nodes"))
-    gpus = [gpu for node in nodes for gpu in objects(node.get("gpus"))]
     yield "node", [str(node.get("host") or "") for node in nodes]
     yield "driver", [str(node.get("driver") or "") for node in nodes]
     yield "image", [own.image or ""]
     yield "version", [f"{name} {version}" for name, version in trained_with(environment).items()]
-    yield (
-        "options",
-        [*(own.options or ()), f"fp8_recipe={own.fp8_recipe}" if own.fp8_recipe else ""],
-    )
-    yield (
-        "environment",
-        [f"{name}={value}" for name, value in {**spec.env, **spec.cluster.env}.items()],
-    )
-    yield (
-        "gpu",
-        [
-            " ".join(str(gpu[key]) for key in ("name", "power_limit_w") if gpu.get(key))
-            for gpu in gpus
-        ],
-    )
+    options = list(own.options or ())
+    if own.fp8_recipe:
+        options.append(f"fp8_recipe={own.fp8_recipe}")
+    yield "options", options
+    variables = {**spec.env, **spec.cluster.env}
+    yield "environment", [f"{name}={value}" for name, value in variables.items()]
+    gpus = []
+    for node in nodes:
+        for gpu in objects(node.get("gpus")):
+            gpus.append(
+                " ".join(str(gpu[key]) for key in ("name", "power_limit_w") if gpu.get(key))
+            )
+    yield "gpu", gpus
     yield "kernel", [str(node.get("kernel") or "") for node in nodes]
     yield "benchrun", [str(environment.get("commit") or environment.get("benchrun") or "")]
 

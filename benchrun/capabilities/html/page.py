@@ -83,20 +83,19 @@ ONLY = {"framework": "frameworks", "scaling": "scaling"}
 def _body(
     report: ReportModel, added: Sequence[Section], by: str, *, history: bool
 ) -> Iterator[str]:
-    explained = [] if by in ONLY else [evidence_of(run) for run in report.results]
+    only = ONLY.get(by)
+    explained = []
+    if only is None:
+        explained = [evidence_of(run) for run in report.results]
     parts = (*added, *sections(report, explained, history=history))
-    shown = [part for part in parts if by not in ONLY or part.identity == ONLY[by]]
+    shown = [part for part in parts if only in (None, part.identity)]
     yield _tally(report)
-    links = [("points", "Points")] if by not in ONLY else []
-    links += [(part.identity, part.title) for part in shown] + (
-        [("runs", "Runs")] if by not in ONLY else []
-    )
-    yield (
-        "<nav>"
-        + "".join(f'<a href="#{identity}">{escape(name)}</a>' for identity, name in links)
-        + "</nav>"
-    )
-    if by not in ONLY:
+    links = [(part.identity, part.title) for part in shown]
+    if only is None:
+        links = [("points", "Points"), *links, ("runs", "Runs")]
+    anchors = [f'<a href="#{identity}">{escape(name)}</a>' for identity, name in links]
+    yield f"<nav>{''.join(anchors)}</nav>"
+    if only is None:
         yield '<h2 id="points">Points</h2>'
         yield table_html(report.readable, links=_anchors(report))
         for sentence in report.ratios:
@@ -105,7 +104,7 @@ def _body(
         yield f"<p>There is nothing to show by {escape(by)} in these runs.</p>"
     for part in shown:
         yield from section_html(part)
-    if by in ONLY:
+    if only:
         return
     yield '<h2 id="runs">Runs</h2>'
     number = len(report.results)
