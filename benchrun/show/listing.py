@@ -11,6 +11,8 @@ from .table import Table
 Rows = Sequence[dict[str, Any]]
 ONLY_IN_JSON = ("task", "image")
 """Keys of a point's row."""
+WORK = ("MBS", "BATCH", "SEQUENCE", "SETTINGS")
+"""Columns of a layout that only trainings have, then that of all other workloads."""
 WIDE = {
     "suites": ("recipes", "path"),
     "studies": ("recipes", "path"),
@@ -71,28 +73,36 @@ def _with_origin(table: Table, rows: Rows) -> Table:
 
 
 def layouts_table(rows: Rows) -> Table:
-    """One line per layout; the name of the recipe only if there are several."""
-    several = len({row["recipe"] for row in rows}) > 1
-    trained = any(row["per_gpu"] for row in rows)
-    other = any(row.get("settings") for row in rows)
-    work = (*(("MBS", "BATCH", "SEQUENCE") if trained else ()), *(("SETTINGS",) if other else ()))
-    titles = ("GPU", "PRECISION", "GPUS", "LAYOUT", *work, "PUBLISHED", "FRAMEWORKS")
+    """One line per layout, without the columns in which these rows have nothing; the
+    name of the recipe only if there are several.
+    """
+    titles = ("RECIPE", "GPU", "PRECISION", "GPUS", "LAYOUT", *WORK, "PUBLISHED", "FRAMEWORKS")
     lines = []
     for row in rows:
         lines.append(
             (
-                *((row["recipe"],) if several else ()),
+                row["recipe"],
                 row["gpu"],
                 " ".join(sorted(row["precision"])),
                 span(row["num_gpus"]),
                 layout(row),
-                *((row["mbs"], _batch(row), row["seq_length"]) if trained else ()),
-                *((row["settings"] or None,) if other else ()),
+                row["mbs"],
+                _batch(row),
+                row["seq_length"],
+                row["settings"] or None,
                 row["published"] or None,
                 " ".join(row["framework"]),
             )
         )
-    return _with_origin(Table((*(("RECIPE",) if several else ()), *titles), lines), rows)
+    empty = set()
+    if len({row["recipe"] for row in rows}) == 1:
+        empty.add("RECIPE")
+    if not any(row["per_gpu"] for row in rows):
+        empty.update(WORK[:3])
+    if not any(row["settings"] for row in rows):
+        empty.add("SETTINGS")
+    columns = [index for index, title in enumerate(titles) if title not in empty]
+    return _with_origin(Table(titles, lines).only(columns), rows)
 
 
 def points_table(rows: Rows) -> Table:

@@ -139,25 +139,35 @@ def status_of(observation: Observation) -> dict[str, Any]:
     end = None
     if observation.over:
         end = record_end(observation)
-    last_step, step_time_s = _progress(
-        run, logs=() if end and end.last_step is not None else run.logs
-    )
+    logs = run.logs
+    if end and end.last_step is not None:
+        logs = ()
+    last_step, step_time_s = _progress(run, logs)
+    ending = {"state": "unknown", "ended": False, "final": False, "evidence": [], "exit_code": None}
+    if end:
+        last_step = last_step if end.last_step is None else end.last_step
+        step_time_s = step_time_s or end.step_time_s
+        ending = {
+            "state": end.ending.value,
+            "ended": True,
+            "final": end.final,
+            "evidence": list(end.evidence),
+            "exit_code": end.exit_code,
+        }
+    elif job:
+        ending["state"] = job.phase.value
     return {
         "run_id": run.run_id,
-        "state": end.ending.value if end else job.phase.value if job else "unknown",
-        "ended": end is not None,
-        "final": end is not None and end.final,
-        "evidence": list(end.evidence) if end else [],
-        "exit_code": end.exit_code if end else None,
+        **ending,
         "job": run.job_id,
         "nodes": job.nodes if job else (run.last_event("state") or {}).get("nodes", ""),
-        "last_step": end.last_step if end and end.last_step is not None else last_step,
+        "last_step": last_step,
         "planned_steps": run.spec.planned_steps,
         "slowest_rank": ((run.read_json(METRICS) or {}).get("ranks") or {}).get("slowest"),
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
         "age_s": round(max(0.0, (run.clock() or clock.now()) - (run.created or clock.now())), 1),
-        "step_time_s": step_time_s or (end.step_time_s if end else None),
+        "step_time_s": step_time_s or None,
     }
 
 
@@ -182,10 +192,9 @@ def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | No
             steps.append(rows.last_step)
             step_time_s = step_time_s or recent_time(rows, run.spec.planned_steps)
     last = max((step for step in steps if step is not None), default=None)
-    # Profiled steps follow the planned ones.
-    return min(
-        last, run.spec.planned_steps
-    ) if last is not None and run.spec.planned_steps else last, step_time_s
+    if last is not None and run.spec.planned_steps:
+        last = min(last, run.spec.planned_steps)  # profiled steps follow the planned ones
+    return last, step_time_s
 
 
 def recent_time(rows: "Rows", planned_steps: int | None) -> float | None:

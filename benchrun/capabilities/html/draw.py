@@ -287,10 +287,12 @@ def _waterfall(axes: "Axes", plot: Plot) -> Box:
     whole = sum(series.y)
     values = np.array([*series.y, whole])
     starts = np.array([0.0, *np.cumsum(series.y)[:-1], 0.0])
-    colours = [COLOURS[1] if caused else COLOURS[0] for caused in series.x]
-    colours = [
-        COLOURS[2] if value < 0 else colour for value, colour in zip(series.y, colours, strict=True)
-    ]
+    colours = []
+    for value, caused in zip(series.y, series.x, strict=True):
+        if value < 0:
+            colours.append(COLOURS[2])
+        else:
+            colours.append(COLOURS[1] if caused else COLOURS[0])
     labels = []
     for label, value in zip((*plot.labels, "the measured step"), values, strict=True):
         labels.append(f"{label}: {value:.3g} {plot.y_title}, {100 * value / (whole or 1.0):.1f} %")

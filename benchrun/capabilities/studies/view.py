@@ -97,17 +97,16 @@ def study_page(study: StudyResult, form: str) -> str:
     """The study as ``markdown``, ``csv`` or ``plain`` text; without CSV with the
     sentences.
     """
-    table = filled(study_table(study))
     if form == "csv":
         return as_csv(study_table(study))
+    table = filled(study_table(study))
+    said = [*sentences(study), *remarks(study)]
     if form == "markdown":
-        points = "".join(f"- {line}\n" for line in (*sentences(study), *remarks(study)))
+        points = "".join(f"- {line}\n" for line in said)
         head = f"# {study.study}\n\n{markdown_text(study.description)}. {planned_line(study)}\n\n"
         return f"{head}{markdown(table)}" + (f"\n{points}" if points else "")
-    lines = "".join(
-        f"{line}\n" for line in (planned_line(study), *sentences(study), *remarks(study))
-    )
-    return f"{study.study}: {study.description}\n\n{plain(table)}\n{lines}"
+    lines = "\n".join((planned_line(study), *said))
+    return f"{study.study}: {study.description}\n\n{plain(table)}\n{lines}\n"
 
 
 def filled(table: Table) -> Table:
