@@ -7,6 +7,7 @@ around the hits are cut out.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ _FACTOR = np.uint64(
     0x9E3779B97F4A7C15
 )  # 2^64 / golden ratio: spreads what differs only in a few bits
 _SHIFT = np.uint64(64 - _BITS)
+_DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
@@ -203,3 +205,12 @@ def clean(raw: bytes) -> str:
     if "\x00" in text:
         text = text.replace("\x00", "")
     return _ANSI.sub("", text) if "\x1b" in text else text
+
+
+def date_of(text: str) -> float | None:
+    """The first date on a line, in s since 1970 if it is in UTC."""
+    match = _DATE.search(text)
+    try:
+        return datetime.fromisoformat(f"{match[1]} {match[2]}+00:00").timestamp() if match else None
+    except ValueError:
+        return None

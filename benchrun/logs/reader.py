@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import datetime
 
 import numpy as np
 
@@ -20,7 +19,16 @@ from benchrun.logs import configuration, launched, problems, profiled, stamps, t
 from benchrun.logs.dialect import DIALECTS, Dialect
 from benchrun.logs.envelope import Envelope
 from benchrun.logs.forms import Forms
-from benchrun.logs.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_around, newlines
+from benchrun.logs.lines import (
+    LONGEST_LINE,
+    Grams,
+    Hit,
+    Line,
+    clean,
+    date_of,
+    lines_around,
+    newlines,
+)
 from benchrun.logs.records import Facts, Log, Problem, Traits
 from benchrun.logs.rows import TYPES, Rows
 from benchrun.logs.serving import Served
@@ -35,7 +43,6 @@ CERTAIN_FACTS = 3
 """Facts of one dialect that are no accident in a log without a step."""
 DENSE = 1 << 12
 """Bytes per step line below which the next block is read at once."""
-_DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _COLOUR = re.compile(rb"\x1b\[[\d;]*[mK]")
 _PROBLEM, _PROFILE, _LAUNCH, _CONFIGURATION, _PAUSE = -1, -2, -3, -4, -5
 """Owners of the words that mean a problem, of those that announce profiled steps, of a
@@ -213,7 +220,7 @@ class Reader:
             # come.
             if dialect.strong and dialect.seen:
                 self._winner = number
-                self._began = _date(line.text)
+                self._began = date_of(line.text)
         elif self._winner != number:
             return
         elif is_fact:
@@ -379,15 +386,6 @@ class Reader:
     def stated(self) -> dict[str, Facts]:
         """Framework -> facts that its dialect has read."""
         return {dialect.name: dialect.facts for dialect in self._dialects}
-
-
-def _date(text: str) -> float | None:
-    """The first date on a line, in s since 1970 if it is in UTC."""
-    match = _DATE.search(text)
-    try:
-        return datetime.fromisoformat(f"{match[1]} {match[2]}+00:00").timestamp() if match else None
-    except ValueError:
-        return None
 
 
 @functools.cache
