@@ -99,14 +99,13 @@ def _disagree(rates: dict[int, list[float]]) -> bool:
     """
     if len(rates) < WARM_UP + FEWEST:
         return False
-    steps = sorted(rates)
-    running, current = np.array([rates[step] for step in steps[WARM_UP:]]).T
+    steps = np.array(sorted(rates)[WARM_UP:])
+    running, current = np.array([rates[step] for step in steps.tolist()]).T
     if (running <= 0).any():
         return True
-    first, last = steps[WARM_UP], steps[-1]
-    mean = 1 / np.mean(1 / current[1:])
     apart = []
-    for start in (0, steps[0] - 1):
-        spent = (last - start) / running[-1] - (first - start) / running[0]
-        apart.append(abs((last - first) / spent / mean - 1) if spent > 0 else 1.0)
+    for start in (0, min(rates) - 1):
+        spent = np.diff((steps - start) / running)
+        # Few steps hold a pause, so the usual one tells.
+        apart.append(abs(float(np.median(spent * current[1:] / np.diff(steps))) - 1))
     return min(apart) > SLACK
