@@ -62,11 +62,11 @@ from benchrun.measure.setting import Setting as Setting
 from benchrun.recipes.catalogue import is_suite as is_suite
 from benchrun.recipes.select import Request as Request
 from benchrun.render import render as render
+from benchrun.rundir.find import find_runs as find_runs
+from benchrun.rundir.find import open_run as open_run
+from benchrun.rundir.find import runs_at as runs_at
 from benchrun.rundir.fingerprint import Fingerprint as Fingerprint
 from benchrun.rundir.folder import RunDir as RunDir
-from benchrun.rundir.folder import find_runs as find_runs
-from benchrun.rundir.folder import open_run as open_run
-from benchrun.rundir.folder import runs_at as runs_at
 from benchrun.runspec.spec import NodesSpec as NodesSpec
 from benchrun.runspec.spec import RunSpec as RunSpec
 from benchrun.show.model import ReportModel as ReportModel

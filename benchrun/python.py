@@ -19,7 +19,8 @@ from benchrun.measure.model import Measurement
 from benchrun.measure.setting import Setting, setting_of, setting_of_log
 from benchrun.paths import runs_dir
 from benchrun.rundir.artifacts import SPEC, VERDICT
-from benchrun.rundir.folder import RunDir, find_runs, is_folder, open_run
+from benchrun.rundir.find import find_runs, is_folder, open_run
+from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import RunSpec
 from benchrun.usecases.judgement import judge_log, judge_runs
 from benchrun.usecases.measurement import measure_run, read_logs, rows_of, summarise_log

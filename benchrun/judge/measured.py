@@ -30,8 +30,8 @@ from benchrun.rundir.artifacts import (
     objects,
     trained_with,
 )
+from benchrun.rundir.find import KEPT, stamp_of
 from benchrun.rundir.fingerprint import Fingerprint
-from benchrun.rundir.folder import KEPT, stamp_of
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 
 T = TypeVar("T")

@@ -28,8 +28,8 @@ from benchrun.measure.model import Metrics
 from benchrun.measure.run import RunMeasurement
 from benchrun.model import Frozen
 from benchrun.rundir.artifacts import trained_with
+from benchrun.rundir.find import launch_time
 from benchrun.rundir.fingerprint import Fingerprint
-from benchrun.rundir.folder import launch_time
 from benchrun.runspec.spec import RunSpec
 from benchrun.vocabulary import Exit
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchrun.judge.measured import by_point
 from benchrun.judge.references import load_references
 from benchrun.judge.verdict import RunResult
-from benchrun.rundir.folder import stamp_of
+from benchrun.rundir.find import stamp_of
 from benchrun.runspec.spec import TrainingSpec
 
 from .curve import CurveView

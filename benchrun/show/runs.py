@@ -13,7 +13,7 @@ from benchrun.judge.verdict import RunResult
 from benchrun.measure.metric import Metric
 from benchrun.measure.registry import tabled
 from benchrun.measure.statistics import spread_percent
-from benchrun.rundir.folder import stamp_of
+from benchrun.rundir.find import stamp_of
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import DEGREES, by_path
 

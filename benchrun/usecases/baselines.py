@@ -8,7 +8,8 @@ from benchrun.errors import UserError
 from benchrun.judge.conditions import Conditions, besides_recipe, conditions
 from benchrun.judge.measured import MeasuredRun, load_measured
 from benchrun.judge.references import load_references
-from benchrun.rundir.folder import KEPT, RunDir, is_folder, open_run, runs_at
+from benchrun.rundir.find import KEPT, is_folder, open_run, runs_at
+from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import TrainingSpec
 
 from .measurement import result_of

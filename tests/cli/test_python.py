@@ -13,7 +13,7 @@ from test_contract import document
 import benchrun
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.rundir.folder import open_run
+from benchrun.rundir.find import open_run
 
 LOG = Path(__file__).parent.parent / "logs" / "09-megatron-core-2026-multinode-154it.log.xz"
 RUNS = kept_runs.named()

@@ -19,7 +19,8 @@ from benchrun.jobs.launcher import cancel, observe
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.rundir.artifacts import Progress
-from benchrun.rundir.folder import RunDir, find_runs
+from benchrun.rundir.find import find_runs
+from benchrun.rundir.folder import RunDir
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
 LONG_AGO = "2026-01-01T00:00:00Z"

@@ -12,7 +12,7 @@ from benchrun.jobs.endings import Ending
 from benchrun.jobs.launcher import cancel
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
-from benchrun.rundir.folder import open_run
+from benchrun.rundir.find import open_run
 from benchrun.runspec.spec import RunSpec
 
 SBATCH = '#!/bin/bash\nprintf "%s\\n" "$@" >>"$WORDS"\necho 17\n'

@@ -28,7 +28,8 @@ from benchrun.jobs.launcher import cancel, observe
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.rundir.folder import RunDir, find_runs, open_run
+from benchrun.rundir.find import find_runs, open_run
+from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import RunSpec
 
 

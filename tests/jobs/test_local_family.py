@@ -21,7 +21,8 @@ from benchrun.jobs.launcher import cancel, observe
 from benchrun.jobs.local import Local
 from benchrun.jobs.scheduler import Phase
 from benchrun.render import render
-from benchrun.rundir.folder import RunDir, find_runs
+from benchrun.rundir.find import find_runs
+from benchrun.rundir.folder import RunDir
 
 RANKS = 2
 # Like torchrun: each rank has a session of its own.

@@ -17,7 +17,8 @@ from selection import pairs
 from benchrun import console
 from benchrun.cli import group
 from benchrun.jobs.slurm_text import SACCT, SQUEUE, jobs, refused, submitted
-from benchrun.rundir.folder import RunDir, as_event, find_runs
+from benchrun.rundir.find import find_runs
+from benchrun.rundir.folder import RunDir, as_event
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
 POINT = ("tiny-llama", "--gpu=CPU", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")

@@ -15,7 +15,8 @@ from benchrun.cli import group
 from benchrun.errors import MachineError, UserError
 from benchrun.jobs import launcher
 from benchrun.recipes.select import Request
-from benchrun.rundir.folder import RunDir, find_runs
+from benchrun.rundir.find import find_runs
+from benchrun.rundir.folder import RunDir
 
 RUN = {"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 1, "set": {"training.steps": 12}}
 STEP = (

@@ -14,7 +14,8 @@ from benchrun.capabilities.predict.runs import workload
 from benchrun.capabilities.studies import usecase as studies
 from benchrun.capabilities.studies.tuning import Tuning
 from benchrun.cli import group
-from benchrun.rundir.folder import RunDir, find_runs
+from benchrun.rundir.find import find_runs
+from benchrun.rundir.folder import RunDir
 from benchrun.vocabulary import Exit
 
 POINT = {"gpu": "H200", "precision": "bf16", "num_gpus": 4, "framework": "megatron-core", "cluster": "hgx-h200"}

@@ -17,7 +17,8 @@ from benchrun.capabilities.explain.verbs import explain
 from benchrun.cli.logs import compare
 from benchrun.cli.reports import report
 from benchrun.errors import UserError
-from benchrun.rundir.folder import RunDir, open_run
+from benchrun.rundir.find import open_run
+from benchrun.rundir.folder import RunDir
 from benchrun.usecases import judgement
 from benchrun.usecases.baselines import baseline_run
 from benchrun.vocabulary import Exit

@@ -21,7 +21,8 @@ from benchrun.cli import main
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.judge.measured import load_measured
-from benchrun.rundir.folder import RunDir, find_runs, open_run
+from benchrun.rundir.find import find_runs, open_run
+from benchrun.rundir.folder import RunDir
 from benchrun.show.table import step_lines
 from benchrun.usecases.measurement import index_entry
 from hatch_build import packed as of_a_wheel

@@ -17,7 +17,8 @@ from benchrun.cli.reports import report
 from benchrun.judge.measured import load_measured
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
-from benchrun.rundir.folder import RunDir, open_run
+from benchrun.rundir.find import open_run
+from benchrun.rundir.folder import RunDir
 from benchrun.usecases import judgement
 from benchrun.vocabulary import Exit
 

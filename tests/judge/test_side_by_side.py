@@ -7,7 +7,7 @@ import pytest
 from benchrun.judge.difference import NOTICEABLE
 from benchrun.judge.measured import load_measured
 from benchrun.rundir.artifacts import Breakdown, trained_with
-from benchrun.rundir.folder import launch_time
+from benchrun.rundir.find import launch_time
 from benchrun.show.frameworks import PARTS, POINT, TITLES, ValidRun, losses, side_by_side
 from benchrun.show.table import Table
 

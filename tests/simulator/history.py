@@ -26,7 +26,8 @@ from benchrun.errors import MachineError
 from benchrun.jobs.endings import recorded
 from benchrun.recipes.select import Request
 from benchrun.rundir.artifacts import ENDING
-from benchrun.rundir.folder import RunDir, find_runs
+from benchrun.rundir.find import find_runs
+from benchrun.rundir.folder import RunDir
 
 MEMORY = Path("/dev/shm")
 HOUR_S = 3600.0

@@ -21,8 +21,9 @@ from benchrun.measure.run import RunMeasurement
 from benchrun.measure.setting import setting_of
 from benchrun.measure.statistics import Floats
 from benchrun.rundir import artifacts
+from benchrun.rundir.find import KEPT, open_run
 from benchrun.rundir.fingerprint import Fingerprint
-from benchrun.rundir.folder import KEPT, RunDir, TolerantRun, open_run
+from benchrun.rundir.folder import RunDir, TolerantRun
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.baselines import baseline_run, is_published
 from benchrun.usecases.measurement import measure_run, read_log, summarise_log

@@ -14,7 +14,7 @@ from benchrun.judge.verdict import RunResult
 from benchrun.measure.samples import read
 from benchrun.measure.setting import setting_of
 from benchrun.rundir.artifacts import objects, trained_with
-from benchrun.rundir.folder import stamp_of
+from benchrun.rundir.find import stamp_of
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.numbers import metrics_rows
 from benchrun.show.plot import Plot

@@ -14,7 +14,7 @@ from benchrun.measure.scaling import CurvePoint, Scaling
 from benchrun.memory import ESTIMATE_ERROR, estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.rundir import artifacts
-from benchrun.rundir.folder import open_run
+from benchrun.rundir.find import open_run
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.show.curve import CurveView
 from benchrun.show.runs import proxy

@@ -16,7 +16,8 @@ from benchrun.judge.verdict import RunResult
 from benchrun.recipes.select import Request
 from benchrun.recipes.study import expand
 from benchrun.rundir.artifacts import STDOUT
-from benchrun.rundir.folder import RunDir, TolerantRun, find_runs
+from benchrun.rundir.find import find_runs
+from benchrun.rundir.folder import RunDir, TolerantRun
 from benchrun.runspec.spec import RunSpec
 from benchrun.usecases.jobs import end_of, has_ended, record_end
 from benchrun.usecases.jobs import pause as _pause

@@ -19,7 +19,7 @@ from benchrun.capabilities.acceptance import packing as packs
 from benchrun.capabilities.acceptance.verification import Verification
 from benchrun.errors import UserError
 from benchrun.judge.references import load_references
-from benchrun.rundir.folder import find_runs
+from benchrun.rundir.find import find_runs
 
 LOSS = next(
     entry.value

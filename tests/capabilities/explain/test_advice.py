@@ -2,7 +2,7 @@
 
 from benchrun.capabilities.explain.advice import advised, choice
 from benchrun.capabilities.explain.model import Name
-from benchrun.rundir.folder import open_run
+from benchrun.rundir.find import open_run
 from benchrun.runspec.spec import TrainingSpec
 
 NEMO = "llama2-7b-lora-93f05e6c"

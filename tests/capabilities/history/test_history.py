@@ -25,7 +25,7 @@ from benchrun.capabilities.history.text import history_page, runs_table
 from benchrun.capabilities.html.page import page
 from benchrun.cli.reports import report
 from benchrun.judge.verdict import RunResult
-from benchrun.rundir.folder import launch_time
+from benchrun.rundir.find import launch_time
 from benchrun.vocabulary import Exit
 
 NAME = kept_runs.named("llama3.1-8b-2c0cb897-*")[0].name

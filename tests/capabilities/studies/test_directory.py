@@ -16,7 +16,8 @@ from benchrun.jobs.launcher import observe
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.render import render
-from benchrun.rundir.folder import RunDir, find_runs
+from benchrun.rundir.find import find_runs
+from benchrun.rundir.folder import RunDir
 
 
 def made(root: Path) -> RunDir:

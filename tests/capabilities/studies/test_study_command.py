@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from calling import DEADLINE_S
 
-from benchrun.rundir.folder import find_runs
+from benchrun.rundir.find import find_runs
 
 pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 pytestmark = pytest.mark.train
