@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from benchrun.paths import table
 
-BEFORE_BLOCKS = frozenset({"Volta", "Turing", "Ampere", "Ada", "Hopper"})
+BEFORE_BLOCKS = frozenset({"Volta", "Turing", "Ampere", "Ada", "Hopper", "CDNA 3"})
 """Architectures without units for numbers that share a scale in small blocks, as in
 MXFP8: Blackwell was the first.
 """
@@ -40,6 +40,12 @@ class Device(BaseModel, frozen=True):
         ``blackwell``.
         """
         return self.arch.split()[0].lower()
+
+    @property
+    def launched(self) -> bool:
+        """Whether its frameworks' templates hold for it: AMD's GPUs are only read and
+        compared."""
+        return not self.arch.startswith("CDNA")
 
     def peak_tflops(self, precision: str) -> float | None:
         """Dense peak at ``precision`` in TFLOPS; None if there is none (FP32 training
@@ -152,7 +158,8 @@ def name_of(device: str) -> str | None:
         chip, _, variant = name.upper().partition("-")
         # A variant is another form factor or memory size; names of the usual variant
         # contain neither.
-        if chip in words and (variant == form or (not form and variant in words)):
+        parts = {*variant.split("-")}
+        if chip in words and (variant == form or (not form and parts <= {*words})):
             matches[variant] = name
     if not matches:
         return None

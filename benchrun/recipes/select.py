@@ -89,7 +89,7 @@ def borrowed(listed: list[Point], request: Request) -> list[Point]:
     less memory than all.
     """
     gpu = wanted_gpu(request.gpu, request.cluster)
-    if gpu is None:
+    if gpu is None or not gpu.launched:
         return []
     lent = [
         [
@@ -173,6 +173,8 @@ def _none(recipe: str, left: list[Point], key: str, request: Request) -> NoRetur
 
 def cannot_borrow(gpu: hardware.Device) -> str:
     """Reason why ``gpu`` borrows no point."""
+    if not gpu.launched:
+        return f"runs on {gpu.name} are read and compared, not launched"
     return f"{gpu.name} ({gpu.memory_gib:g} GiB) lacks their memory or precision"
 
 

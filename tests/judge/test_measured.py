@@ -215,7 +215,7 @@ def test_a_measured_run_judges_where_nothing_published_does(
     ("otherwise", "says"),
     [
         ({"device": "NVIDIA H200"}, "the log states gpu H200, the specification of the run H100"),
-        ({"device": "NVIDIA L40S"}, "the log states gpu NVIDIA L40S, the specification of the run H100"),
+        ({"device": "NVIDIA L4"}, "the log states gpu NVIDIA L4, the specification of the run H100"),
         ({"device": "NVIDIA H100 PCIe"}, "the log states gpu H100-PCIe, the specification of the run H100"),
         ({"num_gpus": 4}, "num_gpus 4, the specification of the run 8"),
         ({"precision": "fp8"}, "precision fp8, the specification of the run bf16"),

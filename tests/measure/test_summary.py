@@ -134,7 +134,7 @@ def test_the_log_is_believed_before_the_caller() -> None:
     assert (found.gbs, found.model) == (64, LLAMA31_8B)
 
 
-@pytest.mark.parametrize("device", ["NVIDIA L40S", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"])
+@pytest.mark.parametrize("device", ["NVIDIA L4", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"])
 def test_a_gpu_that_is_not_listed_has_no_peak_whatever_the_caller_expects(device: str) -> None:
     found = summarise(log([12.91] * 50, facts=Facts(planned_steps=50, device=device)), given=GIVEN)
     assert (found.gpu, found.mfu) == (device, ())

@@ -10,3 +10,21 @@ def test_memory_is_what_the_driver_reports(name: str, driver_mib: int) -> None:
     gpu = hardware.gpu(name)
     assert gpu.memory_gib == pytest.approx(driver_mib / 1024, abs=0.1)
     assert f"{driver_mib} MiB" in gpu.source
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("NVIDIA H20", "H20"),
+        ("NVIDIA H800", "H800"),
+        ("NVIDIA A100 80GB PCIe", "A100-PCIe"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000"),
+        ("NVIDIA GB10", "GB10"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("NVIDIA RTX A6000", None),
+    ],
+)
+def test_the_name_of_the_driver_finds_the_row(device: str, name: str | None) -> None:
+    assert hardware.name_of(device) == name

@@ -13,7 +13,7 @@ from benchrun.recipes.select import Request
 from benchrun.runspec.spec import TrainingSpec
 
 OWN = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
-LISTED = [name for name in hardware.names() if hardware.gpu(name).memory_gib >= 80]
+LISTED = [name for name in hardware.names() if hardware.gpu(name).launched and hardware.gpu(name).memory_gib >= 80]
 
 
 def site(folder: Path, gpu: str, *lines: str) -> str:
@@ -43,6 +43,12 @@ def test_a_smaller_gpu_than_every_listed_one_borrows_no_layout(tmp_path: Path) -
     with pytest.raises(UserError, match="no point with --gpu A100-40GB") as error:
         resolve(Request("llama3.1-8b", "A100-40GB", "bf16", 16, cluster=site(tmp_path, "A100-40GB")))
     assert "40 GiB" in str(error.value.hint)
+
+
+def test_a_gpu_of_amd_borrows_no_layout(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        resolve(Request("llama3.1-8b", "MI300X", "bf16", 16, cluster=site(tmp_path, "MI300X")))
+    assert "read and compared, not launched" in str(error.value.hint)
 
 
 def test_a_number_of_gpus_that_is_not_listed_names_the_lender(tmp_path: Path) -> None:
@@ -92,13 +98,13 @@ class TestOwn:
     ROW = "hardware: {memory_gib: 192, peak_bf16_tflops: 1307, peak_fp8_tflops: 2614}"
 
     def spec(self, folder: Path, row: str = ROW) -> TrainingSpec:
-        spec = resolve(Request("llama3.1-8b", precision="fp8", num_gpus=16, cluster=site(folder, "MI300X", row)))
+        spec = resolve(Request("llama3.1-8b", precision="fp8", num_gpus=16, cluster=site(folder, "MI250X", row)))
         assert isinstance(spec, TrainingSpec)
         return spec
 
     def test_is_usable_and_has_an_mfu(self, tmp_path: Path) -> None:
         spec = self.spec(tmp_path)
-        assert (spec.gpu, hardware.site_gpu(spec.cluster).memory_gib) == ("MI300X", 192)
+        assert (spec.gpu, hardware.site_gpu(spec.cluster).memory_gib) == ("MI250X", 192)
         assert [setting_of(spec).peak_tflops(precision) for precision in ("bf16", "fp8")] == [1307, 2614]
 
     def test_its_memory_is_checked(self, tmp_path: Path) -> None:
@@ -116,7 +122,7 @@ class TestOwn:
         assert TrainingSpec.model_validate_json(spec.model_dump_json()) == spec
 
     def test_without_a_row_the_error_says_what_to_write(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="no point with --gpu MI300X"):
+        with pytest.raises(UserError, match="no point with --gpu MI250X"):
             self.spec(tmp_path, "")
 
 
