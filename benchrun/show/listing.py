@@ -85,7 +85,7 @@ def layouts_table(rows: Rows) -> Table:
                 row["gpu"],
                 " ".join(sorted(row["precision"])),
                 span(row["num_gpus"]),
-                layout(row),
+                layout_words(row),
                 row["mbs"],
                 _batch(row),
                 row["seq_length"],
@@ -112,7 +112,7 @@ def points_table(rows: Rows) -> Table:
     return Table(names, [[row[name] for name in names] for row in rows], missing="None")
 
 
-def layout(row: dict[str, Any]) -> str:
+def layout_words(row: dict[str, Any]) -> str:
     """The degrees above one, and whether it is a proxy."""
     degrees = [f"{name}{row[name]}" for name in DEGREES if (row[name] or 1) > 1]
     return " ".join([*degrees, *(["proxy"] if row["proxy"] else [])]) or "dp only"

@@ -9,7 +9,7 @@ from benchrun.judge.verdict import RunResult
 from benchrun.measure.registry import tabled
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 
-from .runs import distinctions, proxy, short_layout, table
+from .runs import distinctions, points_by_repeats, proxy, short_layout
 from .table import Table
 
 READ = (
@@ -41,7 +41,9 @@ def readable(results: Sequence[RunResult]) -> Table:
     points = by_point(results)
     rows = []
     differing = _differing([point[0] for point in points])
-    for point, record, options in zip(points, table(results).records(), differing, strict=True):
+    for point, record, options in zip(
+        points, points_by_repeats(results).records(), differing, strict=True
+    ):
         verdict = (record["verdict"].replace("_", " "), record["limits"].replace("_", " "))
         row = [point_name(point[0]), brief(record["layout"]) or None, *map(record.get, NAMES)]
         row += [options, record["runs"]]

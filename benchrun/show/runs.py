@@ -49,7 +49,7 @@ SPREAD = "step_time_s"
 """Metric whose range over the repeats is shown."""
 
 
-def table(results: Sequence[RunResult]) -> Table:
+def points_by_repeats(results: Sequence[RunResult]) -> Table:
     """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is
     the range of their step times.
     """
@@ -78,10 +78,10 @@ def _columns(results: Sequence[RunResult]) -> tuple[Metric, ...]:
 
 
 def identified(results: Sequence[RunResult]) -> Table:
-    """`table` for programs: with the runs of each point, when they were launched, and
+    """`points_by_repeats` for programs: with the runs of each point, when they were launched, and
     every condition by itself.
     """
-    plain = table(results)
+    plain = points_by_repeats(results)
     rows = []
     for row, point in zip(plain.rows, by_point(results), strict=True):
         ids = [result.run_id for result in point]
@@ -156,7 +156,7 @@ def runs_page(results: Sequence[RunResult]) -> str:
     lines = map(ratio_line, ratios(results, load_references()))
     if not results:
         return "no runs\n"
-    return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines)
+    return markdown(points_by_repeats(results)) + "".join(f"\n{line}\n" for line in lines)
 
 
 def ratio_line(ratio: SpeedRatio) -> str:
@@ -179,7 +179,7 @@ def proxy(spec: RunSpec) -> str:
     return spec.recipe + (f" (proxy: {', '.join(map(str, reduced))})" if reduced else "")
 
 
-def layout(spec: TrainingSpec) -> str:
+def layout_text(spec: TrainingSpec) -> str:
     """Every degree of the layout."""
     return ", ".join(f"{name} {degree}" for name, degree in spec.layout.degrees) + f", dp {spec.dp}"
 

@@ -21,7 +21,7 @@ from .numbers import (
     result_rows,
     telemetry_rows,
 )
-from .runs import check_rows, layout, proxy, reference_line
+from .runs import check_rows, layout_text, proxy, reference_line
 from .table import Table, aligned, markdown, markdown_text
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
@@ -201,4 +201,4 @@ def spec_rows(spec: RunSpec) -> Rows:
     if not isinstance(spec, TrainingSpec):
         return [*rows, ("settings", spec.settings)]
     batch = f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"
-    return [*rows, ("batch", batch), ("layout", layout(spec))]
+    return [*rows, ("batch", batch), ("layout", layout_text(spec))]

@@ -69,7 +69,7 @@ def _by_conditions() -> dict[Any, list[Reference]]:
     return grouped
 
 
-def table() -> str:
+def table_text() -> str:
     """The text of recipes/points.jsonl: the digest of its inputs and the columns, then
     a line per point.
     """
@@ -84,4 +84,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    POINTS.write_text(table(), encoding="utf-8")
+    POINTS.write_text(table_text(), encoding="utf-8")

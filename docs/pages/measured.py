@@ -19,7 +19,7 @@ from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.frameworks import losses
 from benchrun.show.model import ReportModel
 from benchrun.show.repeats import median_of, valid_values
-from benchrun.show.runs import distinctions, layout, proxy, spread_percent
+from benchrun.show.runs import distinctions, layout_text, proxy, spread_percent
 from benchrun.show.scaling import Curve, curves
 from benchrun.show.table import Table, markdown
 
@@ -192,7 +192,7 @@ def _state(state: Telemetry | None) -> list[float | str | None]:
 
 def _conditions(group: Group) -> list[str | None]:
     spec, adam = group[0].spec, group[0].spec.training.optimizer
-    batch = f"sequence {spec.seq_length}; {layout(spec)}"
+    batch = f"sequence {spec.seq_length}; {layout_text(spec)}"
     if adam.precision_aware:
         batch += f"; moments of Adam in {adam.exp_avg}, {adam.exp_avg_sq}"
     return [batch, group[0].machine, spec.container_image, " ".join(run.name for run in group)]

@@ -10,7 +10,7 @@ from test_study_launch import Site, site  # noqa: F401
 
 from benchrun import api
 from benchrun.capabilities.predict.prediction import predict
-from benchrun.capabilities.predict.runs import workload
+from benchrun.capabilities.predict.runs import workload_of_run
 from benchrun.capabilities.studies import usecase as studies
 from benchrun.capabilities.studies.tuning import Tuning
 from benchrun.cli import group
@@ -47,7 +47,7 @@ class Machine:
     def _log(self, run: RunDir, job: str) -> bool:
         spec: Any = run.spec
         factor = self.factors.get((spec.layout.tp, spec.layout.pp, spec.mbs), 1.1)
-        steps, time_ms = spec.training.steps, 1000 * factor * predict(workload(spec)).median
+        steps, time_ms = spec.training.steps, 1000 * factor * predict(workload_of_run(spec)).median
         rows = [
             STEP.format(n=n, steps=steps, seen=n * spec.gbs, ms=time_ms, gbs=spec.gbs)
             for n in range(1, steps + 1 if factor else 2)

@@ -12,7 +12,7 @@ from benchrun.measure.summary import measure
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.show.runs import table
+from benchrun.show.runs import points_by_repeats
 from benchrun.show.terminal import run_page
 
 SPEC = resolve(Request("llama3.1-8b", "H100", "fp8", 64))
@@ -25,32 +25,32 @@ def result(step_time_s: float, ending: str = "completed", spec: TrainingSpec = S
 
 
 def test_repeats_are_one_row_with_their_median_and_range() -> None:
-    (row,) = table([result(10.0), result(10.2), result(10.1)]).records()
+    (row,) = points_by_repeats([result(10.0), result(10.2), result(10.1)]).records()
     assert (row["runs"], row["step_time_s"]) == (3, 10.1)
     assert row["spread_pct"] == pytest.approx(100 * 0.2 / 10.1, abs=1e-3)
 
 
 def test_one_run_has_no_range() -> None:
-    (row,) = table([result(10.0)]).records()
+    (row,) = points_by_repeats([result(10.0)]).records()
     assert row["spread_pct"] is None
 
 
 def test_an_invalid_run_is_counted_and_its_speed_is_not() -> None:
-    (row,) = table([result(10.0), result(9.0, ending="failed")]).records()
+    (row,) = points_by_repeats([result(10.0), result(9.0, ending="failed")]).records()
     assert (row["runs"], row["step_time_s"]) == (2, 10.0)
     assert "invalid_run" in row["verdict"]
 
 
 def test_the_same_point_on_two_clusters_is_two_rows() -> None:
     other = SPEC.model_copy(update={"cluster": SPEC.cluster.model_copy(update={"name": "other"})})
-    rows = table([result(10.0), result(12.0, spec=other)]).records()
+    rows = points_by_repeats([result(10.0), result(12.0, spec=other)]).records()
     assert [row["step_time_s"] for row in rows] == [10.0, 12.0]
 
 
 @pytest.mark.parametrize("ending", ["failed", "out_of_memory_host", "cancelled"])
 def test_a_run_that_broke_and_was_not_judged_is_counted_and_its_speed_is_not(ending: str) -> None:
     broken = dataclasses.replace(result(9.0), verdict=None, ending=ending)
-    (row,) = table([result(10.0), broken]).records()
+    (row,) = points_by_repeats([result(10.0), broken]).records()
     assert (row["runs"], row["step_time_s"]) == (2, 10.0)
     assert ending in row["verdict"]
     assert "step time" not in run_page(broken)

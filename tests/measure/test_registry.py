@@ -22,7 +22,7 @@ from benchrun.measure.summary import measure, summarise
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.show.numbers import metrics_rows
-from benchrun.show.runs import table
+from benchrun.show.runs import points_by_repeats
 from benchrun.show.table import as_csv, markdown
 from benchrun.show.terminal import summary_view
 
@@ -54,7 +54,7 @@ def test_a_toy_metric_appears_in_json(toy: Metric) -> None:
 
 
 def test_a_toy_metric_appears_in_every_table(toy: Metric) -> None:
-    runs = table([RunResult("x", SPEC, measured(), None)])
+    runs = points_by_repeats([RunResult("x", SPEC, measured(), None)])
     (row,) = csv.DictReader(io.StringIO(as_csv(runs)))
     assert row["steps_per_hour"] == "288.0"
     assert runs.records()[0]["steps_per_hour"] == 288.0

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from benchrun.show.model import ReportModel
-from benchrun.show.runs import table
+from benchrun.show.runs import points_by_repeats
 from benchrun.usecases.scaling import measured_scaling
 
 
@@ -17,7 +17,7 @@ def test_points_and_curves_have_the_same_step_time(scaling_study: ReportModel) -
             "tokens_per_s_per_gpu": rate.model_copy(update={"median": (rate.median or 0) / 3}),
         }
         slower.append(replace(each, run_id=f"{each.run_id}-2", metrics=each.metrics.model_copy(update=changed)))
-    rows = table([*scaling_study.results, *slower]).records()
+    rows = points_by_repeats([*scaling_study.results, *slower]).records()
     times = {round(row["step_time_s"], 4) for row in rows if row["step_time_s"]}
     points = [point for view in measured_scaling([*scaling_study.results, *slower]) for point in view.measured]
     assert points

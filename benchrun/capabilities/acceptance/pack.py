@@ -114,14 +114,14 @@ def sha256(content: IO[bytes]) -> str:
 def hashes(root: Path) -> dict[str, str]:
     """Path below ``root`` -> sha256, of every file but the manifest."""
     digests = {}
-    for name in sorted(files_of(root)):
+    for name in sorted(packed_files(root)):
         if name != MANIFEST:
             with (root / name).open("rb") as content:
                 digests[name] = sha256(content)
     return digests
 
 
-def files_of(root: Path) -> Iterator[str]:
+def packed_files(root: Path) -> Iterator[str]:
     """Path below ``root`` of every file. Refused for a link, a pipe or a device."""
     for folder, folders, names in os.walk(root, followlinks=False):
         for name in (*folders, *names):
@@ -145,7 +145,7 @@ def archive(folder: Path, target: Path) -> None:
         top = next(
             target.name.removesuffix(ending) for ending in ARCHIVES if target.name.endswith(ending)
         )
-        for name in sorted(files_of(folder)):
+        for name in sorted(packed_files(folder)):
             entry = tarfile.TarInfo(f"{top}/{name}")
             entry.size = (folder / name).stat().st_size
             with (folder / name).open("rb") as content:

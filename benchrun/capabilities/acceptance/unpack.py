@@ -16,7 +16,7 @@ from .pack import (
     Manifest,
     Reason,
     Refused,
-    files_of,
+    packed_files,
     sha256,
 )
 
@@ -94,7 +94,7 @@ def checked_content(root: Path) -> Content:
     """The manifest of the pack at ``root``. Refused with every file that is missing,
     added or changed.
     """
-    present = set(files_of(root))
+    present = set(packed_files(root))
     if MANIFEST not in present:
         raise Refused(Reason("missing_file", MANIFEST, "a pack without a manifest"))
     try:

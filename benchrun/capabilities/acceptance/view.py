@@ -57,7 +57,7 @@ def _number(value: float) -> float | int:
     return int(value)
 
 
-def points_table(acceptance: Acceptance) -> Table:
+def plan_points_table(acceptance: Acceptance) -> Table:
     """One row for each point: how often it was measured, and its verdict."""
     rows = []
     for each in acceptance.points:
@@ -66,7 +66,7 @@ def points_table(acceptance: Acceptance) -> Table:
     return Table(("point", "workload", "nodes", "measured", "verdict"), rows, missing="-")
 
 
-def runs_table(acceptance: Acceptance) -> Table:
+def plan_runs_table(acceptance: Acceptance) -> Table:
     """The id of each run with its point."""
     rows = []
     for each in acceptance.points:
@@ -121,7 +121,11 @@ def _limits(acceptance: Acceptance) -> Table:
 
 def acceptance_page(acceptance: Acceptance) -> str:
     """The verdict, every criterion, and the runs, as text."""
-    tables = (criteria_table(acceptance), points_table(acceptance), runs_table(acceptance))
+    tables = (
+        criteria_table(acceptance),
+        plan_points_table(acceptance),
+        plan_runs_table(acceptance),
+    )
     text = "\n".join(plain(table) for table in tables if table.rows)
     return printable(
         f"{headline(acceptance)}\n{acceptance.plan}: {acceptance.description}\n\n{text}"
@@ -155,6 +159,6 @@ def leads(acceptance: Acceptance) -> tuple[Section, ...]:
             "planned",
             "What was run",
             "Each point of the plan, with its runs that gave numbers.",
-            tables=(points_table(acceptance),),
+            tables=(plan_points_table(acceptance),),
         ),
     )

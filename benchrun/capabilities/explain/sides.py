@@ -19,7 +19,7 @@ def sides_of(a: Evidence, b: Evidence) -> tuple[Side, Side]:
 def _side(run: Evidence) -> Side:
     tokens = run.spec.tokens_per_step / run.spec.num_gpus
     parts = {part.part: part.seconds for part in waterfall(run)}
-    return Side(run.name, run.times, tokens, conditions(run), parts, _work(run))
+    return Side(run.name, run.times, tokens, compared_fields(run), parts, _work(run))
 
 
 def _work(run: Evidence) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def _work(run: Evidence) -> dict[str, Any]:
     }
 
 
-def conditions(run: Evidence) -> dict[str, Any]:
+def compared_fields(run: Evidence) -> dict[str, Any]:
     """Every field of the specification, and the clock of the GPUs."""
     fields = dict(by_path(run.spec.model_dump(mode="json")))
     chosen = {}

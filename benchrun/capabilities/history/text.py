@@ -26,7 +26,7 @@ CONDITIONS = (
 def history_page(history: History, form: str) -> str:
     """The history in ``form``: terminal, markdown or csv."""
     if form == "csv":
-        return as_csv(runs_table(history))
+        return as_csv(history_runs_table(history))
     if not history.series:
         return "no runs\n"
     heading, as_text = (
@@ -34,7 +34,7 @@ def history_page(history: History, form: str) -> str:
     )
     changed = [series for series in history.series if series.changes]
     parts = [
-        as_text(points_table(history)),
+        as_text(histories_table(history)),
         *(_section(series, heading, as_text) for series in changed),
     ]
     short = sum(len(series.runs) < SHORTEST for series in history.series)
@@ -48,7 +48,7 @@ def _section(series: PointHistory, heading: str, as_text: Callable[[Table], str]
     return f"{heading}{series.name}\n{gap}{as_text(periods_table(series))}{sentences}"
 
 
-def points_table(history: History) -> Table:
+def histories_table(history: History) -> Table:
     """One row per point: its newest period and how that began."""
     rows = []
     for series in history.series:
@@ -97,7 +97,7 @@ def change_sentence(change: Change) -> str:
     return f"{head}; changed with it: {'; '.join(facts) or 'nothing that is recorded'}"
 
 
-def runs_table(history: History) -> Table:
+def history_runs_table(history: History) -> Table:
     """One row per run, the oldest of each point first."""
     rows = []
     for series in history.series:

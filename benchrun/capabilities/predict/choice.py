@@ -32,7 +32,7 @@ def factors(load: Workload) -> Factors:
 
 @functools.cache
 def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Factors:
-    table = constants.table()
+    table = constants.constants_table()
     speed = (f"stack.{stack}.products", f"gpu.{gpu}")
     chosen: dict[str, tuple[str, ...]] = {name: (name,) for name in table}
     for name in table:
@@ -83,7 +83,7 @@ class Chosen:
     """The constants of many workloads: arrays, for any values."""
 
     def __init__(self, loads: Sequence[Workload]) -> None:
-        self.names = list(constants.table())
+        self.names = list(constants.constants_table())
         place = {name: index for index, name in enumerate(self.names)}
         self._exponents: dict[str, NDArray[np.float64]] = {}
         for row, load in enumerate(loads):

@@ -27,7 +27,7 @@ class Constant:
 
 
 @functools.cache
-def table() -> dict[str, Constant]:
+def constants_table() -> dict[str, Constant]:
     """Every constant by name."""
     constants = {}
     for row in paths.table(__file__):
@@ -39,12 +39,12 @@ def table() -> dict[str, Constant]:
 @functools.cache
 def fitted() -> Mapping[str, float]:
     """The values in use."""
-    return {name: constant.value for name, constant in table().items()}
+    return {name: constant.value for name, constant in constants_table().items()}
 
 
-def store(values: Mapping[str, float]) -> None:
+def store_constants(values: Mapping[str, float]) -> None:
     """Write fitted values to constants.csv."""
-    rows = list(table().values())
+    rows = list(constants_table().values())
     with Path(__file__).with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(field.name for field in fields(Constant))

@@ -19,7 +19,7 @@ from .counting import count
 from .kinship import Array, Kinship, covariance, noise
 from .physics import seconds
 from .residuals import NORMAL, kind
-from .runs import Measured, profiled
+from .runs import Measured, profiled_parts
 from .work import Counts, Value
 from .workload import Workload
 
@@ -56,7 +56,7 @@ class Table:
         self._counts = Counts.joined([*map(count, loads)])
         self._chosen = Chosen(loads)
         self.kinship = Kinship.of(loads)
-        table = constants.table()
+        table = constants.constants_table()
         self.names = self._chosen.names
         self.prior = np.log([table[name].prior for name in self.names])
         self.spread = np.array([table[name].spread for name in self.names])
@@ -192,6 +192,6 @@ def _long_parts(runs: Sequence[Measured | None]) -> Iterator[ProfiledPart]:
     """The parts of profiled steps that are long enough to be known."""
     for row, run in enumerate(runs):
         if run is not None:
-            for name, value in profiled(run).items():
+            for name, value in profiled_parts(run).items():
                 if value > LEAST * run.step_s:
                     yield ProfiledPart(row, name, value)

@@ -43,7 +43,7 @@ def table() -> Table:
     measured: list[runs.Measured | None] = []
     for row in [*rows.published(), *paths.table(str(SINGLE_NODE))[::EVERY]]:
         try:
-            loads.append(rows.workload(row))
+            loads.append(rows.workload_of_row(row))
         except UserError:
             continue
         step_s.append(float(row["step_time_s"]))
@@ -139,7 +139,7 @@ def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, f
     """Constants, doubts, and the deviations of the covariance, all from ``rows``
     alone."""
     start = {}
-    for name, constant in constants.table().items():
+    for name, constant in constants.constants_table().items():
         start[name.removeprefix("alike.")] = constant.prior
     logs, doubt = data.doubted(start, rows)
     spread = data.tuned(start, logs, rows, doubt, [*map(series, data.loads)])
@@ -209,7 +209,7 @@ def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, floa
     step_s = []
     for n, row in enumerate(paths.table(str(SINGLE_NODE))):
         if n % KNOWN == 0 and n % EVERY:
-            loads.append(rows.workload(row))
+            loads.append(rows.workload_of_row(row))
             step_s.append(float(row["step_time_s"]))
     layouts = Table(loads, step_s, [None] * len(loads))
     more = Kinship.of(loads, layouts.logs - layouts.predicted(logs)[: len(loads)])
@@ -225,7 +225,7 @@ def ranking(data: Table) -> str:
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for row in paths.table(str(SINGLE_NODE))[1::KNOWN]:
         key = (row["num_gpus"], row["gbs"], row["hidden"], row["layers"])
-        median = predict(rows.workload(row), calibration).median
+        median = predict(rows.workload_of_row(row), calibration).median
         points.setdefault(key, []).append((median, float(row["step_time_s"])))
     ranks = []
     losses = []
@@ -274,8 +274,8 @@ def write(data: Table) -> None:
     """Fit on everything and store constants and residuals."""
     every = np.arange(len(data.loads))
     logs, doubt, spread = everything_from(data, every)
-    constants.store(every_constant(data, logs, spread))
-    residuals.store(known_rows(data, logs, doubt, spread))
+    constants.store_constants(every_constant(data, logs, spread))
+    residuals.store_residuals(known_rows(data, logs, doubt, spread))
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def _predicted_row(row: rows.Row, calibration: Calibration) -> tuple[dict[str, s
     complete, remarks = rows.completed(
         {str(name).strip().lower(): value for name, value in row.items()}
     )
-    load = rows.workload(complete)
+    load = rows.workload_of_row(complete)
     one = predict(load, calibration)
     numbers = (one.median, one.low, one.high)
     if not all(map(math.isfinite, numbers)):

@@ -70,7 +70,7 @@ def kind(load: Workload) -> str:
     constants.csv has it; other."""
     if load.model.shape.moe:
         return "moe"
-    if f"interval.{load.stack}" in constants.table():
+    if f"interval.{load.stack}" in constants.constants_table():
         return load.stack
     return "other"
 
@@ -101,7 +101,7 @@ def stored_rows() -> Kinship:
     )
 
 
-def store(rows: Kinship) -> None:
+def store_residuals(rows: Kinship) -> None:
     """Write `solved` rows to calibration.csv."""
     with Path(__file__).with_name(FILE).open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -71,7 +71,7 @@ SINGLE_NODE = {"gpu": "A100-80", "precision": "FP16", "source_id": "vtrain-singl
 data/ground_truth_single.csv) lacks."""
 
 
-def workload(row: Row) -> Workload:
+def workload_of_row(row: Row) -> Workload:
     """The step that a row describes. UserError if a needed column is empty or not
     understood."""
     if "hidden" in row and "gpu" not in row:

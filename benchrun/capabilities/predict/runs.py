@@ -38,7 +38,7 @@ class Measured:
     ceilings: Ceilings | None
 
 
-def workload(
+def workload_of_run(
     spec: TrainingSpec, source: str | None = None, stand_in: hardware.Gpu | None = None
 ) -> Workload:
     """The step of ``spec``. UserError for a GPU that is not in the hardware table,
@@ -137,7 +137,7 @@ def read(folder: Path, source: str = OWN) -> Measured:
     if not step_time.get("median"):
         raise UserError(f"{folder.name} has no step time", hint="benchrun compare RUN measures it")
     return Measured(
-        workload(spec, source),
+        workload_of_run(spec, source),
         float(step_time["median"]),
         _read(folder / BREAKDOWN, Breakdown),
         _read(folder / CEILINGS, Ceilings),
@@ -157,7 +157,7 @@ def _content(file: Path) -> bytes:
     return file.read_bytes()
 
 
-def profiled(run: Measured) -> dict[str, float]:
+def profiled_parts(run: Measured) -> dict[str, float]:
     """Seconds of a step by the parts of the physics that add up to them, from the
     profiled step; empty without one.
 

@@ -14,7 +14,7 @@ from .choice import BITS
 from .kinship import Kinship
 from .prediction import Calibration, predict, usual
 from .residuals import correction, solved
-from .runs import COMMUNICATION, OTHER_KERNELS, Measured, profiled
+from .runs import COMMUNICATION, OTHER_KERNELS, Measured, profiled_parts
 
 LEAST = 0.05
 """Parts below this share of a step change no constant."""
@@ -96,7 +96,7 @@ def _of_breakdown(run: Measured, base: Calibration) -> Factors:
         OTHER_KERNELS: f"memory.{arch}",
         COMMUNICATION: "link.nvlink",
     }
-    for part, seconds in profiled(run).items():
+    for part, seconds in profiled_parts(run).items():
         if seconds > LEAST * run.step_s and part in constant:
             own = sum(expected[each] for each in part.split("+"))
             yield constant[part], own / seconds

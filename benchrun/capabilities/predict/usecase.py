@@ -160,7 +160,7 @@ def _training(spec: RunSpec) -> TrainingSpec:
 
 def _load(spec: RunSpec, calibration: Calibration | None) -> Workload:
     """The workload of a run; with a calibration it is akin to the site's own runs."""
-    return runs.workload(_training(spec), None if calibration is None else SITE)
+    return runs.workload_of_run(_training(spec), None if calibration is None else SITE)
 
 
 def _warnings(spec: RunSpec) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _warnings(spec: RunSpec) -> tuple[str, ...]:
     too_full = warning(training)
     if too_full:
         texts.append(too_full)
-    load = runs.workload(training)
+    load = runs.workload_of_run(training)
     if load.gpu.arch not in ("Hopper", "Ampere") and load.model.shape.moe:
         texts.append(
             "experts on Blackwell: software changes such rows by tens of percent within a year"

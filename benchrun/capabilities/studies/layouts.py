@@ -74,7 +74,7 @@ def ranked(
     """
     candidates = []
     for each in legal(spec, varied or {}):
-        load = runs.workload(each, stand_in=STAND_IN)
+        load = runs.workload_of_run(each, stand_in=STAND_IN)
         candidates.append(Candidate(each, predict(load, calibration)))
     if not candidates:
         raise UserError(

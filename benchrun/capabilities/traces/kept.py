@@ -14,8 +14,8 @@ from benchrun.rundir.folder import RunDir
 from benchrun.usecases.keep import cleaned, cleaner
 
 from .public import PublicNames
-from .read import files_of, rank_in
-from .thin import thinned
+from .read import rank_in, trace_files
+from .thin import thinned_trace
 from .usecase import (
     nameless_fingerprint,
     store_fingerprint,
@@ -94,7 +94,7 @@ def kept_traces(run: RunDir) -> KeptTraces:
     public = PublicNames()
     folder = run.path / PROFILE
     fingerprint_file = kept_fingerprint(run, public)
-    files = files_of([folder]) if folder.is_dir() and any(folder.iterdir()) else []
+    files = trace_files([folder]) if folder.is_dir() and any(folder.iterdir()) else []
     if not fingerprint_file or not files:
         return KeptTraces(
             fingerprint_file, [f"{file.name}: no event of a GPU was read" for file in files]
@@ -107,7 +107,7 @@ def kept_traces(run: RunDir) -> KeptTraces:
     left_out = []
     for file, rank in zip(files, _ranks(files), strict=True):
         try:
-            packed[f"{PROFILE}/rank{rank}.json.xz"] = thinned(file, cleaner(run), public)
+            packed[f"{PROFILE}/rank{rank}.json.xz"] = thinned_trace(file, cleaner(run), public)
         except UserError as error:
             left_out.append(f"{file.name}: {error.message}")
     if any(len(content) > LARGEST for content in packed.values()):

@@ -116,7 +116,7 @@ class _Reader:
 
     def _way(self, category: str, name: str) -> Way | None:
         """Way to read the events of this category and name."""
-        category = plain(category)
+        category = plain_category(category)
         self.host_events |= category in CALLS
         if not is_needed(category, name):
             return None
@@ -204,7 +204,9 @@ class _Reader:
     def without_end(self) -> int:
         """Number of events of GPUs that have begun and not ended."""
         categories = (
-            plain(event.get("cat") or "") for begun in self._open.values() for event in begun
+            plain_category(event.get("cat") or "")
+            for begun in self._open.values()
+            for event in begun
         )
         return sum(kind_of(category) is not None for category in categories)
 
@@ -298,7 +300,7 @@ def _own_devices(devices: dict[int, EventColumns], *, alone: bool) -> dict[int, 
 
 def is_needed(category: str, name: str) -> bool:
     """True if a fingerprint needs the events of this category and name."""
-    category = plain(category)
+    category = plain_category(category)
     if category in CALLS:
         return not QUERY.search(name)
     if category in OPERATORS:
@@ -306,7 +308,7 @@ def is_needed(category: str, name: str) -> bool:
     return kind_of(category) is not None or category == "user_annotation"
 
 
-def plain(category: str) -> str:
+def plain_category(category: str) -> str:
     """The first of the categories that are listed, in small letters with underscores:
     exporters differ in these.
     """
@@ -314,7 +316,7 @@ def plain(category: str) -> str:
 
 
 def kind_of(category: str) -> DeviceKind | None:
-    """Kind of work of the GPU in events of this category, by `plain`; None for events
+    """Kind of work of the GPU in events of this category, by `plain_category`; None for events
     of other devices.
     """
     return next((kind for pattern, kind in DEVICE if pattern.fullmatch(category)), None)

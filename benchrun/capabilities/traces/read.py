@@ -41,7 +41,7 @@ def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace],
     traces = []
     empty = []
     given = [*map(kept.place, paths)]
-    for path in files_of(given):
+    for path in trace_files(given):
         try:
             inside = []
             for trace in _read(path, export):
@@ -64,7 +64,7 @@ def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace],
     return _ranked(traces), empty
 
 
-def files_of(paths: Sequence[Path]) -> list[Path]:
+def trace_files(paths: Sequence[Path]) -> list[Path]:
     """``paths`` with each directory replaced by the traces in it. UserError for a
     directory without traces.
     """

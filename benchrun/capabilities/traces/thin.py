@@ -13,7 +13,7 @@ from benchrun.errors import UserError
 
 from .damage import damage_of
 from .json_stream import Event, JsonTrace
-from .kineto import BASE, CALLS, SKIP, is_needed, kind_of, plain
+from .kineto import BASE, CALLS, SKIP, is_needed, kind_of, plain_category
 from .public import PublicNames
 
 EVENT = ("ph", "cat", "pid", "tid", "ts", "dur")
@@ -38,7 +38,7 @@ ARGUMENTS = (
 DISTRIBUTED = ("rank", "world_size", "pg_config")
 
 
-def thinned(path: Path, clean: Callable[[str], str], public: PublicNames) -> bytes:
+def thinned_trace(path: Path, clean: Callable[[str], str], public: PublicNames) -> bytes:
     """The events and keys of the trace at ``path`` that a fingerprint needs, as JSON
     packed by xz.
 
@@ -96,9 +96,9 @@ def _event(event: Event, texts: _Cleaned, public: PublicNames) -> Event:
 
 
 def _name(category: str, name: str, public: PublicNames) -> str:
-    if plain(category) in CALLS:
+    if plain_category(category) in CALLS:
         return name
-    if kind_of(plain(category)) is not None:
+    if kind_of(plain_category(category)) is not None:
         return public.of_kernel(name)
     return public.of_range(name)
 

@@ -14,7 +14,7 @@ from benchrun.rundir.folder import RunDir
 
 from .fingerprint import fingerprint
 from .nsight_export import export_report
-from .read import files_of, is_trace, read_traces
+from .read import is_trace, read_traces, trace_files
 from .window import Choice as Choice
 
 
@@ -85,7 +85,7 @@ def sound_fingerprint(run: RunDir) -> tuple[Fingerprint | None, list[str]]:
     except UserError:
         sound = []
         damaged = []
-        for file in files_of([folder]):
+        for file in trace_files([folder]):
             try:
                 fingerprint_of([file])
                 sound.append(file)

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from benchrun import api
 from benchrun.capabilities.history.plot import history_plots, plot_history
 from benchrun.capabilities.history.series import History, PointHistory, history_of
-from benchrun.capabilities.history.text import history_page, runs_table
+from benchrun.capabilities.history.text import history_page, history_runs_table
 from benchrun.capabilities.html.page import page
 from benchrun.cli.reports import report
 from benchrun.judge.verdict import RunResult
@@ -152,7 +152,7 @@ def test_every_format_has_the_date_the_run_and_the_cause(changed: History) -> No
         assert re.search(r"2026-01-17: \d+\.\d % slower since run-20260117T\S+ .*driver 570.1 -> 575.2", form)
     assert text.count("2026-01-17") >= 2  # in the table of points too
     assert len(rows.splitlines()) == 1 + 22
-    table = runs_table(changed)
+    table = history_runs_table(changed)
     firsts = [row for row in table.records() if row["change_percent"] is not None]
     assert [(row["driver"], row["changed"], row["period"]) for row in firsts] == [("575.2", "driver", 2)]
     assert history_page(history_of([]), "terminal") == "no runs\n"

@@ -30,7 +30,7 @@ def test_an_h200_is_never_slower_than_an_h100() -> None:
     points = [(spec, scale) for spec in specs() for scale in (1, 4)]
     assert len(points) > 300
     for spec, scale in points:
-        load = runs.workload(spec)
+        load = runs.workload_of_run(spec)
         load = replace(load, num_gpus=load.num_gpus * scale, gbs=load.gbs * scale)
         slow, fast = (prediction.predict(replace(load, gpu=hardware.gpu(name))) for name in ("H100", "H200"))
         assert fast.median <= slow.median * (1 + 1e-9), f"{spec.recipe} on {spec.num_gpus} GPUs"

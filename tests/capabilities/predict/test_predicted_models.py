@@ -3,7 +3,7 @@
 import pytest
 
 from benchrun.capabilities.predict.prediction import predict
-from benchrun.capabilities.predict.runs import workload
+from benchrun.capabilities.predict.runs import workload_of_run
 from benchrun.memory import estimate
 from benchrun.recipes import catalogue
 from benchrun.recipes.resolve import resolve_point
@@ -28,7 +28,7 @@ def with_model(run: TrainingSpec, **changes: object) -> TrainingSpec:
 
 
 def step_s(run: TrainingSpec) -> float:
-    return predict(workload(run)).median
+    return predict(workload_of_run(run)).median
 
 
 @pytest.mark.parametrize("name", NAMES)

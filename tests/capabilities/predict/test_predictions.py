@@ -19,7 +19,7 @@ from benchrun.capabilities.predict.physics import PARTS
 from benchrun.capabilities.predict.prediction import predict, predicted_rows, usual
 from benchrun.capabilities.predict.residuals import solved, stored_rows
 from benchrun.capabilities.predict.rows import published
-from benchrun.capabilities.predict.runs import profiled, read
+from benchrun.capabilities.predict.runs import profiled_parts, read
 from benchrun.cli import group
 from benchrun.errors import UserError
 from benchrun.judge.references import load_references
@@ -176,7 +176,7 @@ def test_the_parts_of_kept_runs_are_those_of_their_breakdowns() -> None:
     for name in kept_runs.named(file="breakdown.json"):
         run = read(kept_runs.folder(name))
         expected = predict(run.load).parts
-        for part, seconds in profiled(run).items():
+        for part, seconds in profiled_parts(run).items():
             if seconds > 0.05 * run.step_s:
                 misses.append(abs(sum(expected[each] for each in part.split("+")) / seconds - 1))
     assert len(misses) > 100

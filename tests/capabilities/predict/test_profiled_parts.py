@@ -9,7 +9,7 @@ from benchrun.capabilities.predict import constants
 from benchrun.capabilities.predict.choice import chosen
 from benchrun.capabilities.predict.counting import count
 from benchrun.capabilities.predict.physics import seconds
-from benchrun.capabilities.predict.runs import OTHER_KERNELS, Measured, profiled
+from benchrun.capabilities.predict.runs import OTHER_KERNELS, Measured, profiled_parts
 from benchrun.capabilities.predict.workload import Workload, architectures
 from benchrun.model.layout import Layout
 from benchrun.rundir.artifacts import Breakdown
@@ -33,20 +33,20 @@ def breakdown(idle_s: float) -> Breakdown:
 
 @pytest.mark.parametrize(("step_s", "idle_s"), [(1.0, 0.1), (0.95, 0.05), (1.1, 0.2)])
 def test_a_profiler_slows_the_host_and_no_kernel(step_s: float, idle_s: float) -> None:
-    found = profiled(Measured(load(), step_s, breakdown(0.3), None))
+    found = profiled_parts(Measured(load(), step_s, breakdown(0.3), None))
     assert found["matmul"] == pytest.approx(0.6)
     assert found["host"] == pytest.approx(idle_s)
     assert sum(found.values()) == pytest.approx(step_s)
 
 
 def test_kernels_of_a_slower_profiled_step_are_scaled_to_the_step() -> None:
-    found = profiled(Measured(load(), 0.81, breakdown(0.01), None))
+    found = profiled_parts(Measured(load(), 0.81, breakdown(0.01), None))
     assert found["matmul"] == pytest.approx(0.54)
     assert found["host"] == 0
 
 
 def test_copies_to_the_host_are_not_told_from_other_kernels() -> None:
-    found = profiled(Measured(load(offloaded_bytes=1e9), 1.0, breakdown(0.1), None))
+    found = profiled_parts(Measured(load(offloaded_bytes=1e9), 1.0, breakdown(0.1), None))
     assert found[f"{OTHER_KERNELS}+host"] == pytest.approx(0.3)
     assert "host" not in found and OTHER_KERNELS not in found
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchrun import hardware
 from benchrun.capabilities.predict.counting import count
-from benchrun.capabilities.predict.rows import workload
+from benchrun.capabilities.predict.rows import workload_of_row
 from benchrun.capabilities.predict.workload import Workload, architectures
 from benchrun.model.layout import Layout
 
@@ -48,5 +48,5 @@ def test_what_an_unknown_policy_stores_is_not_guessed() -> None:
 def test_a_row_states_the_policy_of_software_that_has_policies() -> None:
     row = {"model": "llama3-70b", "gpu": "H100", "num_gpus": "128", "gbs": "256", "seq_len": "8192"}
     policy = {"recompute": "save_qkv_proj"}
-    assert workload({**row, **policy, "task": "pretrain-maxtext"}).policy == "save_qkv_proj"
-    assert workload({**row, **policy}).policy == ""
+    assert workload_of_row({**row, **policy, "task": "pretrain-maxtext"}).policy == "save_qkv_proj"
+    assert workload_of_row({**row, **policy}).policy == ""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchrun import api
 from benchrun.capabilities.predict.fit import SINGLE_NODE
 from benchrun.capabilities.predict.prediction import predict
-from benchrun.capabilities.predict.rows import workload
+from benchrun.capabilities.predict.rows import workload_of_row
 from benchrun.capabilities.predict.workload import Workload
 from benchrun.capabilities.studies.layouts import Candidate, ranked
 from benchrun.capabilities.studies.search import Job, Search, Trial
@@ -143,7 +143,7 @@ def test_measured_layouts_of_one_node() -> None:
     with SINGLE_NODE.open(newline="") as file:
         for row in csv.DictReader(file):
             key = tuple(row[name] for name in ("num_gpus", "gbs", "hidden", "layers"))
-            points.setdefault(key, []).append((workload(row), float(row["step_time_s"])))
+            points.setdefault(key, []).append((workload_of_row(row), float(row["step_time_s"])))
     losses, shares = [], []
     for pairs in points.values():
         if len(pairs) < 12:

@@ -11,7 +11,7 @@ import pytest
 from benchrun import api
 from benchrun.capabilities.traces.kept import with_public_names
 from benchrun.capabilities.traces.public import PublicNames
-from benchrun.capabilities.traces.thin import thinned
+from benchrun.capabilities.traces.thin import thinned_trace
 from benchrun.capabilities.traces.usecase import fingerprint_of_steps, nameless_fingerprint
 from benchrun.errors import UserError
 from benchrun.rundir.artifacts import FINGERPRINT, PROFILE
@@ -28,7 +28,7 @@ SECRET = "/home/someone/train.py"
 def test_the_small_copy_gives_the_same_fingerprint(path: Path, tmp_path: Path) -> None:
     public, small = PublicNames(), tmp_path / path.name
     whole = with_public_names(api.fingerprint_of([path])[0].model_dump(), public)
-    small.write_bytes(thinned(path, str, public))
+    small.write_bytes(thinned_trace(path, str, public))
     assert small.stat().st_size < 0.5 * path.stat().st_size
     copy = with_public_names(api.fingerprint_of([small])[0].model_dump(), public)
     assert [each["ranks"][0].pop("file") for each in (whole, copy)]
@@ -45,7 +45,7 @@ def test_every_text_is_cleaned_and_what_is_not_needed_is_gone(tmp_path: Path) ->
     ]
     path = tmp_path / "rank0.json"
     path.write_text(json.dumps({"traceName": SECRET, "distributedInfo": {"rank": 0}, "traceEvents": events}))
-    text = lzma.decompress(thinned(path, lambda name: name.replace(SECRET, "PATH"), PublicNames())).decode()
+    text = lzma.decompress(thinned_trace(path, lambda name: name.replace(SECRET, "PATH"), PublicNames())).decode()
     assert SECRET not in text
     kept = json.loads(text)
     assert [event["name"] for event in kept["traceEvents"]] == ["gemm PATH", "range_1"]
@@ -80,7 +80,7 @@ def test_a_damaged_trace_has_no_small_copy(tmp_path: Path) -> None:
     path = tmp_path / "rank0.json"
     path.write_text('{"traceEvents": [{"ph": "X", "cat": "kernel"')
     with pytest.raises(UserError, match="is damaged or ends in the middle"):
-        thinned(path, str, PublicNames())
+        thinned_trace(path, str, PublicNames())
 
 
 def test_keeping_a_profiled_run_keeps_small_traces_of_all_ranks(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_an_event_of_a_wrong_kind_has_no_small_copy(tmp_path: Path, event: dict[
     path = tmp_path / "rank0.json"
     path.write_text(json.dumps({"traceEvents": [{"ph": "X", "ts": 1, "dur": 1, **event}]}))
     with pytest.raises(UserError, match=r"rank0\.json: holds a damaged event: its (cat|name) is"):
-        thinned(path, str, PublicNames())
+        thinned_trace(path, str, PublicNames())
 
 
 def test_a_damaged_trace_is_named_and_the_others_are_kept(tmp_path: Path) -> None:
