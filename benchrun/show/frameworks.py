@@ -130,20 +130,20 @@ def side_by_side(runs: Sequence[ValidRun]) -> Table:
             points.setdefault(_point(run.spec), {}).setdefault(run.spec.framework, []).append(run)
     rows = []
     for point, by_framework in points.items():
-        if len(by_framework) > 1:
-            ordered = sorted(
-                itertools.chain.from_iterable(map(_fastest, by_framework.values())), key=_time
-            )
-            shared = set.intersection(*(set(_options(repeats)) for repeats in ordered))
-            parts = []
-            for repeats in ordered:
-                parts.append(next((run.parts for run in repeats if run.parts), {}))
-            for repeats, why in zip(ordered, _reasons(parts), strict=True):
-                names = [run[0].spec.framework for run in ordered]
-                release = None
-                if names.count(repeats[0].spec.framework) > 1:
-                    release = repeats[0].release
-                rows.append([*point, *_row(repeats, ordered[0], shared, release), *why])
+        if len(by_framework) < 2:
+            continue
+        fastest = itertools.chain.from_iterable(map(_fastest, by_framework.values()))
+        ordered = sorted(fastest, key=_time)
+        names = [repeats[0].spec.framework for repeats in ordered]
+        shared = set.intersection(*(set(_options(repeats)) for repeats in ordered))
+        parts = []
+        for repeats in ordered:
+            parts.append(next((run.parts for run in repeats if run.parts), {}))
+        for repeats, why in zip(ordered, _reasons(parts), strict=True):
+            release = None
+            if names.count(repeats[0].spec.framework) > 1:
+                release = repeats[0].release
+            rows.append([*point, *_row(repeats, ordered[0], shared, release), *why])
     return Table(TITLES, rows)
 
 
@@ -153,12 +153,10 @@ def _fastest(runs: Sequence[ValidRun]) -> Iterator[list[ValidRun]]:
 
     Where some runs say their release, those that do not are left out.
     """
-    for release in grouped([run for run in runs if run.release] or runs, lambda run: run.release):
-        yield min(map(_latest, _by_options(release)), key=_time)
-
-
-def _by_options(runs: Sequence[ValidRun]) -> list[list[ValidRun]]:
-    return grouped(runs, lambda run: _options([run]))
+    named = [run for run in runs if run.release] or runs
+    for release in grouped(named, lambda run: run.release):
+        by_options = grouped(release, lambda run: _options([run]))
+        yield min(map(_latest, by_options), key=_time)
 
 
 def _latest(runs: Sequence[ValidRun]) -> list[ValidRun]:

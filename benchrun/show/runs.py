@@ -78,8 +78,8 @@ def _columns(results: Sequence[RunResult]) -> tuple[Metric, ...]:
 
 
 def identified(results: Sequence[RunResult]) -> Table:
-    """`points_by_repeats` for programs: with the runs of each point, when they were launched, and
-    every condition by itself.
+    """`points_by_repeats` for programs: with the runs of each point, when they were
+    launched, and every condition by itself.
     """
     plain = points_by_repeats(results)
     rows = []

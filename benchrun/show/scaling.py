@@ -3,7 +3,7 @@ parallelism, one engine over another.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import attrgetter
@@ -45,13 +45,12 @@ class CurveRun(Protocol):
 
 def curves(groups: Sequence[Sequence[CurveRun]]) -> list[Curve]:
     """Every curve among ``groups`` of repeats."""
-    rates = (
-        [rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)]
-        for group in groups
-    )
-    return curves_of(
-        [(group[0].spec, median(each)) for group, each in zip(groups, rates, strict=True) if each]
-    )
+    points = []
+    for group in groups:
+        rates = [rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)]
+        if rates:
+            points.append((group[0].spec, median(rates)))
+    return curves_of(points)
 
 
 def curves_of(points: Iterable[tuple[TrainingSpec, float]]) -> list[Curve]:
@@ -68,14 +67,14 @@ def curves_of(points: Iterable[tuple[TrainingSpec, float]]) -> list[Curve]:
             ("strong", Fraction(spec.gbs)),
         ):
             families[kind, batch, same][spec.num_gpus] = (spec, rate)
-    candidates = []
+    found = []
     for (kind, *_), family in families.items():
-        specs = tuple(family[count][0] for count in sorted(family))
-        by_size = {spec.num_gpus: family[spec.num_gpus][1] for spec in specs}
-        candidates.append(
-            Curve(specs[0], kind, by_size, tuple(dict.fromkeys(spec.gbs for spec in specs)), specs)
-        )
-    return [curve for curve in candidates if len(curve.rates) > 1]
+        if len(family) > 1:
+            specs = tuple(family[count][0] for count in sorted(family))
+            rates = {count: family[count][1] for count in sorted(family)}
+            batches = tuple(dict.fromkeys(spec.gbs for spec in specs))
+            found.append(Curve(specs[0], kind, rates, batches, specs))
+    return found
 
 
 SIZES = ("num_gpus", "dp", "gbs", "num_microbatches")
@@ -118,11 +117,13 @@ def fsdp_over_3d(
         trainings, lambda result: (PUBLISHED(result.spec), BOTH_SIDES(result.spec))
     ):
         spec: Any = runs[0].spec
-        with_fsdp, without = (
-            _fastest(run for run in runs if (FSDP(run) > 1) is side) for side in (True, False)
-        )
+        with_fsdp = _fastest(run for run in runs if FSDP(run) > 1)
+        without = _fastest(run for run in runs if FSDP(run) <= 1)
         if with_fsdp and without:
-            yield SpeedRatio(spec, with_fsdp / without, _published(spec, references))
+            published = None
+            if not spec.reduced:
+                published = _published("fsdp_over_3d", PUBLISHED, spec, references)
+            yield SpeedRatio(spec, with_fsdp / without, published)
 
 
 def _fastest(runs: Iterable[RunResult]) -> float | None:
@@ -134,11 +135,14 @@ def _fastest(runs: Iterable[RunResult]) -> float | None:
     return max(map(median, points.values()), default=None)
 
 
-def _published(spec: TrainingSpec, references: Sequence[Reference]) -> Reference | None:
-    ratios = (
-        () if spec.reduced else (entry for entry in references if entry.metric == "fsdp_over_3d")
-    )
-    return next((entry for entry in ratios if PUBLISHED(entry.key) == PUBLISHED(spec)), None)
+def _published(
+    metric: str, shared: Callable[[Any], Any], spec: RunSpec, references: Sequence[Reference]
+) -> Reference | None:
+    """The published ratio of this name for a run with the same ``shared`` fields."""
+    for entry in references:
+        if entry.metric == metric and shared(entry.key) == shared(spec):
+            return entry
+    return None
 
 
 GENERATED = attrgetter("recipe", "gpu", "num_gpus", "precision", "gbs")
@@ -164,11 +168,8 @@ def engine_ratios(
         for metric, engines in ENGINES.items():
             fast, slow = (_fastest(run for run in runs if _engine(run) == name) for name in engines)
             if fast and slow:
-                entries = (entry for entry in references if entry.metric == metric)
-                same = (
-                    entry for entry in entries if GENERATED(entry.key) == GENERATED(runs[0].spec)
-                )
-                yield SpeedRatio(runs[0].spec, fast / slow, next(same, None), metric)
+                published = _published(metric, GENERATED, runs[0].spec, references)
+                yield SpeedRatio(runs[0].spec, fast / slow, published, metric)
 
 
 def _engine(run: RunResult) -> str:
