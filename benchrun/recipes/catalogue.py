@@ -160,15 +160,12 @@ def _is_cause(problems: Sequence[Any], problem: Any) -> bool:
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
     key = ".".join(str(part) for part in loc).removesuffix(".[key]") or "the file"
-    kind, value = problem["type"], problem.get("input")
+    kind = problem["type"]
+    value = problem.get("input")
     if "secrets" in loc:
         value = "(not shown)"  # somebody may have written a secret's value in place of its name
     if kind == "extra_forbidden":
-        legal = fields(model, loc[:-1])
-        word = str(loc[-1])
-        return f"unknown key '{key}'", (
-            belongs(model, word) or closest(word, legal)
-        ) if legal else None
+        return f"unknown key '{key}'", _legal_key(model, loc)
     if kind == "missing":
         return f"key '{key}' is missing", None
     if kind == UNKNOWN_NAME:
@@ -189,9 +186,19 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     several = isinstance(value, list) and kind.split("_")[0] in ("int", "float", "bool", "string")
     one_key = several and not any(isinstance(part, int) for part in loc)
     hint = _in_place_of_a_list(model, key, value) if one_key else None
-    if kind == "value_error" and not loc:  # several keys together, which the text names
-        return text, hint
-    return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
+    if kind != "value_error":
+        return f"'{key}' is {value!r}: {text}", hint
+    # An error of the whole file is about several keys, which its text names.
+    return f"'{key}': {text}" if loc else text, hint
+
+
+def _legal_key(model: type[BaseModel], loc: Loc) -> str | None:
+    """The key that may be meant by an unknown one; None if any key is legal there."""
+    legal = fields(model, loc[:-1])
+    if not legal:
+        return None
+    word = str(loc[-1])
+    return belongs(model, word) or closest(word, legal)
 
 
 def _in_place_of_a_list(model: type[BaseModel], key: str, values: list[Any]) -> str:

@@ -27,13 +27,11 @@ def refusals(spec: RunSpec, framework: Framework) -> dict[str, str | None]:
     """Every rule that ``spec`` breaks, with a hint if the text has none; empty when it
     can run.
     """
-    broken = dict.fromkeys(_nodes(spec), CHANGE_LAYOUT) | dict.fromkeys(
-        (*incapable(spec, framework), *_container(spec))
-    )
+    broken: dict[str, str | None] = dict.fromkeys(_nodes(spec), CHANGE_LAYOUT)
+    broken |= dict.fromkeys((*incapable(spec, framework), *_container(spec)))
     if isinstance(spec, TrainingSpec):
-        broken |= dict.fromkeys(
-            (*_sizes(spec), *_spread(spec), *_experts(spec)), CHANGE_LAYOUT
-        ) | _positions(spec)
+        broken |= dict.fromkeys((*_sizes(spec), *_spread(spec), *_experts(spec)), CHANGE_LAYOUT)
+        broken |= _positions(spec)
         broken |= dict.fromkeys((*_training(spec), *_precision(spec)))
         if not broken and (too_large := impossible(spec)):
             broken[too_large] = CHANGE_LAYOUT
@@ -104,9 +102,9 @@ def _product(**factors: int) -> tuple[str, int]:
 def _sizes(spec: TrainingSpec) -> Iterator[str]:
     model = spec.model
     layout = spec.layout
-    split = ("num_attention_heads", "ffn_hidden_size") + (
-        () if model.mla else ("num_query_groups",)
-    )
+    split = ["num_attention_heads", "ffn_hidden_size"]
+    if not model.mla:
+        split.append("num_query_groups")
     for size in split:
         yield from _divides(size, getattr(model, size), "tp", layout.tp)
     if model.mamba:
@@ -127,18 +125,25 @@ def _sizes(spec: TrainingSpec) -> Iterator[str]:
         yield from _multiple(
             "num_layers", model.num_layers, *_product(pp=layout.pp, vp=layout.vp), plus=ends
         )
-    pieces = (2 * layout.cp if layout.cp > 1 else 1) * (
-        layout.tp if layout.sequence_parallel else 1
-    )
-    rule = f"{pieces} (2 * cp if cp > 1; times tp with sequence_parallel)"
-    yield from _multiple("seq_length", spec.seq_length, rule, pieces)
-    if layout.sequence_parallel and layout.tp == 1:
-        yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
+    yield from _sequence(spec)
     if spec.training.tp_comm_overlap and layout.tp > (per_node := spec.cluster.gpus_per_node):
         exceeds = (
             f"tp ({layout.tp}) exceeds the {per_node} GPUs per node of cluster {spec.cluster.name}"
         )
         yield f"tp_comm_overlap works only within a node: {exceeds}, so it must be false"
+
+
+def _sequence(spec: TrainingSpec) -> Iterator[str]:
+    layout = spec.layout
+    pieces = 1
+    if layout.cp > 1:
+        pieces = 2 * layout.cp
+    if layout.sequence_parallel:
+        pieces *= layout.tp
+    rule = f"{pieces} (2 * cp if cp > 1; times tp with sequence_parallel)"
+    yield from _multiple("seq_length", spec.seq_length, rule, pieces)
+    if layout.sequence_parallel and layout.tp == 1:
+        yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
 
 
 def _stages(spec: TrainingSpec) -> Iterator[str]:
@@ -294,11 +299,9 @@ def _precision(spec: TrainingSpec) -> Iterator[str]:
         and not gpu.computes("mxfp8")
     ):
         yield f"fp8.recipe mxfp8 needs Blackwell; {spec.gpu} has delayed, tensorwise and blockwise"
-    inner = (
-        spec.model.moe.ffn_hidden_size if spec.model.moe else spec.model.ffn_hidden_size
-    ) // spec.layout.tp
-    for name, size in (("hidden_size", spec.model.hidden_size), ("ffn_hidden_size / tp", inner)):
-        yield from _multiple(name, size, f"16 in {precision}", 16)
+    inner = (spec.model.moe or spec.model).ffn_hidden_size // spec.layout.tp
+    yield from _multiple("hidden_size", spec.model.hidden_size, f"16 in {precision}", 16)
+    yield from _multiple("ffn_hidden_size / tp", inner, f"16 in {precision}", 16)
 
 
 def slow_links(spec: TrainingSpec) -> str | None:

@@ -120,19 +120,21 @@ def point_of(
     """The point of the run at position ``index`` with the values ``varied``; what
     ``request`` states counts more.
     """
-    stated = (
-        {key: getattr(run, key) for key in OF_REQUEST if getattr(run, key) is not None}
-        | run.set
-        | varied
-    )
-    stated |= {key: value for key in KEYS if (value := getattr(request, key)) is not None}
-    sets = tuple(
-        f"{key}={json.dumps(value)}" for key, value in stated.items() if key not in OF_REQUEST
-    )
+    stated = {}
+    for key in OF_REQUEST:
+        if getattr(run, key) is not None:
+            stated[key] = getattr(run, key)
+    stated |= run.set | varied
+    for key in KEYS:
+        if getattr(request, key) is not None:
+            stated[key] = getattr(request, key)
+    sets = []
+    for key, value in stated.items():
+        if key not in OF_REQUEST:
+            sets.append(f"{key}={json.dumps(value)}")
     chosen: dict[str, Any] = {key: stated.get(key) for key in OF_REQUEST}
-    return StudyPoint(
-        index, stated, replace(request, overrides=(*sets, *request.overrides), **chosen), place
-    )
+    own = replace(request, overrides=(*sets, *request.overrides), **chosen)
+    return StudyPoint(index, stated, own, place)
 
 
 def _values(settings: Settings) -> frozenset[tuple[str, str]]:

@@ -61,13 +61,13 @@ def limit_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
     chosen = [level for name in named for level in of_qos if level.name == name]
     needs = needed(site, slurm, partition)
     for level, (column, name), most in broken(chosen, places, needs):
+        key = "account" if level in places else "qos"
+        need = f"{needs[name]} {name}"
+        allowed = f"{most} {name}"
         if name == WALL:
             key = "time_limit"
-        elif level in places:
-            key = "account"
-        else:
-            key = "qos"
-        need, allowed = (clock(n) if name == WALL else f"{n} {name}" for n in (needs[name], most))
+            need = clock(needs[name])
+            allowed = clock(most)
         yield fault(
             key, f"{column} of {level.name} allows {allowed}, and a job of one node has {need}"
         )

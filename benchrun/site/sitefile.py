@@ -115,19 +115,17 @@ def _remarks(
         remarks["gpus_per_node"] = "Slurm counts no GPUs here: two CPU ranks a node"
     if partition.max_time_s:
         remarks["time_limit"] = f"At most {clock(partition.max_time_s)} here"
+    qos: dict[str, None] = {}
+    for right in _rights(slurm, partition):
+        qos |= dict.fromkeys(right.qos)
+    features: set[str] = set()
+    for node in nodes:
+        features.update(node.features)
     listed = (
         ("account", "Yours", _accounts(slurm, partition)),
-        (
-            "qos",
-            "Yours",
-            dict.fromkeys(name for right in _rights(slurm, partition) for name in right.qos),
-        ),
+        ("qos", "Yours", qos),
         ("reservation", "Here", [each.name for each in slurm.reservations]),
-        (
-            "constraint",
-            "Features of the nodes",
-            sorted({word for node in nodes for word in node.features}),
-        ),
+        ("constraint", "Features of the nodes", sorted(features)),
         ("mpi", "srun has", slurm.mpi),
     )
     for key, what, names in listed:
