@@ -18,6 +18,10 @@ RELEASE_OF_TODAY = "26.04"
 """NeMo's containers from this one on have Megatron-Bridge 0.4, whose names the template
 uses for newer models.
 """
+RENAMED = "26.08"
+"""NeMo's containers from this one on have Megatron-Bridge 0.6, which packs conversations
+under other names and never makes an attention mask of mock tokens.
+"""
 
 
 class MegatronBridge(NeMoOfCore):
@@ -57,6 +61,8 @@ class MegatronBridge(NeMoOfCore):
         ):
             what = "NVFP4" if spec.precision == "nvfp4" else FEATURES[features(spec.model)[0]]
             yield f"benchrun supports megatron-bridge with {what} from NeMo {RELEASE_OF_TODAY} on, not in {release}"
+        if release and release >= RENAMED and spec.packed and spec.reads_files:
+            yield f"benchrun supports megatron-bridge with packed conversations before NeMo {RENAMED}, not in {release}"
         for name in spec.training.switches:
             if name.split(".")[0] not in PARTS:
                 yield f"training.switches has {name}: its part must be one of {', '.join(PARTS)}"
@@ -71,7 +77,8 @@ class MegatronBridge(NeMoOfCore):
         for name, value in spec.training.switches.items():
             part, _, argument = name.partition(".")
             switches[part][argument] = list(value) if isinstance(value, tuple) else value
-        return super().configuration(spec) | {"switches": switches}
+        renamed = (nemo_release(spec.image) or "") >= RENAMED
+        return super().configuration(spec) | {"switches": switches, "renamed": renamed}
 
     def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """With HybridEP's view of the NVLink domain, and the switches of part ``env``."""
