@@ -1,5 +1,6 @@
 """Verbs that look things up: list, show, completion."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,35 +52,34 @@ def list(
     from benchrun.show.table import plain
 
     if chosen := [name for name, wanted in inventories.items() if wanted]:
-        rows = [row for name in chosen for row in api.INVENTORIES[name]()]
-        table = None
-        if len(chosen) == 1:
-            table = listing.inventory_table(rows, listing.WIDE.get(chosen[0], ()))
-        if not as_json and table is None:
-            raise UserError("one inventory at a time", hint=f"benchrun list --{chosen[0]}")
+        _print_inventories(chosen, as_json)
+        return
+    if cluster and not gpu:
+        gpu = api.gpu_of(cluster)
+    if as_json:
+        print_json(api.list_points(recipes, gpu, cluster))
+        return
+    if every:
+        table = listing.points_table(api.list_points(recipes, gpu, cluster))
+    elif recipes:
+        table = listing.layouts_table(api.list_layouts(recipes, gpu, cluster))
     else:
-        gpu = gpu or (api.gpu_of(cluster) if cluster else None)
-        if every or as_json:
-            rows = api.list_points(recipes, gpu, cluster)
-        else:
-            rows = (
-                api.list_layouts(recipes, gpu, cluster)
-                if recipes
-                else api.list_recipes((), gpu, cluster)
-            )
-        if every:
-            make = listing.points_table
-        elif recipes:
-            make = listing.layouts_table
-        else:
-            make = listing.recipes_table
-        table = None
-        if not as_json:
-            table = make(rows)
+        table = listing.recipes_table(api.list_recipes((), gpu, cluster))
+    click.echo(plain(table), nl=False)
+
+
+def _print_inventories(names: Sequence[str], as_json: bool) -> None:
+    """Print inventories as one JSON document, or a single one as a table."""
+    from benchrun.show.listing import WIDE, inventory_table
+    from benchrun.show.table import plain
+
+    if len(names) > 1 and not as_json:
+        raise UserError("one inventory at a time", hint=f"benchrun list --{names[0]}")
+    rows = [row for name in names for row in api.INVENTORIES[name]()]
     if as_json:
         print_json(rows)
-    elif table is not None:
-        click.echo(plain(table), nl=False)
+    else:
+        click.echo(plain(inventory_table(rows, WIDE.get(names[0], ()))), nl=False)
 
 
 @click.command("show")

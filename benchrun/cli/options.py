@@ -103,7 +103,7 @@ choice_options = all_of(
         help="Override a value of the recipe; checked like the file.",
     ),
 )
-"""The options that choose a point of a recipe: the fields of `app.Request`."""
+"""The options that choose a point of a recipe: the fields of `api.Request`."""
 point_options = all_of(click.argument("recipe", shell_complete=recipe_names), choice_options)
 
 _SETTING = (
@@ -146,7 +146,7 @@ _peak = click.option(
 context_options = all_of(*_of_work, *_of_rows)
 """Options for what a log may not state.
 
-Those of _of_work, except --recipe, are fields of `app.Setting`.
+Those of _of_work, except --recipe, are fields of `api.Setting`.
 """
 log_options = all_of(*_of_work, _peak, *_of_rows, json_option)
 """The options of verbs on logs."""

@@ -156,8 +156,8 @@ def classified_again(
     """
     facts: dict[str, str] = {}
     for line in evidence:
-        match = _STATED.fullmatch(line)
-        facts |= {name: text for name, text in match.groupdict().items() if text} if match else {}
+        if match := _STATED.fullmatch(line):
+            facts |= {name: text for name, text in match.groupdict().items() if text}
 
     def number(name: str) -> int | None:
         text = facts.get(name, "None")
@@ -240,16 +240,20 @@ def _ending(
     # kinds.csv has causes before consequences.
     signalled = job.phase is Phase.GONE and done and done.signal
     if signalled or job.state not in ("COMPLETED", "UNKNOWN") or (done and done.exit_code):
-        shown = "signal" if signalled else "failure"
-        endings = (
-            kind.ending
-            for name, kind in KINDS.items()
-            if kind.told_by == shown and name in symptoms
-        )
-        return Ending(next(endings, Ending.FAILED))
+        return _by_symptoms(symptoms, "signal" if signalled else "failure")
     if has_all_steps:
         return Ending.COMPLETED
     return Ending.INCOMPLETE
+
+
+def _by_symptoms(symptoms: Mapping[str, str], told_by: str) -> Ending:
+    """The ending of the first kind of problem that the log has and that is ``told_by``
+    this.
+    """
+    for name, kind in KINDS.items():
+        if kind.told_by == told_by and name in symptoms:
+            return Ending(kind.ending)
+    return Ending.FAILED
 
 
 def _evidence(job: Job, done: Done | None, symptoms: Mapping[str, str]) -> list[str]:

@@ -105,40 +105,38 @@ def submit(run: RunDir) -> RunDir:
 
 def observe(runs: Sequence[RunDir]) -> list[Observation]:
     """The state of each of ``runs``: one poll per kind of scheduler."""
-    # Runs with a recorded ending are not polled: schedulers forget.
-    observations = {}
+    observations: dict[RunDir, Observation] = {}
+    left: dict[str, list[RunDir]] = {}
     for run in runs:
-        if recorded(run):
+        if recorded(run):  # not polled: schedulers forget
             observations[run] = Observation(run, None, over=True)
-    for run in runs:
-        if run not in observations and (refused := refusal(run)):
+        elif refused := refusal(run):
             observations[run] = Observation(run, None, over=True, note=refused, settled=True)
-    for kind in SCHEDULERS:
-        group = []
-        for run in runs:
-            if run not in observations and run.spec.cluster.scheduler == kind:
-                group.append(run)
-        scheduler = SCHEDULERS[kind]()
-        try:
-            jobs = scheduler.poll(group)
-        except MachineError as error:
-            note = f"the scheduler does not answer: {error.message}"
-            observations |= {run: Observation(run, None, over=False, note=note) for run in group}
         else:
-            observations |= {
-                run: _observation(run, jobs.get(run), scheduler.lag_s) for run in group
-            }
+            left.setdefault(run.spec.cluster.scheduler, []).append(run)
+    for kind, group in left.items():
+        observations |= _polled(SCHEDULERS[kind](), group)
     return [observations[run] for run in runs]
+
+
+def _polled(scheduler: Scheduler, runs: Sequence[RunDir]) -> dict[RunDir, Observation]:
+    try:
+        jobs = scheduler.poll(runs)
+    except MachineError as error:
+        note = f"the scheduler does not answer: {error.message}"
+        return {run: Observation(run, None, over=False, note=note) for run in runs}
+    return {run: _observation(run, jobs.get(run), scheduler.lag_s) for run in runs}
 
 
 def refusal(run: RunDir) -> str | None:
     """Reason why the scheduler refused the run's job; None if it did not, or may have
     accepted it later.
     """
-    kinds = ("refused", "unanswered", "submitted")
-    last = next((event for event in reversed(run.events()) if event["event"] in kinds), None)
-    if last and last["event"] == "refused":
-        return str(last["reason"])
+    for event in reversed(run.events()):
+        if event["event"] == "refused":
+            return str(event["reason"])
+        if event["event"] in ("unanswered", "submitted"):
+            break
     return None
 
 
@@ -192,6 +190,7 @@ def check(spec: RunSpec, root: Path) -> None:
     if spec.reads_files:
         data = os.environ.get("BENCHRUN_DATA")
     slurm = spec.cluster.scheduler == "slurm"
+    interpreted = "%\\" if slurm else ""
     runtime = spec.cluster.container.runtime
     where = "set {} to a path without it"
     parts = {
@@ -206,7 +205,7 @@ def check(spec: RunSpec, root: Path) -> None:
                 hint=hint,
             )
         # In the path of a log Slurm expands % and takes \\ as an escape.
-        if bad := sorted(set(path) & set("%\\")) if slurm else []:
+        if bad := sorted(set(path) & set(interpreted)):
             raise UserError(
                 f"the path {path} contains {bad[0]!r}, which Slurm interprets", hint=hint
             )
@@ -352,13 +351,11 @@ def _worker(run: RunDir) -> dict[str, Any] | None:
     """The versions that the worker printed at its start (torch, megatron-core, CUDA
     ...).
     """
-    texts = (read_text(log, ECHOED_WITHIN) or "" for log in run.logs)
-    config = next(
-        (match[1] for text in texts if (match := re.search(r"benchrun config: (.*)", text))), None
-    )
-    versions = (as_object(config) or {}).get("versions")
-    if isinstance(versions, dict):
-        return versions
+    for log in run.logs:
+        text = read_text(log, ECHOED_WITHIN) or ""
+        if match := re.search(r"benchrun config: (.*)", text):
+            versions = (as_object(match[1]) or {}).get("versions")
+            return versions if isinstance(versions, dict) else None
     return None
 
 
