@@ -42,26 +42,18 @@ def _shipped_or_here(folder: Path) -> list[str]:
     return [*paths.shipped(folder), *sorted(map(str, paths.here("*.yaml")))]
 
 
-@completing
-def plan_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
-    """Shipped acceptance plans, and YAML files here."""
-    return _shipped_or_here(paths.PLANS)
-
-
-@completing
-def study_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
-    """Shipped studies, suites and recipes, and YAML files here."""
-    return [
+plan_names = completing(lambda *_: _shipped_or_here(paths.PLANS))
+"""Shipped acceptance plans, and YAML files here."""
+study_names = completing(
+    lambda *_: [
         *_shipped_or_here(paths.STUDIES),
         *paths.shipped(paths.SUITES),
         *paths.shipped(paths.RECIPES),
     ]
-
-
-@completing
-def cluster_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
-    """Shipped cluster profiles, and YAML files here."""
-    return _shipped_or_here(paths.CLUSTERS)
+)
+"""Shipped studies, suites and recipes, and YAML files here."""
+cluster_names = completing(lambda *_: _shipped_or_here(paths.CLUSTERS))
+"""Shipped cluster profiles, and YAML files here."""
 
 
 @completing
@@ -87,10 +79,8 @@ def point_values(context: click.Context, parameter: click.Parameter) -> Iterable
     return sorted({row[key] for row in fitting})
 
 
-@completing
-def run_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
-    """Runs in the runs folder, the newest first."""
-    return [run.run_id for run in reversed(api.find_runs())]
+run_names = completing(lambda *_: [run.run_id for run in reversed(api.find_runs())])
+"""Runs in the runs folder, the newest first."""
 
 
 def runs_or_files(
@@ -101,13 +91,9 @@ def runs_or_files(
     return runs or [CompletionItem(typed, type="file")]
 
 
-@completing
-def gpu_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
-    """The GPUs of the hardware table."""
-    return [row["gpu"] for row in api.INVENTORIES["gpus"]()]
+gpu_names = completing(lambda *_: [row["gpu"] for row in api.INVENTORIES["gpus"]()])
+"""The GPUs of the hardware table."""
 
 
-@completing
-def dialect_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
-    """Frameworks whose logs are read."""
-    return api.DIALECTS
+dialect_names = completing(lambda *_: api.DIALECTS)
+"""Frameworks whose logs are read."""

@@ -137,9 +137,7 @@ def inventory_table(rows: Rows, left_out: Sequence[str] = ()) -> Table:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
-        if value:
-            return "yes"
-        return "no"
+        return "yes" if value else "no"
     if isinstance(value, dict):
         return " ".join(f"{key}={_cell(each)}" for key, each in value.items())
     if not isinstance(value, (list, tuple)):

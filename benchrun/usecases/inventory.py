@@ -1,6 +1,7 @@
 """Inventories besides recipes: suites, studies, clusters, GPUs, frameworks."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +14,20 @@ from .listing import list_points
 Rows = list[dict[str, Any]]
 
 
-def list_suites() -> Rows:
-    """One row per shipped suite."""
-    return _files("suite", paths.SUITES)
-
-
-def list_studies() -> Rows:
-    """One row per shipped study."""
-    return _files("study", paths.STUDIES)
-
-
-def list_plans() -> Rows:
-    """One row per shipped acceptance plan."""
-    return _files("plan", paths.PLANS)
-
-
 def _files(kind: str, folder: Path) -> Rows:
+    """One row per shipped suite, study or plan."""
     rows = []
     for name in paths.shipped(folder):
         path = folder / f"{name}.yaml"
         document = load(path)
         runs = document["runs"]
+        size: dict[str, Any] = {"runs": len(runs)}
+        if kind == "study":
+            size = {"factors": list(document.get("matrix") or {})}
         rows.append(
             {
                 kind: name,
-                **(
-                    {"factors": list(document.get("matrix") or {})}
-                    if kind == "study"
-                    else {"runs": len(runs)}
-                ),
+                **size,
                 "gpu": _distinct(runs, "gpu"),
                 "num_gpus": _distinct(runs, "num_gpus"),
                 "recipes": _distinct(runs, "recipe"),
@@ -54,12 +40,12 @@ def _files(kind: str, folder: Path) -> Rows:
 
 def _distinct(runs: Rows, key: str) -> list[Any]:
     """The values of a key, each of which may be one or a list."""
-    values = [run[key] for run in runs if key in run]
-    return list(
-        dict.fromkeys(
-            one for value in values for one in (value if isinstance(value, list) else [value])
-        )
-    )
+    found: dict[Any, None] = {}
+    for run in runs:
+        if key in run:
+            values = run[key] if isinstance(run[key], list) else [run[key]]
+            found |= dict.fromkeys(values)
+    return list(found)
 
 
 def list_clusters() -> Rows:
@@ -133,9 +119,9 @@ def list_frameworks() -> Rows:
 
 
 INVENTORIES: dict[str, Callable[[], Rows]] = {
-    "suites": list_suites,
-    "studies": list_studies,
-    "plans": list_plans,
+    "suites": partial(_files, "suite", paths.SUITES),
+    "studies": partial(_files, "study", paths.STUDIES),
+    "plans": partial(_files, "plan", paths.PLANS),
     "clusters": list_clusters,
     "gpus": list_gpus,
     "frameworks": list_frameworks,
