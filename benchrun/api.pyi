@@ -8,6 +8,9 @@ from benchrun.capabilities.acceptance.packing import write_pack as write_pack
 from benchrun.capabilities.acceptance.plan import ResolvedPlan as ResolvedPlan
 from benchrun.capabilities.acceptance.verification import Verification as Verification
 from benchrun.capabilities.acceptance.verification import verify_pack as verify_pack
+from benchrun.capabilities.explain.hung import Hung as Hung
+from benchrun.capabilities.explain.hung import explain_dumps as explain_dumps
+from benchrun.capabilities.explain.hung import explain_hung as explain_hung
 from benchrun.capabilities.explain.log_evidence import explain_log as explain_log
 from benchrun.capabilities.explain.model import Explanation as Explanation
 from benchrun.capabilities.explain.usecase import differ as differ

@@ -18,6 +18,7 @@ CAPABILITIES = PACKAGE / "capabilities"
 NAMES = sorted(path.name for path in CAPABILITIES.iterdir() if (path / "__init__.py").is_file())
 PREFIX = "benchrun.capabilities"
 ALLOWED = {
+    ("explain", "hangs"),
     ("explain", "traces"),
     ("studies", "predict"),
     ("acceptance", "studies"),

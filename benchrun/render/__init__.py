@@ -16,6 +16,7 @@ from benchrun.frameworks.registry import framework
 from benchrun.render import filters
 from benchrun.rundir.artifacts import (
     CONTAINER_SCRIPT,
+    HANG_SCRIPT,
     JOB,
     PROBE_SCRIPT,
     PROFILE,
@@ -41,6 +42,8 @@ def render(spec: RunSpec) -> dict[str, str]:
         scripts.append(CONTAINER_SCRIPT)
     if spec.gpu != "CPU":
         scripts.append(TELEMETRY_SCRIPT)
+    if spec.cluster.step_deadline_s:
+        scripts.append(HANG_SCRIPT)
     return {
         JOB: _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
         SPEC: spec.model_dump_json(indent=2) + "\n",

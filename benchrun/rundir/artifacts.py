@@ -36,6 +36,7 @@ JOB = _file("job.sh", "the job script: sbatch job.sh, or bash job.sh on this mac
 PROBE_SCRIPT = _file("probe.sh", "describes a node")
 TELEMETRY_SCRIPT = _file("telemetry.sh", "samples the GPUs of a node")
 CONTAINER_SCRIPT = _file("contained.sh", "runs a rank inside podman or docker")
+HANG_SCRIPT = _file("hang.py", "asks the ranks of a node what they do, before a hung job is ended")
 PROFILE_SCRIPT = _file("nsys.sh", "runs the profiled ranks under Nsight Systems")
 WORKER = _file("worker", "a folder: the copy of benchrun and datagen that this run uses")
 EVENTS = _file("events.jsonl", "what the launcher did and saw, one JSON object per line")
@@ -74,6 +75,9 @@ HOST = _file(
 )
 NODES = _file("nodes", "a folder: HOST.RANK.json, what each rank measured in a check of nodes")
 PROGRESS = _file("progress.json", "what the job's watchdog last read in its log")
+HANGS = _file(
+    "hangs", "a folder: what each rank did when a hung job was ended: process, stack, collectives"
+)
 NO_STEP = _file("no_step_s", "seconds without a step after which the watchdog ended the job")
 DONE = _file("done.json", "exit code, signal and restarts, written by the job's EXIT trap")
 LOCAL_STATE = _file(

@@ -48,7 +48,9 @@ def _train(path: Path, loop: str, install: str, lora: str | None) -> None:
     spec = TrainingSpec.read(path)
     prepare_process(spec)
     try:
-        from . import ranks, te
+        from . import hang, ranks, te
+
+        hang.answer(spec)
 
         if spec.megatron:
             te.install()  # before megatron.core is imported

@@ -71,6 +71,7 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     _, *words = shlex.split(call)
     names = {LOG: str(folder / LOG), "RUN": run, "OTHER": run}
     names |= {"traces/": str(TRACES / "h200_llama_tp2_pp2_bf16")}
+    names |= {"dumps/": str(folder / "dumps")}
     names |= {"result.json": str(SERVED / "inferencemax-kimi.json")}
     names |= {"result.jsonl": str(SERVED / "sglang-deepseek-offline.jsonl")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
@@ -116,6 +117,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     assert result.returncode == 0, result.stderr
     (folder / LOG).write_text("".join(step_line(step) for step in range(1, 51)))
     (folder / "profiled").mkdir()
+    (folder / "dumps").mkdir()
+    (folder / "dumps" / "rank_0.json").write_text('{"rank": 0, "state": "S"}')
     (folder / "profiled" / "spec.json").write_text("{}")
     (folder / "profiled" / "profile").symlink_to(TRACES / "h200_llama_tp2_pp2_bf16")
     for kept in kept_runs.named("llama3.1-8b-2c0cb897-*"):

@@ -90,6 +90,10 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of
 export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute
+export TORCH_NCCL_TRACE_BUFFER_SIZE=2000  # PyTorch remembers the last collectives of each rank
+export TORCH_NCCL_DUMP_ON_TIMEOUT=1  # writes them when a collective takes too long: benchrun explain reads them
+export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=hangs/dump_  # where it writes them
+rm -rf hangs && mkdir hangs  # of an earlier start of this job; torch makes no folder
 : "${HF_TOKEN:?is not in this job: set it where you submit, and see that sbatch passes it on (--export)}"
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even

@@ -93,6 +93,8 @@ class Explanation(Frozen):
     save.
     """
     against: Against | None = None
+    hang: None = None
+    """A run that hangs has no explanation of its step: see `hung.Hung`."""
     missing: list[str]
     """Data that would make the explanation sharper."""
 

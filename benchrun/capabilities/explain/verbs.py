@@ -20,11 +20,17 @@ from benchrun.errors import NoNumberError, UserError
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
-    from benchrun.api import Explanation
+    from benchrun.api import Explanation, Hung, RunDir
 
 
 @click.command("explain")
-@click.argument("run", metavar="RUN|LOG", shell_complete=runs_or_files)
+@click.argument("run", metavar="RUN|LOG", required=False, shell_complete=runs_or_files)
+@click.option(
+    "--dumps",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="In place of RUN: dumps of PyTorch's Flight Recorder, one a rank, of any job that hung.",
+)
 @baseline_option
 @click.option(
     "--trace",
@@ -40,7 +46,8 @@ if TYPE_CHECKING:
 )
 @json_option
 def explain(
-    run: str,
+    run: str | None,
+    dumps: Path | None,
     baseline: str | None,
     traces: tuple[Path, ...],
     form: str,
@@ -59,26 +66,50 @@ def explain(
     For a LOG alone, of any framework, the options add what the log does not state. Exit
     code 1: there is a fault of 3 % of the step or more. Exit code 4: no step was
     measured, or the log has a fatal problem or ends early.
+
+    For a run that hung it says which ranks the others wait for, in which collective of
+    which group, and whether the host or the device is the cause; with --dumps for any
+    job. Exit code 4: it hangs.
     """
     unreliable = None
-    if kept.place(Path(run)).is_file():
+    result: Explanation | Hung
+    given = [name for name, value in context.items() if value is not None]
+    if run is None or dumps:
+        if run or dumps is None or given or baseline or traces:
+            hint = "benchrun explain RUN, or benchrun explain --dumps DIR"
+            raise UserError("explain takes one of a run, a log, and dumps alone", hint=hint)
+        result = api.explain_dumps(dumps)
+    elif kept.place(Path(run)).is_file():
         result, unreliable = _of_log(Path(run), baseline, traces, context)
     else:
-        if given := [name for name, value in context.items() if value is not None]:
+        if given:
             raise UserError(
                 f"{flags(given)}: for a log alone, a run states it", hint=f"benchrun explain {run}"
             )
-        result = api.explain_run(api.open_run(run), traces, baseline)
+        result = _of_run(api.open_run(run), traces, baseline)
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
-        from .view import explanation_text
+        from .view import text_of
 
-        click.echo(explanation_text(result, page=form == "markdown"), nl=False)
+        click.echo(text_of(result, page=form == "markdown"), nl=False)
     if unreliable is None:
         return result.exit_code
     say(f"{run}: no number to rely on, {unreliable}")
     return Exit.INCONCLUSIVE
+
+
+def _of_run(run: "RunDir", traces: tuple[Path, ...], baseline: str | None) -> "Explanation | Hung":
+    """The hang of a run, else the explanation of its step."""
+    hung = api.explain_hung(run)
+    if hung and hung.hang:
+        return hung
+    try:
+        return api.explain_run(run, traces, baseline)
+    except NoNumberError:
+        if hung is None:
+            raise
+        return hung
 
 
 def _of_log(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from benchrun.judge.difference import Difference
 from benchrun.show.table import Table, markdown, plain
 
+from .hung import Hung
 from .model import FAULT_SHARE, UNSEPARATED, Cause, Explanation
 
 BAR = 24
@@ -14,6 +15,17 @@ BAR = 24
 
 MOST = 0.5
 """Share of a step that is not separated from which the headline names it."""
+
+
+def text_of(result: Explanation | Hung, *, page: bool = False) -> str:
+    """An explanation, or a hang in one sentence with its evidence."""
+    if isinstance(result, Explanation):
+        return explanation_text(result, page=page)
+    title, item = ("# ", "- ") if page else ("", "  ")
+    if result.hang is None:
+        return f"{title}{result.run}: nothing hangs\n"
+    evidence = "".join(f"{item}{line}\n" for line in result.hang.evidence)
+    return f"{title}{result.run}: {result.hang.sentence}\n{evidence}"
 
 
 def explanation_text(result: Explanation, *, page: bool = False) -> str:

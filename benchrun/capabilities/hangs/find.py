@@ -1,0 +1,154 @@
+"""The hang that the files of a job show."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from benchrun.errors import UserError
+
+from . import dumps, states
+from .dumps import Op, Records
+from .model import Hang, Where
+from .states import Host
+from .waits import Wait, circle, ends, odd, waits
+
+FRAMES = 3
+"""Frames of a stack that are shown."""
+YOUNG_S = 20
+"""Age of a wait below which a dump that nobody asked for shows a job at work."""
+
+
+def hang_of(files: Iterable[Path]) -> Hang | None:
+    """The hang; None where nothing hangs: no rank waits, or the one that it waits for is
+    slow and moves on. UserError without a dump, and for one that would run code.
+    """
+    files = sorted(files)
+    records, hosts = dumps.read(files), states.read(files)
+    if not (records.dumps or records.damaged or hosts):
+        places = {str(path.parent) for path in files}
+        hint = "PyTorch's Flight Recorder writes a file a rank, whose name ends with its number"
+        raise UserError("no dump is here", where=", ".join(places) or None, hint=hint)
+    found = waits(records)
+    asked = any(host.state for host in hosts.values())
+    if not asked and found and _age_s(files, found) < YOUNG_S:
+        return None
+    guilty = _guilty(found, records, hosts)
+    if any(hosts[rank].moves_on for rank in guilty & hosts.keys()):
+        return None
+    if not guilty and not found and not any(_waits(host) for host in hosts.values()):
+        return None
+    turning = set() if guilty else circle(found)
+    strayed = odd(turning, found, records)
+    op = _first(guilty or strayed, found)
+    return Hang(
+        ranks=sorted(guilty or strayed),
+        group=records.titles.get(op.group, op.group) if op else None,
+        collective=op.name if op else None,
+        sequence=op.sequence if op else None,
+        where=_where(guilty, strayed, found, hosts),
+        evidence=[
+            *_waiting(found, records),
+            *_doing(guilty or strayed, found, records, hosts),
+            *_calls(turning, found, records),
+        ],
+    )
+
+
+def _age_s(files: list[Path], found: Mapping[int, Wait]) -> float:
+    """Seconds from the last call that waits to the last dump."""
+    written = max(path.stat().st_mtime for path in files)
+    return written - max(wait.op.created_ns for wait in found.values()) / 1e9
+
+
+def _waits(host: Host) -> bool:
+    return host.doing == "waits"
+
+
+def _guilty(found: Mapping[int, Wait], records: Records, hosts: Mapping[int, Host]) -> set[int]:
+    """The ranks at which chains of waits end. Of those without a dump, none if most have none."""
+    every = {rank for ranks in records.groups.values() for rank in ranks} | hosts.keys()
+    missing = every - records.dumps.keys()
+    stopped = {rank for rank, host in hosts.items() if host.stopped}
+    guilty = set()
+    for rank in ends(dict(found)) - records.damaged:
+        unseen = rank in missing and rank not in hosts and 2 * len(missing) > len(every)
+        if not unseen and not _waits(hosts.get(rank, Host())):
+            guilty.add(rank)
+    if guilty or stopped:
+        return guilty | stopped
+    # Calls that no recorder has, such as gloo's transfers: the stacks show who waits in one.
+    waiting = {rank for rank, host in hosts.items() if _waits(host)} | found.keys()
+    others = hosts.keys() - waiting
+    return set(others) if waiting and 2 * len(others) <= len(hosts) else set()
+
+
+def _first(ranks: set[int], found: Mapping[int, Wait]) -> Op | None:
+    """The earliest call in which somebody waits for one of ``ranks``; a collective before a
+    transfer, in which a chain of waits may begin.
+    """
+    calls = []
+    for rank, wait in found.items():
+        own = rank in ranks
+        if ranks & wait.ranks or (wait.alone and own) or (wait.together and not own):
+            calls.append(wait.op)
+    calls = calls or [wait.op for wait in found.values()]
+    return min(calls, key=lambda op: (op.peer is not None, op.created_ns), default=None)
+
+
+def _where(
+    guilty: set[int], strayed: set[int], found: Mapping[int, Wait], hosts: Mapping[int, Host]
+) -> Where:
+    if strayed:
+        return "host"
+    sides: set[Where] = set()
+    for rank in guilty:
+        on_device = rank in found or hosts.get(rank, Host()).doing == "device"
+        stopped = rank in hosts and hosts[rank].stopped
+        sides.add("device" if on_device and not stopped else "host")
+    return sides.pop() if len(sides) == 1 else "unknown"
+
+
+def _waiting(found: Mapping[int, Wait], records: Records) -> Iterator[str]:
+    """Sentences on who waits for whom, ranks with the same wait together."""
+    alike: dict[tuple[str, str], list[int]] = {}
+    for rank, wait in found.items():
+        op = wait.op
+        call = f"{op.name} {op.sequence} of group {records.titles.get(op.group, op.group)}"
+        alike.setdefault((call, _names(wait.ranks)), []).append(rank)
+    for (call, ranks), waiting in alike.items():
+        verb = "waits" if len(waiting) == 1 else "wait"
+        yield f"{_names(waiting)} {verb} in {call}" + (f" for {ranks}" if ranks else "")
+
+
+def _doing(
+    ranks: set[int], found: Mapping[int, Wait], records: Records, hosts: Mapping[int, Host]
+) -> Iterator[str]:
+    """Sentences on each guilty rank: what it called last, its process, its stack."""
+    for rank in sorted(ranks):
+        host = hosts.get(rank, Host())
+        if rank in found and found[rank].alone:
+            yield f"rank {rank} has not ended a call that every other rank of its group has"
+        elif rank in found and found[rank].unstarted:
+            yield f"rank {rank}: the kernel of its call has not started, on all others it has"
+        elif rank in records.dumps and rank not in found:
+            yield f"rank {rank} has ended all of its calls, and did not make this one"
+        elif records.dumps and rank not in records.dumps:
+            yield f"rank {rank} wrote no dump" + (
+                "" if rank in hosts else ", and no process of it was seen"
+            )
+        if host.stopped:
+            yield f"rank {rank}: {host.stopped}"
+        if host.stack:
+            yield f"rank {rank} is in " + ", called by ".join(map(str, host.stack[:FRAMES]))
+
+
+def _calls(turning: set[int], found: Mapping[int, Wait], records: Records) -> Iterator[str]:
+    """What each rank of a circle called."""
+    for rank in sorted(turning):
+        op = found[rank].op
+        title = records.titles.get(op.group, op.group)
+        yield f"rank {rank} called {op.name} {op.shape} as {op.sequence} of group {title}"
+
+
+def _names(ranks: Iterable[int]) -> str:
+    names = ", ".join(map(str, sorted(ranks)))
+    return f"ranks {names}" if "," in names else f"rank {names}" if names else ""

@@ -1,0 +1,119 @@
+"""What each rank did on its host when the job's watchdog asked: rank_N.json and stack_N.txt."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from benchrun.paths import table
+
+FRAME = re.compile(r'^\s+(?:File "(.+?)", line (\d+) in (\S+)|(\S.*?) \((.+?):(\d+)\))\s*$', re.M)
+"""A line of a stack as faulthandler writes it, or py-spy."""
+LONG = ("checkpoint", "compile")
+"""What ends by itself, however quiet it is, unless its file system hangs (state D)."""
+BUSY = 0.05
+"""Least share of a core by which a process moves on."""
+
+
+class Process(BaseModel, frozen=True):
+    """A process of a rank, looked at twice."""
+
+    state: str
+    """As in /proc/PID/stat: R, S, D; T is stopped, Z has ended."""
+    cpu_s: float = 0.0
+    io_bytes: int = 0
+
+
+class State(Process, frozen=True):
+    """rank_N.json, which templates/hang.py writes."""
+
+    rank: int
+    host: str = ""
+    window_s: float = 1.0
+    """Time between the two looks, in which ``cpu_s`` and ``io_bytes`` were used."""
+    children: list[Process] = []
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A place in the main thread's stack."""
+
+    file: str
+    line: str
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.function} ({'/'.join(Path(self.file).parts[-3:])}:{self.line})"
+
+
+@dataclass(frozen=True)
+class Host:
+    """One rank on its host."""
+
+    state: State | None = None
+    stack: tuple[Frame, ...] = ()
+    """Of the main thread, the innermost frame first."""
+
+    @property
+    def doing(self) -> str | None:
+        """What the stack shows by stacks.csv, e.g. ``waits`` or ``checkpoint``."""
+        rows = table(__file__, "stacks.csv")
+        for frame in self.stack:
+            for row in rows:
+                if row["file"] in frame.file and row["function"] in frame.function:
+                    return row["doing"]
+        return None
+
+    @property
+    def stopped(self) -> str | None:
+        """Why it cannot go on by itself: it, or a process that it waits for, is stopped."""
+        if self.state is None:
+            return None
+        if self.state.state in "Tt":
+            return "its process is stopped (state T)"
+        if self.doing == "data" and any(child.state in "TtZ" for child in self.state.children):
+            return "it waits for data, and a process that loads them is stopped or has ended"
+        return None
+
+    @property
+    def moves_on(self) -> bool:
+        """Whether it is slow and does not hang: it computes, reads or writes for a slow thing."""
+        if self.state is None or self.stopped or self.doing in (None, "waits"):
+            return False
+        if self.doing in LONG and self.state.state != "D":
+            return True
+        every: Iterable[Process] = (self.state, *self.state.children)
+        cpu_s = sum(process.cpu_s for process in every)
+        return cpu_s >= BUSY * self.state.window_s or any(process.io_bytes for process in every)
+
+
+def read(files: Iterable[Path]) -> dict[int, Host]:
+    """What the files say of each rank."""
+    states: dict[int, State] = {}
+    stacks: dict[int, tuple[Frame, ...]] = {}
+    for path in files:
+        if re.fullmatch(r"rank_\d+\.json", path.name):
+            try:
+                state = State.model_validate(json.loads(path.read_bytes()))
+            except (ValueError, ValidationError):
+                continue
+            states[state.rank] = state
+        elif match := re.fullmatch(r"stack_(\d+)\.txt", path.name):
+            stacks[int(match[1])] = main_stack(path.read_text(errors="replace", encoding="utf-8"))
+    ranks = states.keys() | stacks.keys()
+    return {rank: Host(states.get(rank), stacks.get(rank, ())) for rank in ranks}
+
+
+def main_stack(text: str) -> tuple[Frame, ...]:
+    """The frames of the main thread: the one that no other thread started."""
+    for block in re.split(r"^(?=(?:Current t|T)hread )", text, flags=re.M):
+        frames = []
+        for match in FRAME.finditer(block):
+            file, line, function = match[1] or match[5], match[2] or match[6], match[3] or match[4]
+            frames.append(Frame(file, line, function))
+        if frames and not frames[-1].function.endswith("_bootstrap"):
+            return tuple(frames)
+    return ()

@@ -1,0 +1,163 @@
+"""Who waits for whom, by the recorders of all ranks: a chain of waits ends at the guilty rank."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from .dumps import Dump, Op, Records
+
+CONTEXT = 3
+"""Calls before one that show which call usually comes next."""
+Turn = tuple[tuple[str, str, str], ...]
+"""Calls, and the one that came after them."""
+LATELY_NS = 10**9
+"""Time before the first call that waits in which its cause was called."""
+
+
+@dataclass
+class Wait:
+    """What one rank waits for."""
+
+    op: Op
+    ranks: set[int] = field(default_factory=set)
+    """Ranks that have not come to ``op``."""
+    alone: bool = False
+    """Whether ``op`` has ended on every other rank of its group: this rank's device has not
+    finished it.
+    """
+    together: bool = False
+    """Whether all ranks are in ``op``, and none has ended it."""
+    unstarted: bool = False
+    """Whether they are, and its kernel has started on all others: this rank's device is busy
+    with something else.
+    """
+
+
+def waits(records: Records) -> dict[int, Wait]:
+    """The wait of each rank that has a call which has not ended."""
+    found = {}
+    for rank, dump in records.dumps.items():
+        if dump.head is not None:
+            found[rank] = _wait(dump, dump.head, records)
+    _break_cycles(found, records)
+    return found
+
+
+def _wait(dump: Dump, op: Op, records: Records) -> Wait:
+    wait = Wait(op)
+    if op.peer is not None:
+        if not _answers(records.dumps.get(op.peer), dump.rank, op):
+            wait.ranks.add(op.peer)
+        return wait
+    others = [rank for rank in records.groups.get(op.group, ()) if rank != dump.rank]
+    ended = joined = 0
+    for rank in others:
+        other = records.dumps.get(rank)
+        if other is None or other.called(op) is False:
+            wait.ranks.add(rank)
+        elif other.ended(op):
+            ended += 1
+        elif other.head is not None and other.head.group == op.group:
+            joined += other.head.sequence == op.sequence
+            if other.head.sequence < op.sequence:
+                wait.ranks.add(rank)
+        elif other.head is not None:
+            wait.ranks.add(rank)  # it has called op, and waits in an earlier call
+    wait.alone = bool(others) and ended == len(others)
+    wait.together = bool(others) and joined == len(others)
+    heads = [records.dumps[rank].head for rank in others if rank in records.dumps]
+    started = sum(head is not None and head.started for head in heads)
+    wait.unstarted = wait.together and not op.started and started == len(others)
+    return wait
+
+
+def _answers(other: Dump | None, rank: int, op: Op) -> bool:
+    """Whether the peer of a transfer is in the other side of it."""
+    pending = [own for own in other.ops if own.pending] if other else []
+    return any((own.peer, own.group) == (rank, op.group) and own.name != op.name for own in pending)
+
+
+def _break_cycles(found: dict[int, Wait], records: Records) -> None:
+    """Move ranks that only send, and wait in no collective, out of cycles: a send does not
+    stop its caller.
+    """
+    for rank in list(found):
+        pending = [op for op in records.dumps[rank].ops if op.pending]
+        if all(op.name == "send" for op in pending) and rank in _reached(rank, found):
+            del found[rank]
+
+
+def _reached(start: int, found: dict[int, Wait]) -> set[int]:
+    """The ranks for which ``start`` waits, directly or through others."""
+    reached: set[int] = set()
+    todo = [start]
+    while todo:
+        wait = found.get(todo.pop())
+        for rank in wait.ranks - reached if wait else ():
+            reached.add(rank)
+            todo.append(rank)
+    return reached
+
+
+def ends(found: dict[int, Wait]) -> set[int]:
+    """The ranks for which others wait, and that wait for nobody."""
+    waited = {rank for wait in found.values() for rank in wait.ranks}
+    alone = {rank for rank, wait in found.items() if wait.alone or wait.unstarted}
+    return alone | {rank for rank in waited if rank not in found}
+
+
+def circle(found: dict[int, Wait]) -> set[int]:
+    """Ranks that wait for each other in a circle, or are together in a call."""
+    turning = {rank for rank in found if rank in _reached(rank, found)}
+    return turning or {rank for rank, wait in found.items() if wait.together}
+
+
+def odd(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
+    """The ranks of a circle that called something else than the others, or than they did
+    before; empty if the recorders do not show it.
+    """
+    if not ranks:
+        return set()
+    since_ns = min(found[rank].op.created_ns for rank in ranks) - LATELY_NS
+    turns = {rank: new_turns(dump, since_ns, records) for rank, dump in records.dumps.items()}
+    made = Counter(turn for each in turns.values() for turn in each)
+    strayed = set()
+    for rank in ranks:
+        if any(2 * made[turn] <= len(turns) for turn in turns[rank]):
+            strayed.add(rank)
+    return strayed if strayed and strayed != ranks else _minority(ranks, found, records)
+
+
+def _minority(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
+    """Ranks whose call of the same number differs from that of most others."""
+    first = min((found[rank].op for rank in ranks), key=lambda op: op.sequence, default=None)
+    if first is None or first.peer is not None:
+        return set()
+    calls: dict[int, tuple[str, str, str]] = {}
+    for rank in records.groups.get(first.group, ()):
+        own = records.dumps[rank].same(first) if rank in records.dumps else None
+        if own is not None:
+            calls[rank] = own.call
+    usual = Counter(calls.values()).most_common(2)
+    if len(usual) < 2 or usual[0][1] == usual[1][1]:
+        return set()
+    return {rank for rank, call in calls.items() if call != usual[0][0]}
+
+
+def new_turns(dump: Dump, since_ns: int, records: Records) -> set[Turn]:
+    """Calls since then that a rank made once, where another one came after the same calls
+    before.
+    """
+    calls = []
+    for op in dump.ops:
+        calls.append((records.titles.get(op.group, op.group), op.name, op.shape))
+    followers: dict[Turn, set[tuple[str, str, str]]] = {}
+    times: Counter[Turn] = Counter()
+    new = set()
+    for place in range(CONTEXT, len(calls)):
+        turn = tuple(calls[place - CONTEXT : place + 1])
+        usual = followers.setdefault(turn[:-1], set())
+        times[turn] += 1
+        if usual and turn[-1] not in usual and dump.ops[place].created_ns >= since_ns:
+            new.add(turn)
+        usual.add(turn[-1])
+    return {turn for turn in new if times[turn] == 1}

@@ -1,0 +1,76 @@
+"""What a rank writes of itself when the job's watchdog asks: the stacks of its threads and
+PyTorch's record of its collectives. Who asks: templates/hang.py.
+"""
+
+import faulthandler
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from benchrun.rundir.artifacts import HANGS
+from benchrun.runspec.spec import RunSpec
+
+RECORD = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
+"""Variable with the start of the name of a record's file."""
+
+
+def answer(spec: RunSpec) -> None:
+    """Answer from now on, where somebody asks: where a deadline is set.
+
+    A thread answers. If it cannot run because another one keeps Python's lock, SIGUSR1 has
+    the stacks written.
+    """
+    if not spec.cluster.step_deadline_s:
+        return
+    rank, folder = os.environ["RANK"], Path(HANGS).absolute()
+    folder.mkdir(exist_ok=True)
+    os.environ.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000")  # older releases record nothing
+    record = Path(f"{os.environ.setdefault(RECORD, f'{HANGS}/dump_')}{rank}").absolute()
+    stacks = (folder / f"stack_{rank}.txt").open("w", encoding="utf-8")
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    pipe = folder / f"stack_{rank}.pipe"
+    try:
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+    except OSError:
+        return  # this file system has no pipes: py-spy may know the stack
+    threading.Thread(target=_listen, args=(pipe, stacks, record), daemon=True).start()
+
+
+def _listen(pipe: Path, stacks: TextIO, record: Path) -> None:
+    while True:
+        with pipe.open(encoding="utf-8") as asked:  # waits for who asks
+            for until_s in asked:
+                if time.monotonic() < float(until_s):  # else the others have moved on since
+                    faulthandler.dump_traceback(stacks, all_threads=True)
+                    _record(record)
+
+
+def _record(path: Path) -> None:
+    """Write the record of gloo's collectives; NCCL writes its own."""
+    # An import here could wait for one of the main thread's.
+    distributed: Any = sys.modules.get("torch.distributed")
+    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace", None)
+    started = getattr(distributed, "is_initialized", None)
+    if dump is None or started is None or not started() or distributed.get_backend() != "gloo":
+        return
+    document = pickle.loads(dump())
+    document["pg_config"] = _groups(distributed)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(pickle.dumps(document, protocol=2))
+    temporary.replace(path)
+
+
+def _groups(distributed: Any) -> dict[str, dict[str, str]]:
+    """Name -> description and ranks of each group, which gloo does not record."""
+    world = distributed.distributed_c10d._world
+    groups = {}
+    for group, name in world.pg_names.items():
+        ranks = str(distributed.get_process_group_ranks(group))
+        groups[name] = {"name": name, "desc": group.group_desc, "ranks": ranks}
+    return groups

@@ -1,0 +1,175 @@
+"""Asks each rank of this run on this node what it does: python3 hang.py NAME=VALUE, a mark of the run's processes.
+
+Into the folder hangs go the rank's process as /proc shows it, twice (rank_N.json), its stack (stack_N.txt: the rank
+writes it, else py-spy does), and its record of collectives (dump_N: the rank or NCCL writes it).
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+WAIT_S, LOOK_S = 7, 2
+TICKS = os.sysconf("SC_CLK_TCK")
+PROC, FOLDER = Path("/proc"), Path("hangs")
+PIPES, DUMPS = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
+
+
+class Process:
+    """A process at one time."""
+
+    def __init__(self, path):
+        self.path, self.pid = path, int(path.name)
+        fields = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        self.state, self.parent = fields[0], int(fields[1])
+        self.ticks = int(fields[11]) + int(fields[12])
+        self.io = 0
+        try:
+            for line in (path / "io").read_text().splitlines()[:2]:
+                self.io += int(line.split()[1])
+        except (OSError, ValueError, IndexError):
+            pass
+
+    def environment(self):
+        """Its variables by name; none for a process of another user."""
+        try:
+            words = (self.path / "environ").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            return {}
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def is_python(self):
+        try:
+            return (self.path / "exe").resolve().name.startswith("python")
+        except OSError:
+            return False
+
+    def catches(self, number):
+        for line in (self.path / "status").read_text(errors="replace").splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+        return False
+
+
+def processes():
+    found = {}
+    for path in PROC.glob("[0-9]*"):
+        try:
+            process = Process(path)
+        except (OSError, ValueError, IndexError):
+            continue  # it has ended
+        found[process.pid] = process
+    return found
+
+
+def ranks(living, mark):
+    """Rank -> its process and variables: Python's, whose parent is none of the same rank."""
+    name, _, value = mark.partition("=")
+    found = {}
+    for pid, process in living.items():
+        environment = process.environment()
+        is_rank = environment.get(name) == value and environment.get("RANK", "").isdigit()
+        if is_rank and process.is_python():
+            found[pid] = process, environment
+    own = {}
+    for process, environment in found.values():
+        parent = found.get(process.parent)
+        if parent is None or parent[1]["RANK"] != environment["RANK"]:
+            own[int(environment["RANK"])] = process, environment
+    return own
+
+
+def descendants(living, pid):
+    found = [pid]
+    for parent in found:  # which grows
+        found += [child.pid for child in living.values() if child.parent == parent]
+    return found[1:]
+
+
+def ask(rank, process, environment):
+    """Have it write its stack and its record; the files that will come."""
+    stack = FOLDER / f"stack_{rank}.txt"
+    prefix = environment.get(DUMPS, "hangs/dump_")
+    if process.state in "TtZ":
+        return []
+    answers = _tell(FOLDER / f"stack_{rank}.pipe")
+    recorded = _tell(process.path / "cwd" / f"{environment.get(PIPES)}{rank}.pipe")
+    if not answers:
+        try:
+            with stack.open("w") as file:
+                command = ["py-spy", "dump", "--pid", str(process.pid)]
+                subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL)
+        except OSError:
+            pass  # there is no py-spy
+    record = FOLDER / f"{Path(prefix).name}{rank}"
+    return ([stack] if answers else []) + ([record] if answers or recorded else [])
+
+
+def _tell(pipe):
+    """Write into a pipe until when an answer counts; whether somebody reads it."""
+    try:
+        writer = os.open(str(pipe), os.O_WRONLY | os.O_NONBLOCK)
+        os.write(writer, f"{until}\n".encode())
+        os.close(writer)
+    except OSError:
+        return False
+    return True
+
+
+def force(rank, process):
+    """Have a rank whose threads all wait for Python's lock write its stack: a signal needs no lock. Only now, because
+    it also ends a sleep.
+    """
+    stack = FOLDER / f"stack_{rank}.txt"
+    try:
+        if stack.exists() and not stack.stat().st_size and process.catches(signal.SIGUSR1):
+            os.kill(process.pid, signal.SIGUSR1)
+    except OSError:
+        pass  # it has ended
+
+
+def report(rank, process, before, after, window_s):
+    """rank_N.json; its form is State in benchrun/capabilities/hangs/states.py."""
+
+    def used(pid):
+        old, new = before.get(pid), after.get(pid)
+        if new is None:
+            return {"state": "Z"}
+        old = old or new
+        return {
+            "state": new.state,
+            "cpu_s": (new.ticks - old.ticks) / TICKS,
+            "io_bytes": new.io - old.io,
+        }
+
+    children = [used(pid) for pid in descendants(before, process.pid)]
+    facts = {"rank": rank, "host": os.uname().nodename, "window_s": window_s, "children": children}
+    facts.update(used(process.pid))
+    path = FOLDER / f"rank_{rank}.json"
+    path.with_suffix(".tmp").write_text(json.dumps(facts))
+    path.with_suffix(".tmp").replace(path)
+
+
+FOLDER.mkdir(exist_ok=True)
+own = ranks(processes(), sys.argv[1])
+expected, sizes, until = [], None, time.monotonic() + WAIT_S
+for rank, (process, environment) in sorted(own.items()):
+    expected += ask(rank, process, environment)
+while time.monotonic() < until:
+    time.sleep(0.3)
+    now = [path.stat().st_size if path.exists() else 0 for path in expected]
+    if all(now) and now == sizes:
+        break
+    sizes = now
+before, started = processes(), time.monotonic()
+time.sleep(LOOK_S)
+after, window_s = processes(), time.monotonic() - started
+for rank, (process, _) in own.items():
+    report(rank, process, before, after, window_s)
+for rank, (process, _) in own.items():
+    if process.state not in "TtZ":
+        force(rank, process)
+time.sleep(0.3)

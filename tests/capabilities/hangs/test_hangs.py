@@ -1,0 +1,171 @@
+"""The rank that the others wait for is named, and never another one."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import DP, PP, TP, WORLD, Fault, document, groups_of, job, write
+
+from benchrun.capabilities.hangs.find import hang_of
+from benchrun.capabilities.hangs.model import Hang
+
+
+def found(folder: Path) -> Hang | None:
+    return hang_of(folder.iterdir())
+
+
+CASES = {
+    "a rank stops": (Fault("host", (5,)), ("tp", "all_reduce", 9), "host"),
+    "a device stops": (Fault("device", (3,)), ("tp", "all_reduce", 9), "device"),
+    "a process died": (Fault("dead", (6,)), ("tp", "all_reduce", 9), "host"),
+    "another size": (Fault("shape", (1,)), ("tp", "all_reduce", 9), "host"),
+    "two ranks stop": (Fault("host", (1, 6), 15), ("dp", "reduce_scatter", 5), "host"),
+}
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_the_guilty_ranks_with_collective_and_side(tmp_path: Path, name: str, active: bool) -> None:
+    fault, place, side = CASES[name]
+    write(tmp_path, 8, 4, fault, active=active)
+    hang = found(tmp_path)
+    assert tuple(hang.ranks) == fault.ranks
+    assert (hang.group, hang.collective, hang.sequence) == place
+    assert hang.where == side
+    assert any(f"rank {fault.ranks[0]}" in line for line in hang.evidence)
+
+
+def test_a_call_that_was_left_out_shows_in_what_the_rank_called_before(tmp_path: Path) -> None:
+    write(tmp_path, 8, 4, Fault("skip", (2,)))
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where) == ([2], "host")
+
+
+def test_without_the_calls_before_nobody_is_named_for_one_that_was_left_out(tmp_path: Path) -> None:
+    write(tmp_path, 8, 4, Fault("skip", (2,)), active=True)
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where) == ([], "unknown")
+    assert "do not show which rank" in hang.sentence
+
+
+def planted(seed: int, folder: Path) -> Fault:
+    """Write a job with a random layout and fault."""
+    chance = random.Random(seed)
+    tp = chance.choice([1, 2, 4])
+    ranks = tp * chance.choice([2, 3, 4])
+    kind = chance.choice(["host", "device", "dead", "skip", "shape"])
+    guilty = tuple(sorted(chance.sample(range(ranks), chance.choice([1, 1, 2]))))
+    fault = Fault(kind, guilty[: ranks // 2], chance.randrange(8, 20))
+    write(folder, ranks, tp, fault, ahead=chance.choice([0, 2, 6]), active=chance.random() < 0.4)
+    return fault
+
+
+@pytest.mark.parametrize("first", [0, *(pytest.param(100 * n, marks=pytest.mark.thorough) for n in range(1, 12))])
+def test_no_other_rank_is_ever_named(tmp_path: Path, first: int) -> None:
+    named = 0
+    for seed in range(first, first + 100):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        fault = planted(seed, folder)
+        hang = found(folder)
+        assert hang is None or set(hang.ranks) <= set(fault.ranks), (seed, fault, hang)
+        named += hang is not None and bool(hang.ranks)
+    assert named > 50
+
+
+def test_nothing_hangs_where_all_calls_have_ended(tmp_path: Path) -> None:
+    write(tmp_path, 4, 2, None)
+    assert found(tmp_path) is None
+
+
+def put(folder: Path, documents: dict[int, dict[str, Any]]) -> None:
+    for rank, each in documents.items():
+        (folder / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(each))
+
+
+def dumps(ranks: int, tp: int, fault: Fault) -> dict[int, dict[str, Any]]:
+    groups = groups_of(ranks, tp)
+    return {rank.number: document(rank, groups) for rank in job(ranks, tp, fault)}
+
+
+def test_json_is_read_too(tmp_path: Path) -> None:
+    put(tmp_path, dumps(4, 2, Fault("host", (3,))))
+    assert found(tmp_path).ranks == [3]
+
+
+def test_a_rank_whose_dump_is_cut_off_is_not_named(tmp_path: Path) -> None:
+    write(tmp_path, 4, 2, Fault("host", (3,)))
+    path = tmp_path / "_dump_3"
+    path.write_bytes(path.read_bytes()[:-40])
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where) == ([], "unknown")
+
+
+def test_ranks_whose_dumps_were_not_collected_are_not_named(tmp_path: Path) -> None:
+    write(tmp_path, 8, 4, Fault("host", (2,)))
+    for rank in (0, 1, 2, 4, 5, 7):
+        (tmp_path / f"_dump_{rank}").unlink()
+    assert found(tmp_path).ranks == []
+
+
+def test_a_kernel_that_has_not_started_shows_the_busy_device(tmp_path: Path) -> None:
+    """All ranks are in the call; NCCL tells who started with TORCH_NCCL_ENABLE_TIMING."""
+    each = dumps(4, 4, Fault("shape", (1,)))
+    for rank, dump in each.items():
+        for entry in dump["entries"]:
+            entry["input_sizes"] = [[1]]
+            if entry["state"] == "scheduled" and rank != 2:
+                entry["state"] = "started"
+    put(tmp_path, each)
+    assert (found(tmp_path).ranks, found(tmp_path).where) == ([2], "device")
+
+
+def entry(number: int, group: str, name: str, sequence: int, transfer: bool = False) -> dict[str, Any]:
+    title = PP if group == "9" else DP
+    return {
+        **{"record_id": number, "pg_id": int(group), "process_group": [group, title], "op_id": sequence},
+        **{"collective_seq_id": 0 if transfer else sequence, "p2p_seq_id": sequence if transfer else 0},
+        **{"profiling_name": f"nccl:{name}", "state": "scheduled", "is_p2p": transfer, "retired": False},
+        **{"input_sizes": [[4]], "output_sizes": [[4]], "time_created_ns": 10**18 + number},
+    }
+
+
+def stage(*entries: dict[str, Any]) -> dict[str, Any]:
+    config = {"9": {"name": "9", "desc": PP, "ranks": "[0, 4, 8]"}, "3": {"name": "3", "desc": DP, "ranks": "[8, 9]"}}
+    return {"version": "2.9", "pg_config": config, "pg_status": {}, "entries": list(entries)}
+
+
+def test_a_chain_of_transfers_ends_at_the_stage_that_stopped(tmp_path: Path) -> None:
+    """The numbers in a transfer's name are places in its group."""
+    stages = {0: stage(entry(0, "9", "recv 0<-1", 7, True)), 4: stage(entry(0, "9", "recv 1<-2", 7, True)), 8: stage()}
+    put(tmp_path, stages)
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.group, hang.collective) == ([8], "pp", "recv")
+
+
+def test_a_send_on_its_way_does_not_excuse_the_rank_that_stopped(tmp_path: Path) -> None:
+    sender = stage(entry(0, "9", "send 2->0", 7, True))
+    put(tmp_path, {0: stage(), 4: stage(), 8: sender, 9: stage(entry(0, "3", "all_reduce", 1))})
+    first = {0: stage(entry(0, "9", "recv 0<-2", 8, True)), 4: stage(), 8: sender}
+    assert 9 not in found(tmp_path).ranks
+    put(tmp_path, {**first, 9: stage(entry(0, "3", "all_reduce", 1))})
+    assert found(tmp_path).ranks in ([], [8])
+
+
+def test_the_parts_of_a_coalesced_call_have_its_state(tmp_path: Path) -> None:
+    """PyTorch leaves them scheduled for ever."""
+    whole = {**entry(1, "9", "coalesced", 7, True), "state": "completed"}
+    each = stage(entry(0, "9", "send 0->1", 7, True), whole)
+    put(tmp_path, {0: each, 4: each})
+    assert found(tmp_path) is None
+
+
+def test_the_short_names_of_groups(tmp_path: Path) -> None:
+    titles = {WORLD: "default", TP: "tp", DP: "dp"}
+    for fault_at, title in ((12, TP), (15, DP), (17, WORLD)):
+        folder = tmp_path / title
+        folder.mkdir()
+        write(folder, 4, 2, Fault("host", (1,), fault_at))
+        assert found(folder).group == titles[title]

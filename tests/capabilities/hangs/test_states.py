@@ -1,0 +1,153 @@
+"""Stacks and processes: who waits, who is stopped, and who is only slow."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import Fault, document, groups_of, job, write
+
+from benchrun.capabilities.hangs.find import YOUNG_S, hang_of
+from benchrun.capabilities.hangs.states import main_stack
+
+THREAD = """Thread 0x00007f1 (most recent call first):
+  File "/w/benchrun/worker/hang.py", line 45 in _listen
+  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
+
+"""
+IN_COLLECTIVE = "/p/torch/distributed/distributed_c10d.py", 3252, "all_reduce"
+IN_LOADER = "/p/torch/utils/data/dataloader.py", 1275, "_try_get_data"
+IN_SAVE = "/p/torch/serialization.py", 943, "save"
+IN_COMPILER = "/p/torch/_inductor/compile_fx.py", 12, "compile_fx"
+SLEEPING = "/home/me/train.py", 12, "work"
+
+
+def stack(*frames: tuple[str, int, str]) -> str:
+    """As faulthandler writes it, with a thread before the main one."""
+    lines = [
+        f'  File "{file}", line {line} in {name}' for file, line, name in (*frames, ("/home/me/t.py", 1, "<module>"))
+    ]
+    return THREAD + "Current thread 0x00007f2 (most recent call first):\n" + "\n".join(lines) + "\n"
+
+
+def put(folder: Path, rank: int, frames: Any = (), state: str = "S", **more: Any) -> None:
+    folder.mkdir(exist_ok=True)
+    if frames:
+        (folder / f"stack_{rank}.txt").write_text(stack(frames))
+    facts = {"rank": rank, "host": "n1", "state": state, "window_s": 2.0, **more}
+    (folder / f"rank_{rank}.json").write_text(json.dumps(facts))
+
+
+def found(folder: Path) -> Any:
+    return hang_of(folder.iterdir())
+
+
+def test_the_main_thread_is_the_one_that_no_thread_started() -> None:
+    frames = main_stack(stack(IN_COLLECTIVE, SLEEPING))
+    assert [(frame.file, int(frame.line), frame.function) for frame in frames[:2]] == [IN_COLLECTIVE, SLEEPING]
+
+
+def test_stacks_of_py_spy_are_read_too() -> None:
+    text = (
+        'Process 7: python t.py\n\nThread 7 (idle): "MainThread"\n    work (train.py:12)\n    <module> (train.py:30)\n'
+    )
+    assert [str(frame) for frame in main_stack(text)] == ["work (train.py:12)", "<module> (train.py:30)"]
+
+
+def test_without_dumps_the_rank_that_is_in_no_collective_is_named(tmp_path: Path) -> None:
+    for rank in (0, 2, 3):
+        put(tmp_path, rank, IN_COLLECTIVE)
+    put(tmp_path, 1, SLEEPING)
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where, hang.collective) == ([1], "host", None)
+    assert any("work (home/me/train.py:12)" in line for line in hang.evidence)
+
+
+def test_most_ranks_in_no_collective_are_not_named(tmp_path: Path) -> None:
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, SLEEPING)
+    put(tmp_path, 2, SLEEPING)
+    assert found(tmp_path).ranks == []
+
+
+def test_a_stopped_process_gives_no_stack_and_is_named(tmp_path: Path) -> None:
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, state="T")
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where) == ([1], "host")
+    assert any("stopped" in line for line in hang.evidence)
+
+
+@pytest.mark.parametrize("state", ["T", "Z"])
+def test_a_dead_loader(tmp_path: Path, state: str) -> None:
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, IN_LOADER, children=[{"state": "S"}, {"state": state}])
+    hang = found(tmp_path)
+    assert hang.ranks == [1]
+    assert any("loads" in line for line in hang.evidence)
+
+
+SLOW = {
+    "a loader that computes": (IN_LOADER, {"children": [{"state": "R", "cpu_s": 1.9}]}),
+    "a loader that reads": (IN_LOADER, {"children": [{"state": "D", "io_bytes": 10**7}]}),
+    "a checkpoint that is written": (IN_SAVE, {"io_bytes": 10**8}),
+    "a first step that compiles": (IN_COMPILER, {"cpu_s": 1.8, "state": "R"}),
+    "an import": (("<frozen importlib._bootstrap>", 1176, "_find_and_load"), {"cpu_s": 1.0}),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_what_is_slow_and_moves_on_does_not_hang(tmp_path: Path, name: str, recorded: bool) -> None:
+    frames, facts = SLOW[name]
+    if recorded:
+        write(tmp_path, 2, 2, Fault("host", (1,)))
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, frames, **facts)
+    assert found(tmp_path) is None
+    put(tmp_path, 1, frames, state="D")
+    assert found(tmp_path).ranks == [1]
+
+
+def test_a_quiet_checkpoint_ends_by_itself_and_a_quiet_loader_does_not(tmp_path: Path) -> None:
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, IN_SAVE)
+    assert found(tmp_path) is None
+    put(tmp_path, 1, IN_LOADER)
+    assert found(tmp_path).ranks == [1]
+
+
+def test_a_rank_that_computes_for_ever_hangs(tmp_path: Path) -> None:
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, SLEEPING, state="R", cpu_s=2.0)
+    assert found(tmp_path).ranks == [1]
+
+
+def test_a_rank_in_a_call_that_nobody_records_is_not_the_cause(tmp_path: Path) -> None:
+    """gloo records no transfers: the rank waits in one, for a rank that stopped."""
+    write(tmp_path, 3, 1, Fault("host", (1, 2)))
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, IN_COLLECTIVE)
+    put(tmp_path, 2, SLEEPING)
+    assert found(tmp_path).ranks == [2]
+
+
+@pytest.mark.parametrize(("age_s", "hangs"), [(1, False), (YOUNG_S + 60, True)])
+def test_dumps_of_a_job_at_work(tmp_path: Path, age_s: float, hangs: bool) -> None:
+    """A call is young when the dump is written: it may end a moment later."""
+    groups = groups_of(4, 2)
+    for rank in job(4, 2, Fault("host", (3,))):
+        dump = document(rank, groups)
+        for entry in dump["entries"]:
+            entry["time_created_ns"] = int((time.time() - age_s) * 1e9)
+        (tmp_path / f"rank_{rank.number}.json").write_text(json.dumps(dump))
+    assert (found(tmp_path) is not None) is hangs
+
+
+def test_damaged_files_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path, 4, 2, Fault("host", (3,)))
+    (tmp_path / "rank_0.json").write_text("{")
+    (tmp_path / "rank_1.json").write_text('{"rank": "x"}')
+    (tmp_path / "stack_2.txt").write_bytes(bytes(range(256)))
+    assert found(tmp_path).ranks == [3]
