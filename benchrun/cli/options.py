@@ -87,7 +87,7 @@ choice_options = all_of(
     click.option(
         "--framework",
         shell_complete=point_values,
-        help="Framework; by default the recipe's first that has this point.",
+        help="Framework, in its newest release that fits; by default the recipe's first that has this point.",
     ),
     click.option(
         "--cluster",

@@ -206,6 +206,10 @@ class Framework:
     images: ClassVar[ImageFamily] = NEMO_IMAGES
     releases: ClassVar[tuple[str, str | None]] = ("", None)
     """First and last release of NeMo's images that its template can launch."""
+    newest: ClassVar[str | None] = None
+    """Image of a newer release than the recipes name, which runs where a user names the
+    framework and the recipe fits.
+    """
     release_matters: ClassVar[bool] = False
     """Whether its configuration depends on the release in the name of the image."""
     folder: ClassVar[Path] = paths.TEMPLATES

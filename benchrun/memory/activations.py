@@ -159,7 +159,7 @@ def _mlp(spec: TrainingSpec, named: dict[str, Product], prefix: str, expert: boo
         up *= 2
     if expert and "moe_act" in spec.training.recompute.modules:
         return up
-    product = float(_unfused_gate_bytes(spec))
+    product = _unfused_gate_bytes(spec)
     if "fc2" not in _unread_inputs(spec):
         product += _operand(spec)
     return up + product * down
@@ -207,7 +207,7 @@ def _unread_inputs(spec: TrainingSpec) -> set[str]:
     return {name for name in candidates if not {*lora.target_modules} & {*names[name]}}
 
 
-def _unfused_gate_bytes(spec: TrainingSpec) -> int:
+def _unfused_gate_bytes(spec: TrainingSpec) -> float:
     """Bytes per width of the MLP that are stored if no fused kernel computes the
     gate.
 

@@ -183,16 +183,13 @@ def _stage(
 
 def _weights(stage: Stage, listed: Operators) -> tuple[float, float]:
     """Weights of a stage on one GPU, first the dense ones, then its experts'."""
-    dense = experts = 0.0
+    sums = [0.0, 0.0]
     for product in listed.block:
-        weights = stage.predictions * product.weights
+        count = stage.predictions
         if product.name != "mtp_proj":
-            weights = stage.halves[_kind(product)] * product.matrices * product.weights
-        if product.expert:
-            experts += weights
-        else:
-            dense += weights
-    return dense, experts
+            count = stage.halves[_kind(product)]
+        sums[product.expert] += count * product.matrices * product.weights
+    return sums[0], sums[1]
 
 
 def _kind(product: Product) -> str:

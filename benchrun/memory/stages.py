@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from benchrun.model.layers import kinds
 from benchrun.runspec.spec import TrainingSpec
@@ -50,13 +51,13 @@ def _letters(spec: TrainingSpec) -> list[str]:
     layout = spec.layout
     if layout.stage_list:
         return layout.stage_list
-    count, ends = layout.pp * layout.vp, int(layout.account_for_embedding_and_loss)
-    units, parts = spec.model.num_layers + 2 * ends, []
-    for index in range(count):
-        parts.append("t" * (units * (index + 1) // count - units * index // count))
     # Where both ends count as layers, the outer stages have a layer less.
-    parts[0] = "E" + parts[0][ends:]
-    parts[-1] = parts[-1][: len(parts[-1]) - ends] + "m" * spec.model.mtp_layers + "L"
+    ends = "x" * layout.account_for_embedding_and_loss
+    text, count = ends + "t" * spec.model.num_layers + ends, layout.pp * layout.vp
+    cuts = [len(text) * index // count for index in range(count + 1)]
+    parts = [text[start:end] for start, end in pairwise(cuts)]
+    parts[0] += "E"
+    parts[-1] += "m" * spec.model.mtp_layers + "L"
     return parts
 
 

@@ -47,9 +47,21 @@ def resolve(request: Request, *, to_launch: bool = True) -> RunSpec:
     file = catalogue.recipe_file(request.recipe)
     if request.gpu is None and request.cluster:
         request = replace(request, gpu=cluster_document(request.cluster).get("gpu"))
-    return resolve_point(
-        file, select(file, request), request.cluster, request.overrides, to_launch=to_launch
-    )
+    point = select(file, request)
+    if image := _newer_image(point, request):
+        overrides = (*request.overrides, f"image={image}")
+        with contextlib.suppress(UserError):  # its release lacks what the recipe needs
+            return resolve_point(file, point, request.cluster, overrides, to_launch=to_launch)
+    return resolve_point(file, point, request.cluster, request.overrides, to_launch=to_launch)
+
+
+def _newer_image(point: Point, request: Request) -> str | None:
+    """The image of a newer release than the recipe's; None if the user names no
+    framework, or an image, or the site does."""
+    if not request.framework or "image=" in str(request.overrides):
+        return None
+    site = cluster_document(request.cluster or default_cluster(point.gpu)).get("container") or {}
+    return None if {"image", "images"} & {*site} else framework(point.framework).newest
 
 
 def resolve_point(

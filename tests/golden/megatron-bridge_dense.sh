@@ -149,7 +149,7 @@ node=$((SLURM_LOCALID / 4))  # the NUMA node of this rank'"'"'s GPU
 exec numactl --cpunodebind=$node --membind=$node "$@"'
 
 step --kill-on-bad-exit=1 --mpi=pmix \
-  '--container-image=nvcr.io#nvidia/nemo:26.04.01' \
+  '--container-image=nvcr.io#nvidia/nemo:26.08' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_CTA_POLICY,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_NORM_BWD_USE_CUDNN,NVTE_NORM_FWD_USE_CUDNN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_HIGH_PRIORITY,TORCH_NCCL_TRACE_BUFFER_SIZE,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \

@@ -167,7 +167,7 @@ def main():
             blend=None, split="1,1,1",  # mock tokens
             random_seed=1234, sequence_length=8192,
             reset_position_ids=False, reset_attention_mask=False, eod_mask_loss=False,
-            skip_getting_attention_mask_from_dataset=True, mmap_bin_files=False, num_dataset_builder_threads=1,
+            mmap_bin_files=False, num_dataset_builder_threads=1,
             dataloader_type="single", data_sharding=True, num_workers=1,
         ),
         tokenizer=bridge.TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=131072),

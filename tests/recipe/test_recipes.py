@@ -187,3 +187,20 @@ class TestSet:
             self.spec(override)
         assert says in str(error.value)
         assert f"--set {override}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "framework", "overrides", "release"),
+    [
+        ("llama3.1-8b", "megatron-bridge", (), "26.08"),
+        ("llama3.1-8b", "megatron-bridge", ("image=nvcr.io/nvidia/nemo:25.11",), "25.11"),
+        ("llama3.1-8b", "nemo2", (), "25.07.01"),
+        ("llama3-8b-sft", "megatron-bridge", ("data.kind=synthetic",), "26.04.01"),  # packs under other names in 26.08
+    ],
+)
+def test_a_named_framework_runs_its_newest_release_that_fits(
+    recipe: str, framework: str, overrides: tuple[str, ...], release: str
+) -> None:
+    spec = resolve(Request(recipe, "H100", "bf16", 8, framework, overrides=overrides))
+    assert spec.image == f"nvcr.io/nvidia/nemo:{release}"
+    assert resolve(Request(recipe, "H100", "bf16", 8, overrides=overrides)).image != "nvcr.io/nvidia/nemo:26.08"

@@ -37,6 +37,7 @@ class MegatronBridge(NeMoOfCore):
     program = "train_megatron_bridge.py"
     step_lines = ("elapsed time per iteration (", "Step Time : ")
     releases = ("25.09", None)
+    newest = f"nvcr.io/nvidia/nemo:{RENAMED}"
     files = ("train_megatron_bridge.py",)
     options: ClassVar[tuple[str, ...]] = (
         *NeMoOfCore.options,
