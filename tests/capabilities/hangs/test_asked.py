@@ -1,0 +1,93 @@
+"""Real ranks on gloo that hang, asked as the job's watchdog asks them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from calling import DEADLINE_S
+
+from benchrun import paths
+from benchrun.capabilities.hangs.find import hang_of
+
+RANK = """
+import ctypes, os, signal, sys, threading, time
+from types import SimpleNamespace
+import torch, torch.distributed as distributed
+from benchrun.worker import hang
+hang.answer(SimpleNamespace(cluster=SimpleNamespace(step_deadline_s=9)))
+rank = int(os.environ["RANK"])
+distributed.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=3)
+data = torch.ones(4)
+for step in range(6):
+    if step == 5:
+        open("ready" + os.environ["RANK"], "w").close()
+        if os.environ["RANK"] == "1":
+            {fault}
+    distributed.all_reduce(data)
+"""
+FAULTS = {
+    "stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
+    "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "Python's lock": "ctypes.PyDLL(None).sleep(1000)",
+    "loop": "[None for _ in iter(int, 1)]",
+    "left out": "distributed.broadcast(data, 0)",
+}
+"""What goes wrong -> the code of rank 1."""
+
+
+@pytest.fixture
+def hung(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """The folder of three ranks, of which one has done what ``request.param`` says."""
+    code = RANK.format(fault=FAULTS[request.param])
+    ranks = []
+    for rank in range(3):
+        own = {
+            "RANK": str(rank),
+            "WORLD_SIZE": "3",
+            "RUN_OF_TEST": str(tmp_path),
+            "PYTHONPATH": str(paths.TEMPLATES.parent),
+        }
+        words = [sys.executable, "-c", code, str(tmp_path / "store")]
+        output = (tmp_path / f"out{rank}").open("w")
+        ranks.append(subprocess.Popen(words, cwd=tmp_path, env={**os.environ, **own}, stdout=output, stderr=output))
+    until = time.monotonic() + DEADLINE_S
+    while len(list(tmp_path.glob("ready*"))) < 3:
+        failed = any(rank.poll() is not None for rank in ranks)
+        assert time.monotonic() < until and not failed, [path.read_text() for path in tmp_path.glob("out*")]
+        time.sleep(0.1)
+    time.sleep(1)  # they come to their calls
+    yield tmp_path
+    for rank in ranks:
+        rank.send_signal(signal.SIGKILL)
+        rank.wait()
+
+
+@pytest.mark.train
+@pytest.mark.parametrize(
+    "hung",
+    ["Python's lock", *(pytest.param(name, marks=pytest.mark.thorough) for name in FAULTS if name != "Python's lock")],
+    indirect=True,
+)
+def test_the_rank_that_the_others_wait_for(hung: Path) -> None:
+    script = paths.TEMPLATES / "hang.py"
+    command = [sys.executable, "-I", "-S", str(script), f"RUN_OF_TEST={hung}"]
+    subprocess.run(command, cwd=hung, check=True, timeout=DEADLINE_S)
+    hang = hang_of(path for path in (hung / "hangs").iterdir() if path.is_file())
+    assert (hang.ranks, hang.where) == ([1], "host"), hang
+    assert (hang.group, hang.collective, hang.sequence) == ("default", "all_reduce", 6)
+    assert hang.evidence
+
+
+def test_a_run_without_a_deadline_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from benchrun.worker import hang
+
+    monkeypatch.chdir(tmp_path)
+    hang.answer(SimpleNamespace(cluster=SimpleNamespace(step_deadline_s=None)))
+    assert list(tmp_path.iterdir()) == []
