@@ -43,7 +43,9 @@ class Process:
 
     def is_python(self):
         try:
-            return (self.path / "exe").resolve().name.startswith("python")
+            # Not resolved further: the path is of the rank's container.
+            program = os.readlink(str(self.path / "exe"))  # noqa: PTH115  # Path has it since Python 3.9
+            return program.rpartition("/")[2].startswith("python")
         except OSError:
             return False
 
