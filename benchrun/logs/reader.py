@@ -328,8 +328,7 @@ class Reader:
         if self._measured is not None:
             log = profiled.without_profiled(log, self._measured)
         left = [each for each in log.problems if each.kind != problems.FINISHED]
-        finished = [each for each in log.problems if each.kind == problems.FINISHED]
-        if any(each.then != "restart" for each in finished):
+        if {each.then for each in log.problems if each not in left} - {"restart"}:
             log = replace(log, ended=True)
         causes = problems.without_consequences(problems.with_last_word(left, log))
         every = (*causes, *problems.step_problems(log))

@@ -10,17 +10,23 @@ from benchrun.recipes.capability import incapable
 from benchrun.runspec.identity import value_of
 from benchrun.runspec.spec import TrainingSpec
 
-from .model import Cause, Name
+from .model import Cause, Name, Saving
 
 
 def fault(
-    cause: Name, seconds: float, evidence: str, rank: int | None = None, host: str | None = None
+    cause: Name,
+    seconds: float,
+    evidence: str,
+    rank: int | None = None,
+    host: str | None = None,
+    saving: Saving | None = None,
 ) -> Cause:
     """A cause of kind ``fault``, without advice; ``seconds`` of a step."""
     return Cause(
         cause=cause,
         kind="fault",
         seconds=seconds,
+        saving_s=saving,
         rank=rank,
         host=host,
         evidence=evidence,

@@ -12,6 +12,7 @@ from benchrun.rundir.artifacts import RANKS
 from .advice import choice
 from .evidence import Evidence
 from .model import Cause, Name, Part
+from .saving import saving
 from .waits import by_stage, late_rank, of_stages, stages_s
 from .waterfall import (
     ATTENTION_AT_PEAK,
@@ -184,13 +185,15 @@ def _of_turns(run: Evidence) -> Iterator[Cause]:
     """
     turns = []
     for times in by_stage(run):
-        turns.append(float(np.mean(np.max(times, axis=0) - np.mean(times, axis=0))))
+        turns.append(np.max(times, axis=0) - np.mean(times, axis=0))
     if turns and run.on_gpu:
-        saved = max(turns)
+        longest = max(turns, key=np.mean)
         if late := late_rank(run):
-            saved -= late.seconds
+            longest = longest - late.seconds
+        saved = float(np.mean(longest))
         words = f"ranks of a stage are slow by turns: the slowest computes {saved:.3g} s longer than the mean ({RANKS})"
-        yield choice("imbalance", saved, words)
+        cause = choice("imbalance", saved, words)
+        yield cause.model_copy(update={"saving_s": saving(saved, longest)})
 
 
 def _evidence(parts: list[Part], run: Evidence) -> str:

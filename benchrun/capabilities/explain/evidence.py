@@ -164,18 +164,18 @@ class Evidence:
         """A time of host.json by rank: the median over the measured steps; empty if it
         was not recorded.
         """
-        return {rank: median(values) for rank, values in self._by_rank(name).items()}
+        return {rank: median(values) for rank, values in self.steps_of_host(name).items()}
 
     def mean_host_s(self, name: str) -> dict[int, float]:
         """Mean over the measured steps of a time of host.json by rank, for what happens
         in few steps.
         """
         found = {}
-        for rank, values in self._by_rank(name).items():
+        for rank, values in self.steps_of_host(name).items():
             found[rank] = float(np.mean(values))
         return found
 
-    def _by_rank(self, name: str) -> dict[int, list[float]]:
+    def steps_of_host(self, name: str) -> dict[int, list[float]]:
         """A time of host.json in the measured steps, else in all but the first, by the
         ranks that recorded it.
         """

@@ -19,6 +19,7 @@ from .model import (
     Explanation,
     Name,
     Part,
+    Saving,
 )
 from .speed import at_limit
 from .waits import FEW_STEPS
@@ -126,10 +127,14 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
     for cause in sorted(causes, key=order):
         if cause.seconds >= SHOWN_SHARE * step_s:
             ranked.setdefault((cause.cause, cause.rank), cause)
-    return [
-        cause.model_copy(update={"seconds": round(cause.seconds, DIGITS)})
-        for cause in ranked.values()
-    ]
+    return [_rounded(cause) for cause in ranked.values()]
+
+
+def _rounded(cause: Cause) -> Cause:
+    saved = cause.saving_s
+    if saved is not None:
+        saved = Saving(**{name: round(value, DIGITS) for name, value in saved})
+    return cause.model_copy(update={"seconds": round(cause.seconds, DIGITS), "saving_s": saved})
 
 
 def missing(run: Evidence) -> Iterator[str]:

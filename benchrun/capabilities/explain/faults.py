@@ -45,8 +45,7 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
     """Every fault, also small ones, with the seconds of a step that a cure would save."""
     late = waits.late_rank(run)
     of_one = _of_late(run, late) if late else None
-    if late is not None and of_one is not None:
-        of_one = of_one.model_copy(update={"since_step": late.since_step})
+    if of_one is not None:
         yield of_one
     # If one rank alone waits for data, the others wait for it.
     if of_one is None or of_one.cause != "data":
@@ -63,26 +62,28 @@ def _of_late(run: Evidence, late: waits.Late) -> Cause:
     """A rank that is behind: by its data, its host, its clock, its node; else it is
     just slow.
     """
+    name, why = _reason(run, late)
+    evidence = f"{late.evidence}; {why}" if why else late.evidence
+    cause = fault(name, late.seconds, evidence, late.rank, late.host, late.saving)
+    return cause.model_copy(update={"since_step": late.since_step})
+
+
+def _reason(run: Evidence, late: waits.Late) -> tuple[Name, str | None]:
     for name, field, words in DELAYS:
         by_rank = run.mean_host_s(field) if field == "garbage_s" else run.host_s(field)
         more = waits.beyond_others(by_rank, late.rank)
         if more > HALF * late.seconds:
-            evidence = f"{late.evidence}; it {words} {more:.3g} s longer than they do ({HOST})"
             # A core that other processes take from a rank which may use all of them is
             # not a matter of its binding.
-            cause: Name = (
-                "slow_rank" if field == "queued_s" and not waits.bound(run, late.rank) else name
-            )
-            return fault(cause, late.seconds, evidence, late.rank, late.host)
+            of_node = field == "queued_s" and not waits.bound(run, late.rank)
+            why = f"it {words} {more:.3g} s longer than they do ({HOST})"
+            return "slow_rank" if of_node else name, why
     if idle := _idle_of(run, late):
-        return fault(
-            idle, late.seconds, f"{late.evidence}; its GPU is idle meanwhile", late.rank, late.host
-        )
+        return idle, "its GPU is idle meanwhile"
     if slower := _slower_clock(run, late):
-        return fault("clocks", late.seconds, f"{late.evidence}; {slower}", late.rank, late.host)
-    if peers := _slow_node(run, late):
-        return fault("slow_node", late.seconds, f"{late.evidence}; {peers}", late.rank, late.host)
-    return fault("slow_rank", late.seconds, late.evidence, late.rank, late.host)
+        return "clocks", slower
+    peers = _slow_node(run, late)
+    return "slow_node" if peers else "slow_rank", peers
 
 
 def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
@@ -140,7 +141,11 @@ def _of_data(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
     wait = waits.data_wait(run)
     if wait is None or wait.seconds < MIN_WAIT_S * run.spec.num_microbatches:
         return
-    yield fault("data", min(wait.seconds, _idle_s(run, divided)), wait.evidence)
+    yield _of_wait("data", wait.at_most(_idle_s(run, divided)))
+
+
+def _of_wait(name: Name, wait: waits.Wait) -> Cause:
+    return fault(name, wait.seconds, wait.evidence, saving=wait.saving)
 
 
 def _idle_s(run: Evidence, divided: Buckets | None) -> float:
@@ -159,15 +164,15 @@ def _idle_s(run: Evidence, divided: Buckets | None) -> float:
 def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
     idle = _idle_s(run, divided)
     if (wait := waits.garbage(run)) and wait.seconds > 0:
-        yield fault("host", min(wait.seconds, idle), wait.evidence)
+        yield _of_wait("host", wait.at_most(idle))
     if (wait := waits.between_steps(run)) and wait.seconds > IDLE_SHARE * run.typical_s:
-        yield fault("host", wait.seconds, wait.evidence)
+        yield _of_wait("host", wait)
     if (
         (run.on_gpu or waits.bound(run))
         and (wait := waits.queue(run))
         and wait.seconds > FAULT_SHARE * run.typical_s
     ):
-        yield fault("host", min(wait.seconds, idle), wait.evidence)
+        yield _of_wait("host", wait.at_most(idle))
     if run.on_gpu:
         yield from _of_idle_gpus(run, parts, divided)
 
@@ -188,7 +193,7 @@ def _of_idle_gpus(run: Evidence, parts: list[Part], divided: Buckets | None) -> 
         and wait.seconds > FAULT_SHARE * run.typical_s
         and not _of_small_kernels(run)
     ):
-        yield fault("host", wait.seconds, wait.evidence)
+        yield _of_wait("host", wait)
 
 
 def _of_small_kernels(run: Evidence) -> bool:

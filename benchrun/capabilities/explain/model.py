@@ -46,6 +46,15 @@ class Part(Frozen):
     """Source from which the part was computed."""
 
 
+class Saving(Frozen):
+    """Seconds of a step that a cure saves."""
+
+    median: float
+    low: float
+    """Lower end of the 90 % interval."""
+    high: float
+
+
 class Cause(Frozen):
     """Reason why the step is longer than it could be."""
 
@@ -56,6 +65,10 @@ class Cause(Frozen):
     """
     seconds: float
     """Seconds of a step that a cure would save."""
+    saving_s: Saving | None = None
+    """The same with its interval over the steps; null if one step alone, or another
+    run, shows it.
+    """
     rank: int | None = None
     """The rank that has it; null if all have."""
     host: str | None = None

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from benchrun.capabilities.explain import waits
 from benchrun.capabilities.explain.advice import fault
 from benchrun.capabilities.explain.evidence import Evidence
-from benchrun.capabilities.explain.model import FAULT_SHARE, Cause
+from benchrun.capabilities.explain.model import FAULT_SHARE, Cause, Saving
+from benchrun.capabilities.explain.saving import saving
 from benchrun.measure.statistics import Floats, robust_deviation
 from benchrun.rundir.artifacts import HostTime, RankTime
 
@@ -75,15 +76,25 @@ def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
         evidence = (
             f"{slow.sum()} of {len(excess)} {_rows(run)} are slow (steps {numbers}), {longest}"
         )
-        yield _named(_of_pauses(run, lost, evidence), own)
+        saved = saving(lost, np.where(slow, excess, 0.0))
+        yield _named(_of_pauses(run, lost, evidence, saved), own)
     elif again and run.steadiness and run.steadiness.period:
-        yield _of_pauses(run, again / run.steadiness.period, run.steadiness.detail)
+        lost = again / run.steadiness.period
+        saved = saving(lost, np.where(excess > HALF * again, excess, 0.0))
+        yield _of_pauses(run, lost, run.steadiness.detail, saved)
     elif run.on_gpu and len(run.times) >= waits.FEW_STEPS:
         scattered = float(np.mean(excess))
         if scattered > SCATTERED * run.step_s:
             longer = np.quantile(run.times, UPPER) / typical
             evidence = f"a tenth of the {_rows(run)} takes {longer:.2g} times the median or longer"
-            yield _of_pauses(run, scattered, evidence)
+            saved = saving(scattered, run.times, _above_median)
+            yield _of_pauses(run, scattered, evidence, saved)
+
+
+def _above_median(times: Floats, *, axis: int) -> Floats:
+    """Distance of the mean step from the median one."""
+    above: Floats = np.mean(times, axis=axis) - np.median(times, axis=axis)
+    return above
 
 
 def _noise_limit(times: Floats) -> float:
@@ -111,13 +122,14 @@ def _comes_back(run: Evidence) -> float:
     return run.steadiness.periodic_excess_s or 0.0
 
 
-def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
+def _of_pauses(run: Evidence, seconds: float, evidence: str, saved: Saving | None) -> Cause:
     garbage = waits.garbage(run)
     if garbage is not None and garbage.seconds > HALF * seconds:
-        return fault("host", seconds, f"{evidence}; {garbage.evidence}")
+        return fault("host", seconds, f"{evidence}; {garbage.evidence}", saving=saved)
     if not run.saves:
-        return fault("jitter", seconds, evidence)
-    cause = fault("checkpoint", seconds, f"{evidence}; the log says that a checkpoint was written")
+        return fault("jitter", seconds, evidence, saving=saved)
+    evidence += "; the log says that a checkpoint was written"
+    cause = fault("checkpoint", seconds, evidence, saving=saved)
     if run.saves_async:
         cause = cause.model_copy(update={"advice": ASYNC})
     return cause

@@ -75,7 +75,10 @@ def _headline(result: Explanation) -> str:
 
 def _cause(number: int, cause: Cause, step_s: float) -> Iterator[str]:
     share = _percent(cause.seconds / step_s)
-    yield f"{number}. {_where(cause)} ({cause.kind}): {_seconds(cause.seconds)} s, {share} % of the step"
+    first = f"{number}. {_where(cause)} ({cause.kind}): {_seconds(cause.seconds)} s, {share} % of the step"
+    if saved := cause.saving_s:
+        first += f"; a cure saves {_seconds(saved.low)} to {_seconds(saved.high)} s"
+    yield first
     yield f"   {cause.evidence}"
     yield f"   -> {cause.advice}"
 

@@ -2,6 +2,7 @@
 s of a step, by what was recorded.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from statistics import mean, median
 from typing import NamedTuple
@@ -13,8 +14,9 @@ from benchrun.rundir.artifacts import BREAKDOWN, HOST, RANKS, RankTime
 from benchrun.rundir.fingerprint import IdleByCause
 
 from .evidence import Evidence
-from .model import FAULT_SHARE
-from .onset import SURE, late_since
+from .model import FAULT_SHARE, Saving
+from .onset import FEWEST, SURE, late_since
+from .saving import Statistic, of_late, saving
 
 STEADY = 0.75
 """Share of the steps in which a rank must be behind the others: otherwise the slow rank
@@ -57,6 +59,7 @@ class Late(NamedTuple):
     """First step in which it is behind; None if it is so from the first measured one
     on.
     """
+    saving: Saving | None = None
 
 
 class Wait(NamedTuple):
@@ -64,6 +67,14 @@ class Wait(NamedTuple):
 
     seconds: float
     evidence: str
+    saving: Saving | None = None
+
+    def at_most(self, seconds: float) -> "Wait":
+        """The same, no longer than ``seconds``."""
+        saved = self.saving
+        if saved:
+            saved = Saving(**{name: min(value, seconds) for name, value in saved})
+        return Wait(min(self.seconds, seconds), self.evidence, saved)
 
 
 def by_stage(run: Evidence) -> list[list[tuple[float, ...]]]:
@@ -131,13 +142,15 @@ def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late 
         mean_s = onset.seconds * (len(steps) - onset.place) / len(steps)
         if late is None or late.row == onset.row or late.seconds < mean_s:
             evidence = f"rank {slow.rank} computes {onset.seconds:.3g} {longer}, from step {first} on ({RANKS})"
-            return Late(slow.rank, slow.host, mean_s, evidence, first)
+            saved = of_late(mean_s, times, onset.row, onset.place)
+            return Late(slow.rank, slow.host, mean_s, evidence, first, saved)
     if late is None:
         return None
     slow = ranks[late.row]
     percent = 100 * late.share
     evidence = f"rank {slow.rank} computes {late.seconds:.3g} {longer}, in {percent:.0f} % of the steps ({RANKS})"
-    return Late(slow.rank, slow.host, late.seconds, evidence)
+    saved = of_late(late.seconds, times, late.row)
+    return Late(slow.rank, slow.host, late.seconds, evidence, saving=saved)
 
 
 class _Behind(NamedTuple):
@@ -164,9 +177,20 @@ def _behind(times: Floats, least_s: float, share: float) -> _Behind | None:
     often = float(np.mean(behind > 0))
     deviation = robust_deviation(behind)
     noise = 0.0 if often >= NEARLY_ALL else NOISE * deviation
+    if len(behind) < FEWEST:
+        noise = SURE * _apart(np.delete(times, last, axis=0))
     if seconds <= max(least_s, noise) or often < share:
         return None
     return _Behind(last, seconds, often, deviation)
+
+
+def _apart(times: Floats) -> float:
+    """Deviation of ranks from each other, in s; infinite for one rank.
+
+    Some rank is the last in any step: in few steps only what the others differ by shows
+    whether that is an accident.
+    """
+    return float(np.std(np.median(times, axis=1))) if len(times) > 1 else math.inf
 
 
 def _taken(run: Evidence, rank: int, steps: Sequence[int]) -> Floats:
@@ -250,6 +274,7 @@ def data_wait(run: Evidence) -> Wait | None:
         return Wait(
             by_rank[rank],
             f"rank {rank} waits {by_rank[rank]:.3g} s in a step for its loader ({HOST})",
+            _saving_of_host(run, "data_s", rank, by_rank[rank], np.median),
         )
     words = "the launching thread sits in the loader"
     return _idle_of_trace(run, lambda causes: causes.data, words, most=True) or _data_in_profile(
@@ -297,9 +322,12 @@ def garbage(run: Evidence) -> Wait | None:
     collects delays all.
     """
     if by_rank := run.mean_host_s("garbage_s"):
-        longest = max(by_rank.values())
+        rank = max(by_rank, key=by_rank.__getitem__)
+        longest = by_rank[rank]
         return Wait(
-            longest, f"a rank collects Python's garbage for {longest:.3g} s in a step ({HOST})"
+            longest,
+            f"a rank collects Python's garbage for {longest:.3g} s in a step ({HOST})",
+            _saving_of_host(run, "garbage_s", rank, longest, np.mean),
         )
     return None
 
@@ -315,13 +343,22 @@ def between_steps(run: Evidence) -> Wait | None:
     return Wait(
         run.between_s,
         f"rank {rank} is between two steps for {run.between_s:.3g} s, logs and saves ({HOST})",
+        _saving_of_host(run, "between_s", rank, run.between_s, np.median),
     )
+
+
+def _saving_of_host(
+    run: Evidence, name: str, rank: int, seconds: float, statistic: Statistic
+) -> Saving | None:
+    return saving(seconds, np.array(run.steps_of_host(name)[rank]), statistic)
 
 
 def queue(run: Evidence) -> Wait | None:
     """Waiting for a core, on the median rank."""
     if by_rank := run.host_s("queued_s"):
         usual = median(by_rank.values())
+        steps = zip(*run.steps_of_host("queued_s").values(), strict=False)
+        of_ranks = np.array([median(of_step) for of_step in steps])
         listed = {rank.cores for rank in run.hosts.ranks} if run.hosts else ()
         cores = " and ".join(sorted(listed))
         where = "their cores"
@@ -330,6 +367,7 @@ def queue(run: Evidence) -> Wait | None:
         return Wait(
             usual,
             f"threads that were ready to run waited {usual:.3g} s in a step for {where} ({HOST})",
+            saving(usual, of_ranks, np.median),
         )
     return None
 
@@ -348,9 +386,16 @@ def ragged(run: Evidence) -> Wait | None:
     least = np.min([rank.compute_time_s for rank in run.ranks.ranks], axis=0)[measured]
     if len(least) < FEW_STEPS:
         return None
-    seconds = float(np.mean(least) - np.quantile(least, FASTEST))
+    seconds = float(_above_fastest(least, axis=0))
     words = f"every rank computes {seconds:.3g} s longer in the mean step than in the fastest ones ({RANKS})"
-    return Wait(min(seconds, idle), f"{words}; the GPUs have no kernel for {idle:.3g} s of a step")
+    words += f"; the GPUs have no kernel for {idle:.3g} s of a step"
+    return Wait(seconds, words, saving(seconds, least, _above_fastest)).at_most(idle)
+
+
+def _above_fastest(times: Floats, *, axis: int) -> Floats:
+    """Distance of the mean step from the fastest ones."""
+    above: Floats = np.mean(times, axis=axis) - np.quantile(times, FASTEST, axis=axis)
+    return above
 
 
 def launching(run: Evidence) -> Wait | None:

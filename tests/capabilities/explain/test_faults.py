@@ -66,6 +66,18 @@ def test_cores_that_are_all_busy_are_the_hosts_fault(bound: bool) -> None:
     assert (cause.cause, cause.kind) == ("host", "fault")
 
 
+@pytest.mark.parametrize(("usual", "named"), [((3.0, 3.01, 3.02), [2]), ((2.8, 3.0, 3.2), [])])
+def test_a_rank_that_is_last_in_one_step_is_behind_what_the_others_differ_by(
+    usual: tuple[float, ...], named: list[int]
+) -> None:
+    """Some rank is always the last."""
+    ranks = spread({}).model_copy(update={"steps": (6,)})
+    own = dict(zip((0, 1, 3), usual, strict=True)) | {2: 3.4}
+    times = tuple(rank.model_copy(update={"compute_time_s": (own[rank.rank],)}) for rank in ranks.ranks)
+    causes = explained(known(ranks=ranks.model_copy(update={"ranks": times}))).causes
+    assert [cause.rank for cause in causes if cause.cause == "slow_rank"] == named
+
+
 @pytest.mark.parametrize("step", [10, 16, 25, 38])
 @pytest.mark.parametrize("behind_s", [0.8, 2.0])
 def test_a_rank_that_slows_down_during_the_run_is_named_with_its_first_slow_step(step: int, behind_s: float) -> None:

@@ -1,0 +1,54 @@
+"""Seconds of a step that a cure saves, with an interval, from the run's own steps."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from benchrun.measure.statistics import Floats, effective_rows
+
+from .model import Saving
+
+INTERVAL = 0.05, 0.95
+"""Quantiles at which an interval begins and ends."""
+DRAWS = 1000
+MOST = 1000
+"""The most steps of one draw."""
+Statistic = Callable[..., Floats]
+"""What the steps of each draw, a row each, lose by the step; called with ``axis``."""
+
+
+def saving(seconds: float, steps: Floats, statistic: Statistic = np.mean) -> Saving | None:
+    """The interval of ``seconds``, the statistic of what is lost in each of ``steps``.
+
+    A bootstrap: as many steps as are independent of each other are drawn from them
+    again and again. None if one step alone is known.
+    """
+    if len(steps) < 2:
+        return None
+    size = min(max(round(effective_rows(steps)), 2), MOST)
+    drawn = np.random.default_rng(0).choice(steps, (DRAWS, size))
+    low, high = np.quantile(statistic(drawn, axis=1), INTERVAL)
+    return Saving(
+        median=seconds, low=max(min(float(low), seconds), 0.0), high=max(float(high), seconds)
+    )
+
+
+def of_late(seconds: float, times: Floats, row: int, since: int = 0) -> Saving | None:
+    """Saving if a rank that is late by ``seconds`` were as fast as the others.
+
+    ``times``: what each rank computes in each step, in s, a row a rank; it is late from
+    column ``since`` on. A step waits for the slowest of the others then: that is the
+    least that a cure saves.
+    """
+    others = np.delete(times, row, axis=0)
+    late = 1 - since / times.shape[1]
+    savings = []
+    for limit in (np.max(others, axis=0), np.median(others, axis=0)):
+        behind = times[row] - limit
+        if since:
+            behind = behind[since:] - np.median(behind[:since])
+        savings.append(saving(seconds, late * behind, np.median))
+    least, usual = savings
+    if least is None or usual is None:
+        return None
+    return usual.model_copy(update={"low": min(least.low, usual.low)})

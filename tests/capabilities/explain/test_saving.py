@@ -1,0 +1,84 @@
+"""What a cure saves is said with an interval, where the run's own steps show it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from known import explained, first, hosts, known, late_from, spread
+
+from benchrun.capabilities.explain.model import Saving
+from benchrun.capabilities.explain.saving import saving
+from benchrun.capabilities.explain.view import explanation_text
+
+
+def saved(cause: object) -> Saving:
+    found = getattr(cause, "saving_s", None)
+    assert isinstance(found, Saving)
+    assert 0 <= found.low <= found.median <= found.high
+    return found
+
+
+def test_nine_of_ten_intervals_hold_the_truth() -> None:
+    """A pause of 2 s in every tenth step, by chance: 0.2 s of a step."""
+    random, held = np.random.default_rng(0), 0
+    for _ in range(200):
+        steps = np.where(random.random(100) < 0.1, 2.0, 0.0)
+        found = saved(type("", (), {"saving_s": saving(float(np.mean(steps)), steps)}))
+        held += found.low <= 0.2 <= found.high
+    assert 165 <= held <= 195
+
+
+def test_steps_that_follow_each_other_tell_less() -> None:
+    random = np.random.default_rng(0)
+    alone = random.normal(1.0, 0.1, 400)
+    together = np.repeat(alone[:40], 10)
+    widths = []
+    for steps in (alone, together):
+        found = saving(float(np.mean(steps)), steps)
+        assert found is not None
+        widths.append(found.high - found.low)
+    assert widths[1] > 2 * widths[0]
+
+
+def test_one_step_has_no_interval() -> None:
+    assert saving(1.0, np.array([1.0])) is None
+
+
+@pytest.mark.parametrize("step", [6, 25])
+def test_a_late_rank_saves_what_it_is_behind(step: int) -> None:
+    run = late_from(step, 0.6)
+    cause = first(run)
+    found, truth = saved(cause), 0.6 * float(np.mean(run.steps >= step))
+    assert cause.rank == 2
+    assert found.median == pytest.approx(cause.seconds, abs=1e-6)
+    assert found.low < truth < found.high + 0.02
+    assert found.high - found.low < 0.6 * truth
+
+
+def test_curing_one_of_two_late_ranks_may_save_nothing() -> None:
+    cause = first(known(ranks=spread({1: 0.9, 3: 0.9001})))
+    assert (cause.cause, saved(cause).low) == ("slow_rank", pytest.approx(0.0001, abs=1e-3))
+
+
+def test_pauses_data_and_collections_have_an_interval() -> None:
+    times = np.where(np.arange(40) % 8 == 7, 10.0, 4.28)
+    assert saved(first(known(times=times))).high > first(known(times=times)).seconds
+    delayed = known(hosts=hosts(data_s={1: 0.5}, garbage_s={2: 0.3}))
+    for cause in explained(delayed).causes:
+        if cause.cause in ("data", "host"):
+            assert saved(cause).high == pytest.approx(cause.seconds)
+    assert {"data", "host"} <= {cause.cause for cause in explained(delayed).causes}
+
+
+def test_what_one_profiled_step_or_another_run_shows_has_none() -> None:
+    """Its steps say nothing of how it varies."""
+    causes = explained(known(hosts=None, ranks=None)).causes
+    assert causes and not [cause for cause in causes if cause.saving_s is not None]
+
+
+def test_the_text_says_it_in_a_phrase() -> None:
+    run = late_from(6, 0.6)
+    found = saved(first(run))
+    assert f"a cure saves {found.low:.4g} to {found.high:.4g} s" in explanation_text(explained(run))
+    none = explanation_text(explained(replace(known(hosts=None), ranks=None)))
+    assert "a cure saves" not in none
