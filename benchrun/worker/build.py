@@ -22,6 +22,7 @@ from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 from megatron.core.transformer import MLATransformerConfig, TransformerConfig
 from megatron.core.transformer.identity_op import IdentityOp
 from megatron.core.transformer.module import Float16Module
+from megatron.core.transformer.moe import fused_a2a
 from megatron.core.transformer.torch_norm import L2Norm
 
 from benchrun.errors import UserError
@@ -65,6 +66,18 @@ def refuse_impossible(spec: TrainingSpec) -> None:
         raise UserError(
             "cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none"
         )
+    elif _lacks_dispatcher(spec):
+        name = spec.training.moe_dispatcher
+        hint = "use an image that has it, or moe_dispatcher=alltoall"
+        raise UserError(
+            f"moe_dispatcher {name} needs DeepEP, which this process cannot import", hint=hint
+        )
+
+
+def _lacks_dispatcher(spec: TrainingSpec) -> bool:
+    """Whether this process has no kernels for ``moe_dispatcher``."""
+    flag = {"deepep": "HAVE_DEEP_EP", "hybridep": "HAVE_HYBRIDEP"}.get(spec.training.moe_dispatcher)
+    return flag is not None and not getattr(fused_a2a, flag, False)
 
 
 def _needs_blackwell(spec: TrainingSpec) -> str | None:

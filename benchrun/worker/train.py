@@ -120,8 +120,14 @@ def _gradients(
 
     ``batches``: the micro-batches of each chunk of the model.
     """
+    passes = get_forward_backward_func()
+    if spec.training.cuda_graphs == "full_iteration":
+        # Here, because megatron.core 0.16 lacks what it imports.
+        from megatron.core.full_cuda_graph import FullCudaGraphWrapper
+
+        passes = FullCudaGraphWrapper(passes)
     return partial(
-        get_forward_backward_func(),
+        passes,
         # On the device before the first step: a copy from other memory would wait for
         # the GPU's queue.
         forward_step_func=partial(_forward_step, positions.expand(spec.mbs, -1).cuda()),

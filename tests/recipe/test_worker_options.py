@@ -13,6 +13,7 @@ from benchrun.runspec.spec import RunSpec
 AWARE = "training.optimizer.precision_aware=true"
 BF16_MOMENTS = (AWARE, "training.optimizer.exp_avg=bf16", "training.optimizer.exp_avg_sq=bf16")
 NORMS = "training.recompute={granularity: selective, modules: [layernorm]}"
+GRAPHS = "training.cuda_graphs=layers"
 WORKER = "megatron-core"
 
 
@@ -84,6 +85,21 @@ def spec(recipe: str, *overrides: str, precision: str = "fp8", framework: str = 
             ("layout={tp: 1, cp: 1, pp: 2, vp: 1}", "training.cuda_graphs=layers"),
             "cannot capture cuda_graphs in a pipeline",
         ),
+        ("llama3.1-8b", "bf16", ("training.graph_scopes=[attn]",), "graph_scopes belong to cuda_graphs layers"),
+        ("llama3.1-8b", "bf16", ("training.moe_dispatcher=deepep",), "this model has none"),
+        ("qwen3-30b-a3b", "bf16", ("training.cuda_graphs=full_iteration",), "the tokens of an expert vary"),
+        ("qwen3-30b-a3b", "bf16", (GRAPHS, "training.graph_scopes=[moe]"), "the tokens of an expert vary"),
+        ("mixtral-8x7b", "bf16", (GRAPHS, "training.graph_scopes=[mlp]"), "every layer has experts"),
+        ("llama3.1-8b", "bf16", (GRAPHS, "training.graph_scopes=[moe_router]"), "has no experts"),
+        ("llama3.1-8b", "bf16", (GRAPHS, "training.graph_scopes=[mamba]"), "has no such layer"),
+        ("mixtral-8x7b", "bf16", ("training.moe_overlap=true",), "does not support training.moe_overlap"),
+        ("llama2-7b", "bf16", ("training.offload_modules=[core_attn]",), "does not support training.offload_modules"),
+        (
+            "llama2-7b",
+            "bf16",
+            ("training.switches={model.bias_dropout_fusion: false}",),
+            "does not support training.switches",
+        ),
         (
             "llama2-7b",
             "fp8",
@@ -117,6 +133,16 @@ def test_communication_of_a_cpu_has_no_userbuffers() -> None:
     layout = ("layout={tp: 2, sequence_parallel: true}", "training.tp_comm_overlap=true")
     with pytest.raises(UserError, match="tp_comm_overlap is between GPUs"):
         resolve(Request("tiny-llama", "CPU", "bf16", 2, WORKER, overrides=layout))
+
+
+def test_graphs_are_of_the_parts_that_are_named() -> None:
+    router = spec("mixtral-8x7b", GRAPHS, "training.graph_scopes=[attn, moe_router]", precision="bf16")
+    assert router.megatron.worker["cuda_graph_modules"] == ["attn", "moe_router"]
+    attention = spec("mixtral-8x7b", GRAPHS, precision="bf16")
+    assert attention.megatron.worker["cuda_graph_modules"] == ["attn"]
+    whole = spec("llama3.1-8b", "training.cuda_graphs=full_iteration", precision="bf16")
+    assert whole.megatron.worker["cuda_graph_impl"] == "full_iteration"
+    assert whole.megatron.worker["cuda_graph_modules"] == []
 
 
 def test_norms_before_experts_can_be_computed_again() -> None:

@@ -435,10 +435,23 @@ def _bridge(spec: TrainingSpec) -> Values:
     return values
 
 
-def _worker(spec: TrainingSpec) -> Values:
-    """An expert's tokens vary, so if there are experts only the attention of a layer is
-    one graph.
+_GRAPHS = {"none": None, "layers": "local", "full_iteration": "full_iteration"}
+"""megatron.core's own graphs: it captures those of layers after the first step."""
+
+
+def _graph_modules(spec: TrainingSpec) -> list[str]:
+    """Parts of a layer that are graphs; all of it when empty. An expert's tokens vary,
+    so if there are experts the usual part is the attention alone.
     """
+    training = spec.training
+    if training.cuda_graphs == "full_iteration":
+        return []
+    usual = ["attn"] if spec.model.moe else []
+    return [*training.graph_scopes] or usual
+
+
+def _worker(spec: TrainingSpec) -> Values:
+    """What only megatron.core's own configuration has."""
     layout, training, gpu, te = (
         spec.layout,
         spec.training,
@@ -453,10 +466,8 @@ def _worker(spec: TrainingSpec) -> Values:
         deallocate_pipeline_outputs=gpu and layout.pp > 1,
         cp_comm_type=training.cp_comm if layout.cp > 1 else None,
         moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
-        cuda_graph_impl="local"
-        if graphs
-        else None,  # megatron-core captures a graph after the first step
-        cuda_graph_modules=(["attn"] if spec.model.moe else []) if graphs else None,
+        cuda_graph_impl=_GRAPHS[training.cuda_graphs],
+        cuda_graph_modules=_graph_modules(spec) if graphs else None,
         use_te_rng_tracker=True if graphs else None,
         # Without transformer-engine the worker offloads by itself. With one layer less
         # on the GPU, transformer-engine would copy a layer back only when its backward

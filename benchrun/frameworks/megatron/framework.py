@@ -51,6 +51,10 @@ class Megatron(Framework):
             and recompute.granularity != "selective"
         ):
             yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
+        if training.graph_scopes and training.cuda_graphs != "layers":
+            yield f"graph_scopes belong to cuda_graphs layers, not {training.cuda_graphs}"
+        if training.moe_dispatcher != "alltoall" and model.moe is None:
+            yield "moe_dispatcher sends tokens to experts, of which this model has none: it must be alltoall"
         if "optimizer" in self.options and training.optimizer != Optimizer():
             yield from _optimizer(spec)
 

@@ -67,10 +67,6 @@ class MegatronBridge(NeMoOfCore):
         for name in spec.training.switches:
             if name.split(".")[0] not in PARTS:
                 yield f"training.switches has {name}: its part must be one of {', '.join(PARTS)}"
-        if spec.training.graph_scopes and spec.training.cuda_graphs != "layers":
-            yield f"graph_scopes belong to cuda_graphs layers, not {spec.training.cuda_graphs}"
-        if spec.training.moe_dispatcher != "alltoall" and spec.model.moe is None:
-            yield "moe_dispatcher sends tokens to experts, of which this model has none: it must be alltoall"
 
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """With the switches, by part."""

@@ -36,7 +36,11 @@ class MegatronCore(Megatron):
     features = TRANSFORMER  # Mamba-2 needs mamba-ssm, which runs on GPUs alone
     stages = True
     needs_gpu = False
-    options = WORKER_OPTIONS
+    options = tuple(
+        name
+        for name in WORKER_OPTIONS
+        if name not in ("moe_overlap", "offload_modules", "switches")
+    )
     own_worker = True
     profilers = PROFILERS
     memory = MemoryFacts(moments_at_a_time=FP32_AT_A_TIME, unfused_gates=True)
@@ -56,6 +60,7 @@ class MegatronCore(Megatron):
             _fp8,
             _kernels,
             _fsdp,
+            _graphs,
             _offload,
             _lora,
         ):
@@ -66,14 +71,6 @@ class MegatronCore(Megatron):
                 yield f"{name} is for a model with experts: it must be true here"
         if training.tp_comm_overlap and spec.gpu == "CPU":
             yield "tp_comm_overlap is between GPUs: it must be false"
-        if training.cuda_graphs != "none" and (
-            spec.gpu == "CPU" or training.recompute.granularity == "full"
-        ):
-            yield "cuda_graphs need a GPU, and no full recompute: they must be none"
-        if (
-            training.cuda_graphs != "none" and spec.layout.pp > 1
-        ):  # 0.19.2 fails to capture them (on two H100)
-            yield "megatron.core cannot capture cuda_graphs in a pipeline: they must be none here"
 
 
 def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:
@@ -83,6 +80,31 @@ def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:
     cp = ["layout.cp above 1"] if spec.layout.cp > 1 and spec.gpu != "CPU" else []
     for name in (*spec.of_transformer_engine, *cp):
         yield f"{name} needs transformer-engine: transformer_impl must be transformer_engine"
+
+
+def _graphs(spec: TrainingSpec) -> Iterator[str]:
+    """What megatron.core cannot capture."""
+    training, moe = spec.training, spec.model.moe
+    if spec.gpu == "CPU" and training.moe_dispatcher != "alltoall":
+        yield f"{training.moe_dispatcher} is between GPUs: moe_dispatcher must be alltoall"
+    if training.cuda_graphs == "none":
+        return
+    if spec.gpu == "CPU" or training.recompute.granularity == "full":
+        yield "cuda_graphs need a GPU, and no full recompute: they must be none"
+    if spec.layout.pp > 1:  # 0.19.2 fails to capture them (on two H100)
+        yield "megatron.core cannot capture cuda_graphs in a pipeline: they must be none here"
+    whole = training.cuda_graphs == "full_iteration" or "moe" in training.graph_scopes
+    if moe and whole and moe.capacity_factor is None:
+        yield "the tokens of an expert vary, which no graph can: give moe.capacity_factor, or graph_scopes without moe"
+    routes = {"moe_router", "moe_preprocess"} & {*training.graph_scopes}
+    if moe is None and (routes or "moe" in training.graph_scopes):
+        yield "graph_scopes names moe, and the model has no experts"
+    if routes and "moe" in training.graph_scopes:
+        yield "graph_scopes moe holds moe_router and moe_preprocess: leave them out"
+    if "mlp" in training.graph_scopes and not layer_counts(spec.model).dense:
+        yield "graph_scopes names mlp, and every layer has experts"
+    if "mamba" in training.graph_scopes:
+        yield "graph_scopes names mamba, and the model has no such layer"
 
 
 def _absent(spec: TrainingSpec, name: str) -> Iterator[str]:
