@@ -35,6 +35,10 @@ from .layers import chunk_positions
 def train(spec: TrainingSpec) -> None:
     """Train ``spec`` as this process's rank."""
     _start(spec)
+    if spec.training.cuda_graphs == "full_iteration":
+        # Autograd remembers the stream on which a weight was made, and no graph can hold
+        # work of CUDA's default stream.
+        torch.cuda.set_stream(torch.cuda.Stream())
     if torch.distributed.get_rank() == 0:
         # megatron.core uses transformer-engine's Adam and gradient norm even with its
         # own layers.
