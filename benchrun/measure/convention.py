@@ -64,6 +64,13 @@ def _causal_ungated(model: ModelShape, seq_length: float) -> float:
     ).causal
 
 
+def _unwindowed(model: ModelShape) -> ModelShape:
+    """The model as Megatron-LM before core 0.19 and Bridge before 0.6 count it: every
+    layer scores all positions.
+    """
+    return model.model_copy(update={"window": None})
+
+
 CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
     "full": lambda model, s: flops_per_token(model, s).full,
     "causal": lambda model, s: flops_per_token(model, s).causal,
@@ -96,6 +103,8 @@ PRINTED: dict[str, Callable[[ModelShape, float], float]] = {
         _megatron_deepspeed_grouped(model, s) * 4 / 3
     ),
     "causal_ungated": _causal_ungated,
+    "causal_unwindowed": lambda model, s: CONVENTIONS["causal"](_unwindowed(model), s),
+    "causal_ungated_unwindowed": lambda model, s: _causal_ungated(_unwindowed(model), s),
 }
 """Conventions that a dialect names besides."""
 

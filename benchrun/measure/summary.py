@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from benchrun.logs.columns import NO_VALUE
 from benchrun.logs.records import Log, Problem
 from benchrun.measure import clock
-from benchrun.measure.convention import identify
+from benchrun.measure.convention import CONVENTIONS, identify
 from benchrun.measure.model import (
     SAMPLES,
     Conventions,
@@ -51,8 +51,10 @@ MOST_COUNTED = 2.0
 """Factor by which a printed TFLOPS may exceed a peak: whole scores count twice what
 causal attention computes.
 """
-AT_MOST_FULL = frozenset({"full", "causal", "causal_ungated"})
-"""Conventions by which a model has at most the FLOPs of ``full``."""
+AT_MOST_FULL = frozenset(
+    {"full", "causal", "causal_ungated", "causal_unwindowed", "causal_ungated_unwindowed"}
+)
+"""Conventions by which a model has at most the FLOPs of ``full`` without windows."""
 ENOUGH_ROWS = 20_000
 """Rows at the end of a longer run from which steadiness and interval follow; the spread
 is that of all rows.
@@ -160,7 +162,7 @@ def _measurement(
         skipped_share=skipped_share,
         warmup_rows_dropped=dropped,
         peak_memory_gib=log.facts.peak_memory_gib,
-        **_reported(setting, inside, rate),
+        **_reported(log, setting, inside, rate),
         **_rewards(log),
         **_losses(log),
         problems=tuple(map(_entry, problems)),
@@ -276,14 +278,22 @@ def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bo
     return MeanMedian(mean=tokens.mean, median=rate * mean_s / usual_s)
 
 
-def _reported(setting: Setting, inside: CompletedRows, rate: float | None) -> dict[str, Any]:
+def _reported(
+    log: Log, setting: Setting, inside: CompletedRows, rate: float | None
+) -> dict[str, Any]:
     """Values that the log itself reports, by field; ``rate``: tokens/s/GPU, by which
     its convention is known.
     """
     reported = _middles(inside.tflops_per_gpu, inside.interval)
     return {
         "tflops_per_gpu_reported": reported,
-        "reported_convention": identify(reported.median, rate, setting.model, setting.seq_length),
+        "reported_convention": identify(
+            reported.median,
+            rate,
+            setting.model,
+            setting.seq_length,
+            log.printed_conventions or tuple(CONVENTIONS),
+        ),
         "mfu_reported": _middles(inside.mfu, inside.interval),
     }
 

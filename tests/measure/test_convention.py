@@ -5,6 +5,8 @@ from shapes import MODELS
 
 from benchrun.frameworks.megatron_bridge.dialect import MegatronBridge
 from benchrun.measure.convention import CONVENTIONS, identify
+from benchrun.recipes.resolve import resolve
+from benchrun.recipes.select import Request
 
 SHORT = 150
 """Tokens of a SQuAD sample (130 to 170): what NVIDIA's fine-tuning runs, packed into 4096, are charged for scores."""
@@ -105,3 +107,12 @@ def test_a_gate_of_gelu_that_bridge_does_not_count() -> None:
     ways = MegatronBridge.printed_conventions
     assert identify(528.4, 51_603, grok, 4096, ways) == "causal_ungated"
     assert identify(528.4, 51_603, grok, 4096, ("full", "causal")) is None
+
+
+def test_windows_that_bridge_does_not_count() -> None:
+    """Bridge 0.4.1 counts all positions of a windowed layer; measured on four layers of gpt-oss 20B on two H200."""
+    request = Request("gpt-oss-20b", "H200", "bf16", 2, overrides=("model.num_layers=4",))
+    shape = resolve(request).model
+    ways = MegatronBridge.printed_conventions
+    assert identify(247.2, 40_484, shape, 4096, ways) == "causal_ungated_unwindowed"
+    assert identify(247.2, 40_484, shape, 4096, ("full", "causal", "causal_ungated")) is None

@@ -23,7 +23,7 @@ def parsed(folder: Path, bars: list[str]) -> Log:
     return parse_log(path)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(each=st.integers(2, 40), steps=st.integers(3, 12), late=st.booleans(), more=st.integers(0, 39), data=st.data())
 def test_a_step_takes_the_time_of_its_micro_batches(
     each: int, steps: int, late: bool, more: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

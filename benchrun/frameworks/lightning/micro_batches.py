@@ -46,14 +46,17 @@ def accumulation(steps: Mapping[int, int]) -> Accumulation | None:
     bars = np.array(list(steps))
     numbers = np.array(list(steps.values()))
     fewest, most = span // (passed + 1), span // max(passed - 1, 1) + 1
+    mixed = None
     for each in range(max(fewest, 2), min(most, MOST) + 1):
         for offset in range(each + 1):
+            shown, before = (bars - offset) // each, (bars - 1 - offset) // each
+            if (numbers == shown).all():
+                return Accumulation(each, offset)
             # A bar that is drawn before the step's number changes shows that of the bar
             # before it.
-            shown, before = (bars - offset) // each, (bars - 1 - offset) // each
-            if ((numbers == shown) | (numbers == before)).all():
-                return Accumulation(each, offset)
-    return Accumulation(0, 0)
+            if mixed is None and ((numbers == shown) | (numbers == before)).all():
+                mixed = Accumulation(each, offset)
+    return mixed or Accumulation(0, 0)
 
 
 def steps_of_bars(rows: Rows, how: Accumulation) -> Rows:

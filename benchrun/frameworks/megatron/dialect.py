@@ -211,6 +211,7 @@ class Megatron(CountsSamples):
     # The forks that also count what is recomputed print its step lines.
     printed_conventions: tuple[str, ...] = (
         *("full", "causal", "full_with_recompute", "full_with_recomputed_scores"),
+        "causal_unwindowed",
         *("megatron_0.5", "megatron_deepspeed", "megatron_deepspeed_with_recompute"),
         *("megatron_deepspeed_grouped", "megatron_deepspeed_grouped_with_recompute"),
     )

@@ -67,7 +67,13 @@ class MegatronBridge(Megatron):
     )
     closing = ("TFLOP/s/GPU", "|")
     one_rank_prints = False  # the first rank prints one line of a step, and the last rank the other
-    printed_conventions = ("full", "causal", "causal_ungated")
+    printed_conventions = (
+        "full",
+        "causal",
+        "causal_ungated",
+        "causal_unwindowed",
+        "causal_ungated_unwindowed",
+    )
 
     def __init__(self) -> None:
         super().__init__()
