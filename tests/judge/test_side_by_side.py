@@ -44,12 +44,15 @@ def test_a_point_of_one_framework_has_no_row() -> None:
     assert not side_by_side([run for run in KEPT if run.spec.framework == "megatron-core"]).rows
 
 
-def test_no_framework_is_noticeably_faster_than_the_worker() -> None:
-    """Some points ran on several machines, and repeats differ by up to 2 %."""
-    speed = TITLES.index("speed")
-    of_the_worker = [row[speed] for row in side_by_side(KEPT).rows if row[POINT] == "megatron-core"]
+def test_the_worker_is_noticeably_slower_at_one_point_alone() -> None:
+    """Some points ran on several machines, and repeats differ by up to 2 %. DeepSeek-V3 with parts computed again ran
+    once in each framework: 2.76 s, and 2.51 s in Megatron-Bridge 0.4.1.
+    """
+    speed, recipe = TITLES.index("speed"), TITLES.index("recipe")
+    of_the_worker = [row for row in side_by_side(KEPT).rows if row[POINT] == "megatron-core"]
     assert len(of_the_worker) > 10
-    assert min(of_the_worker) > 1 - NOTICEABLE
+    slower = [row[recipe] for row in of_the_worker if row[speed] <= 1 - NOTICEABLE]
+    assert [name.split(" ")[0] for name in slower] == ["deepseek-v3"]
 
 
 def test_a_framework_has_the_options_with_which_it_was_fastest() -> None:

@@ -8,6 +8,7 @@ rules about them need no framework.
 
 from typing import Any
 
+from benchrun.frameworks.megatron.graphs import worker_graphs
 from benchrun.model import VOCAB_MULTIPLE, ModelShape
 from benchrun.model.layers import has_experts
 from benchrun.runspec.image_names import nemo_release
@@ -435,21 +436,6 @@ def _bridge(spec: TrainingSpec) -> Values:
     return values
 
 
-_GRAPHS = {"none": None, "layers": "local", "full_iteration": "full_iteration"}
-"""megatron.core's own graphs: it captures those of layers after the first step."""
-
-
-def _graph_modules(spec: TrainingSpec) -> list[str]:
-    """Parts of a layer that are graphs; all of it when empty. An expert's tokens vary,
-    so if there are experts the usual part is the attention alone.
-    """
-    training = spec.training
-    if training.cuda_graphs == "full_iteration":
-        return []
-    usual = ["attn"] if spec.model.moe else []
-    return [*training.graph_scopes] or usual
-
-
 def _worker(spec: TrainingSpec) -> Values:
     """What only megatron.core's own configuration has."""
     layout, training, gpu, te = (
@@ -458,7 +444,7 @@ def _worker(spec: TrainingSpec) -> Values:
         spec.gpu != "CPU",
         spec.transformer_engine,
     )
-    graphs, offloads = training.cuda_graphs != "none", training.offload_activations and te
+    offloads = training.offload_activations and te
     return _stated(
         transformer_impl="transformer_engine" if te else "local",
         use_cpu_initialization=not gpu,
@@ -466,9 +452,7 @@ def _worker(spec: TrainingSpec) -> Values:
         deallocate_pipeline_outputs=gpu and layout.pp > 1,
         cp_comm_type=training.cp_comm if layout.cp > 1 else None,
         moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
-        cuda_graph_impl=_GRAPHS[training.cuda_graphs],
-        cuda_graph_modules=_graph_modules(spec) if graphs else None,
-        use_te_rng_tracker=True if graphs else None,
+        **worker_graphs(spec),
         # Without transformer-engine the worker offloads by itself. With one layer less
         # on the GPU, transformer-engine would copy a layer back only when its backward
         # pass begins.
