@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchrun import hardware
+from benchrun.capabilities.explain.course import Course
+from benchrun.capabilities.explain.work import Work, work, work_unknown
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.measure.bound import Bound
 from benchrun.measure.statistics import Floats
@@ -17,8 +19,6 @@ from benchrun.measure.telemetry import Sampled
 from benchrun.rundir.artifacts import Breakdown, Ceilings, HostTimes, RankTimes
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import TrainingSpec
-
-from .work import Work, work, work_unknown
 
 FEWEST_SAMPLES = 10
 """Fewest samples of a GPU: the first and the last one cover seconds outside of the
@@ -41,6 +41,15 @@ class Evidence:
     steps: Floats
     """Their numbers."""
     steadiness: Steadiness | None = None
+    earlier: Floats = field(default_factory=lambda: np.empty(0))
+    """Times of the steps of the warm-up that were no slower than the measured ones, in
+    s.
+    """
+    earlier_steps: Floats = field(default_factory=lambda: np.empty(0))
+    same_work: bool = True
+    """Every step does the same work, in one process."""
+    course: Course | None = None
+    """Samples of the GPUs beside the ends of the steps."""
     samples: Sampled | None = None
     ceilings: Ceilings | None = None
     bound: Bound | None = None

@@ -13,6 +13,7 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.links import slow_links
 from benchrun.capabilities.explain.model import FAULT_SHARE, Cause, Name, Part
 from benchrun.capabilities.explain.pauses import slow_steps
+from benchrun.capabilities.explain.rise import of_rise, risen
 from benchrun.capabilities.explain.speed import held_back
 from benchrun.capabilities.explain.waterfall import MATMUL_IN_TRAINING
 from benchrun.rundir.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
@@ -43,6 +44,18 @@ DELAYS: tuple[tuple[Name, str, str], ...] = (
 
 def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
     """Every fault, also small ones, with the seconds of a step that a cure would save."""
+    found = list(_of_all_steps(run, parts, divided))
+    yield from found
+    since = next((cause.since_step for cause in found if cause.since_step), None)
+    rose = risen(run) if since is None else None
+    if rose is not None:
+        since = rose.since_step
+        if all(cause.seconds < HALF * rose.seconds for cause in found):
+            yield of_rise(run, rose)
+    yield from slow_steps(run, since)
+
+
+def _of_all_steps(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
     late = waits.late_rank(run)
     of_one = _of_late(run, late) if late else None
     if of_one is not None:
@@ -55,7 +68,6 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
     slower = list(held_back(run, parts))
     yield from slower
     yield from _of_products(run, parts, sum(cause.seconds for cause in slower))
-    yield from slow_steps(run, late.since_step if late else None)
 
 
 def _of_late(run: Evidence, late: waits.Late) -> Cause:

@@ -118,6 +118,7 @@ def _evidence(
         spec=spec,
         times=times,
         steps=steps,
+        **earlier_of(log, context, summary.window),
         steadiness=summary.steadiness,
         fingerprint=fingerprint,
         saves=saves(here, before_line=int(rows_of(log, context).line.max())),
@@ -137,6 +138,26 @@ def steps_of(log: Log, given: Setting, window: Window | None) -> tuple[Floats, F
     """Times in seconds and numbers of the measured steps; empty without a ``window``."""
     rows = _measured_rows(log, given, window)
     return rows.step_time_s, rows.step.astype("float64")
+
+
+def earlier_of(log: Log, given: Setting, window: Window | None) -> dict[str, Any]:
+    """Fields of the evidence on the steps before the ``window``, and on their work.
+
+    A start makes steps slower, so that those which are not are as good as any other.
+    """
+    measured = _measured_rows(log, given, window)
+    segments = np.unique(log.distinct.column("segment"))
+    uneven = log.varying_length or log.actual_seq_length is not None or len(segments) > 1
+    found: dict[str, Any] = {"same_work": not uneven}
+    if window is None or not len(measured.step):
+        return found
+    rows = rows_of(log, given)
+    rows = rows.chosen(rows.step < window.first_step)
+    slow = ~(rows.step_time_s <= np.median(measured.step_time_s))
+    after_start = int(np.flatnonzero(slow)[-1]) + 1 if slow.any() else 0
+    kept_rows = np.arange(len(slow)) >= max(after_start, 1)
+    rows = rows.chosen(kept_rows & rows.usable)
+    return found | {"earlier": rows.step_time_s, "earlier_steps": rows.step.astype("float64")}
 
 
 def joined_times(log: Log, given: Setting, window: Window | None) -> Floats:

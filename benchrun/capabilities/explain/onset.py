@@ -44,12 +44,12 @@ def late_since(times: Floats, least_s: float) -> Onset | None:
     behind = times - np.array([_others(times, row) for row in range(len(times))])
     row = int(np.median(behind[:, -FEWEST:], axis=1).argmax())
     series = behind[row]
-    found = [(_shift(series, cut.place, least_s), cut.place) for cut in changes(series)]
+    found = [(rise(series, cut.place, least_s), cut.place) for cut in changes(series)]
     seconds, place = max(found, default=(0.0, 0))
     return Onset(row, skipped + place, seconds) if seconds > 0 else None
 
 
-def _shift(series: Floats, place: int, least_s: float) -> float:
+def rise(series: Floats, place: int, least_s: float) -> float:
     """Rise in s of ``series`` (s behind the others) from ``place`` to its end; 0 if it
     is not sure.
     """

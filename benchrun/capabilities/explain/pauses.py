@@ -1,5 +1,6 @@
 """Steps that are far slower than the others: pauses of the job, or of the machine."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from benchrun.capabilities.explain import waits
 from benchrun.capabilities.explain.advice import fault
+from benchrun.capabilities.explain.course import Gpu
 from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.model import FAULT_SHARE, Cause, Saving
 from benchrun.capabilities.explain.saving import saving
@@ -162,7 +164,31 @@ def _rank_of(run: Evidence, excess: Floats, slow: NDArray[np.bool_]) -> _Own | N
             if float(np.mean(beyond[slow] > HALF * excess[slow])) > HALF:
                 hosts = {each.rank: each.host for each in _recorded(run)}
                 return _Own(rank, hosts[rank], shown)
-    return None
+    return _still_gpu(run, slow)
+
+
+def _still_gpu(run: Evidence, slow: NDArray[np.bool_]) -> _Own | None:
+    """The rank whose GPU alone stood still in most of the ``slow`` steps, while the
+    others were busy: they waited for it in a collective.
+
+    None if another GPU did so in any of them, and in a single step.
+    """
+    if run.course is None or slow.sum() < FEWEST:
+        return None
+    stood: Counter[Gpu] = Counter()
+    for row in np.flatnonzero(slow):
+        end = run.course.ends[int(run.steps[row])]
+        still = run.course.still(end - float(run.times[row]), end)
+        if len(still) == 1:
+            stood[still[0]] += 1
+        elif still:
+            return None
+    if len(stood) != 1:
+        return None
+    ((gpu, often),) = stood.items()
+    if gpu.rank is None or often <= HALF * slow.sum() or often < FEWEST:
+        return None
+    return _Own(gpu.rank, gpu.host, f"has an idle GPU ({gpu.name}), the others busy ones,")
 
 
 def _recorded(run: Evidence) -> list[RankTime | HostTime]:

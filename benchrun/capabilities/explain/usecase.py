@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from benchrun import kept
+from benchrun.capabilities.explain.course import course_of
+from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.traces.usecase import fingerprint_of_steps, sound_fingerprint, trace_hint
 from benchrun.errors import NoNumberError, UserError
 from benchrun.jobs.endings import recorded_name
@@ -26,14 +28,14 @@ from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir, TolerantRun
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.baselines import baseline_run, is_published
-from benchrun.usecases.measurement import measure_run, read_log, summarise_log
+from benchrun.usecases.measurement import measure_run, read_log, rows_of, summarise_log
 from benchrun.usecases.settings import NOTHING
 from benchrun.vocabulary import NO_WORK, by_path
 
-from .evidence import Evidence
 from .explanation import explain
 from .foreign import foreign_trace, without_foreign
 from .log_evidence import (
+    earlier_of,
     joined_times,
     resolution_s,
     saves,
@@ -187,6 +189,8 @@ def evidence(
         spec=spec,
         times=times,
         steps=steps,
+        **earlier_of(measurement.log, setting_of(spec), measurement.metrics.window),
+        course=course_of(run, measurement.log, rows_of(measurement.log, setting_of(spec))),
         steadiness=measurement.metrics.steadiness,
         samples=measurement.samples,
         ceilings=run.document(artifacts.CEILINGS, artifacts.Ceilings),

@@ -43,6 +43,7 @@ FASTEST = 0.05
 """Quantile of the steps that shows what every rank can do: a single fastest step may be
 an accident.
 """
+HALF = 0.5
 MOST_CORES = 30
 """Characters of a list of cores that a sentence can hold."""
 
@@ -114,7 +115,29 @@ def late_rank(run: Evidence) -> Late | None:
     for rank in run.ranks.ranks:
         stages.setdefault(rank.stage, []).append(rank)
     late_ranks = [_late_of(run, ranks, rows) for ranks in stages.values()]
-    return max(filter(None, late_ranks), key=lambda late: late.seconds, default=None)
+    late = max(filter(None, late_ranks), key=lambda late: late.seconds, default=None)
+    return None if late and _launches_late(run, late) else late
+
+
+def _launches_late(run: Evidence, late: Late) -> bool:
+    """Whether a rank of a tensor-parallel group may only launch later than the others.
+
+    Its own time holds the gaps between its kernels. Where its GPU idles for so long,
+    that GPU is no slower than the others, unless the host is shown to be held up.
+    """
+    if run.spec.layout.tp < 2 or late.since_step is not None or run.samples is None:
+        return False
+    for name in ("data_s", "garbage_s", "queued_s", "between_s"):
+        if beyond_others(run.host_s(name), late.rank) > HALF * late.seconds:
+            return False
+    idle = [
+        1 - min(gpu.utilisation_percent, 100) / 100
+        for gpu in run.samples.gpus
+        if gpu.utilisation_percent is not None
+        and gpu.gpu == late.rank % run.spec.cluster.gpus_per_node
+        and late.host in (None, gpu.host)
+    ]
+    return bool(idle) and max(idle) * run.typical_s > HALF * late.seconds
 
 
 def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late | None:

@@ -1,0 +1,211 @@
+"""Steps that take longer from some step on, for good: the steps before show what the
+same work can take.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from benchrun.measure.changes import SHORTEST, changes
+from benchrun.measure.samples import Samples
+from benchrun.measure.statistics import Floats
+
+from .advice import fault
+from .course import BUSY, STILL, Course, Gpu
+from .evidence import IN_USE, Evidence
+from .model import FAULT_SHARE, Cause, Name
+from .onset import FEWEST, rise
+
+CHANCE = 0.01
+"""Largest chance of a rise among steps in any order: every run is tested."""
+LASTING = 8
+"""Steps that a rise for good has at least: late hosts of kept runs slowed down five."""
+AT_ONCE = 0.7
+"""Share of a rise that the nearest steps show: a drift of clocks, data or routing takes
+longer.
+"""
+ROUTED = 0.2
+"""Share of the step by which steps with experts must rise: the router's choice makes
+smaller rises.
+"""
+FELL = 10.0
+"""Least points by which a GPU that has nothing to do loses of the time with a kernel."""
+WORKS, WAITS = 0.8, 0.8
+"""Least power of a GPU that computes, after the rise, as a share of that before; and
+the most that one which waits in a collective has, as a share of that one's.
+"""
+HALF = 0.5
+
+
+class Rise(NamedTuple):
+    """A rise of the step time."""
+
+    since_step: int
+    before_s: float
+    after_s: float
+    share: float
+    """Share of the measured steps that have it."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the mean step that it costs."""
+        return (self.after_s - self.before_s) * self.share
+
+
+def risen(run: Evidence) -> Rise | None:
+    """The rise that lasts to the end; None if the steps have none that is sure."""
+    if not run.same_work:
+        return None
+    times = np.concatenate([run.earlier, run.times])
+    steps = np.concatenate([run.earlier_steps, run.steps])
+    if len(times) < SHORTEST:
+        return None
+    least = FAULT_SHARE
+    if not run.work_known or run.spec.model.moe:
+        least = ROUTED
+    for cut in changes(times):
+        place = _begin(times, cut.place)
+        before, after = times[:place], times[place:]
+        if not len(before) or len(after) < LASTING:
+            continue
+        usual = float(np.median(before))
+        higher = rise(times, place, max(least * usual, run.resolution_s))
+        if higher and cut.chance <= CHANCE and _at_once(before, after):
+            since = int(steps[place])
+            share = float(np.mean(run.steps >= since))
+            return Rise(since, usual, float(np.median(after)), share)
+    return None
+
+
+def _begin(times: Floats, place: int) -> int:
+    """First step of a rise at ``place``: some of its first steps may be as fast as
+    before.
+    """
+    middle = (np.median(times[:place]) + np.median(times[place:])) / 2
+    slow = times > middle
+    for earlier in range(max(place - FEWEST, 0), place):
+        if slow[earlier] and np.mean(slow[earlier:place]) >= HALF:
+            return earlier
+    return place
+
+
+def _at_once(before: Floats, after: Floats) -> bool:
+    near = float(np.median(after[:FEWEST]) - np.median(before[-FEWEST:]))
+    return near >= AT_ONCE * float(np.median(after) - np.median(before))
+
+
+def of_rise(run: Evidence, found: Rise) -> Cause:
+    """The fault behind a rise: what the single GPUs changed at that step, else unknown."""
+    evidence = (
+        f"steps take {found.after_s:.3g} s from step {found.since_step} on, "
+        f"{found.before_s:.3g} s before"
+    )
+    cause = fault("unknown", found.seconds, evidence)
+    changed = _changed(run, found)
+    if changed is not None:
+        name, gpu, words = changed
+        host = gpu.host if gpu else None
+        rank = gpu.rank if gpu else None
+        cause = fault(name, found.seconds, f"{evidence}; {words} (telemetry)", rank, host)
+    return cause.model_copy(update={"since_step": found.since_step})
+
+
+class _Sides(NamedTuple):
+    """Samples of one GPU before and after a rise."""
+
+    gpu: Gpu
+    before: Samples
+    after: Samples
+
+    def means(self, column: str) -> tuple[float, float]:
+        return float(np.nanmean(self.before[column])), float(np.nanmean(self.after[column]))
+
+    @property
+    def power(self) -> float:
+        before, after = self.means("power_w")
+        return after / before
+
+    @property
+    def clock(self) -> float:
+        """Clock after the rise, as a share of that before; 1 if it is not known."""
+        medians = []
+        for side in (self.before, self.after):
+            used = side[side["utilisation_percent"] >= IN_USE]["sm_clock_mhz"]
+            medians.append(float(np.median(used)) if len(used) else np.nan)
+        return medians[1] / medians[0] if np.isfinite(medians).all() else 1.0
+
+
+def _changed(run: Evidence, found: Rise) -> tuple[Name, Gpu | None, str] | None:
+    """What changed with the rise: a cause, the one GPU that has it, and words for it."""
+    sides = _sides(run.course, run, found) if run.course else []
+    if not sides:
+        return None
+    for find in (_still, _slowed, _working):
+        if changed := find(sides, 1 - found.before_s / found.after_s):
+            return changed
+    return None
+
+
+def _sides(course: Course, run: Evidence, found: Rise) -> list[_Sides]:
+    """Samples of each GPU before and after; none if there are too few."""
+    numbers = sorted(course.ends)
+    first = numbers.index(found.since_step)
+    if first == 0:
+        return []
+    rose, end = course.ends[numbers[first - 1]], course.ends[numbers[-1]]
+    start = course.ends[numbers[0]]
+    sides = []
+    for gpu in course.gpus:
+        before = course.between(gpu, start, rose)
+        after = course.between(gpu, rose + found.before_s, end)
+        if not len(before) or len(after) < FEWEST:
+            return []
+        sides.append(_Sides(gpu, before, after))
+    return sides
+
+
+def _still(sides: list[_Sides], lost: float) -> tuple[Name, Gpu | None, str] | None:
+    """GPUs that have nothing to do for a part of the time since: one, or all."""
+    fell = []
+    for side in sides:
+        before, after = side.means("utilisation_percent")
+        if before - after >= max(FELL, 100 * HALF * lost):
+            fell.append(side)
+    if not fell or len(fell) not in (1, len(sides)):
+        return None
+    used = np.concatenate([side.after["utilisation_percent"] for side in fell])
+    busy = [side.means("utilisation_percent")[1] for side in sides if side not in fell]
+    if busy and min(busy) < BUSY:
+        return None
+    # A loader lets the GPU wait once in a step, a late host between all kernels.
+    whole = float(np.mean((used <= STILL) | (used >= IN_USE))) > HALF
+    name: Name = "data" if whole and (used <= STILL).any() else "host"
+    where = fell[0].gpu.name if busy else "every GPU"
+    words = f"{where} has had a kernel for {np.mean(used):.0f} % of the time since then"
+    if busy:
+        words += ", the others for nearly all of it"
+    if name == "data":
+        words += "; it stands still in whole stretches, as for a loader or a stopped process"
+    return name, fell[0].gpu if busy else None, words
+
+
+def _slowed(sides: list[_Sides], lost: float) -> tuple[Name, Gpu | None, str] | None:
+    """GPUs whose clock fell by about as much as the steps slowed down: one, or all."""
+    fell = [side for side in sides if 1 - side.clock >= HALF * lost]
+    if len(fell) not in (1, len(sides)):
+        return None
+    where = fell[0].gpu.name if len(fell) < len(sides) else "every GPU"
+    words = f"the clock of {where} fell to {100 * fell[0].clock:.0f} %"
+    return "clocks", fell[0].gpu if len(fell) < len(sides) else None, words
+
+
+def _working(sides: list[_Sides], lost: float) -> tuple[Name, Gpu | None, str] | None:
+    """The one GPU that works as before, while the others wait for it."""
+    *waiting, works = sorted(sides, key=lambda side: side.power)
+    if not waiting or works.power < WORKS or waiting[-1].power > WAITS * works.power:
+        return None
+    words = (
+        f"{works.gpu.name} draws {100 * works.power:.0f} % of its power before, "
+        f"the others {100 * waiting[-1].power:.0f} % or less: they wait for it"
+    )
+    return "slow_rank", works.gpu, words

@@ -1,0 +1,142 @@
+"""Steps that rise for good are a fault with its step and, where samples of the GPUs show it, its rank; any other course is none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from known import first, known
+
+from benchrun.capabilities.explain import course
+from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.model import FAULT_SHARE
+from benchrun.capabilities.explain.rise import risen
+from benchrun.measure.samples import SAMPLE
+
+STEPS, STEP_S = 40, 2.0
+SEEDS = range(20)
+NO_RECORDS = dict.fromkeys(("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint"))
+
+
+def series(seed: int, noise: float = 0.01, steps: int = STEPS) -> np.ndarray:
+    """Steps without a change, whose scatter is a share of the step."""
+    return STEP_S * (1 + np.random.default_rng(seed).normal(0.0, noise, steps))
+
+
+def run_of(times: np.ndarray, **changed: object) -> Evidence:
+    """A run that is known by its log alone, but for ``changed``."""
+    return known(times=times, steps=len(times), **NO_RECORDS | changed)
+
+
+def samples(level: dict[str, np.ndarray], ends: np.ndarray) -> np.ndarray:
+    """One sample a second of one GPU, whose columns have a level in each step."""
+    at = np.arange(ends[0] - STEP_S, ends[-1] + 1) + 0.5
+    taken = np.zeros(len(at), SAMPLE)
+    taken["time"] = at
+    step = np.minimum(np.searchsorted(ends, at - 0.5), len(ends) - 1)
+    usual = {"utilisation_percent": 98.0, "power_w": 600.0, "sm_clock_mhz": 1500.0}
+    for column, value in usual.items():
+        taken[column] = level.get(column, np.full(len(ends), value))[step]
+    return taken
+
+
+def course_of(times: np.ndarray, changed: dict[int, dict[str, np.ndarray]]) -> course.Course:
+    """Samples of four GPUs, of which some change."""
+    ends = np.cumsum(times) + 1e9
+    gpus = tuple(course.Gpu("node1", gpu, gpu, samples(changed.get(gpu, {}), ends)) for gpu in range(4))
+    return course.Course(dict(zip(range(6, 6 + len(times)), ends.tolist(), strict=True)), gpus)
+
+
+def from_step(place: int, usual: float, since: float) -> np.ndarray:
+    """A level that changes at a step."""
+    return np.where(np.arange(STEPS) < place, usual, since)
+
+
+@pytest.mark.parametrize("rise", [0.06, 0.3, 1.5])
+@pytest.mark.parametrize("place", [5, 20, 30])
+def test_a_rise_for_good_is_a_fault_with_its_step(rise: float, place: int) -> None:
+    times = series(place) * from_step(place, 1, 1 + rise)
+    cause = first(run_of(times))
+    lost = rise * STEP_S * (STEPS - place) / STEPS
+    assert (cause.cause, cause.kind, cause.rank) == ("unknown", "fault", None)
+    assert abs(cause.since_step - (6 + place)) <= 1
+    assert cause.seconds == pytest.approx(lost, rel=0.2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_other_course_of_the_steps_rises(seed: int) -> None:
+    numbers = np.arange(STEPS)
+    even = series(seed)
+    slower_end = even * np.where(numbers >= STEPS - 3, 1.5, 1)
+    saving = even * np.where(numbers % 10 == 9, 2, 1)
+    courses = {
+        "even": even,
+        "scattered": series(seed, 0.1),
+        "faster": even * from_step(15, 1.3, 1),
+        "drift": even * np.linspace(1, 1.3, STEPS),
+        "ramp": even * np.clip(1 + (numbers - 10) / 50, 1, 1.4),
+        "below the share": even * from_step(15, 1, 1 + FAULT_SHARE / 2),
+        "checkpoints": saving,
+        "a pause": even * np.where((numbers >= 10) & (numbers < 14), 2, 1),
+        "an evaluation at the end": slower_end,
+    }
+    assert [name for name, times in courses.items() if risen(run_of(times))] == []
+
+
+def test_steps_of_other_work_are_not_compared() -> None:
+    times = series(0) * from_step(15, 1, 1.5)
+    assert risen(run_of(times))
+    assert risen(run_of(times, same_work=False)) is None
+
+
+def test_more_is_asked_of_experts() -> None:
+    run = run_of(series(0) * from_step(15, 1, 1.1))
+    moe = Moe(num_experts=8, topk=2, ffn_hidden_size=run.spec.model.ffn_hidden_size)
+    routed = run.spec.model_copy(update={"model": run.spec.model.model_copy(update={"moe": moe})})
+    assert risen(run)
+    assert risen(replace(run, spec=routed)) is None
+    assert risen(replace(run, spec=routed, times=series(0) * from_step(15, 1, 1.5)))
+
+
+def test_the_steps_of_the_start_count_if_they_are_no_slower() -> None:
+    times = series(0) * from_step(2, 1, 1.5)
+    assert risen(run_of(times)) is None
+    early = run_of(times, earlier=series(1, steps=3), earlier_steps=np.array([3.0, 4.0, 5.0]))
+    assert risen(early).since_step == 8
+
+
+PLACE = 15
+CHANGES = {
+    "its GPU works on, the others wait": ("slow_rank", 2, [0, 1, 3], {"power_w": 300.0}),
+    "its GPU has nothing to do": ("data", 2, [2], {"utilisation_percent": 0.0}),
+    "its GPU has gaps": ("host", 2, [2], {"utilisation_percent": 40.0}),
+    "its clock fell": ("clocks", 2, [2], {"sm_clock_mhz": 900.0}),
+    "every GPU has gaps": ("host", None, [0, 1, 2, 3], {"utilisation_percent": 40.0}),
+    "every clock fell": ("clocks", None, [0, 1, 2, 3], {"sm_clock_mhz": 900.0}),
+    "two GPUs have gaps": ("unknown", None, [0, 2], {"utilisation_percent": 40.0}),
+    "two GPUs work on": ("unknown", None, [0, 1], {"power_w": 300.0}),
+    "nothing": ("unknown", None, [], {}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_the_gpus_changed_at_that_step_names_cause_and_rank(name: str) -> None:
+    cause, rank, gpus, levels = CHANGES[name]
+    usual = {"utilisation_percent": 98.0, "power_w": 600.0, "sm_clock_mhz": 1500.0}
+    changed = {column: from_step(PLACE, usual[column], value) for column, value in levels.items()}
+    times = series(0) * from_step(PLACE, 1, 1.8)
+    found = first(run_of(times, course=course_of(times, dict.fromkeys(gpus, changed))))
+    assert (found.cause, found.rank, found.since_step) == (cause, rank, 6 + PLACE)
+
+
+@pytest.mark.parametrize(("still", "rank"), [([2, 2, 2], 2), ([2, 2, None], 2), ([2, None, None], None), ([2, 2, 1], None)])
+def test_a_pause_has_the_rank_whose_gpu_alone_stands_still(still: list[int | None], rank: int | None) -> None:
+    places = [8, 19, 30]
+    times = series(0)
+    times[places] *= 3
+    changed: dict[int, dict[str, np.ndarray]] = {}
+    for place, gpu in zip(places, still, strict=True):
+        if gpu is not None:
+            level = changed.setdefault(gpu, {"utilisation_percent": np.full(STEPS, 98.0)})
+            level["utilisation_percent"][place] = 0.0
+    cause = first(run_of(times, course=course_of(times, changed)))
+    assert (cause.cause, cause.rank) == ("jitter", rank)
