@@ -177,7 +177,9 @@ def _still_gpu(run: Evidence, slow: NDArray[np.bool_]) -> _Own | None:
         return None
     stood: Counter[Gpu] = Counter()
     for row in np.flatnonzero(slow):
-        end = run.course.ends[int(run.steps[row])]
+        end = run.course.ends.get(int(run.steps[row]))
+        if end is None:
+            return None
         still = run.course.still(end - float(run.times[row]), end)
         if len(still) == 1:
             stood[still[0]] += 1

@@ -149,9 +149,9 @@ def _changed(run: Evidence, found: Rise) -> tuple[Name, Gpu | None, str] | None:
 def _sides(course: Course, run: Evidence, found: Rise) -> list[_Sides]:
     """Samples of each GPU before and after; none if there are too few."""
     numbers = sorted(course.ends)
-    first = numbers.index(found.since_step)
-    if first == 0:
+    if found.since_step not in numbers[1:]:
         return []
+    first = numbers.index(found.since_step)
     rose, end = course.ends[numbers[first - 1]], course.ends[numbers[-1]]
     start = course.ends[numbers[0]]
     sides = []

@@ -1,4 +1,4 @@
-"""Steps that rise for good are a fault with its step and, where samples of the GPUs show it, its rank; any other course is none."""
+"""Steps that rise for good are a fault with its step and, where samples show it, its rank; any other course is none."""
 
 from dataclasses import replace
 
@@ -11,6 +11,8 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.model import FAULT_SHARE
 from benchrun.capabilities.explain.rise import risen
 from benchrun.measure.samples import SAMPLE
+from benchrun.model.parts import Moe
+from benchrun.model import Moe
 
 STEPS, STEP_S = 40, 2.0
 SEEDS = range(20)
@@ -24,7 +26,8 @@ def series(seed: int, noise: float = 0.01, steps: int = STEPS) -> np.ndarray:
 
 def run_of(times: np.ndarray, **changed: object) -> Evidence:
     """A run that is known by its log alone, but for ``changed``."""
-    return known(times=times, steps=len(times), **NO_RECORDS | changed)
+    alone = {"earlier": np.empty(0), "earlier_steps": np.empty(0), "course": None}
+    return known(times=times, steps=len(times), **NO_RECORDS | alone | changed)
 
 
 def samples(level: dict[str, np.ndarray], ends: np.ndarray) -> np.ndarray:
@@ -128,7 +131,9 @@ def test_what_the_gpus_changed_at_that_step_names_cause_and_rank(name: str) -> N
     assert (found.cause, found.rank, found.since_step) == (cause, rank, 6 + PLACE)
 
 
-@pytest.mark.parametrize(("still", "rank"), [([2, 2, 2], 2), ([2, 2, None], 2), ([2, None, None], None), ([2, 2, 1], None)])
+@pytest.mark.parametrize(
+    ("still", "rank"), [([2, 2, 2], 2), ([2, 2, None], 2), ([2, None, None], None), ([2, 2, 1], None)]
+)
 def test_a_pause_has_the_rank_whose_gpu_alone_stands_still(still: list[int | None], rank: int | None) -> None:
     places = [8, 19, 30]
     times = series(0)
