@@ -12,7 +12,6 @@ from benchrun.capabilities.explain.model import FAULT_SHARE
 from benchrun.capabilities.explain.rise import risen
 from benchrun.measure.samples import SAMPLE
 from benchrun.model.parts import Moe
-from benchrun.model import Moe
 
 STEPS, STEP_S = 40, 2.0
 SEEDS = range(20)
