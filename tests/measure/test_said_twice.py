@@ -38,11 +38,13 @@ def bridge(time_s: float, factor: float, *, before: bool) -> str:
     return found
 
 
-def deepspeed(time_s: float, factor: float, *, start_s: float) -> str:
+def deepspeed(time_s: float, factor: float, *, start_s: float, begin: int = 0, every: int = 1) -> str:
+    """A line after ``every`` steps, the first steps of a process that began at step ``begin``."""
     found = ""
-    for step in range(1, STEPS + 1):
-        mean = factor * 128 * step / (start_s + step * time_s)
+    for made in range(every, every * STEPS + 1, every):
+        mean = factor * 128 * made / (start_s + made * time_s)
         rates = f"RunningAvgSamplesPerSec={mean}, CurrSamplesPerSec={128 / time_s}"
+        step = begin + made
         found += f"[timer.py:264:stop] epoch=0/micro_step={step}/global_step={step}, {rates}, MemAllocated=1GB\n"
     return found
 
@@ -74,6 +76,14 @@ def trainer(time_s: float, *, run_time: float = 1.0, steps: float = 1.0, samples
 
 def wanted(factor: float) -> str | None:
     return None if factor == 1 else "contradictory_rate"
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.floats(2, 40), FACTORS, st.floats(0, 60), st.integers(0, 300), st.sampled_from([1, 10]))
+def test_a_mean_over_all_steps_moves_as_they_do(
+    time_s: float, factor: float, start_s: float, begin: int, every: int
+) -> None:
+    assert said(deepspeed(time_s, factor, start_s=start_s, begin=begin, every=every)) == wanted(factor)
 
 
 @settings(max_examples=40, deadline=None)

@@ -104,8 +104,9 @@ def _disagree(rates: dict[int, list[float]]) -> bool:
     if (running <= 0).any():
         return True
     apart = []
-    for start in (0, min(rates) - 1):
+    for start in (0, min(rates) - 1, min(rates) - np.median(np.diff(steps))):
         spent = np.diff((steps - start) / running)
         # Few steps hold a pause, so the usual one tells.
-        apart.append(abs(float(np.median(spent * current[1:] / np.diff(steps))) - 1))
+        ratios = spent * current[1:] / np.diff(steps)
+        apart.append(float(np.median(np.abs(ratios - 1))))
     return min(apart) > SLACK
