@@ -1,6 +1,7 @@
 """Dumps of PyTorch's Flight Recorder: one file a rank, a pickle or JSON."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class Op:
     """Sizes and types that all ranks must agree on."""
     peer: int | None = None
     """The other rank of a transfer."""
+    limit_s: float = math.inf
+    """Time after which the watchdog ends it."""
 
     @property
     def call(self) -> tuple[str, str, str]:
@@ -96,6 +99,8 @@ class Records:
     """Short name of each group."""
     damaged: set[int] = field(default_factory=set)
     """Ranks whose file cannot be read."""
+    written_s: float = 0.0
+    """Time of the last dump, in s since 1970."""
 
 
 def read(files: Iterable[Path]) -> Records:
@@ -110,6 +115,7 @@ def read(files: Iterable[Path]) -> Records:
         document = _document(data, path)
         if isinstance(document, dict) and isinstance(document.get("entries"), list):
             documents[int(match[1])] = document
+            records.written_s = max(records.written_s, path.stat().st_mtime)
         elif data.startswith(b"\x80"):
             records.damaged.add(int(match[1]))
     records.damaged -= documents.keys()
@@ -201,7 +207,8 @@ def _op(entry: dict[str, Any], pending: bool, groups: dict[str, tuple[int, ...]]
         shape = ""  # its sizes differ between ranks
     sequence = entry["collective_seq_id"] if peer is None else entry["p2p_seq_id"]
     started, created_ns = entry["state"] == "started", int(entry["time_created_ns"])
-    return Op(group, int(sequence), name, pending, started, created_ns, shape, peer)
+    limit_s = (entry.get("timeout_ms") or math.inf) / 1000
+    return Op(group, int(sequence), name, pending, started, created_ns, shape, peer, limit_s)
 
 
 def _status(document: dict[str, Any], entries: list[Any]) -> dict[str, tuple[int, int]]:

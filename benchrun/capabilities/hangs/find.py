@@ -15,6 +15,8 @@ FRAMES = 3
 """Frames of a stack that are shown."""
 YOUNG_S = 20
 """Age of a wait below which a dump that nobody asked for shows a job at work."""
+OVERDUE = 0.9
+"""Share of its own time limit after which a call is overdue, however short that limit is."""
 
 
 def hang_of(files: Iterable[Path]) -> Hang | None:
@@ -29,7 +31,7 @@ def hang_of(files: Iterable[Path]) -> Hang | None:
         raise UserError("no dump is here", where=", ".join(places) or None, hint=hint)
     found = waits(records)
     asked = any(host.state for host in hosts.values())
-    if not asked and found and _age_s(files, found) < YOUNG_S:
+    if not asked and found and _young(records, found):
         return None
     guilty = _guilty(found, records, hosts)
     if any(hosts[rank].moves_on for rank in guilty & hosts.keys()):
@@ -53,10 +55,13 @@ def hang_of(files: Iterable[Path]) -> Hang | None:
     )
 
 
-def _age_s(files: list[Path], found: Mapping[int, Wait]) -> float:
-    """Seconds from the last call that waits to the last dump."""
-    written = max(path.stat().st_mtime for path in files)
-    return written - max(wait.op.created_ns for wait in found.values()) / 1e9
+def _young(records: Records, found: Mapping[int, Wait]) -> bool:
+    """Whether no call has waited for long, from its beginning to the last dump."""
+    for wait in found.values():
+        long_s = min(YOUNG_S, OVERDUE * wait.op.limit_s)
+        if records.written_s - wait.op.created_ns / 1e9 >= long_s:
+            return False
+    return True
 
 
 def _waits(host: Host) -> bool:

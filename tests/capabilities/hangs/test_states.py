@@ -1,6 +1,7 @@
 """Stacks and processes: who waits, who is stopped, and who is only slow."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -133,14 +134,21 @@ def test_a_rank_in_a_call_that_nobody_records_is_not_the_cause(tmp_path: Path) -
     assert found(tmp_path).ranks == [2]
 
 
-@pytest.mark.parametrize(("age_s", "hangs"), [(1, False), (YOUNG_S + 60, True)])
-def test_dumps_of_a_job_at_work(tmp_path: Path, age_s: float, hangs: bool) -> None:
-    """A call is young when the dump is written: it may end a moment later."""
+@pytest.mark.parametrize(
+    ("age_s", "limit_s", "hangs"), [(1, 600, False), (YOUNG_S + 60, 600, True), (10, 10, True), (7, 10, False)]
+)
+def test_dumps_of_a_job_at_work(tmp_path: Path, age_s: float, limit_s: int, hangs: bool) -> None:
+    """A call is young when the dump is written, whenever the logs beside it were: it may end a moment later. One that
+    waits for its whole time limit is not.
+    """
+    (tmp_path / "rank.log").write_text("")
+    os.utime(tmp_path / "rank.log", (time.time() + 900, time.time() + 900))
     groups = groups_of(4, 2)
     for rank in job(4, 2, Fault("host", (3,))):
         dump = document(rank, groups)
         for entry in dump["entries"]:
             entry["time_created_ns"] = int((time.time() - age_s) * 1e9)
+            entry["timeout_ms"] = 1000 * limit_s
         (tmp_path / f"rank_{rank.number}.json").write_text(json.dumps(dump))
     assert (found(tmp_path) is not None) is hangs
 
