@@ -1,4 +1,4 @@
-"""What any program's log states of its configuration and machine before the first step:
+"""Statements of any program's log on its configuration and machine before the first step:
 products of few bits, and the cards that ``nvidia-smi -L`` lists.
 
     fp8_recipe: mxfp8           "load_in_4bit": true

@@ -29,7 +29,7 @@ SLOWER, FASTER = 1.25, 0.8
 cannot be true: loading of data, which some timers leave out, takes less.
 """
 STILL = 0.05
-"""The same, below which the dates are those of a copy that was written at once."""
+"""Share below which the dates are those of a copy that was written at once."""
 COUNTERS = (1.0, 60.0)
 """Seconds from each step or row to the next one of dates that only count."""
 FEWEST = 4

@@ -1,4 +1,4 @@
-"""What each rank of a pipeline holds: its layers by kind, and its micro-batches."""
+"""Load of each rank of a pipeline: its layers by kind, and its micro-batches."""
 
 from collections import Counter
 from dataclasses import dataclass, field

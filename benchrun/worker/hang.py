@@ -1,4 +1,4 @@
-"""What a rank writes of itself when the job's watchdog asks: the stacks of its threads and
+"""Record that a rank writes of itself when the job's watchdog asks: the stacks of its threads and
 PyTorch's record of its collectives. Who asks: templates/hang.py.
 """
 

@@ -136,7 +136,7 @@ class _Sides(NamedTuple):
 
 
 def _changed(run: Evidence, found: Rise) -> tuple[Name, Gpu | None, str] | None:
-    """What changed with the rise: a cause, the one GPU that has it, and words for it."""
+    """Change that came with the rise: a cause, the one GPU that has it, and words for it."""
     sides = _sides(run.course, run, found) if run.course else []
     if not sides:
         return None

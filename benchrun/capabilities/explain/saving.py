@@ -14,7 +14,7 @@ DRAWS = 1000
 MOST = 1000
 """The most steps of one draw."""
 Statistic = Callable[..., Floats]
-"""What the steps of each draw, a row each, lose by the step; called with ``axis``."""
+"""Seconds a step that the steps of each draw (a row each) lose; called with ``axis``."""
 
 
 def saving(seconds: float, steps: Floats, statistic: Statistic = np.mean) -> Saving | None:

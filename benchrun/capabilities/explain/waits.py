@@ -71,7 +71,7 @@ class Wait(NamedTuple):
     saving: Saving | None = None
 
     def at_most(self, seconds: float) -> "Wait":
-        """The same, no longer than ``seconds``."""
+        """A copy that is no longer than ``seconds``."""
         saved = self.saving
         if saved:
             saved = Saving(**{name: min(value, seconds) for name, value in saved})

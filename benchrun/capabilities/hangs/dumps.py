@@ -46,7 +46,7 @@ class Op:
 
     @property
     def call(self) -> tuple[str, str, str]:
-        """What was called, whatever its number."""
+        """Group, name and shape of the call, whatever its number."""
         return self.group, self.name, self.shape
 
 
@@ -90,7 +90,7 @@ class Dump:
 
 @dataclass
 class Records:
-    """What the dumps of a job say."""
+    """Contents of the dumps of a job."""
 
     dumps: dict[int, Dump] = field(default_factory=dict)
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -147,7 +147,7 @@ def _doing(
 
 
 def _calls(turning: set[int], found: Mapping[int, Wait], records: Records) -> Iterator[str]:
-    """What each rank of a circle called."""
+    """Sentences on the call of each rank of a circle."""
     for rank in sorted(turning):
         op = found[rank].op
         title = records.titles.get(op.group, op.group)

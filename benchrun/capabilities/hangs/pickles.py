@@ -12,7 +12,7 @@ DAMAGE = (
     *(pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError),
     *(AttributeError, MemoryError, OverflowError),
 )
-"""What reading a truncated or a damaged pickle raises."""
+"""Exceptions of reading a truncated or a damaged pickle."""
 CODE = {"GLOBAL", "STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "REDUCE", "BUILD"}
 CODE |= {"EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID"}
 """Operations that name an object outside the pickle, or call one."""

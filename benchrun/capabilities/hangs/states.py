@@ -1,4 +1,4 @@
-"""What each rank did on its host when the job's watchdog asked: rank_N.json and stack_N.txt."""
+"""State of each rank on its host when the job's watchdog asked: rank_N.json and stack_N.txt."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from benchrun.paths import table
 FRAME = re.compile(r'^\s+(?:File "(.+?)", line (\d+) in (\S+)|(\S.*?) \((.+?):(\d+)\))\s*$', re.M)
 """A line of a stack as faulthandler writes it, or py-spy."""
 LONG = ("checkpoint", "compile")
-"""What ends by itself, however quiet it is, unless its file system hangs (state D)."""
+"""Activities that end by themselves, however quiet they are, unless its file system hangs (state D)."""
 BUSY = 0.05
 """Least share of a core by which a process moves on."""
 
@@ -55,11 +55,11 @@ class Host:
 
     state: State | None = None
     stack: tuple[Frame, ...] = ()
-    """Of the main thread, the innermost frame first."""
+    """Frames of the main thread, the innermost first."""
 
     @property
     def doing(self) -> str | None:
-        """What the stack shows by stacks.csv, e.g. ``waits`` or ``checkpoint``."""
+        """Activity that the stack shows by stacks.csv, e.g. ``waits`` or ``checkpoint``."""
         rows = table(__file__, "stacks.csv")
         for frame in self.stack:
             for row in rows:
@@ -91,7 +91,7 @@ class Host:
 
 
 def read(files: Iterable[Path]) -> dict[int, Host]:
-    """What the files say of each rank."""
+    """State of each rank, from the files."""
     states: dict[int, State] = {}
     stacks: dict[int, tuple[Frame, ...]] = {}
     for path in files:

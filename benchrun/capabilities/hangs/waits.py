@@ -15,7 +15,7 @@ LATELY_NS = 10**9
 
 @dataclass
 class Wait:
-    """What one rank waits for."""
+    """A rank's wait: for whom, in which call."""
 
     op: Op
     ranks: set[int] = field(default_factory=set)

@@ -437,7 +437,7 @@ def _bridge(spec: TrainingSpec) -> Values:
 
 
 def _worker(spec: TrainingSpec) -> Values:
-    """What only megatron.core's own configuration has."""
+    """Arguments that only megatron.core's own configuration has."""
     layout, training, gpu, te = (
         spec.layout,
         spec.training,

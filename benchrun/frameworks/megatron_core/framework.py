@@ -83,7 +83,7 @@ def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:
 
 
 def _graphs(spec: TrainingSpec) -> Iterator[str]:
-    """What megatron.core cannot capture."""
+    """Graphs that megatron.core cannot capture."""
     training, moe = spec.training, spec.model.moe
     if spec.gpu == "CPU" and training.moe_dispatcher != "alltoall":
         yield f"{training.moe_dispatcher} is between GPUs: moe_dispatcher must be alltoall"
