@@ -211,12 +211,12 @@ def launch_line(spec: RunSpec, request: Request) -> str:
     for override in request.overrides:
         for part in ("--set", quote(override)):
             given.append(part)
+    if request.framework:  # a framework that is named runs its newest release
+        point += f" --framework {spec.framework}"
     where = "FILE"
     if request.cluster:
         where = quote(request.cluster)
-    return " ".join(
-        [f"benchrun launch {point} --framework {spec.framework} --cluster {where}", *given]
-    )
+    return " ".join([f"benchrun launch {point} --cluster {where}", *given])
 
 
 PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (

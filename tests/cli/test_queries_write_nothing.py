@@ -88,6 +88,7 @@ VALUES: dict[str, list[str]] = {
     "--plot": ["NEW.svg", "LOG"],
     "--keep": ["NEW"],
     "--trace": ["RUN"],
+    "--dumps": ["RUN"],
     "--window": ["device", "steps"],
     "--scaling": ["weak"],
     "--calibrate": ["RUN"],

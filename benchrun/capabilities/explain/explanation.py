@@ -127,13 +127,14 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
     for cause in sorted(causes, key=order):
         if cause.seconds >= SHOWN_SHARE * step_s:
             ranked.setdefault((cause.cause, cause.rank), cause)
-    return [_rounded(cause) for cause in ranked.values()]
+    return [_rounded(cause, step_s) for cause in ranked.values()]
 
 
-def _rounded(cause: Cause) -> Cause:
+def _rounded(cause: Cause, step_s: float) -> Cause:
+    """Rounded seconds; no cure saves more than a step."""
     saved = cause.saving_s
     if saved is not None:
-        saved = Saving(**{name: round(value, DIGITS) for name, value in saved})
+        saved = Saving(**{name: round(min(value, step_s), DIGITS) for name, value in saved})
     return cause.model_copy(update={"seconds": round(cause.seconds, DIGITS), "saving_s": saved})
 
 

@@ -146,7 +146,8 @@ def predicted_rows(
     columns = {name.strip().lower() for name in names}
     if not {"gpu", "model"} <= columns and "hidden" not in columns:
         raise UserError(
-            "the table has no columns 'model' and 'gpu'", hint="columns as in published_scaling.csv"
+            "the table has no columns 'model' and 'gpu'",
+            hint="columns as in benchrun/capabilities/predict/published.csv",
         )
     for remark in rows.misnamed(columns):
         say(f"line 1: {remark}")

@@ -74,7 +74,7 @@ def predict(
     of 100 measurements.
 
     --num-gpus 8,64,512 predicts a curve, and says where it breaks and which part of the
-    step grew. --csv FILE reads rows like those of published_scaling.csv instead of a
+    step grew. --csv FILE reads rows like those of published.csv instead of a
     recipe, and prints them with predicted_s, low_s and high_s. Exit code 4 if it can
     predict none of them.
     """
