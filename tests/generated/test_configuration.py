@@ -1,4 +1,4 @@
-"""What any program prints of its configuration and its cards counts in a log of every dialect."""
+"""Statements of any program on its configuration and its cards count in a log of every dialect."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def written(form: str, line: str, path: Path) -> Log:
 
 
 def refused(found: Log, **options: str) -> str | None:
-    """Where the log states something else."""
+    """Place of a statement of the log that differs."""
     try:
         [*check_options(found, options)]
     except UserError as error:

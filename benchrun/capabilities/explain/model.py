@@ -66,7 +66,7 @@ class Cause(Frozen):
     seconds: float
     """Seconds of a step that a cure would save."""
     saving_s: Saving | None = None
-    """The same with its interval over the steps; null if one step alone, or another
+    """Those seconds with their interval over the steps; null if one step alone, or another
     run, shows it.
     """
     rank: int | None = None

@@ -1,4 +1,4 @@
-"""What a cure saves is said with an interval, where the run's own steps show it."""
+"""A cure's saving is said with an interval, where the run's own steps show it."""
 
 from dataclasses import replace
 

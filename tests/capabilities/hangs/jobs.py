@@ -19,7 +19,7 @@ STEP: tuple[Call, ...] = (
 
 @dataclass
 class Fault:
-    """What goes wrong on some ranks, from their call ``at`` on."""
+    """A fault of some ranks, from their call ``at`` on."""
 
     kind: str
     """``host`` stops, ``device`` stops, a call is left out (``skip``), has another size

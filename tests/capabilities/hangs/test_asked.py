@@ -37,7 +37,7 @@ FAULTS = {
     "loop": "[None for _ in iter(int, 1)]",
     "left out": "distributed.broadcast(data, 0)",
 }
-"""What goes wrong -> the code of rank 1."""
+"""Fault -> the code of rank 1."""
 
 
 @pytest.fixture
