@@ -82,16 +82,37 @@ def contradictory_dates(log: Log, inside: CompletedRows, step_s: float | None) -
 
     Three of four rows must do so: evaluations, checkpoints and stalls stand between few.
     """
-    dated = np.array([log.dated_s[step] for step in inside.step.tolist() if step in log.dated_s])
-    if not step_s or log.only_average or len(dated) < FEWEST:
+    undated = (np.nan, np.nan)
+    bounds = np.array([log.dated_s.get(step, undated) for step in inside.step.tolist()])
+    dated = ~np.isnan(bounds).any(axis=-1)
+    if not step_s or log.only_average or dated.sum() < FEWEST:
         return
-    times, middle = dated.mean(axis=1), float(np.median(dated.mean(axis=1)))
-    slow = float(np.quantile(dated[:, 0], 0.25)) > SLOWER * step_s
-    fast = float(np.quantile(dated[:, 1], 0.75)) < FASTER * step_s
-    if not (slow or fast) or middle < STILL * step_s or _count_only(times, inside.step):
+    times = bounds[dated].mean(axis=1)
+    middle = float(np.median(times))
+    least, most = _most_rows(bounds, dated, middle)
+    contradicts = least > SLOWER * step_s or most < FASTER * step_s
+    if not contradicts or middle < STILL * step_s or _count_only(times, inside.step):
         return
     detail = f"the log prints {step_s:.4g} s a step, the dates of its lines give {middle:.4g} s"
     yield Problem("contradictory_dates", None, detail)
+
+
+def _most_rows(bounds: Floats, dated: NDArray[np.bool_], middle: float) -> tuple[float, float]:
+    """Least and most seconds a step of three of four ``dated`` rows.
+
+    Dates of whole seconds may each be a second off. Where a second is little beside a
+    step and as many rows agree with the median to it, all of a stretch of them is a
+    second off, not each.
+    """
+    least, most = np.quantile(bounds[dated, 0], 0.25), np.quantile(bounds[dated, 1], 0.75)
+    times, rounding = bounds.mean(axis=1), np.ptp(bounds, axis=1) / 2
+    alike = (np.abs(times - middle) <= rounding) & (rounding <= (SLOWER - 1) * middle)
+    if alike.sum() >= 0.75 * dated.sum():
+        stretches = alike[0] + np.count_nonzero(alike[1:] & ~alike[:-1])
+        error = stretches * rounding[alike].max() / alike.sum()
+        mean = times[alike].mean()
+        least, most = max(least, mean - error), min(most, mean + error)
+    return float(least), float(most)
 
 
 def _count_only(times: Floats, step: NDArray[np.int64]) -> bool:

@@ -75,6 +75,24 @@ def test_dates_that_contradict_the_printed_time_of_nearly_every_row(
 
 
 @settings(max_examples=60, deadline=None)
+@given(st.floats(8, 20), st.one_of(st.floats(0.5, 0.72), st.floats(1.35, 10)), st.integers(0, 2))
+def test_dates_of_whole_seconds_are_as_exact_as_their_whole_stretch(time_s: float, factor: float, stalls: int) -> None:
+    """Each gap may be a second off; all gaps together may be."""
+    gaps = [time_s * factor] * STEPS
+    gaps[10 : 10 + stalls] = [50 * time_s] * stalls
+    assert said(log(whole_seconds, time_s, gaps)) == "contradictory_dates"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.3, 15), st.floats(0.85, 1.2), st.floats(1, 3))
+def test_dates_of_whole_seconds_near_the_printed_time_contradict_nothing(
+    time_s: float, factor: float, every_third: float
+) -> None:
+    gaps = [time_s * (factor, factor, every_third)[step % 3] for step in range(STEPS)]
+    assert said(log(whole_seconds, time_s, gaps)) is None
+
+
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(WRITERS), st.floats(0.3, 50), st.integers(5, 9), st.floats(1, 900))
 def test_pauses_slow_starts_and_stalls_contradict_nothing(
     writer: Writer, time_s: float, every: int, pause_s: float
