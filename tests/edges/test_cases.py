@@ -6,6 +6,7 @@ They were typed in the form of real ones. Of each kind there are many more in `t
 import csv
 import json
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,13 @@ ROUNDED = 0.003
 """Relative: how far a value is from one that the table has with few digits."""
 
 
-def log(name: str) -> str:
-    return str(HERE / "logs" / f"{name}.xz")
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the logs, out of their archive."""
+    folder = tmp_path_factory.mktemp("logs")
+    with tarfile.open(HERE / "logs.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
 
 
 def at(document: Any, path: str) -> Any:
@@ -39,16 +45,16 @@ def fits(value: Any, how: str, wanted: str) -> bool:
     return str("null" if value is None else value) == wanted
 
 
-def test_every_log_has_a_case() -> None:
-    assert {case["log"] for case in CASES} == {path.stem for path in (HERE / "logs").iterdir()}
+def test_every_log_has_a_case(logs: Path) -> None:
+    assert {case["log"] for case in CASES} == {path.name for path in logs.iterdir()}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['log']}-{case['verb']}")
-def test_a_log_gives_its_truth(case: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    files = [log(case["log"])]
+def test_a_log_gives_its_truth(logs: Path, case: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(logs / case["log"])]
     options = case["options"].split()
     if case["verb"] == "diff":
-        files, options = [log(options[0]), *files], []
+        files, options = [str(logs / options[0]), *files], []
     with pytest.raises(SystemExit) as ended:
         main([case["verb"], *files, *options, "--json"])
     assert int(ended.value.code or 0) == int(case["code"])
