@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from benchrun import paths
-from benchrun.frameworks.environment import Variable, variables
 from benchrun.runspec.cluster import Cluster, Installation
 from benchrun.runspec.profile import Profile
 from benchrun.runspec.spec import DataFormat
 from benchrun.vocabulary import DEGREES, Precision, Task
+
+from .environment import Variable, variables
 
 PARALLELISM = (*DEGREES, "etp")
 """Every kind of parallelism besides data parallelism and FSDP."""

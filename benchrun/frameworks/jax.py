@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework
-from benchrun.frameworks.environment import Variable
 from benchrun.paths import table
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Fp8
+
+from .base import SHARDING, SLURM_VARIABLES, Framework
+from .environment import Variable
 
 MIB = 1 << 20
 

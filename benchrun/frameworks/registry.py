@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from benchrun import extensions
 from benchrun.errors import UserError, closest
-from benchrun.frameworks.base import Framework
+
+from .base import Framework
 
 FRAMEWORKS: dict[str, Framework] = {}
 

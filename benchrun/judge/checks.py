@@ -7,16 +7,17 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from benchrun.judge.choice import usable
-from benchrun.judge.conditions import LOSS, MACHINE, SOFT, Conditions, Difference, differences
-from benchrun.judge.references import Reference
-from benchrun.judge.uneven import Label, slow_steps, too_uneven
 from benchrun.logs.kinds import kind_of
 from benchrun.measure.metric import OURS, Basis
 from benchrun.measure.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.measure.registry import METRICS
 from benchrun.measure.statistics import MIN_INTERVAL_ROWS
 from benchrun.model import Frozen
+
+from .choice import usable
+from .conditions import LOSS, MACHINE, SOFT, Conditions, Difference, differences
+from .references import Reference
+from .uneven import Label, slow_steps, too_uneven
 
 Name = Literal[
     "pass",

@@ -11,19 +11,20 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from benchrun.errors import UserError
-from benchrun.judge.conditions import SOFT, Conditions
-from benchrun.judge.references import (
+from benchrun.measure.registry import METRICS
+from benchrun.model import Frozen
+from benchrun.model.flops import flops_per_token
+from benchrun.runspec.image_names import nemo_release
+from benchrun.vocabulary import DEGREES
+
+from .conditions import SOFT, Conditions
+from .references import (
     Reference,
     families,
     load_references,
     same_work,
     shipped_recipes,
 )
-from benchrun.measure.registry import METRICS
-from benchrun.model import Frozen
-from benchrun.model.flops import flops_per_token
-from benchrun.runspec.image_names import nemo_release
-from benchrun.vocabulary import DEGREES
 
 CONVENTIONS = ("full", "causal")
 """Conventions under which a TFLOPS or an MFU is comparable: we count by them too."""

@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Protocol
 
-from benchrun.judge.checks import Name, labels_of_times, not_understood
-from benchrun.judge.uneven import Label, slow_steps, too_uneven
-from benchrun.judge.verdict import Verdict
 from benchrun.measure.model import Metrics
+
+from .checks import Name, labels_of_times, not_understood
+from .uneven import Label, slow_steps, too_uneven
+from .verdict import Verdict
 
 
 class Expectation(Protocol):

@@ -15,8 +15,6 @@ from pydantic import ValidationError
 from benchrun import kept, paths
 from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
-from benchrun.judge.conditions import Conditions, besides_recipe, conditions, with_machine
-from benchrun.judge.references import Reference, Source
 from benchrun.logs import Log, Step
 from benchrun.measure.model import Metrics
 from benchrun.rundir.artifacts import (
@@ -33,6 +31,9 @@ from benchrun.rundir.artifacts import (
 from benchrun.rundir.find import KEPT, stamp_of
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import RunSpec, TrainingSpec
+
+from .conditions import Conditions, besides_recipe, conditions, with_machine
+from .references import Reference, Source
 
 T = TypeVar("T")
 

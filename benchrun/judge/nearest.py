@@ -8,12 +8,13 @@ from operator import attrgetter
 
 from benchrun import hardware
 from benchrun.errors import UserError
-from benchrun.judge.choice import usable
-from benchrun.judge.conditions import SOFT, Conditions, conditions, differences, hard_differences
-from benchrun.judge.references import Reference
 from benchrun.model.flops import flops_per_token
 from benchrun.recipes.catalogue import training_file
 from benchrun.runspec.spec import TrainingSpec
+
+from .choice import usable
+from .conditions import SOFT, Conditions, conditions, differences, hard_differences
+from .references import Reference
 
 SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
 """Conditions that it shares with the run; its GPU is of the same generation."""

@@ -13,12 +13,13 @@ from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_val
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.judge.conditions import Conditions, besides_recipe, shape_of
 from benchrun.measure.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.recipes import catalogue
 from benchrun.recipes.schema import TrainingRecipe
 from benchrun.vocabulary import Better
+
+from .conditions import Conditions, besides_recipe, shape_of
 
 Flag = Literal[
     "rounded",

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from benchrun.judge.checks import (
+from benchrun.measure.model import Metrics
+from benchrun.measure.run import RunMeasurement
+from benchrun.model import Frozen
+from benchrun.rundir.artifacts import trained_with
+from benchrun.rundir.find import launch_time
+from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.runspec.spec import RunSpec
+from benchrun.vocabulary import Exit
+
+from .checks import (
     LEARNED,
     Check,
     Name,
@@ -20,18 +29,10 @@ from benchrun.judge.checks import (
     not_understood,
     speed_check,
 )
-from benchrun.judge.choice import Choice, choice, choose, usable
-from benchrun.judge.conditions import Conditions, Difference, hard_differences, settings_distance
-from benchrun.judge.references import Reference, matching
-from benchrun.judge.uneven import Label, slow_steps, too_uneven
-from benchrun.measure.model import Metrics
-from benchrun.measure.run import RunMeasurement
-from benchrun.model import Frozen
-from benchrun.rundir.artifacts import trained_with
-from benchrun.rundir.find import launch_time
-from benchrun.rundir.fingerprint import Fingerprint
-from benchrun.runspec.spec import RunSpec
-from benchrun.vocabulary import Exit
+from .choice import Choice, choice, choose, usable
+from .conditions import Conditions, Difference, hard_differences, settings_distance
+from .references import Reference, matching
+from .uneven import Label, slow_steps, too_uneven
 
 _Fields = dict[str, Any]  # fields of a Verdict
 

@@ -2,8 +2,8 @@
 (frameworks/logs.py binds them).
 """
 
-from benchrun.logs.reader import Reader
-from benchrun.logs.records import Facts, Log, Problem
-from benchrun.logs.rows import Rows, Step
+from .reader import Reader
+from .records import Facts, Log, Problem
+from .rows import Rows, Step
 
 __all__ = ["Facts", "Log", "Problem", "Reader", "Rows", "Step"]

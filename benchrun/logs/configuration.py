@@ -7,7 +7,7 @@ products of few bits, and the cards that ``nvidia-smi -L`` lists.
 
 import re
 
-from benchrun.logs.records import Facts
+from .records import Facts
 
 _SWITCH = re.compile(
     r"(?<![\w.])['\"]?((?:nv|mx)?fp[48]|fp[48]_recipe|mixed_precision|load_in_[48]bit)['\"]?"

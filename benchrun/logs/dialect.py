@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isfinite, nan
 from typing import Any, ClassVar, NamedTuple
 
-from benchrun.logs.columns import Column
-from benchrun.logs.lines import Line
-from benchrun.logs.records import TEXTS, Facts, Traits
-from benchrun.logs.rows import Rows, Step
-from benchrun.logs.stamps import Stamps
 from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, MOST_LAYERS
+
+from .columns import Column
+from .lines import Line
+from .records import TEXTS, Facts, Traits
+from .rows import Rows, Step
+from .stamps import Stamps
 
 LARGEST = 10**15
 """Steps, samples, tokens, times and rates above this are damaged numbers."""

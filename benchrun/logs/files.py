@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchrun.errors import UserError
-from benchrun.logs.envelope import one_a_line
-from benchrun.logs.grouping import Part, grouped
-from benchrun.logs.inputs import (
+
+from .envelope import one_a_line
+from .grouping import Part, grouped
+from .inputs import (
     CHUNK,
     COMPRESSED_SUFFIXES,
     STDIN,
@@ -20,11 +21,11 @@ from benchrun.logs.inputs import (
     logs_in,
     unpacked_name,
 )
-from benchrun.logs.lines import LONGEST_LINE
-from benchrun.logs.reader import Reader
-from benchrun.logs.records import Log
-from benchrun.logs.rows import Rows, Step
-from benchrun.logs.serving import LARGEST_DOCUMENT, cut_off, documents
+from .lines import LONGEST_LINE
+from .reader import Reader
+from .records import Log
+from .rows import Rows, Step
+from .serving import LARGEST_DOCUMENT, cut_off, documents
 
 NAMED = 4
 """Paths that the name of a run lists."""

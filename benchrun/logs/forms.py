@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.logs.columns import NO_COUNT, Column
-from benchrun.logs.dialect import LIMITS, Dialect, Record, Table
-from benchrun.logs.lines import windows
-from benchrun.logs.stamps import MOST_OF_A_BLOCK
+from .columns import NO_COUNT, Column
+from .dialect import LIMITS, Dialect, Record, Table
+from .lines import windows
+from .stamps import MOST_OF_A_BLOCK
 
 LONGEST = 2048
 """Bytes of a line that is worth learning."""

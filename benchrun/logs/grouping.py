@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchrun.logs.columns import NO_COUNT, NO_VALUE, Column
-from benchrun.logs.inputs import LogFile
-from benchrun.logs.records import Facts, Log
+from .columns import NO_COUNT, NO_VALUE, Column
+from .inputs import LogFile
+from .records import Facts, Log
 
 _ENDINGS = re.compile(r"([-_.](log|out|err|txt|stdout|stderr|gz|zst|xz))+$")
 SAMPLE = 1 << 12

@@ -4,9 +4,10 @@ none.
 
 from contextlib import suppress
 
-from benchrun.logs.records import Facts
 from benchrun.runspec.launched import LAUNCHED, Launched
 from benchrun.vocabulary import DEGREES
+
+from .records import Facts
 
 NEEDLE = LAUNCHED.encode()
 

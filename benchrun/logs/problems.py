@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchrun.logs.columns import NO_VALUE, Column
-from benchrun.logs.kinds import GENERIC, ROLES, kind_of
-from benchrun.logs.lines import SHORTEST
-from benchrun.logs.prefixes import is_warning, starts
-from benchrun.logs.records import Log, Problem
-from benchrun.logs.rows import Rows
 from benchrun.paths import table
+
+from .columns import NO_VALUE, Column
+from .kinds import GENERIC, ROLES, kind_of
+from .lines import SHORTEST
+from .prefixes import is_warning, starts
+from .records import Log, Problem
+from .rows import Rows
 
 MOST = 50
 """The most problems of one kind that are recorded, the first and the last: a thousand

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchrun.logs.records import Log
 from benchrun.runspec.profile import PROFILES
+
+from .records import Log
 
 NEEDLE = PROFILES.partition("{")[0].encode()
 _LINE = re.compile(re.escape(PROFILES).replace(r"\{\}", r"(\d{1,15})"))

@@ -15,11 +15,13 @@ from dataclasses import fields, replace
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.logs import configuration, launched, problems, profiled, stamps, tracebacks
-from benchrun.logs.dialect import DIALECTS, Dialect
-from benchrun.logs.envelope import Envelope
-from benchrun.logs.forms import Forms
-from benchrun.logs.lines import (
+from benchrun.runspec.launched import Launched
+
+from . import configuration, launched, problems, profiled, stamps, tracebacks
+from .dialect import DIALECTS, Dialect
+from .envelope import Envelope
+from .forms import Forms
+from .lines import (
     LONGEST_LINE,
     Grams,
     Hit,
@@ -29,13 +31,12 @@ from benchrun.logs.lines import (
     lines_around,
     newlines,
 )
-from benchrun.logs.records import Facts, Log, Problem, Traits
-from benchrun.logs.rows import TYPES, Rows
-from benchrun.logs.serving import Served
-from benchrun.logs.skipped import NEEDLE as COUNT_OF_SKIPPED
-from benchrun.logs.skipped import Skipped
-from benchrun.logs.turns import another_training, two_jobs
-from benchrun.runspec.launched import Launched
+from .records import Facts, Log, Problem, Traits
+from .rows import TYPES, Rows
+from .serving import Served
+from .skipped import NEEDLE as COUNT_OF_SKIPPED
+from .skipped import Skipped
+from .turns import another_training, two_jobs
 
 UNKNOWN = "unknown"
 """The framework of a log without a step."""

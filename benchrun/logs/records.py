@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from benchrun.logs.precision import is_used, precision_of
-from benchrun.logs.rows import Rows
+from .precision import is_used, precision_of
+from .rows import Rows
 
 if TYPE_CHECKING:
-    from benchrun.logs.serving import Served
     from benchrun.model import ModelShape
     from benchrun.runspec.launched import Launched
+
+    from .serving import Served
 
 
 class Problem(NamedTuple):

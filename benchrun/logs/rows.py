@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchrun.logs.columns import Column, Columns
-from benchrun.logs.turns import Turns
+from .columns import Column, Columns
+from .turns import Turns
 
 SAME_STEP = 0.1
 """Two rows of one step and one loss that differ by less than this in time are the same

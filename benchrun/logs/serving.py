@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from benchrun import extensions
-from benchrun.logs.dialect import LARGEST, Dialect
-from benchrun.logs.lines import Line
-from benchrun.logs.records import Facts
+
+from .dialect import LARGEST, Dialect
+from .lines import Line
+from .records import Facts
 
 LATENCIES = ("ttft", "tpot", "itl", "e2el")
 """Time to the first token; per output token after it, of a request; between two chunks

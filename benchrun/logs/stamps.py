@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchrun.logs.rows import Rows
+from .rows import Rows
 
 PAUSES = (
     *(b"alidation loss", b"alidate step", b"alidation: iteration", b"alidation DataLoader"),

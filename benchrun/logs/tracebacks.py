@@ -9,10 +9,10 @@ import builtins
 import re
 from typing import NamedTuple
 
-from benchrun.logs.kinds import GENERIC, RESOURCES, kind_of
-from benchrun.logs.prefixes import is_warning, label_of, shape_of
-from benchrun.logs.problems import HARMLESS, described, recognise, strongest
-from benchrun.logs.records import Problem
+from .kinds import GENERIC, RESOURCES, kind_of
+from .prefixes import is_warning, label_of, shape_of
+from .problems import HARMLESS, described, recognise, strongest
+from .records import Problem
 
 HEADER = "Traceback (most recent call last)"
 FRAME = 'File "'

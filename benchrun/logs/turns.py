@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchrun.logs.columns import Column
+from .columns import Column
 
 if TYPE_CHECKING:
-    from benchrun.logs.rows import Rows
+    from .rows import Rows
 
 REACH = 1.5
 """Two rows that are apart by up to so many usual distances follow each other."""

@@ -5,13 +5,14 @@ each product of the operator list in the three passes of training, on all ranks 
 the slowest rank counts.
 """
 
-from benchrun.measure.statistics import Spread
 from benchrun.model import Frozen
 from benchrun.model.flops import PASSES, attention_scores
 from benchrun.model.operators import MULTIPLY_ADD, Pass, weight_passes
 from benchrun.rundir.artifacts import Ceilings, Gemm
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import Precision
+
+from .statistics import Spread
 
 
 class Bound(Frozen):

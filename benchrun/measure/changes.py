@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.measure.statistics import Floats, Values, ranks
+from .statistics import Floats, Values, ranks
 
 ALPHA = 0.05
 """Largest share of series without a change that are taken for ones with a change."""

@@ -5,7 +5,7 @@ rounded, their mean is not.
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.measure.statistics import NORMAL_95, Floats, spread
+from .statistics import NORMAL_95, Floats, spread
 
 JOINED_S = 10.0
 """Rows are joined to blocks of this length, which such a clock times to a tenth."""

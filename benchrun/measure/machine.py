@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchrun import hardware
-from benchrun.measure.model import ProblemEntry
-from benchrun.measure.setting import same_chip
 from benchrun.rundir.artifacts import objects
+
+from .model import ProblemEntry
+from .setting import same_chip
 
 
 def other_gpus(environment: Mapping[str, Any], meant: str) -> Iterator[ProblemEntry]:

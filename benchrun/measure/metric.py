@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchrun.vocabulary import Better
 
 if TYPE_CHECKING:
-    from benchrun.measure.model import Measurement
+    from .model import Measurement
 
 
 @dataclass(frozen=True)

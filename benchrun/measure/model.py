@@ -13,15 +13,16 @@ from pydantic import (
     model_validator,
 )
 
-from benchrun.measure.bound import Bound
-from benchrun.measure.metric import OURS
-from benchrun.measure.ranks import RankSpread
-from benchrun.measure.registry import tabled
-from benchrun.measure.statistics import Interval, Spread
-from benchrun.measure.steadiness import Steadiness
-from benchrun.measure.telemetry import Telemetry
 from benchrun.model import Frozen
 from benchrun.rundir.artifacts import Breakdown
+
+from .bound import Bound
+from .metric import OURS
+from .ranks import RankSpread
+from .registry import tabled
+from .statistics import Interval, Spread
+from .steadiness import Steadiness
+from .telemetry import Telemetry
 
 SAMPLES = "samples_per_second"
 """The quantity of a step that is its printed rate of samples, of all ranks."""

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchrun.logs.records import Log, Problem
-from benchrun.measure.convention import CONVENTIONS, PRINTED
-from benchrun.measure.rows import CompletedRows
-from benchrun.measure.setting import Setting
-from benchrun.measure.statistics import Floats
 from benchrun.model import ModelShape
+
+from .convention import CONVENTIONS, PRINTED
+from .rows import CompletedRows
+from .setting import Setting
+from .statistics import Floats
 
 AGREES = 0.02
 """Relative distance that a printed rate may have from the computed one, or from one of

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from benchrun.logs.kinds import GENERIC, kind_of
 from benchrun.logs.problems import MOST_LOST, role_of, strongest
 from benchrun.logs.records import Facts, Log, Problem
-from benchrun.measure.model import ProblemEntry
-from benchrun.measure.setting import Setting, same_chip, stated_setting
+
+from .model import ProblemEntry
+from .setting import Setting, same_chip, stated_setting
 
 EFFECTS = ("server_failed", "failed_requests")
 """Kinds that say more than the traceback of a server does."""

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchrun.measure.statistics import Floats
 from benchrun.model import Frozen
 from benchrun.rundir.artifacts import RankTimes
+
+from .statistics import Floats
 
 
 class RankCompute(Frozen):

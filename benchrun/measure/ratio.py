@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchrun.measure.statistics import MIN_INTERVAL_ROWS, Interval, Spread, student_95
+from .statistics import MIN_INTERVAL_ROWS, Interval, Spread, student_95
 
 OF_MEDIAN = math.sqrt(math.pi / 2)
 """Standard error of the median over that of the mean, in many values of a normal

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun import extensions
 from benchrun.errors import UserError
-from benchrun.measure.metric import Basis, Metric, Read
 from benchrun.vocabulary import Better
 
+from .metric import Basis, Metric, Read
+
 if TYPE_CHECKING:
-    from benchrun.measure.model import Measurement
+    from .model import Measurement
 
 
 METRICS: dict[str, Metric] = {}

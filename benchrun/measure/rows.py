@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from benchrun.logs.problems import MOST
 from benchrun.logs.records import TOKENS_PER_S, Log, Problem
-from benchrun.measure.setting import Setting
-from benchrun.measure.statistics import Floats
+
+from .setting import Setting
+from .statistics import Floats
 
 IMPOSSIBLY_FAST = 3.0
 """Factor on the median speed that no row reaches: the same work cannot be done in a

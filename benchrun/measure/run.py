@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from benchrun.logs import Log
-from benchrun.measure.model import Metrics
-from benchrun.measure.telemetry import Sampled
 from benchrun.rundir.folder import RunDir
+
+from .model import Metrics
+from .telemetry import Sampled
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from benchrun.errors import UserError
 from benchrun.hardware import Device
 from benchrun.logs.launched import dimensions
 from benchrun.logs.records import Facts, Log
-from benchrun.measure.parts import FIELDS, parts_of, unknown_options, untrained
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import Task
+
+from .parts import FIELDS, parts_of, unknown_options, untrained
 
 SAME_MODEL = 0.02
 """Relative difference of the active parameters up to which two models count as one: a

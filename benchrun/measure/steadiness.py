@@ -9,7 +9,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.measure.statistics import (
+from benchrun.model import Frozen
+
+from .statistics import (
     Floats,
     Ints,
     Values,
@@ -19,7 +21,6 @@ from benchrun.measure.statistics import (
     ranks,
     robust_deviation,
 )
-from benchrun.model import Frozen
 
 MIN_ROWS = 20
 MIN_EFFECT = 0.01

@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from benchrun.logs.columns import NO_VALUE
 from benchrun.logs.records import Log, Problem
-from benchrun.measure import clock
-from benchrun.measure.convention import CONVENTIONS, identify
-from benchrun.measure.model import (
+from benchrun.model import ModelShape
+from benchrun.vocabulary import DEGREES
+
+from . import clock
+from .convention import CONVENTIONS, identify
+from .model import (
     SAMPLES,
     Conventions,
     MeanMedian,
@@ -24,12 +27,12 @@ from benchrun.measure.model import (
     Summary,
     Window,
 )
-from benchrun.measure.printed import contradictory_dates, contradictory_rates
-from benchrun.measure.problems import contradictions, contradictory_layout, fatal_problem
-from benchrun.measure.rows import CompletedRows, completed_rows, lowest_rate, too_fast
-from benchrun.measure.serving import answered, counts, result_problems, stated_settings
-from benchrun.measure.setting import Setting, setting_of_log
-from benchrun.measure.statistics import (
+from .printed import contradictory_dates, contradictory_rates
+from .problems import contradictions, contradictory_layout, fatal_problem
+from .rows import CompletedRows, completed_rows, lowest_rate, too_fast
+from .serving import answered, counts, result_problems, stated_settings
+from .setting import Setting, setting_of_log
+from .statistics import (
     MIN_INTERVAL_ROWS,
     Floats,
     Spread,
@@ -37,10 +40,8 @@ from benchrun.measure.statistics import (
     spread,
     warmup_rows,
 )
-from benchrun.measure.steadiness import steadiness
-from benchrun.measure.training import no_training, updates
-from benchrun.model import ModelShape
-from benchrun.vocabulary import DEGREES
+from .steadiness import steadiness
+from .training import no_training, updates
 
 COARSE_S = 10.0
 """Seconds of a row below which a clock of whole seconds is more than 5 % uncertain:

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from benchrun.measure.samples import REASONS, SAMPLE, Samples, read
-from benchrun.measure.statistics import Floats
 from benchrun.model import Frozen
+
+from .samples import REASONS, SAMPLE, Samples, read
+from .statistics import Floats
 
 THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 """Reasons that are faults of cooling or supply. ``power_cap`` is not: a GPU at full

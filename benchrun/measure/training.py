@@ -8,7 +8,8 @@ import numpy as np
 from benchrun.logs.columns import NO_VALUE
 from benchrun.logs.problems import MOST_LOST
 from benchrun.logs.records import Log, Problem
-from benchrun.measure.statistics import Floats
+
+from .statistics import Floats
 
 CONSTANT_ROWS = 10
 """Number of equal losses, and no other, from which on they are named."""

@@ -5,7 +5,6 @@ Compared with peaks that were measured on H100 and H200 in tests/memory/test_mem
 """
 
 from benchrun.frameworks.registry import framework
-from benchrun.memory.stages import Stage
 from benchrun.model import Moe
 from benchrun.model.adapters import MEGATRON, TRANSFORMERS
 from benchrun.model.communication import sequence_split
@@ -15,6 +14,8 @@ from benchrun.model.parts import Mla
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import RESIDENT_LAYERS
 from benchrun.vocabulary import LOW
+
+from .stages import Stage
 
 NVFP4 = 0.5 + 1 / 16
 """Bytes of a number in NVFP4: four bits, and a byte of scale for sixteen of them."""

@@ -12,9 +12,6 @@ from dataclasses import asdict, dataclass
 
 from benchrun import hardware
 from benchrun.frameworks.registry import framework
-from benchrun.memory import activations
-from benchrun.memory.activations import NVFP4
-from benchrun.memory.stages import Stage, stages
 from benchrun.model.adapters import MEGATRON, TRANSFORMERS, adapted, adapter_params
 from benchrun.model.communication import optimizer_shards, weight_shards
 from benchrun.model.layers import ATTENTION, EXPERTS, MAMBA, MLP
@@ -22,6 +19,10 @@ from benchrun.model.operators import Operators, Product, operators
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Recompute
 from benchrun.vocabulary import GIB, LOW
+
+from . import activations
+from .activations import NVFP4
+from .stages import Stage, stages
 
 NEARLY_FULL = 0.9
 GATHERED_AHEAD = 0.5e9

@@ -7,9 +7,10 @@ import re
 from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import NEMO_IMAGES, Framework
 from benchrun.frameworks.registry import FRAMEWORKS, framework, names
-from benchrun.recipes.yamlfile import Document
 from benchrun.runspec.cluster import Cluster
 from benchrun.runspec.image_names import nemo_release
+
+from .yamlfile import Document
 
 _REFERENCE = re.compile(r"[/:]")
 """Signs in the name of a published image that the name of a framework does not have."""

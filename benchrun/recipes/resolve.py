@@ -18,15 +18,16 @@ from benchrun import hardware
 from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import Framework
 from benchrun.frameworks.registry import framework
-from benchrun.recipes import catalogue
-from benchrun.recipes.catalogue import Point, RecipeFile, belongs, checked, explained, fields
-from benchrun.recipes.files import cluster_document, default_cluster
-from benchrun.recipes.images import image_of_run, is_of_nemo, missing_scripts
-from benchrun.recipes.layout import CHANGE_LAYOUT, refusals
-from benchrun.recipes.schema import FrameworkEntry, PointGroup, Recipe, TrainingGroup
-from benchrun.recipes.select import KEYS, Request, listed_counts, select
-from benchrun.recipes.yamlfile import Document, Loc, parse, scalar
 from benchrun.runspec.spec import Inputs, NodesInputs, NodesSpec, RunSpec, workload
+
+from . import catalogue
+from .catalogue import Point, RecipeFile, belongs, checked, explained, fields
+from .files import cluster_document, default_cluster
+from .images import image_of_run, is_of_nemo, missing_scripts
+from .layout import CHANGE_LAYOUT, refusals
+from .schema import FrameworkEntry, PointGroup, Recipe, TrainingGroup
+from .select import KEYS, Request, listed_counts, select
+from .yamlfile import Document, Loc, parse, scalar
 
 NODE_CHECK = "node-check"
 """The program that a check of nodes runs."""

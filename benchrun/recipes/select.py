@@ -6,10 +6,11 @@ from typing import Any, NoReturn
 
 from benchrun import hardware
 from benchrun.errors import UserError, closest
-from benchrun.recipes.catalogue import Point, RecipeFile, checked, points
-from benchrun.recipes.files import cluster_document
 from benchrun.runspec.cluster import Cluster
 from benchrun.vocabulary import MOST_GPUS
+
+from .catalogue import Point, RecipeFile, checked, points
+from .files import cluster_document
 
 KEYS = ("framework", "gpu", "precision", "num_gpus")
 NAMES = {"gpu": "GPU", "precision": "precision", "num_gpus": "number of GPUs"}

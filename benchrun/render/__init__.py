@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from benchrun import __version__, paths
 from benchrun.frameworks.registry import framework
-from benchrun.render import filters
 from benchrun.rundir.artifacts import (
     CONTAINER_SCRIPT,
     HANG_SCRIPT,
@@ -29,6 +28,8 @@ from benchrun.runspec.image_names import is_path
 from benchrun.runspec.launched import launched_line
 from benchrun.runspec.profile import PROFILES
 from benchrun.runspec.spec import RunSpec, TrainingSpec
+
+from . import filters
 
 _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 

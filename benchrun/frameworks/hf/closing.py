@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from benchrun.frameworks.hf.facts import LAST_DIGIT
 from benchrun.logs.records import Facts
+
+from .facts import LAST_DIGIT
 
 AGREES = 0.02
 """Relative distance of two statements that are both true."""

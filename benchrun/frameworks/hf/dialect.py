@@ -24,11 +24,18 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.frameworks.hf import facts as trainer_facts
-from benchrun.frameworks.hf import jobs as trainer_jobs
-from benchrun.frameworks.hf import rows as trainer_rows
-from benchrun.frameworks.hf.closing import ClosingRates, contradictions
-from benchrun.frameworks.hf.lines import (
+from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
+from benchrun.logs.columns import NO_VALUE, Column, Columns
+from benchrun.logs.dialect import Dialect, Record, Table, Value, positive
+from benchrun.logs.lines import Line
+from benchrun.logs.records import Facts
+from benchrun.logs.rows import Rows, Step
+
+from . import facts as trainer_facts
+from . import jobs as trainer_jobs
+from . import rows as trainer_rows
+from .closing import ClosingRates, contradictions
+from .lines import (
     DICTIONARY,
     EVALUATED,
     bars_on,
@@ -37,7 +44,7 @@ from benchrun.frameworks.hf.lines import (
     same_record,
     texts_of,
 )
-from benchrun.frameworks.hf.pauses import (
+from .pauses import (
     CHECKPOINT,
     EVALUATION,
     PAUSE_TYPES,
@@ -45,12 +52,6 @@ from benchrun.frameworks.hf.pauses import (
     before_bars,
     before_dictionaries,
 )
-from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
-from benchrun.logs.columns import NO_VALUE, Column, Columns
-from benchrun.logs.dialect import Dialect, Record, Table, Value, positive
-from benchrun.logs.lines import Line
-from benchrun.logs.records import Facts
-from benchrun.logs.rows import Rows, Step
 
 _SAVING = re.compile(
     r"Saving model checkpoint to|\bcheckpoint \S+ is about to be saved", re.IGNORECASE

@@ -4,10 +4,11 @@ epochs of its dictionaries.
 
 import numpy as np
 
-from benchrun.frameworks.hf.rows import CLOCKS_S
 from benchrun.logs.columns import NO_VALUE, Column, Columns
 from benchrun.logs.rows import Rows, Step
 from benchrun.logs.turns import FEW, SAME_CLOCK, two_jobs
+
+from .rows import CLOCKS_S
 
 
 def mixed(bars: Columns, dictionaries: Columns) -> bool:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchrun.frameworks.hf.rows import Drawn
 from benchrun.logs.columns import Column, Columns
 from benchrun.logs.rows import Rows
+
+from .rows import Drawn
 
 EVALUATION, CHECKPOINT = 0, 1
 WORK = ("an evaluation", "a checkpoint")

@@ -11,7 +11,6 @@ AI-Hypercomputer/maxtext src/maxtext/common/metric_logger.py and its forms of 20
 import re
 from collections.abc import Iterator
 
-from benchrun.frameworks.maxtext.config import take_parameter
 from benchrun.logs.dialect import (
     NOT_FINITE,
     NUMBER,
@@ -24,6 +23,8 @@ from benchrun.logs.dialect import (
     groups,
     headed,
 )
+
+from .config import take_parameter
 
 _STEP = re.compile(r"completed step: (?P<step>\d{1,15}),\s*(?=seconds: )")
 _LAST = re.compile(rf"\s*(loss|lm_loss):\s{{1,16}}(-?\d+\.\d{{3}}|{NOT_FINITE}(?:\.0*)?)\s*")

@@ -8,13 +8,14 @@ rules about them need no framework.
 
 from typing import Any
 
-from benchrun.frameworks.megatron.graphs import worker_graphs
 from benchrun.model import VOCAB_MULTIPLE, ModelShape
 from benchrun.model.layers import has_experts
 from benchrun.runspec.image_names import nemo_release
 from benchrun.runspec.megatron import Megatron, Values
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import RESIDENT_LAYERS
+
+from .graphs import worker_graphs
 
 WORKER = "megatron-core"
 BRIDGE = "megatron-bridge"

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from benchrun.frameworks.base import Framework, Unmeasured
-from benchrun.frameworks.megatron.config import YARN_POSITIONS, megatron_config
 from benchrun.model.features import TRANSFORMER
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Optimizer
+
+from .config import YARN_POSITIONS, megatron_config
 
 
 class Megatron(Framework):

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from benchrun.frameworks.megatron.framework import Megatron, partly_sharded
 from benchrun.runspec.spec import TrainingSpec
+
+from .framework import Megatron, partly_sharded
 
 
 class NeMoOfCore(Megatron):

@@ -22,10 +22,11 @@ from typing import Any
 
 from benchrun.frameworks.lightning import facts as lightning
 from benchrun.frameworks.lightning import micro_batches
-from benchrun.frameworks.nemo1.config import NEEDLES, read_config
 from benchrun.logs.dialect import Dialect, credible, number, seconds
 from benchrun.logs.lines import Line
 from benchrun.logs.rows import Rows, Step
+
+from .config import NEEDLES, read_config
 
 _BAR = re.compile(
     r"Epoch (\d{1,9})\s?:[\s:]{0,8}(?:\d{1,3}%\|[^|]{0,400}\|)?\s{0,8}(\d{1,15})(?:/(\d{1,15})|it)\s?"

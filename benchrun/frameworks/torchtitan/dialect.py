@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from benchrun.frameworks.torchtitan.model import NEEDLES, read_model
 from benchrun.logs.dialect import (
     NUMBER,
     PERCENT,
@@ -27,6 +26,8 @@ from benchrun.logs.dialect import (
     number,
 )
 from benchrun.logs.rows import Rows
+
+from .model import NEEDLES, read_model
 
 # A fork's ranks without the last stage print no loss.
 _STEP = re.compile(

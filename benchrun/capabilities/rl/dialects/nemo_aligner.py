@@ -18,10 +18,11 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from benchrun.capabilities.rl.dialects.rollouts import Rollouts, first
 from benchrun.logs.dialect import count, number, positive, seconds
 from benchrun.logs.lines import Line
 from benchrun.logs.rows import Rows, Step
+
+from .rollouts import Rollouts, first
 
 
 def bar_of(name: str) -> re.Pattern[str]:

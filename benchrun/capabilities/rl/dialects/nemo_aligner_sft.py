@@ -14,11 +14,12 @@ of alex-ht/nemo_cp_debug.
 
 import re
 
-from benchrun.capabilities.rl.dialects.nemo_aligner import bar_of, pairs_of
 from benchrun.frameworks.lightning import facts as lightning
 from benchrun.logs.dialect import Dialect, count, fact_of, number, positive
 from benchrun.logs.lines import Line
 from benchrun.logs.rows import Step
+
+from .nemo_aligner import bar_of, pairs_of
 
 _BAR = bar_of("Training steps")
 MOST_DRAWN = 64

@@ -16,10 +16,11 @@ nemo_rl/algorithms/grpo.py, utils.py; tests/json_dump_tb_logs.py.
 
 import re
 
-from benchrun.capabilities.rl.dialects.rollouts import Rollouts, first
 from benchrun.logs.dialect import count, credible, number, positive
 from benchrun.logs.lines import Line
 from benchrun.logs.rows import Rows, Step
+
+from .rollouts import Rollouts, first
 
 _HEAD = re.compile(r"={25} Step (\d{1,15})(?:/(\d{1,15}))? ={25}")
 _TOTAL = re.compile(r"Total step time: (\d+\.\d\d)s(?=\s|$)")

@@ -13,10 +13,11 @@ jiosephlee/OpenRLHF-Tools.
 import re
 from datetime import datetime
 
-from benchrun.capabilities.rl.dialects.rollouts import Rollouts, first
 from benchrun.logs.dialect import count, credible, number, positive, stated_loss
 from benchrun.logs.lines import Line
 from benchrun.logs.rows import Step
+
+from .rollouts import Rollouts, first
 
 _STEP = re.compile(
     r"(?:(\d\d-\d\d \d\d:\d\d:\d\d) [\w.]{1,80}:\d{1,6}\] \W{0,4})?Global step (\d{1,15}): \{([^{}]*)\}"

@@ -8,11 +8,12 @@ benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, ..., "versions": {
 
 import json
 
-from benchrun.capabilities.rl.dialects.rollouts import Rollouts
 from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
 from benchrun.logs.dialect import count, number, positive, stated_loss
 from benchrun.logs.lines import Line
 from benchrun.logs.rows import Step
+
+from .rollouts import Rollouts
 
 STEP = "benchrun step: "
 OF_THE_ROW = ("step", "step_time_s", "policy_loss", "grad_norm")

@@ -15,10 +15,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from benchrun.capabilities.rl.dialects.rollouts import Rollouts, first, total
 from benchrun.logs.dialect import count, number, positive, stated_loss
 from benchrun.logs.lines import Line
 from benchrun.logs.rows import Step
+
+from .rollouts import Rollouts, first, total
 
 _STEP = re.compile(r"(?:^|\s)step:\s?(\d{1,15}) - ")
 _PAIR = re.compile(r"([A-Za-z_][^\s:]{0,160}):\s?(\S{1,40})(?= - |\s*$)")

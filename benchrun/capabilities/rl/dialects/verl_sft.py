@@ -11,10 +11,11 @@ verl/trainer/fsdp_sft_trainer.py and sft_trainer.py; logs of eric-haibin-lin/ver
 
 import re
 
-from benchrun.capabilities.rl.dialects.verl import values_of
 from benchrun.logs.dialect import Dialect, count, number, positive
 from benchrun.logs.lines import Line
 from benchrun.logs.rows import Step
+
+from .verl import values_of
 
 _STEP = re.compile(r"(?<![\w-])step:\s?(\d{1,15}) - (?=.*\btrain/loss:)")
 _TIME = re.compile(r"\btrain/time\(s\):\s?(\d{1,9}\.\d{4,}|\d{1,9}(?:\.\d+)?(?= - ))")

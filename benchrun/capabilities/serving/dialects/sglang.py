@@ -9,14 +9,15 @@ number follows from ``num_prompts``, if that is stated.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from benchrun.capabilities.serving.dialects.vllm import (
+from benchrun.logs.serving import Document, Served
+
+from .vllm import (
     LABELS,
     NEEDLES,
     Vllm,
     settings_of,
     values_of,
 )
-from benchrun.logs.serving import Document, Served
 
 
 class Sglang(Vllm):
