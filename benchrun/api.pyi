@@ -26,7 +26,6 @@ from benchrun.capabilities.predict.usecase import Predicted as Predicted
 from benchrun.capabilities.predict.usecase import calibrated as calibrated
 from benchrun.capabilities.predict.usecase import predicted as predicted
 from benchrun.capabilities.predict.usecase import predicted_curve as predicted_curve
-from benchrun.capabilities.predict.usecase import predicted_scaling as predicted_scaling
 from benchrun.capabilities.predict.usecase import predicted_table as predicted_table
 from benchrun.capabilities.studies.resolved import ResolvedStudy as ResolvedStudy
 from benchrun.capabilities.studies.result import StudyResult as StudyResult

@@ -67,10 +67,12 @@ class CurveView:
     def text(self) -> str:
         """Text for a terminal: a title, the table, and where the curve breaks."""
         loss = self.broken
-        end = "no doubling of the GPUs costs more than 5 % of the speed"
+        end = "no doubling of the GPUs costs more than 5 % of the speed\n"
         if loss:
-            end = loss.sentence
-        return f"{self.title}, {self.kind} scaling\n{plain(self.table())}{end}\n"
+            end = f"{loss.sentence}\n"
+        elif len(self.points) == 1:
+            end = ""
+        return f"{self.title}, {self.kind} scaling\n{plain(self.table())}{end}"
 
     def document(self) -> dict[str, Any]:
         """Document for JSON: seconds, tokens/s/GPU, efficiency as a share of the first

@@ -1,5 +1,6 @@
 """Requests to RunSpecs, and RunSpecs to files."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +39,7 @@ def curve_point(request: Request, num_gpus: Sequence[int]) -> RunSpec:
     """
     specs = []
     errors = []
-    for number in num_gpus:
+    for number in num_gpus or (None,):
         try:
             specs.append(resolve_point(replace(request, num_gpus=number)))
         except UserError as error:
@@ -48,10 +49,12 @@ def curve_point(request: Request, num_gpus: Sequence[int]) -> RunSpec:
     asked = any(override.startswith("model.") for override in request.overrides)
     whole = [spec for spec in specs if asked or not _reduced(spec)]
     if not whole:
-        smaller = " ".join(f"--set model.{each.name}={each.size}" for each in _reduced(specs[0]))
+        smaller = ""
+        for each in _reduced(specs[0]):
+            smaller += f" --set model.{each.name}={json.dumps(each.size)}"
         raise UserError(
             f"{request.recipe} has no point of the whole model on these GPUs",
-            hint=f"name more GPUs (benchrun list {request.recipe}), or ask for the proxy: {smaller}",
+            hint=f"name more GPUs (benchrun list {request.recipe}), or ask for the proxy:{smaller}",
         )
     return whole[0]
 

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -105,33 +105,32 @@ def _of_rows(load: Workload, calibration: Calibration) -> Prediction:
     return Prediction(load, median, low, high, _scaled(parts, median / physics), calibration.name)
 
 
-def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterator[Workload]:
-    """``load`` on other numbers of GPUs: weak keeps the batch per GPU, strong the
-    whole. UserError if illegal."""
-    for number in num_gpus:
-        for degrees in load.layout.units:
-            unit = math.prod(degrees.values())
-            if number % unit:
-                raise UserError(f"{number} GPUs are no multiple of {' * '.join(degrees)} = {unit}")
-        dp = load.layout.dp(number)
-        gbs = load.gbs * number / load.num_gpus if scaling == "weak" else load.gbs
-        interleaved = 1
-        if load.layout.vp > 1:
-            interleaved = load.layout.pp
-        batch = load.mbs * dp * interleaved
-        if gbs % batch:
-            rule = "mbs * dp"
-            if interleaved > 1:
-                rule = "mbs * dp * pp"
-            raise UserError(
-                f"a global batch of {gbs:g} is no multiple of {rule} = {batch:g} on {number} GPUs",
-                hint=f"leave out {number} GPUs, or name a batch: --set gbs={-(-gbs // batch) * batch:g}",
-            )
-        layout = load.layout
-        cp = load.layout.cp
-        if layout.fsdp == load.dp * cp > 1:  # over all ranks that share weights, here and there
-            layout = layout.model_copy(update={"fsdp": dp * cp})
-        yield replace(load, num_gpus=number, gbs=gbs, layout=layout)
+def scaled(load: Workload, number: int, scaling: Scaling) -> Workload:
+    """``load`` on ``number`` GPUs: weak keeps the batch per GPU, strong the whole.
+    UserError if illegal."""
+    for degrees in load.layout.units:
+        unit = math.prod(degrees.values())
+        if number % unit:
+            raise UserError(f"{number} GPUs are no multiple of {' * '.join(degrees)} = {unit}")
+    dp = load.layout.dp(number)
+    gbs = load.gbs * number / load.num_gpus if scaling == "weak" else load.gbs
+    interleaved = 1
+    if load.layout.vp > 1:
+        interleaved = load.layout.pp
+    batch = load.mbs * dp * interleaved
+    if gbs % batch:
+        rule = "mbs * dp"
+        if interleaved > 1:
+            rule = "mbs * dp * pp"
+        raise UserError(
+            f"a global batch of {gbs:g} is no multiple of {rule} = {batch:g} on {number} GPUs",
+            hint=f"leave out {number} GPUs, or name a batch: --set gbs={-(-gbs // batch) * batch:g}",
+        )
+    layout = load.layout
+    cp = load.layout.cp
+    if layout.fsdp == load.dp * cp > 1:  # over all ranks that share weights, here and there
+        layout = layout.model_copy(update={"fsdp": dp * cp})
+    return replace(load, num_gpus=number, gbs=gbs, layout=layout)
 
 
 def predicted_rows(

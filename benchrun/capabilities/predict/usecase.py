@@ -1,7 +1,7 @@
 """Prediction of a step: of a point, over numbers of GPUs, of a table of rows; on a
 site's own runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -11,7 +11,7 @@ from benchrun.jobs.endings import recorded_name
 from benchrun.judge.checks import broken_run
 from benchrun.measure.model import Metrics
 from benchrun.measure.scaling import CurvePoint, Scaling
-from benchrun.memory import ESTIMATE_ERROR, estimate, warning
+from benchrun.memory import ESTIMATE_ERROR, estimate, impossible, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.rundir import artifacts
 from benchrun.rundir.find import open_run
@@ -66,9 +66,7 @@ class Predicted:
         if peak is not None:
             for name in ("full", "causal"):
                 shares[name] = getattr(flops, name) * rate / (peak * 1e12)
-        memory = estimate(
-            spec.resized(num_gpus=load.num_gpus, gbs=int(load.gbs), layout=load.layout)
-        ).total
+        memory = estimate(spec).total
         return {
             "schema_version": 1,
             "step_time_s": {"median": one.median, "low": one.low, "high": one.high},
@@ -90,6 +88,46 @@ class Predicted:
         }
 
 
+@dataclass(frozen=True)
+class PredictedCurve:
+    """A run on several numbers of GPUs."""
+
+    scaling: Scaling
+    points: tuple[Predicted, ...]
+    left_out: Mapping[int, str]
+    """Reason why a number of GPUs has no prediction."""
+
+    @property
+    def view(self) -> CurveView:
+        """The curve with its efficiency, and where it breaks."""
+        points = []
+        for each in self.points:
+            one = each.prediction
+            load = one.load
+            points.append(
+                CurvePoint(load.num_gpus, load.gbs, one.median, one.parts, one.low, one.high)
+            )
+        spec = self.points[0].spec
+        return CurveView(curve_title(spec), self.scaling, spec.seq_length, predicted=tuple(points))
+
+    def document(self) -> dict[str, Any]:
+        """Document of ``predict --json`` for several numbers of GPUs."""
+        view = self.view.document()
+        points = []
+        for each, point in zip(self.points, view["points"], strict=True):
+            points.append(each.document() | {"efficiency": point["efficiency"]})
+        left_out = []
+        for number, reason in self.left_out.items():
+            left_out.append({"num_gpus": number, "reason": reason})
+        return {
+            "schema_version": 1,
+            "scaling": self.scaling,
+            "points": points,
+            "left_out": left_out,
+            "break": view["break"],
+        }
+
+
 def predicted(spec: RunSpec, calibration: Calibration | None = None) -> Predicted:
     """The step of one run. UserError for a workload without steps, and for a GPU whose
     speed is not known."""
@@ -100,26 +138,32 @@ def predicted(spec: RunSpec, calibration: Calibration | None = None) -> Predicte
 
 def predicted_curve(
     spec: RunSpec, num_gpus: Sequence[int], scaling: Scaling, calibration: Calibration | None = None
-) -> list[Predicted]:
-    """The step of a run on several numbers of GPUs. UserError for one that its layout
-    or batch does not allow."""
-    training = _training(spec)
-    warnings = _warnings(spec)
-    curve = []
-    for load in model.scaled(_load(spec, calibration), num_gpus, scaling):
-        curve.append(Predicted(training, model.predict(load, calibration), warnings))
-    return curve
-
-
-def predicted_scaling(curve: Sequence[Predicted], scaling: Scaling) -> CurveView:
-    """A predicted curve with its efficiency, and where it breaks."""
+) -> PredictedCurve:
+    """The step of a run on several numbers of GPUs, in its layout. UserError if its
+    layout, batch or memory allows none of them."""
+    start = _load(spec, calibration)
     points = []
-    for each in curve:
-        one = each.prediction
-        load = one.load
-        points.append(CurvePoint(load.num_gpus, load.gbs, one.median, one.parts, one.low, one.high))
-    spec = curve[0].spec
-    return CurveView(curve_title(spec), scaling, spec.seq_length, predicted=tuple(points))
+    errors = {}
+    for number in num_gpus:
+        try:
+            load = model.scaled(start, number, scaling)
+            sized = _fitting(_training(spec), load)
+        except UserError as error:
+            errors[number] = error
+            continue
+        points.append(Predicted(sized, model.predict(load, calibration), _warnings(sized)))
+    if not points:
+        raise next(iter(errors.values()))
+    return PredictedCurve(scaling, tuple(points), {n: e.message for n, e in errors.items()})
+
+
+def _fitting(spec: TrainingSpec, load: Workload) -> TrainingSpec:
+    """``spec`` in the size of ``load``. UserError if its memory cannot suffice."""
+    sized = spec.resized(num_gpus=load.num_gpus, gbs=int(load.gbs), layout=load.layout)
+    reason = impossible(sized)
+    if reason:
+        raise UserError(f"on {load.num_gpus} GPUs {reason}")
+    return sized
 
 
 def predicted_step(spec: RunSpec) -> Prediction | None:

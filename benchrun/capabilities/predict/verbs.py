@@ -1,6 +1,8 @@
 """The verb predict."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,14 +91,13 @@ def predict(
         calibration, changes = api.calibrated(runs)
         for change in changes:
             say(change)
-    if len(num_gpus) > 1:
-        spec = api.curve_point(api.Request(**point), num_gpus)
-    else:
-        spec = api.resolve_point(api.Request(**point, num_gpus=next(iter(num_gpus), None)))
+    request = api.Request(**point)
     if scaling is not None or len(num_gpus) > 1:
+        spec = api.curve_point(request, num_gpus)
         return _predict_curve(
             spec, num_gpus or (spec.num_gpus,), scaling or "weak", calibration, plot, as_json
         )
+    spec = api.resolve_point(replace(request, num_gpus=next(iter(num_gpus), None)))
     if plot:
         raise UserError(
             "--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512"
@@ -146,18 +147,14 @@ def _predict_curve(
     """Print, and draw into ``plot``, the step on each number of GPUs and where the
     curve breaks."""
     curve = api.predicted_curve(spec, num_gpus, scaling, calibration)
-    view = api.predicted_scaling(curve, scaling)
+    view = curve.view
     if as_json:
-        document = view.document()
-        points = []
-        for each, point in zip(curve, document["points"], strict=True):
-            points.append(each.document() | {"efficiency": point["efficiency"]})
-        print_json(
-            {"schema_version": 1, "scaling": scaling, "points": points, "break": document["break"]}
-        )
+        print_json(curve.document())
     else:
-        _print(curve)
+        _print(curve.points)
         click.echo("\n" + view.text(), nl=False)
+    for reason in curve.left_out.values():
+        say(f"left out: {reason}")
     if plot:
         from benchrun.show.curve import scaling_plots
         from benchrun.show.plot import save
@@ -166,7 +163,7 @@ def _predict_curve(
     return Exit.OK
 
 
-def _print(curve: "list[Predicted]") -> None:
+def _print(curve: "Sequence[Predicted]") -> None:
     """Print a table with a column per number of GPUs, without parts that take no time,
     and warnings on stderr."""
     from benchrun.show.table import aligned
@@ -185,7 +182,10 @@ def _print(curve: "list[Predicted]") -> None:
         click.echo("  ".join(row))
     share = f"{10 * first['interval']:.0f} of 10 measurements lie between low and high"
     click.echo(f"{share}; calibrated by {first['calibration']}")
-    for warning in curve[0].warnings:
+    warnings: list[str] = []
+    for each in curve:
+        warnings += each.warnings
+    for warning in dict.fromkeys(warnings):
         say(f"warning: {warning}")
 
 

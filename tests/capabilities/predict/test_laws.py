@@ -62,8 +62,8 @@ def test_a_faster_machine_never_slows_a_step(load: Workload, speed: str) -> None
 @given(loads())
 def test_weak_scaling_never_shortens_a_step_and_strong_scaling_is_not_superlinear(load: Workload) -> None:
     here = predict(load).median
-    (weak,) = scaled(load, [2 * load.num_gpus], "weak")
-    (strong,) = scaled(load, [2 * load.num_gpus], "strong")
+    weak = scaled(load, 2 * load.num_gpus, "weak")
+    strong = scaled(load, 2 * load.num_gpus, "strong")
     # But for the optimizer, whose states more ranks share.
     assert predict(weak).median >= here * (1 - 1e-9) - predict(load).parts["optimizer"]
     assert here / 2 * (1 - 1e-9) <= predict(strong).median

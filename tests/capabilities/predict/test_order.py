@@ -55,3 +55,23 @@ def test_a_proxy_that_is_asked_for_has_a_curve() -> None:
     spec = api.curve_point(replace(LARGE, overrides=("model.num_layers=30",)), (64, 128))
     assert isinstance(spec, TrainingSpec)
     assert spec.reduced
+
+
+def test_a_curve_names_each_number_that_its_layout_or_memory_does_not_allow() -> None:
+    large = replace(LARGE, gpu="H200")
+    spec = api.curve_point(large, (64, 100, 1024))
+    curve = api.predicted_curve(spec, (64, 100, 1024), "weak").document()
+    assert [point["num_gpus"] for point in curve["points"]] == [1024]
+    reasons = {each["num_gpus"]: each["reason"] for each in curve["left_out"]}
+    assert set(reasons) == {64, 100}
+    assert "GiB" in reasons[64]
+    assert "no multiple of tp * pp * cp = 64" in reasons[100]
+
+
+def test_the_hint_of_a_curve_of_proxies_is_a_command() -> None:
+    experts = api.Request("deepseek-v3", "H200", "bf16")
+    with pytest.raises(UserError) as refused:
+        api.curve_point(experts, (8, 64))
+    words = str(refused.value.hint).split("ask for the proxy: ")[1].replace("--set ", "").split()
+    spec = api.curve_point(replace(experts, overrides=tuple(words)), (8, 16))
+    assert [len(api.predicted_curve(spec, (8, 16), "weak").points), spec.num_gpus] == [2, 8]

@@ -21,7 +21,6 @@ from benchrun.capabilities.predict.residuals import solved, stored_rows
 from benchrun.capabilities.predict.rows import published
 from benchrun.capabilities.predict.runs import profiled_parts, read
 from benchrun.cli import group
-from benchrun.errors import UserError
 from benchrun.judge.references import load_references
 from benchrun.memory import ESTIMATE_ERROR, estimate
 from benchrun.runspec.spec import RunSpec, TrainingSpec
@@ -64,15 +63,16 @@ def test_a_curve(scaling: str, expected: int) -> None:
 def test_a_curve_begins_with_the_fewest_gpus_whose_layout_and_memory_it_has() -> None:
     point = ("mixtral-8x7b", "--gpu", "H100", "--precision", "bf16", "--framework", "megatron-core")
     assert ran(*point, "--num-gpus", "128,64,128", "--json") == ran(*point, "--num-gpus", "64,128", "--json")
-    with pytest.raises(UserError):  # on 8 GPUs the recipe has a proxy alone, which nobody asked for
-        ran(*point, "--num-gpus", "8,64")
+    curve = json.loads(ran(*point, "--num-gpus", "8,64", "--json"))
+    assert [each["num_gpus"] for each in curve["points"]] == [64]  # on 8 GPUs the recipe has a proxy alone
+    assert [each["num_gpus"] for each in curve["left_out"]] == [8]
 
 
 def test_a_curve_has_no_batch_that_interleaved_stages_cannot_divide() -> None:
     point = ("gpt-20b", "--gpu", "GH200", "--precision", "bf16")  # 8 GPUs: pp 4, vp 11, a batch of 32
     assert json.loads(ran(*point, "--num-gpus", "8,32", "--scaling", "strong", "--json"))["points"]
-    with pytest.raises(UserError, match=r"32 is no multiple of mbs \* dp \* pp = 64 on 64 GPUs"):
-        ran(*point, "--num-gpus", "8,64", "--scaling", "strong")
+    (left_out,) = json.loads(ran(*point, "--num-gpus", "8,64", "--scaling", "strong", "--json"))["left_out"]
+    assert (left_out["num_gpus"], "32 is no multiple of mbs * dp * pp = 64" in left_out["reason"]) == (64, True)
 
 
 def test_fsdp_over_all_ranks_is_over_all_ranks_of_more_gpus_too() -> None:
