@@ -21,7 +21,10 @@ from benchrun.capabilities.history.series import history_of as history_of
 from benchrun.capabilities.nodes.usecase import fleet_of as fleet_of
 from benchrun.capabilities.nodes.usecase import nodes_check as nodes_check
 from benchrun.capabilities.nodes.usecase import store_fleet as store_fleet
+from benchrun.capabilities.predict.budget import Budget as Budget
 from benchrun.capabilities.predict.prediction import Calibration as Calibration
+from benchrun.capabilities.predict.several import Several as Several
+from benchrun.capabilities.predict.several import predicted_several as predicted_several
 from benchrun.capabilities.predict.usecase import Predicted as Predicted
 from benchrun.capabilities.predict.usecase import calibrated as calibrated
 from benchrun.capabilities.predict.usecase import predicted as predicted

@@ -22,6 +22,7 @@ from benchrun.usecases.scaling import curve_title
 
 from . import prediction as model
 from . import runs, site
+from .budget import NOT_STATED, Budget
 from .prediction import Calibration, Prediction
 from .residuals import LEVEL
 from .workload import Workload
@@ -38,6 +39,7 @@ class Predicted:
     spec: TrainingSpec
     prediction: Prediction
     warnings: tuple[str, ...] = ()
+    budget: Budget = NOT_STATED
 
     @property
     def title(self) -> str:
@@ -67,9 +69,11 @@ class Predicted:
             for name in ("full", "causal"):
                 shares[name] = getattr(flops, name) * rate / (peak * 1e12)
         memory = estimate(spec).total
+        step_s = {"median": one.median, "low": one.low, "high": one.high}
+        tokens = load.tokens_per_s_per_gpu * load.num_gpus
         return {
             "schema_version": 1,
-            "step_time_s": {"median": one.median, "low": one.low, "high": one.high},
+            "step_time_s": step_s,
             "interval": LEVEL,
             "parts_s": dict(one.parts),
             "tokens_per_s_per_gpu": rate,
@@ -81,10 +85,13 @@ class Predicted:
             },
             "calibration": one.calibration,
             "warnings": list(self.warnings),
+            "gpu": spec.gpu,
+            "precision": spec.precision,
             "num_gpus": load.num_gpus,
             "gbs": load.gbs,
             "framework": spec.framework,
             "reduced": [str(each) for each in spec.reduced],
+            **self.budget.document(load.num_gpus, spec.planned_steps, tokens, step_s),
         }
 
 
@@ -128,16 +135,25 @@ class PredictedCurve:
         }
 
 
-def predicted(spec: RunSpec, calibration: Calibration | None = None) -> Predicted:
+def predicted(
+    spec: RunSpec, calibration: Calibration | None = None, budget: Budget = NOT_STATED
+) -> Predicted:
     """The step of one run. UserError for a workload without steps, and for a GPU whose
     speed is not known."""
     return Predicted(
-        _training(spec), model.predict(_load(spec, calibration), calibration), _warnings(spec)
+        _training(spec),
+        model.predict(_load(spec, calibration), calibration),
+        _warnings(spec),
+        budget,
     )
 
 
 def predicted_curve(
-    spec: RunSpec, num_gpus: Sequence[int], scaling: Scaling, calibration: Calibration | None = None
+    spec: RunSpec,
+    num_gpus: Sequence[int],
+    scaling: Scaling,
+    calibration: Calibration | None = None,
+    budget: Budget = NOT_STATED,
 ) -> PredictedCurve:
     """The step of a run on several numbers of GPUs, in its layout. UserError if its
     layout, batch or memory allows none of them."""
@@ -151,7 +167,8 @@ def predicted_curve(
         except UserError as error:
             errors[number] = error
             continue
-        points.append(Predicted(sized, model.predict(load, calibration), _warnings(sized)))
+        one = model.predict(load, calibration)
+        points.append(Predicted(sized, one, _warnings(sized), budget))
     if not points:
         raise next(iter(errors.values()))
     return PredictedCurve(scaling, tuple(points), {n: e.message for n, e in errors.items()})

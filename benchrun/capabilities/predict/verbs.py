@@ -14,8 +14,17 @@ from benchrun.cli.options import FILE, json_option, point_options, print_json, s
 from benchrun.errors import UserError
 from benchrun.vocabulary import MOST_GPUS, Exit
 
+from .budget import SHOWN, Budget, amount, short
+
 if TYPE_CHECKING:
-    from benchrun.api import Calibration, Predicted, RunSpec
+    from benchrun.api import Calibration, Predicted, RunSpec, Several
+
+AMOUNTS = {
+    "tokens": "number of tokens: expected one like 15T, 300B or 2e9",
+    "price": "price of a GPU-hour: expected a number like 2.5, without a currency",
+    "power": "power: expected the watts of a GPU, a number like 700",
+}
+"""What an option expects, if its value is none."""
 
 
 def _numbers(
@@ -32,6 +41,40 @@ def _numbers(
     if numbers[0] < 1 or numbers[-1] > MOST_GPUS:
         raise click.BadParameter(f"numbers of GPUs up to {MOST_GPUS}, divided by commas: 8,64,512")
     return tuple(numbers)
+
+
+def _amounts(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[float, ...]:
+    """``2.5,3`` as numbers. click calls this for --tokens, --price and --power."""
+    if value is None:
+        return ()
+    name = str(parameter.name)
+    found = []
+    for text in value.split(","):
+        number = amount(text) if name == "tokens" or not text[-1:].isalpha() else None
+        if number is None or (name == "tokens" and "," in value):
+            raise click.BadParameter(f"'{value}' is no {AMOUNTS[name]}")
+        found.append(number)
+    return tuple(found)
+
+
+def _budgets(
+    tokens: tuple[float, ...], price: tuple[float, ...], power: tuple[float, ...], count: int
+) -> "list[Budget]":
+    """A budget for each of ``count`` GPU types. UserError for another number of prices."""
+    for name, values in (("--price", price), ("--power", power)):
+        if len(values) not in (0, 1, count):
+            raise UserError(
+                f"{name} has {len(values)} values for {count} GPU type{'s' * (count > 1)}",
+                hint="name one for all, or one for each of --gpu",
+            )
+    prices = price * count if len(price) == 1 else price or (None,) * count
+    powers = power * count if len(power) == 1 else power or (None,) * count
+    budgets = []
+    for each, watts in zip(prices, powers, strict=True):
+        budgets.append(Budget(next(iter(tokens), None), each, watts))
+    return budgets
 
 
 @click.command("predict")
@@ -56,6 +99,24 @@ def _numbers(
     help="Fit the prediction to this run of yours; may be repeated.",
 )
 @click.option(
+    "--tokens",
+    metavar="N",
+    callback=_amounts,
+    help="Tokens to train, e.g. 15T or 300B: adds the days.",
+)
+@click.option(
+    "--price",
+    metavar="N[,N...]",
+    callback=_amounts,
+    help="Price of a GPU-hour, or one for each of several --gpu: adds the cost.",
+)
+@click.option(
+    "--power",
+    metavar="W[,W...]",
+    callback=_amounts,
+    help="Watts of a GPU with its share of the node: adds the energy.",
+)
+@click.option(
     "--csv",
     "table",
     type=FILE,
@@ -64,24 +125,35 @@ def _numbers(
 )
 @json_option
 def predict(
-    scaling: str | None,
+    scaling: Any,
     plot: Path | None,
     runs: tuple[str, ...],
     table: Path | None,
     as_json: bool,
     num_gpus: Any,
+    tokens: Any,
+    price: Any,
+    power: Any,
     **point: Any,
 ) -> int:
     """Predict how long a step of RECIPE should take, in parts, with an interval for 90
     of 100 measurements.
 
     --num-gpus 8,64,512 predicts a curve, and says where it breaks and which part of the
-    step grew. --csv FILE reads rows like those of published.csv instead of a
+    step grew. --gpu H100,B200 --precision bf16,fp8 predicts each of them, as a table.
+    --tokens 15T --price 2.5 --power 700 says what the training costs; without --tokens
+    it is the run's own steps that are counted. --csv FILE reads rows like those of published.csv instead of a
     recipe, and prints them with predicted_s, low_s and high_s. Exit code 4 if it can
     predict none of them.
     """
     if table is not None:
-        return _predict_table(table, scaling, plot, runs, {**point, "num_gpus": num_gpus})
+        return _predict_table(
+            table,
+            scaling,
+            plot,
+            runs,
+            {**point, "num_gpus": num_gpus, "a budget": tokens or price or power},
+        )
     if point["recipe"] is None:
         raise UserError(
             "name a recipe, or a table with --csv", hint="benchrun list names the recipes"
@@ -91,18 +163,33 @@ def predict(
         calibration, changes = api.calibrated(runs)
         for change in changes:
             say(change)
+    gpus = _named(point.pop("gpu"))
+    precisions = _named(point.pop("precision"))
+    budgets = _budgets(tokens, price, power, len(gpus))
     request = api.Request(**point)
+    if len(gpus) * len(precisions) > 1:
+        several = api.predicted_several(
+            request, gpus, precisions, num_gpus, scaling or "weak", budgets, calibration
+        )
+        return _print_several(several, plot, as_json)
+    request = replace(request, gpu=gpus[0], precision=precisions[0])
     if scaling is not None or len(num_gpus) > 1:
         spec = api.curve_point(request, num_gpus)
         return _predict_curve(
-            spec, num_gpus or (spec.num_gpus,), scaling or "weak", calibration, plot, as_json
+            spec,
+            num_gpus or (spec.num_gpus,),
+            scaling or "weak",
+            calibration,
+            budgets[0],
+            plot,
+            as_json,
         )
     spec = api.resolve_point(replace(request, num_gpus=next(iter(num_gpus), None)))
     if plot:
         raise UserError(
             "--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512"
         )
-    one = api.predicted(spec, calibration)
+    one = api.predicted(spec, calibration, budgets[0])
     if as_json:
         print_json(one.document())
     else:
@@ -124,6 +211,7 @@ def _predict_table(
         "--num-gpus": point["num_gpus"],
         "--scaling": scaling,
         "--plot": plot,
+        "--tokens, --price and --power": point["a budget"],
     }
     given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
     ignored = [name for name, value in given.items() if value]
@@ -141,12 +229,13 @@ def _predict_curve(
     num_gpus: tuple[int, ...],
     scaling: Any,
     calibration: "Calibration | None",
+    budget: "Budget",
     plot: Path | None,
     as_json: bool,
 ) -> Exit:
     """Print, and draw into ``plot``, the step on each number of GPUs and where the
     curve breaks."""
-    curve = api.predicted_curve(spec, num_gpus, scaling, calibration)
+    curve = api.predicted_curve(spec, num_gpus, scaling, calibration, budget)
     view = curve.view
     if as_json:
         print_json(curve.document())
@@ -163,6 +252,45 @@ def _predict_curve(
     return Exit.OK
 
 
+def _named(text: str | None) -> tuple[str | None, ...]:
+    """The names that commas divide; None alone if none was given."""
+    if not text:
+        return (None,)
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def _print_several(several: "Several", plot: Path | None, as_json: bool) -> Exit:
+    """Print, and draw into ``plot``, the predictions side by side."""
+    if as_json:
+        print_json(several.document())
+    else:
+        from benchrun.show.table import plain
+
+        first = several.predictions[0]
+        click.echo(f"{first.spec.recipe}, {first.spec.task}, {first.spec.framework}")
+        click.echo(plain(several.table()), nl=False)
+        if first.budget.stated:
+            click.echo("days and costs are as uncertain as the step; --json has their ends")
+        _say_warnings(several.predictions)
+    for each in several.left_out:
+        words = [str(each[name]) for name in ("gpu", "precision") if each[name]]
+        say(f"left out: {' '.join(words)}: {each['reason']}")
+    if plot:
+        from benchrun.show.plot import save
+
+        save(list(several.plots()), plot)
+    return Exit.OK
+
+
+def _say_warnings(predictions: "Sequence[Predicted]") -> None:
+    """Print each warning once, on stderr."""
+    warnings: list[str] = []
+    for each in predictions:
+        warnings += each.warnings
+    for warning in dict.fromkeys(warnings):
+        say(f"warning: {warning}")
+
+
 def _print(curve: "Sequence[Predicted]") -> None:
     """Print a table with a column per number of GPUs, without parts that take no time,
     and warnings on stderr."""
@@ -174,23 +302,28 @@ def _print(curve: "Sequence[Predicted]") -> None:
         if any(each.prediction.parts[name] for each in curve):
             parts.append(name)
     titles = ["GPUs", "step s", "  low", "  high", *map("  {}".format, parts)]
-    columns = [[*titles, "tokens/s/GPU", "memory GiB"]]
+    titles += ["tokens/s/GPU", *(f"MFU % {name}" for name in first["mfu"]), "memory GiB"]
+    costs = []
+    for key in SHOWN:
+        if key in first and curve[0].budget.stated:
+            costs.append(key)
+            titles += [SHOWN[key], "  low", "  high"]
+    columns = [titles]
     for each in curve:
-        columns.append(_column(each.document(), parts))
+        columns.append(_column(each.document(), parts, costs))
     click.echo(curve[0].title)
     for row in aligned([*zip(*columns, strict=True)]):
         click.echo("  ".join(row))
     share = f"{10 * first['interval']:.0f} of 10 measurements lie between low and high"
     click.echo(f"{share}; calibrated by {first['calibration']}")
-    warnings: list[str] = []
-    for each in curve:
-        warnings += each.warnings
-    for warning in dict.fromkeys(warnings):
-        say(f"warning: {warning}")
+    _say_warnings(curve)
 
 
-def _column(document: dict[str, Any], parts: list[str]) -> list[str]:
+def _column(document: dict[str, Any], parts: list[str], costs: list[str]) -> list[str]:
     step = document["step_time_s"]
+    ends = []
+    for key in costs:
+        ends += [short(document[key][end]) for end in ("median", "low", "high")]
     return [
         str(document["num_gpus"]),
         f"{step['median']:.4g}",
@@ -198,7 +331,9 @@ def _column(document: dict[str, Any], parts: list[str]) -> list[str]:
         f"{step['high']:.4g}",
         *(f"{document['parts_s'][name]:.3g}" for name in parts),
         f"{document['tokens_per_s_per_gpu']:,.0f}",
+        *(f"{100 * share:.1f}" for share in document["mfu"].values()),
         f"{document['memory_gib']:.4g}",
+        *ends,
     ]
 
 
