@@ -16,6 +16,8 @@ from benchrun.capabilities.explain.model import Explanation as Explanation
 from benchrun.capabilities.explain.usecase import differ as differ
 from benchrun.capabilities.explain.usecase import evidence as evidence
 from benchrun.capabilities.explain.usecase import explain_run as explain_run
+from benchrun.capabilities.from_hf.recipe import NewRecipe as NewRecipe
+from benchrun.capabilities.from_hf.recipe import recipe_from_hf as recipe_from_hf
 from benchrun.capabilities.history.series import History as History
 from benchrun.capabilities.history.series import history_of as history_of
 from benchrun.capabilities.nodes.usecase import fleet_of as fleet_of

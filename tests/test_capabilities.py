@@ -21,6 +21,8 @@ ALLOWED = {
     ("explain", "hangs"),
     ("explain", "traces"),
     ("studies", "predict"),
+    ("from_hf", "predict"),
+    ("from_hf", "studies"),
     ("acceptance", "studies"),
     ("html", "explain"),
     ("html", "history"),

@@ -14,6 +14,10 @@ CORE, CAPABILITIES = "benchrun.cli", "benchrun.capabilities"
 VERBS = {
     "list": (f"{CORE}.lookup", "List recipes, points, suites, clusters, GPUs, frameworks."),
     "show": (f"{CORE}.lookup", "Show one point: model, layout, memory, published numbers."),
+    "recipe": (
+        f"{CAPABILITIES}.from_hf.verbs",
+        "Write a recipe for a model of Hugging Face.",
+    ),
     "render": (f"{CORE}.points", "Print the sbatch script of one point."),
     "predict": (
         f"{CAPABILITIES}.predict.verbs",

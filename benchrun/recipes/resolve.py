@@ -74,6 +74,28 @@ def resolve_point(
     to_launch: bool = True,
 ) -> RunSpec:
     """The RunSpec of one point. UserError as `resolve`."""
+    spec, document = drafted(file, point, cluster, overrides, to_launch=to_launch)
+    launched = framework(point.framework)
+    broken = refusals(spec, launched)
+    if not broken:
+        return launched.configured(spec)  # type: ignore[no-any-return]
+    hints = dict.fromkeys(filter(None, broken.values()))
+    if CHANGE_LAYOUT in hints and point.scaled_from is not None:
+        origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {listed_counts(file, point)}"
+        hints = {origin if hint == CHANGE_LAYOUT else hint: None for hint in hints}
+    where = _named_place(broken, document) or file.document.where(("points", point.index))
+    raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
+
+
+def drafted(
+    file: RecipeFile,
+    point: Point,
+    cluster: str | None = None,
+    overrides: tuple[str, ...] = (),
+    *,
+    to_launch: bool = True,
+) -> tuple[RunSpec, Document]:
+    """The run of one point, whatever rule it breaks, and the document of its inputs."""
     profile = cluster_document(cluster or default_cluster(point.gpu))
     inputs, document = _draft(file, point, profile, overrides)
     _same_gpu(inputs, point)
@@ -88,16 +110,7 @@ def resolve_point(
     if changes:
         origin = spec.derived or spec.source or "this recipe"
         spec = spec.model_copy(update={"derived": f"{changes}; otherwise as in: {origin}"})
-    spec = _with_environment(spec, launched, document)
-    broken = refusals(spec, launched)
-    if not broken:
-        return launched.configured(spec)  # type: ignore[no-any-return]
-    hints = dict.fromkeys(filter(None, broken.values()))
-    if CHANGE_LAYOUT in hints and point.scaled_from is not None:
-        origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {listed_counts(file, point)}"
-        hints = {origin if hint == CHANGE_LAYOUT else hint: None for hint in hints}
-    where = _named_place(broken, document) or file.document.where(("points", point.index))
-    raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
+    return _with_environment(spec, launched, document), document
 
 
 def _named_place(broken: Iterable[str], document: Document) -> str | None:

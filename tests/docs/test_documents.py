@@ -33,6 +33,10 @@ EXAMPLES = (("my-cluster", "mysite.yaml"), ("accept-a-cluster", "acceptance.yaml
 """How-to page and the file in it."""
 PACK = "acceptance.tar.gz"
 """The pack of a plan of one run."""
+HUGGING_FACE = {
+    "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072,
+}  # fmt: skip
 PLAN = {
     "description": "One run",
     "cluster": "local",
@@ -76,7 +80,7 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     names |= {"result.jsonl": str(SERVED / "sglang-deepseek-offline.jsonl")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for _, name in EXAMPLES}
-    names |= {PACK: str(folder / PACK)}
+    names |= {name: str(folder / name) for name in (PACK, "config.json", "mymodel.yaml")}
     names |= {"PROFILED_RUN": str(folder / "profiled"), "results/measured": str(folder / "measured")}
     if words[:2] == ["explain", "RUN"] and "traces/" in words:  # a trace of another run is refused
         names |= {
@@ -114,6 +118,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / "one.yaml").write_text(json.dumps(PLAN))
     packed = ["plan", str(folder / "one.yaml"), "--pack", str(folder / PACK)]
     result = call_in(folder, [sys.executable, "-m", "benchrun", *packed])
+    assert result.returncode == 0, result.stderr
+    (folder / "config.json").write_text(json.dumps(HUGGING_FACE))
+    words = ["recipe", "from-hf", str(folder / "config.json"), "--output", str(folder / "mymodel.yaml")]
+    result = call_in(folder, [sys.executable, "-m", "benchrun", *words])
     assert result.returncode == 0, result.stderr
     (folder / LOG).write_text("".join(step_line(step) for step in range(1, 51)))
     (folder / "profiled").mkdir()

@@ -1,0 +1,1 @@
+"""A recipe from the configuration of a Hugging Face model."""

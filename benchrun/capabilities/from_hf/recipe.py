@@ -1,0 +1,156 @@
+"""The text of a recipe for a model that Hugging Face describes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchrun.errors import UserError
+from benchrun.frameworks.registry import framework
+from benchrun.memory import estimate
+from benchrun.model import ModelShape
+from benchrun.model.features import features
+from benchrun.recipes.catalogue import RecipeFile, checked, points
+from benchrun.recipes.schema import TrainingRecipe
+from benchrun.recipes.yamlfile import parse
+
+from .config import config_file
+from .families import shape_of
+from .layouts import GPUS, SIZES, Fit, fits
+
+IMAGE = "nvcr.io/nvidia/nemo:26.04.01"
+FRAMEWORKS = ("megatron-bridge", "megatron-core")
+LONGEST_SEQUENCE = 4096
+PRECISIONS = ["bf16", "fp8"]
+BATCH_PER_GPU = 4
+"""Sequences of a step for each GPU: the same work in every layout."""
+DERIVED = "the fastest layout that fits, as benchrun predicts"
+
+
+@dataclass(frozen=True)
+class NewRecipe:
+    """A recipe as text, and what to say about it."""
+
+    text: str
+    remarks: list[str]
+
+
+def recipe_from_hf(path: Path) -> NewRecipe:
+    """A recipe for the configuration at ``path``, a file or a model's folder. UserError
+    with file:line for what a recipe cannot represent. Nothing is written.
+    """
+    config = config_file(path)
+    model, notes = shape_of(config)
+    place = Path(config.place.rpartition(":")[0])
+    name = place.stem if place.name != "config.json" else place.resolve().parent.name
+    launched = _frameworks(model)
+    head = _head(model, name, launched)
+    everything = {"gpu": [*GPUS], "precision": PRECISIONS, "num_gpus": [*SIZES]}
+    document = parse(head + _points([everything | {"layout": {}, "mbs": 1}]), str(path))
+    recipe = checked(TrainingRecipe, document)
+    listed = [each for each in points(recipe) if each.framework == launched[0]]
+    found = fits(RecipeFile(name, recipe, document), listed)
+    remarks = [_parameters(model), *(f"left out: {note}" for note in notes)]
+    comment = "".join(f"# {remark}\n" for remark in remarks)
+    comment += f"# Written by benchrun recipe from-hf from {place.name}, model_type {config['model_type']}.\n"
+    return NewRecipe(comment + head + _points(_groups(found)), [*remarks, *_lines(found)])
+
+
+def _frameworks(model: ModelShape) -> list[str]:
+    """The frameworks that can train the model."""
+    needed = {*features(model)}
+    able = [name for name in FRAMEWORKS if needed <= framework(name).features]
+    if not able:
+        raise UserError(f"no framework trains a model with {', '.join(sorted(needed))}")
+    return able
+
+
+def _parameters(model: ModelShape) -> str:
+    main = model.model_copy(update={"mtp_layers": 0})
+    text = f"{main.params_total:,} parameters"
+    if model.moe:
+        text += f", {main.params_active / 1e9:.2f} G of them active"
+    if model.mtp_layers:
+        more = model.params_total - main.params_total
+        text += f"; {more / 1e9:.2f} G more in multi-token predictions"
+    return text
+
+
+def _head(model: ModelShape, name: str, launched: list[str]) -> str:
+    """All keys above the points."""
+    entries = {}
+    for framework_name in launched:
+        entries[framework_name] = {"image": IMAGE, "training": {"fp8": {"recipe": "tensorwise"}}}
+    keys = {
+        "description": f"{name}, pretraining from random weights",
+        "task": "pretrain",
+        "model": model.model_dump(exclude_defaults=True),
+        "seq_length": min(model.max_position_embeddings, LONGEST_SEQUENCE),
+        "frameworks": entries,
+    }
+    return "".join(_yaml({key: value}) for key, value in keys.items())
+
+
+def _groups(found: list[Fit]) -> list[dict[str, Any]]:
+    """Groups of points that share a layout: first the numbers of GPUs, then the
+    precisions, then the GPUs."""
+    groups: list[dict[str, Any]] = []
+    for fit in found:
+        spec = fit.spec
+        own = {"gpu": [spec.gpu], "precision": [spec.precision], "num_gpus": [spec.num_gpus]}
+        groups.append(own | fit.stated)
+    for key in ("num_gpus", "precision", "gpu"):
+        groups = _joined(groups, key)
+    return groups
+
+
+def _joined(groups: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """``groups`` in which those that differ in ``key`` alone are one."""
+    joined: list[dict[str, Any]] = []
+    for group in groups:
+        for other in joined:
+            if other | {key: group[key]} == group:
+                other[key] = [*other[key], *group[key]]
+                break
+        else:
+            joined.append(group)
+    return joined
+
+
+def _points(groups: list[dict[str, Any]]) -> str:
+    text = "points:\n"
+    for group in groups:
+        for key in ("gpu", "precision", "num_gpus"):
+            if len(group[key]) == 1:
+                (group[key],) = group[key]
+        lines = _yaml(group | {"gbs_per_gpu": BATCH_PER_GPU, "derived": DERIVED}).splitlines()
+        text += f"  - {lines[0]}\n" + "".join(f"    {line}\n" for line in lines[1:])
+    return text
+
+
+def _yaml(value: dict[str, Any]) -> str:
+    text: str = yaml.safe_dump(value, sort_keys=False, width=100, default_flow_style=None)
+    if text.startswith("{"):  # a mapping without lists and mappings is one line
+        text = yaml.safe_dump(value, sort_keys=False, width=100, default_flow_style=False)
+    return text
+
+
+def _lines(found: list[Fit]) -> Iterator[str]:
+    """The layouts in words, a line for each number of GPUs."""
+    for _, same in groupby(found, lambda fit: (fit.spec.gpu, fit.spec.num_gpus)):
+        fits_here = [*same]
+        first = fits_here[0].spec
+        yield f"{first.num_gpus} x {first.gpu}: {'; '.join(map(_words, fits_here))}"
+
+
+def _words(fit: Fit) -> str:
+    spec = fit.spec
+    words = [f"{name} {size}" for name, size in spec.layout.degrees if size > 1]
+    words.append(f"mbs {spec.mbs}")
+    if spec.training.recompute.granularity == "full":
+        words.append("full recompute")
+    need = f"{estimate(spec).total:.0f} GiB, {fit.prediction.median:.3g} s a step"
+    return f"{spec.precision} {need} ({', '.join(words)})"
