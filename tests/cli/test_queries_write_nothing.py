@@ -4,6 +4,7 @@ The verbs and options come from the command line itself, so that a new one is tr
 """
 
 import hashlib
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,11 @@ OUTPUTS = {"--output", "--plot", "--keep", "--pack"}
 STORES = {"compare", "--keep"}
 """These store the verdict of a run in the user's own results, as their help says, and of no other run."""
 POINT = ["--gpu", "H100", "--precision", "bf16", "--num-gpus", "8"]
+HUGGING_FACE = {
+    "model_type": "qwen2", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4,
+    "num_attention_heads": 8, "vocab_size": 32000, "max_position_embeddings": 4096,
+}  # fmt: skip
+"""A configuration."""
 ARGUMENTS: dict[str, list[str]] = {
     "list": [],
     "show": ["llama3.1-8b", *POINT],
@@ -53,6 +59,7 @@ ARGUMENTS: dict[str, list[str]] = {
     "study": ["tiny", "--cluster", "slurm-cpu"],
     "plan": ["tiny", "--cluster", "slurm-cpu"],
     "nodes": ["slurm-cpu", "--num-nodes", "2"],
+    "recipe from-hf": ["CONFIG"],
 }
 """Verb -> what it is called with, besides one option."""
 VALUES: dict[str, list[str]] = {
@@ -159,6 +166,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in KEPT:
         shutil.copytree(kept_runs.folder(name), folder / "runs" / name)
     shutil.copy(ROOT / "tests/logs" / LOG, folder / "runs" / LOG)
+    (folder / "runs" / "config.json").write_text(json.dumps(HUGGING_FACE))
     for path in (folder, *folder.rglob("*")):
         path.chmod(path.stat().st_mode & ~0o222)  # root may write all the same: the trees are compared
     return folder
@@ -175,7 +183,7 @@ def test_no_file_changes(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path / "none" if STORES & {*words} else here))
     names = {"RUN": runs / KEPT[0], "OTHER": runs / KEPT[1], "RUNS": runs, "LOG": runs / LOG}
-    names["TRACE"] = TRACE
+    names |= {"TRACE": TRACE, "CONFIG": runs / "config.json"}
     filled = [str(names.get(word, word.replace("NEW", str(tmp_path / "new")))) for word in words]
     before = tree(here)
     code = exit_code(filled)

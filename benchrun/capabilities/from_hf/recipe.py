@@ -13,6 +13,7 @@ from benchrun.frameworks.registry import framework
 from benchrun.memory import estimate
 from benchrun.model import ModelShape
 from benchrun.model.features import features
+from benchrun.paths import table
 from benchrun.recipes.catalogue import RecipeFile, checked, points
 from benchrun.recipes.schema import TrainingRecipe
 from benchrun.recipes.yamlfile import parse
@@ -21,8 +22,6 @@ from .config import config_file
 from .families import shape_of
 from .layouts import GPUS, SIZES, Fit, fits
 
-IMAGE = "nvcr.io/nvidia/nemo:26.04.01"
-FRAMEWORKS = ("megatron-bridge", "megatron-core")
 LONGEST_SEQUENCE = 4096
 PRECISIONS = ["bf16", "fp8"]
 BATCH_PER_GPU = 4
@@ -47,11 +46,12 @@ def recipe_from_hf(path: Path) -> NewRecipe:
     place = Path(config.place.rpartition(":")[0])
     name = place.stem if place.name != "config.json" else place.resolve().parent.name
     launched = _frameworks(model)
+    first = next(iter(launched))
     head = _head(model, name, launched)
     everything = {"gpu": [*GPUS], "precision": PRECISIONS, "num_gpus": [*SIZES]}
     document = parse(head + _points([everything | {"layout": {}, "mbs": 1}]), str(path))
     recipe = checked(TrainingRecipe, document)
-    listed = [each for each in points(recipe) if each.framework == launched[0]]
+    listed = [each for each in points(recipe) if each.framework == first]
     found = fits(RecipeFile(name, recipe, document), listed)
     remarks = [_parameters(model), *(f"left out: {note}" for note in notes)]
     comment = "".join(f"# {remark}\n" for remark in remarks)
@@ -59,13 +59,17 @@ def recipe_from_hf(path: Path) -> NewRecipe:
     return NewRecipe(comment + head + _points(_groups(found)), [*remarks, *_lines(found)])
 
 
-def _frameworks(model: ModelShape) -> list[str]:
-    """The frameworks that can train the model."""
+def _frameworks(model: ModelShape) -> dict[str, Any]:
+    """The frameworks of recipe.csv that can train the model, with their settings."""
     needed = {*features(model)}
-    able = [name for name in FRAMEWORKS if needed <= framework(name).features]
-    if not able:
+    entries = {}
+    for row in table(__file__):
+        if needed <= framework(row["framework"]).features:
+            training = {"fp8": {"recipe": row["fp8_recipe"]}}
+            entries[row["framework"]] = {"image": row["image"], "training": training}
+    if not entries:
         raise UserError(f"no framework trains a model with {', '.join(sorted(needed))}")
-    return able
+    return entries
 
 
 def _parameters(model: ModelShape) -> str:
@@ -79,17 +83,14 @@ def _parameters(model: ModelShape) -> str:
     return text
 
 
-def _head(model: ModelShape, name: str, launched: list[str]) -> str:
+def _head(model: ModelShape, name: str, launched: dict[str, Any]) -> str:
     """All keys above the points."""
-    entries = {}
-    for framework_name in launched:
-        entries[framework_name] = {"image": IMAGE, "training": {"fp8": {"recipe": "tensorwise"}}}
     keys = {
         "description": f"{name}, pretraining from random weights",
         "task": "pretrain",
         "model": model.model_dump(exclude_defaults=True),
         "seq_length": min(model.max_position_embeddings, LONGEST_SEQUENCE),
-        "frameworks": entries,
+        "frameworks": launched,
     }
     return "".join(_yaml({key: value}) for key, value in keys.items())
 

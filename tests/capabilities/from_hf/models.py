@@ -13,7 +13,7 @@ YARN = {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, 
 
 MODELS: dict[str, tuple[float, dict[str, Any]]] = {
     "meta-llama/Llama-3.1-8B": (8_030_261_248, {
-        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000,
+        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "bos_token_id": 128000,
         "eos_token_id": 128001, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
         "intermediate_size": 14336, "max_position_embeddings": 131072, "mlp_bias": False, "model_type": "llama",
         "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1,
@@ -92,7 +92,7 @@ MODELS: dict[str, tuple[float, dict[str, Any]]] = {
         "rope_local_base_freq": 10000, "rope_scaling": None, "rope_theta": 1000000, "sliding_window": 512,
         "sliding_window_pattern": 6, "vocab_size": 262144}),
     "nvidia/Nemotron-H-8B-Base-8K": (8_100_852_736, {
-        "architectures": ["NemotronHForCausalLM"], "attention_bias": False, "attention_head_dim": 128, "chunk_size": 128,
+        "architectures": ["NemotronHForCausalLM"], "attention_bias": False, "attention_head_dim": 128,
         "conv_kernel": 4, "expand": 2, "hidden_size": 4096, "intermediate_size": 21504, "mamba_head_dim": 64,
         "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", "mamba_hidden_act": "silu",
         "mamba_num_heads": 128, "mamba_proj_bias": False, "max_position_embeddings": 8192, "mlp_bias": False,
