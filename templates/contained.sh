@@ -23,6 +23,8 @@ fi
 exec 8<>"$BENCHRUN_PIPE" 7<"$BENCHRUN_PIPE" 8>&-  # 8 first: opening for reading alone would wait for a writer
 rm -f "$BENCHRUN_PIPE"
 trap 'exit 143' TERM
+# Processes of several containers have the same number.
+[ -z "${NCCL_DEBUG_FILE-}" ] || export NCCL_DEBUG_FILE="${NCCL_DEBUG_FILE/\%p/${RANK:-%p}}"
 "$@" 7<&- &
 read -r _ <&7 &
 wait -n

@@ -20,6 +20,7 @@ CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
     "blackwell": lambda spec: (
         (gpu := hardware.site_gpu(spec.cluster)) is not None and gpu.arch.startswith("Blackwell")
     ),
+    "own_nccl_debug": lambda spec: any(name.startswith("NCCL_DEBUG") for name in spec.cluster.env),
     "deadline": lambda spec: bool(spec.cluster.step_deadline_s),
     "cuda_graphs": lambda spec: spec.training.cuda_graphs != "none",
     "tp_comm_overlap": lambda spec: spec.training.tp_comm_overlap,

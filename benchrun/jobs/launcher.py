@@ -337,6 +337,7 @@ def write_env(run: RunDir) -> None:
         nodes=tuple(
             as_object(read_text(path)) or {"host": path.stem, "error": damaged} for path in probes
         ),
+        network=run.network(),
     )
     run.write_json(ENV, environment.model_dump(mode="json"))
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchrun import hardware
-from benchrun.rundir.artifacts import objects
+from benchrun.rundir.artifacts import objects, stated_network
+from benchrun.rundir.network import slow_network
 
 from .model import ProblemEntry
 from .setting import same_chip
@@ -24,6 +25,12 @@ def other_gpus(environment: Mapping[str, Any], meant: str) -> Iterator[ProblemEn
             yield ProblemEntry(
                 kind="other_conditions", line=None, detail=detail, host=node.get("host")
             )
+
+
+def slow_links(environment: Mapping[str, Any], fabric: str | None) -> Iterator[ProblemEntry]:
+    """A problem if env.json shows that the ranks sent over TCP beside a faster ``fabric``."""
+    if why := slow_network(stated_network(environment), fabric):
+        yield ProblemEntry(kind="slow_network", line=None, detail=why)
 
 
 def _is_gpu(device: str, meant: str) -> bool:

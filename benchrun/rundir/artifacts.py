@@ -7,16 +7,27 @@ verdict.json stand where these are computed: only the host uses them. Imports no
 but pydantic and the standard library: the worker reads this inside the training image.
 """
 
+import contextlib
 import enum
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
 
 from benchrun.model import Frozen
 from benchrun.model.operators import Pass
 from benchrun.vocabulary import Precision
+
+from .network import Network
 
 FILES: dict[str, str] = {}
 """Name of each file -> what is in it."""
@@ -78,6 +89,7 @@ PROGRESS = _file("progress.json", "what the job's watchdog last read in its log"
 HANGS = _file(
     "hangs", "a folder: what each rank did when a hung job was ended: process, stack, collectives"
 )
+LINKS = _file("nccl", "a folder: what NCCL says of its links, one file a rank")
 NO_STEP = _file("no_step_s", "seconds without a step after which the watchdog ended the job")
 DONE = _file("done.json", "exit code, signal and restarts, written by the job's EXIT trap")
 LOCAL_STATE = _file(
@@ -220,6 +232,8 @@ class Environment(File):
     """Versions that the worker printed at its start, by package."""
     nodes: tuple[dict[str, Any], ...]
     """probe/<host>.json of each node."""
+    network: Network | None = None
+    """Links of the ranks, as NCCL names them; null if it does not."""
 
 
 def trained_with(environment: Mapping[str, Any]) -> dict[str, str]:
@@ -232,6 +246,13 @@ def trained_with(environment: Mapping[str, Any]) -> dict[str, str]:
     )
     versions = next((each for each in stated if isinstance(each, Mapping) and each), {})
     return {name: str(version) for name, version in versions.items() if version}
+
+
+def stated_network(environment: Mapping[str, Any]) -> Network | None:
+    """The links of the ranks in env.json; None if it has none."""
+    with contextlib.suppress(ValidationError):
+        return Network.model_validate(environment.get("network"))
+    return None
 
 
 def machine(environment: Mapping[str, Any]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from benchrun.runspec.spec import RunSpec
 from .artifacts import (
     DONE,
     EVENTS,
+    LINKS,
     SERVER_LOG,
     SPEC,
     STDERR,
@@ -31,6 +32,7 @@ from .artifacts import (
     XZ,
     Done,
 )
+from .network import Network, read_network
 
 M = TypeVar("M", bound=BaseModel)
 LIMIT = 64 << 20
@@ -94,6 +96,11 @@ class RunDir:
         for file in files:
             found[file.name.partition(".csv")[0]] = unpacked(file).decode(errors="replace")
         return found
+
+    def network(self) -> Network | None:
+        """The links of the ranks, by NCCL's own files, else by the logs; None if they say nothing."""
+        files = sorted(path for path in (self.path / LINKS).glob("*") if path.is_file())
+        return read_network(files or self.logs, self.spec.num_nodes)
 
     def document(self, name: str, model: type[M]) -> M | None:
         """A JSON file of this run as ``model``; None if there is none. UserError if it

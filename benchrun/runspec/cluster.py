@@ -180,6 +180,10 @@ class Cluster(Frozen):
     """Ranks per node: one per GPU (8 on HGX H100/H200, 1 or 4 on GH200), or CPU
     processes.
     """
+    fabric: Literal["infiniband", "roce", "efa", "ethernet"] | None = None
+    """Network between the nodes: a job that sends over TCP although there is a faster one
+    is named in `benchrun status` and in its verdict.
+    """
     hardware: OwnGpu | None = None
     """Memory and peaks of a ``gpu`` that the hardware table does not list."""
     partition: Line | None = None

@@ -19,8 +19,17 @@ from benchrun.jobs.launcher import (
     observe,
 )
 from benchrun.jobs.scheduler import Job
-from benchrun.rundir.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
+from benchrun.rundir.artifacts import (
+    ENDING,
+    ENV,
+    METRICS,
+    PROGRESS,
+    STDOUT,
+    Progress,
+    stated_network,
+)
 from benchrun.rundir.folder import RunDir
+from benchrun.rundir.network import slow_network
 
 if TYPE_CHECKING:
     from benchrun.frameworks.logs import Tail
@@ -130,7 +139,8 @@ def status_of(observation: Observation) -> dict[str, Any]:
     ``state`` is the ending of a run that ended, else the job's phase; ``final``: the
     ending is certain; ``slowest_rank``: of a run that was measured (metrics.json);
     ``quiet_s``: seconds since the last line of the log, of those in which the job ran;
-    ``note``: why the state is incomplete; ``age_s``: seconds since the launch;
+    ``note``: why the state is incomplete, and a network that is slower than the site's;
+    ``network``: links of the ranks, as NCCL names them; ``age_s``: seconds since the launch;
     ``step_time_s``: the measured median, or that of the last steps of a run that is not
     measured yet.
     """
@@ -156,6 +166,10 @@ def status_of(observation: Observation) -> dict[str, Any]:
         }
     elif job:
         ending["state"] = job.phase.value
+    network = stated_network(run.read_json(ENV) or {})
+    if network is None and not observation.over:
+        network = run.network()
+    slow = slow_network(network, run.spec.cluster.fabric)
     return {
         "run_id": run.run_id,
         **ending,
@@ -165,7 +179,8 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "planned_steps": run.spec.planned_steps,
         "slowest_rank": ((run.read_json(METRICS) or {}).get("ranks") or {}).get("slowest"),
         "quiet_s": round(observation.quiet_s, 1),
-        "note": observation.note,
+        "note": "; ".join(filter(None, (slow, observation.note))),
+        "network": network.words if network else None,
         "age_s": round(max(0.0, (run.clock() or clock.now()) - (run.created or clock.now())), 1),
         "step_time_s": step_time_s or None,
     }

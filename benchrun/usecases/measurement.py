@@ -18,7 +18,7 @@ from benchrun.jobs.endings import recorded_name
 from benchrun.judge.verdict import RunResult, Verdict
 from benchrun.logs import Log
 from benchrun.measure.bound import bound
-from benchrun.measure.machine import other_gpus
+from benchrun.measure.machine import other_gpus, slow_links
 from benchrun.measure.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.measure.ranks import RankSpread, rank_spread
 from benchrun.measure.rows import CompletedRows, completed_rows
@@ -44,6 +44,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
     if not run.logs:
         return None
     log = parse_log(*run.logs)
+    environment = run.read_json(artifacts.ENV) or {}
     metrics = measure(
         log, setting_of(run.spec), planned_steps=run.spec.planned_steps, warmup=warmup
     )
@@ -57,7 +58,8 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
         "problems": (
             *metrics.problems,
             *_missing_trace(run),
-            *other_gpus(run.read_json(artifacts.ENV) or {}, run.spec.gpu),
+            *other_gpus(environment, run.spec.gpu),
+            *slow_links(environment, run.spec.cluster.fabric),
         ),
         "ranks": ranks_of(run, metrics),
     }

@@ -93,7 +93,11 @@ export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that c
 export TORCH_NCCL_TRACE_BUFFER_SIZE=2000  # PyTorch remembers the last collectives of each rank
 export TORCH_NCCL_DUMP_ON_TIMEOUT=1  # writes them when a collective takes too long: benchrun explain reads them
 export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=hangs/dump_  # where it writes them
+export NCCL_DEBUG=INFO  # NCCL names its links: benchrun status reads them
+export NCCL_DEBUG_SUBSYS=INIT,NET  # at the start alone, not in each step
+export NCCL_DEBUG_FILE=nccl/%h.%p  # in files of its own, by host and process
 rm -rf hangs && mkdir hangs  # of an earlier start of this job; torch makes no folder
+rm -rf nccl && mkdir nccl  # NCCL makes no folder
 : "${HF_TOKEN:?is not in this job: set it where you submit, and see that sbatch passes it on (--export)}"
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
@@ -134,6 +138,6 @@ step --kill-on-bad-exit=1 --mpi=pmix \
   podman run --rm --label="benchrun=${PWD##*/}" --network=host --ipc=host --device=nvidia.com/gpu=all --ulimit=memlock=-1 \
   --mount=type=bind,source="$PWD",target="$PWD" --workdir="$PWD" \
   --mount=type=bind,source=/scratch,target=/scratch \
---env=MASTER_ADDR --env=MASTER_PORT --env=RANK --env=LOCAL_RANK --env=WORLD_SIZE --env=BENCHRUN_PIPE --env=PYTHONPATH --env=CUDA_DEVICE_MAX_CONNECTIONS --env=NCCL_NVLS_ENABLE --env=OMP_NUM_THREADS --env=PYTORCH_CUDA_ALLOC_CONF --env=TORCH_NCCL_AVOID_RECORD_STREAMS --env=TORCH_NCCL_DEBUG_INFO_TEMP_FILE --env=TORCH_NCCL_DUMP_ON_TIMEOUT --env=TORCH_NCCL_TRACE_BUFFER_SIZE --env=HF_TOKEN \
+--env=MASTER_ADDR --env=MASTER_PORT --env=RANK --env=LOCAL_RANK --env=WORLD_SIZE --env=BENCHRUN_PIPE --env=PYTHONPATH --env=CUDA_DEVICE_MAX_CONNECTIONS --env=NCCL_DEBUG --env=NCCL_DEBUG_FILE --env=NCCL_DEBUG_SUBSYS --env=NCCL_NVLS_ENABLE --env=OMP_NUM_THREADS --env=PYTORCH_CUDA_ALLOC_CONF --env=TORCH_NCCL_AVOID_RECORD_STREAMS --env=TORCH_NCCL_DEBUG_INFO_TEMP_FILE --env=TORCH_NCCL_DUMP_ON_TIMEOUT --env=TORCH_NCCL_TRACE_BUFFER_SIZE --env=HF_TOKEN \
   nvcr.io/nvidia/nemo:25.07.01 bash contained.sh inside \
   "${command[@]}"

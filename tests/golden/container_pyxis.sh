@@ -93,7 +93,11 @@ export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that c
 export TORCH_NCCL_TRACE_BUFFER_SIZE=2000  # PyTorch remembers the last collectives of each rank
 export TORCH_NCCL_DUMP_ON_TIMEOUT=1  # writes them when a collective takes too long: benchrun explain reads them
 export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=hangs/dump_  # where it writes them
+export NCCL_DEBUG=INFO  # NCCL names its links: benchrun status reads them
+export NCCL_DEBUG_SUBSYS=INIT,NET  # at the start alone, not in each step
+export NCCL_DEBUG_FILE=nccl/%h.%p  # in files of its own, by host and process
 rm -rf hangs && mkdir hangs  # of an earlier start of this job; torch makes no folder
+rm -rf nccl && mkdir nccl  # NCCL makes no folder
 : "${HF_TOKEN:?is not in this job: set it where you submit, and see that sbatch passes it on (--export)}"
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
@@ -141,6 +145,6 @@ exec numactl --cpunodebind=$node --membind=$node "$@"'
 step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
   --container-mounts="$PWD:$PWD",/scratch:/scratch --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_NVLS_ENABLE,OMP_NUM_THREADS,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_TRACE_BUFFER_SIZE,HF_TOKEN \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_DEBUG,NCCL_DEBUG_FILE,NCCL_DEBUG_SUBSYS,NCCL_NVLS_ENABLE,OMP_NUM_THREADS,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_TRACE_BUFFER_SIZE,HF_TOKEN \
   "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"

@@ -98,7 +98,11 @@ export TORCH_NCCL_HIGH_PRIORITY=1  # communication kernels go first
 export TORCH_NCCL_TRACE_BUFFER_SIZE=2000  # PyTorch remembers the last collectives of each rank
 export TORCH_NCCL_DUMP_ON_TIMEOUT=1  # writes them when a collective takes too long: benchrun explain reads them
 export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=hangs/dump_  # where it writes them
+export NCCL_DEBUG=INFO  # NCCL names its links: benchrun status reads them
+export NCCL_DEBUG_SUBSYS=INIT,NET  # at the start alone, not in each step
+export NCCL_DEBUG_FILE=nccl/%h.%p  # in files of its own, by host and process
 rm -rf hangs && mkdir hangs  # of an earlier start of this job; torch makes no folder
+rm -rf nccl && mkdir nccl  # NCCL makes no folder
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
 # if ranks ignore TERM.

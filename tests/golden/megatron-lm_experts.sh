@@ -92,7 +92,11 @@ export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
 export TORCH_NCCL_TRACE_BUFFER_SIZE=2000  # PyTorch remembers the last collectives of each rank
 export TORCH_NCCL_DUMP_ON_TIMEOUT=1  # writes them when a collective takes too long: benchrun explain reads them
 export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=hangs/dump_  # where it writes them
+export NCCL_DEBUG=INFO  # NCCL names its links: benchrun status reads them
+export NCCL_DEBUG_SUBSYS=INIT,NET  # at the start alone, not in each step
+export NCCL_DEBUG_FILE=nccl/%h.%p  # in files of its own, by host and process
 rm -rf hangs && mkdir hangs  # of an earlier start of this job; torch makes no folder
+rm -rf nccl && mkdir nccl  # NCCL makes no folder
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
 # if ranks ignore TERM.
@@ -172,7 +176,7 @@ exec numactl --cpunodebind=$node --membind=$node "$@"'
 step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,NCCL_NVLS_ENABLE,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_TRACE_BUFFER_SIZE,TRANSFORMERS_OFFLINE \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,NCCL_DEBUG,NCCL_DEBUG_FILE,NCCL_DEBUG_SUBSYS,NCCL_NVLS_ENABLE,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_TRACE_BUFFER_SIZE,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \
   "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"

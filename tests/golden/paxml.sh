@@ -91,6 +91,10 @@ export XLA_PYTHON_CLIENT_MEM_FRACTION=0.9  # how much of the GPU's memory JAX ta
 export ENABLE_TE=1  # transformer-engine's layers in PaXML, fused attention among them
 export ENABLE_FP8=1  # transformer-engine's FP8 in PaXML
 export VOCAB_PATH=gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model  # PaXML asks for one on import; the experiment reads none
+export NCCL_DEBUG=INFO  # NCCL names its links: benchrun status reads them
+export NCCL_DEBUG_SUBSYS=INIT,NET  # at the start alone, not in each step
+export NCCL_DEBUG_FILE=nccl/%h.%p  # in files of its own, by host and process
+rm -rf nccl && mkdir nccl  # NCCL makes no folder
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
 # if ranks ignore TERM.
@@ -141,7 +145,7 @@ exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"
 step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=ghcr.io#nvidia/jax:pax-2024-03-04' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,ENABLE_FP8,ENABLE_TE,NVTE_FUSED_ATTN,VOCAB_PATH,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,ENABLE_FP8,ENABLE_TE,NCCL_DEBUG,NCCL_DEBUG_FILE,NCCL_DEBUG_SUBSYS,NVTE_FUSED_ATTN,VOCAB_PATH,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
   --no-container-mount-home \
   "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"

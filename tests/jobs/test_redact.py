@@ -24,6 +24,7 @@ SITE = {
     "scheduler": "slurm",
     "gpu": "H100",
     "gpus_per_node": 8,
+    "fabric": "infiniband",
     "hardware": {
         "memory_gib": 80,
         "peak_bf16_tflops": 989,

@@ -18,7 +18,8 @@ EACH = pytest.mark.parametrize("each", FRAMEWORKS.values(), ids=lambda each: eac
 
 
 RECORDER = {"TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}
-"""Variables of PyTorch's Flight Recorder, which specs of older versions lack."""
+RECORDER |= {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"}
+"""Variables of PyTorch's Flight Recorder and of NCCL's own lines, which specs of older versions lack."""
 
 
 @pytest.mark.parametrize("document", GOLDEN, ids=lambda document: f"{document['recipe']}-{document['framework']}")
