@@ -169,13 +169,16 @@ def _mlp(spec: TrainingSpec, named: dict[str, Product], prefix: str, expert: boo
 def _experts(spec: TrainingSpec, moe: Moe, named: dict[str, Product]) -> float:
     """Each token is copied to topk experts: input, up-projection, activation; then the
     shared experts. The router's weight is a factor of the activation, so nothing reads
-    the output again (megatron-core 0.13).
+    the output again (megatron-core 0.13). What waits in host memory is not counted.
 
     The ranks of an expert's own tensor parallelism see the same tokens.
     """
     operand, shared = _operand(spec), "shared_fc1" in named
     copies = moe.topk * (moe.capacity_factor or 1) * spec.layout.etp / sequence_split(spec.layout)
-    total = copies * (operand * spec.model.expert_width + _mlp(spec, named, "", expert=True))
+    in_host = spec.training.offload_modules
+    each = operand * spec.model.expert_width * ("expert_fc1" not in in_host)
+    each += _mlp(spec, named, "", expert=True)
+    total = copies * each * ("fused_group_mlp" not in in_host)
     if moe.latent_size:  # the projections out of and into the width of the model
         both = spec.model.hidden_size * (operand < 2) + spec.model.expert_width
         total += operand * both / sequence_split(spec.layout)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from benchrun import hardware
 from benchrun.frameworks.registry import framework
 from benchrun.model.adapters import MEGATRON, TRANSFORMERS, adapted, adapter_params
-from benchrun.model.communication import optimizer_shards, weight_shards
+from benchrun.model.communication import optimizer_shards, replicas, weight_shards
 from benchrun.model.layers import ATTENTION, EXPERTS, MAMBA, MLP
 from benchrun.model.operators import Operators, Product, operators
 from benchrun.runspec.spec import TrainingSpec
@@ -147,6 +147,10 @@ def _stage(
     cut, expert_cut = weight_shards(layout)
     trained = own = (dense + ends) / cut + expert / expert_cut
     ranks, expert_ranks = optimizer_shards(layout, spec.dp, training.distributed_optimizer)
+    xla = framework(spec.framework).memory.planned_by_xla
+    if 1 < layout.fsdp < spec.dp * layout.cp and not xla:
+        # Megatron's FSDP cuts the states over the replicas too.
+        ranks, expert_ranks = replicas(layout, spec.dp)
     states = (dense + ends) / ranks + expert / expert_ranks
     if lora:
         adapters = stage.layers * adapter_params(

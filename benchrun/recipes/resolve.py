@@ -167,7 +167,7 @@ def _draft(
                     computed.get(key, ((key,), value)) if stated is group else ((key,), value)
                 )
                 merged.put(target, at_this_size, stated.places[key])
-    for key, stated in (("image", entry), ("env", entry), ("env", source)):
+    for key, stated in (("image", entry), ("image", group), ("env", entry), ("env", source)):
         if key in stated:
             merged.put((key,), stated[key], stated.places[key])
     merged.put(("cluster",), cluster, cluster.place)
@@ -237,8 +237,8 @@ def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:
 
 
 def _drop(document: Document, inputs: type[Inputs], loc: Loc = ()) -> None:
-    """Remove every null, except keys that the inputs cannot have, which are refused
-    afterwards.
+    """Remove every null, except a switch's, and keys that the inputs cannot have, which
+    are refused afterwards.
     """
     stated = {key for key, place in document.places.items() if place.startswith("--set")}
     if (
@@ -248,6 +248,8 @@ def _drop(document: Document, inputs: type[Inputs], loc: Loc = ()) -> None:
     ):
         for key in {"method", "num_layers"} - stated:
             document.pop(key, None)
+    if loc == ("training", "switches"):
+        return  # null is a value there
     legal = fields(inputs, loc)
     for key, value in list(document.items()):
         if isinstance(value, Document):

@@ -150,6 +150,8 @@ class TrainingGroup(PointGroup, extra="forbid"):
     """
     seq_length: PositiveInt | None = None
     """Tokens per sequence, if not the recipe's."""
+    image: Line | None = None
+    """Container image, if not that of the framework."""
     num_layers: PositiveInt | None = None
     """Number of layers, fewer than the model has, which makes a proxy."""
     model: Section = Field(default_factory=dict)

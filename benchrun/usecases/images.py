@@ -7,7 +7,7 @@ from typing import Any
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.recipes.catalogue import checked, is_suite
-from benchrun.recipes.files import cluster_document, recipe_document
+from benchrun.recipes.files import cluster_document
 from benchrun.recipes.select import Request
 from benchrun.runspec.cluster import Cluster
 
@@ -44,11 +44,8 @@ def list_images(
         runtime = site.container.runtime
     gpu = gpu or (site.gpu if site else None)
     needs: dict[str, dict[tuple[str, str], None]] = {}
-    for recipe, name in _pairs(recipes, gpu):
-        if framework not in (None, name):
-            continue
-        entry = recipe_document(recipe)[1]["frameworks"].get(name) or {}
-        if image := entry.get("image"):
+    for recipe, name, image in _users(recipes, gpu):
+        if image and framework in (None, name):
             needs.setdefault(image, {})[recipe, name] = None
     ending, command = COMMANDS[runtime]
     rows = []
@@ -72,15 +69,15 @@ def list_images(
     return sorted(rows, key=lambda row: str(row["image"]))
 
 
-def _pairs(recipes: Sequence[str], gpu: str | None) -> dict[tuple[str, str], None]:
-    """Recipe and framework of every run of suites, and of every point of recipes that
-    is for ``gpu``.
+def _users(recipes: Sequence[str], gpu: str | None) -> dict[tuple[str, str, str | None], None]:
+    """Recipe, framework and image of every run of suites, and of every point of recipes
+    that is for ``gpu``.
     """
-    pairs: dict[tuple[str, str], None] = {}
+    users: dict[tuple[str, str, str | None], None] = {}
     suites = [name for name in recipes if is_suite(name)]
     for suite in suites:
         for spec in resolve(Request(suite)):
-            pairs[spec.recipe, spec.framework] = None
+            users[spec.recipe, spec.framework, spec.image] = None
     others = [name for name in recipes if name not in suites]
     if others or not recipes:
         try:
@@ -88,5 +85,5 @@ def _pairs(recipes: Sequence[str], gpu: str | None) -> dict[tuple[str, str], Non
         except UserError:
             rows = list_points(others)  # a GPU without points uses those of another
         for row in rows:
-            pairs[row["recipe"], row["framework"]] = None
-    return pairs
+            users[row["recipe"], row["framework"], row["image"]] = None
+    return users

@@ -48,3 +48,8 @@ def test_the_runtime_decides_how_to_pull(tmp_path: Path) -> None:
 def test_what_runs_on_the_host_has_no_image() -> None:
     result = call("images", "smoke")
     assert (result.returncode, "no run of these has an image" in result.stderr) == (2, True)
+
+
+def test_the_image_of_a_point_is_listed_beside_the_recipes() -> None:
+    images = {row["image"] for row in document("images", "nemotron-3-ultra", "--json")}
+    assert images == {"nvcr.io/nvidia/nemo:26.04.01", "nvcr.io/nvidia/nemo:26.08"}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from benchrun.frameworks.megatron_bridge.framework import OVERLAPS
 from benchrun.frameworks.registry import framework
 from benchrun.model.layout import Layout
 from benchrun.recipes import catalogue
@@ -88,6 +89,10 @@ def rendered(spec: TrainingSpec) -> Values:
         name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
         for keyword in node.keywords if name in PARTS else ():  # type: ignore[attr-defined]
             found[f"{PARTS[name]}.{keyword.arg}"] = _text(keyword.value)
+    if found["ddp.use_distributed_optimizer"] == "True":  # as CommOverlapConfig.setup
+        for name in OVERLAPS:
+            value = found.get(f"comm_overlap.{name}", "None")
+            found |= {f"{part}.{name}": value for part in ("ddp", "optimizer")}
     for name, variable in framework(FRAMEWORK).environment(spec).items():
         found[f"env.{name}"] = variable.value
     return found | {f"env.{name}": value for name, value in spec.env.items()}
@@ -139,6 +144,7 @@ def matters(key: str, row: Values, ours: Values) -> bool:
         "num_layers_at_start_in_bf16": row["mixed_precision.first_last_layers_bf16"] == "True",
         "num_layers_at_end_in_bf16": row["mixed_precision.first_last_layers_bf16"] == "True",
         "cuda_graph_scope": row[key] == WHOLE or NOTHING not in either("model.cuda_graph_impl"),
+        "recompute_granularity": row[key] != "selective" or row["model.recompute_modules"] != "",
         "recompute_modules": "selective" in either("model.recompute_granularity"),
         "recompute_method": "full" in either("model.recompute_granularity"),
         "recompute_num_layers": "full" in either("model.recompute_granularity"),

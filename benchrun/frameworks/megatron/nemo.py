@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from benchrun.runspec.spec import TrainingSpec
 
-from .framework import Megatron, partly_sharded
+from .framework import Megatron
 
 
 class NeMoOfCore(Megatron):
@@ -19,6 +19,5 @@ class NeMoOfCore(Megatron):
         """Limits of their optimizer and of their FSDP."""
         yield from super().refusals(spec)
         layout = spec.layout
-        yield from partly_sharded(spec, self.name)
         if layout.fsdp > 1 and spec.task == "lora":
             yield f"benchrun does not support {self.name} with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"

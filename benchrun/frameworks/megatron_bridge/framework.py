@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from benchrun import hardware
 from benchrun.frameworks.environment import Variable
+from benchrun.frameworks.megatron.framework import partly_sharded
 from benchrun.frameworks.megatron.nemo import NeMoOfCore
 from benchrun.model.features import FEATURES, features
 from benchrun.runspec.image_names import nemo_release
@@ -18,9 +19,21 @@ RELEASE_OF_TODAY = "26.04"
 """NeMo's containers from this one on have Megatron-Bridge 0.4, whose names the template
 uses for newer models.
 """
+GRAPHS_RENAMED = "26.06"
+"""NeMo's containers from this one on have Megatron-Bridge 0.5, where graphs of whole
+iterations are a kind of their own.
+"""
 RENAMED = "26.08"
 """NeMo's containers from this one on have Megatron-Bridge 0.6, which packs conversations
-under other names and never makes an attention mask of mock tokens.
+under other names, never makes an attention mask of mock tokens, and whose FSDP can
+have replicas.
+"""
+OVERLAPS = (
+    *("overlap_grad_reduce", "overlap_param_gather", "align_param_gather"),
+    "overlap_param_gather_with_optimizer_step",
+)
+"""Arguments of gradients and weights that CommOverlapConfig writes over those of the
+other parts.
 """
 
 
@@ -55,6 +68,8 @@ class MegatronBridge(NeMoOfCore):
         """Refuse what the first releases have no names for."""
         yield from super().refusals(spec)
         release = nemo_release(spec.image)
+        if (release or "") < RENAMED:
+            yield from partly_sharded(spec, self.name)
         if (
             release
             and release < RELEASE_OF_TODAY
@@ -71,11 +86,21 @@ class MegatronBridge(NeMoOfCore):
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """With the switches, by part."""
         switches: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+        if spec.layout.fsdp > 1 and (replicas := spec.dp * spec.layout.cp // spec.layout.fsdp) > 1:
+            switches["ddp"]["num_distributed_optimizer_instances"] = replicas
+            switches["ddp"]["outer_dp_sharding_strategy"] = "optim"
+        release = nemo_release(spec.image) or ""
+        if spec.training.cuda_graphs == "full_iteration" and release >= GRAPHS_RENAMED:
+            switches["model"] = {"cuda_graph_impl": "full_iteration", "cuda_graph_scope": []}
         for name, value in spec.training.switches.items():
             part, _, argument = name.partition(".")
             switches[part][argument] = list(value) if isinstance(value, tuple) else value
-        renamed = (nemo_release(spec.image) or "") >= RENAMED
-        return super().configuration(spec) | {"switches": switches, "renamed": renamed}
+            if argument in OVERLAPS:
+                switches["comm_overlap"][argument] = value
+        return super().configuration(spec) | {
+            "switches": switches,
+            "renamed": release >= RENAMED,
+        }
 
     def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """With HybridEP's view of the NVLink domain, and the switches of part ``env``."""
@@ -84,7 +109,9 @@ class MegatronBridge(NeMoOfCore):
             found |= _hybridep(spec)
         for name, value in spec.training.switches.items():
             part, _, variable = name.partition(".")
-            if part == "env":
+            if part == "env" and value is None:
+                found.pop(variable, None)
+            elif part == "env":
                 found[variable] = Variable(str(value), "as in the published configuration")
         return found
 

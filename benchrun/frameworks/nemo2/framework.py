@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import PROFILERS, SLURM_VARIABLES
+from benchrun.frameworks.megatron.framework import partly_sharded
 from benchrun.frameworks.megatron.nemo import NeMoOfCore
 from benchrun.model.features import TRANSFORMER
 from benchrun.runspec.spec import TrainingSpec
@@ -40,6 +41,7 @@ class NeMo2(NeMoOfCore):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """A seed that its mock data would ignore."""
         yield from super().refusals(spec)
+        yield from partly_sharded(spec, self.name)
         if spec.model.mtp_layers and spec.model.mla is None:
             yield "nemo2 predicts several tokens with latent attention alone: mtp_layers must be 0"
         if spec.data.kind == "mock" and spec.training.seed != (seed := Training().seed):
