@@ -74,7 +74,7 @@ def closest(word: str, legal: Iterable[object]) -> str:
     """
     import difflib
 
-    names = sorted(str(name) for name in legal)
+    names = sorted(map(str, legal))
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     listing = ", ".join(names)
     if len(names) > FEW:

@@ -87,7 +87,7 @@ def runs_or_files(
     context: click.Context, parameter: click.Parameter, typed: str
 ) -> list[CompletionItem]:
     """Runs in the runs folder; if none begins so, the files here."""
-    runs = [CompletionItem(name) for name in run_names(context, parameter, typed)]
+    runs = list(map(CompletionItem, run_names(context, parameter, typed)))
     return runs or [CompletionItem(typed, type="file")]
 
 

@@ -231,7 +231,7 @@ def compare(
     The verdict of your own runs is stored, and `report` shows it. A verdict with
     --warmup or --baseline is printed and not stored.
     """
-    files = [Path(name) for name in runs_or_logs]
+    files = list(map(Path, runs_or_logs))
     if recipe is None:
         if any(kept.place(file).is_file() or str(file) == "-" for file in files):
             raise UserError(

@@ -179,7 +179,7 @@ def _runs(
         from benchrun.show.plot import save
 
         save(list(scaling_plots(model.curves)), plot)
-    return worst((unjudged, failed if names else Exit.OK, *(_code(result) for result in data)))
+    return worst((unjudged, failed if names else Exit.OK, *map(_code, data)))
 
 
 def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":

@@ -43,12 +43,12 @@ def doctor(cluster: str | None, wait_s: int, no_node: bool, as_json: bool) -> in
         return _check(cluster, wait_s, not no_node, as_json)
     findings = api.examine()
     if as_json:
-        print_json([asdict(finding) for finding in findings])
+        print_json(list(map(asdict, findings)))
         return Exit.OK
     rows = []
     for f in findings:
         rows.append((f.what, f"{f.found or 'no'}{f'  ({f.hint})' if f.hint else ''}"))
-    click.echo("\n".join("  ".join(row) for row in aligned(rows)))
+    click.echo("\n".join(map("  ".join, aligned(rows))))
     return Exit.OK
 
 
@@ -63,7 +63,7 @@ def _check(cluster: str, wait_s: int, on_node: bool, as_json: bool) -> int:
                 hint = f"\n{'':13}{check.hint}"
             click.echo(f"{MARKS[check.status]:<11}  {check.what}: {check.found}{hint}")
     if as_json:
-        print_json([asdict(check) for check in checks])
+        print_json(list(map(asdict, checks)))
     return worst(check.exit_code for check in checks if check.status == "fault")
 
 

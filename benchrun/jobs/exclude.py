@@ -46,7 +46,7 @@ def _names(exclude: str) -> list[str]:
     from_file = file.is_file()
     text = (read_text(file) or "").removeprefix("\ufeff") if from_file else exclude
     # Not at commas within brackets.
-    names = [name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name]
+    names = list(filter(None, re.split(r"[\s,]+(?![^\[]*\])", text)))
     if wrong := next((name for name in names if not _is_node(name)), None):
         where = None
         if from_file:

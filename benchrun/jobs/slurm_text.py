@@ -62,7 +62,7 @@ _COMMUNICATION = re.compile(
     r"|protocol|version|unpack|authentic|munge|shutting down|descriptor|would block|data received|TLS|HTTP",
     re.IGNORECASE,
 )
-_SYSTEM = frozenset(os.strerror(number) for number in errno.errorcode)
+_SYSTEM = frozenset(map(os.strerror, errno.errorcode))
 
 
 def submitted(text: str) -> str | None:

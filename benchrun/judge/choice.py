@@ -139,7 +139,7 @@ def choose(entries: Sequence[Reference], own: Conditions) -> Reference | None:
 
     Of equally fast ones the newest, and of these the last in its file.
     """
-    candidates = [entry for entry in entries if usable(entry)]
+    candidates = list(filter(usable, entries))
     return max(reversed(candidates), key=lambda entry: _fit(entry, own), default=None)
 
 

@@ -116,7 +116,7 @@ def load_measured(folder: Path | None = None) -> tuple[MeasuredRun, ...]:
 
     Kept runs of other workloads stand in reports; nothing is compared with them.
     """
-    runs = [run for run in map(_read, kept.runs(folder or paths.MEASURED)) if run]
+    runs = list(filter(None, map(_read, kept.runs(folder or paths.MEASURED))))
     return tuple(sorted(runs, key=lambda run: (run.launched, run.name)))
 
 

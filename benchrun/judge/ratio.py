@@ -47,7 +47,7 @@ def _sample(runs: Sequence[Metrics], rates: Sequence[float]) -> Sample | None:
     """
     if len(rates) > 1:
         return of_repeats(rates)
-    run = next(run for run in runs if _rate(run))
+    run = next(filter(_rate, runs))
     step, interval = run.step_time_s, run.step_time_interval_s
     if step is None or interval is None or run.only_average or interval.low <= 0:
         return None

@@ -169,7 +169,7 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
         return Reference.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        column = ".".join(str(part) for part in first["loc"])
+        column = ".".join(map(str, first["loc"]))
         raise UserError(
             f"column {column}: {first['msg']}" if column else first["msg"], where=where
         ) from None

@@ -57,4 +57,4 @@ class Columns:
 
     def columns(self, *names: str) -> list[Column]:
         """Copies of several columns."""
-        return [self.column(name) for name in names]
+        return list(map(self.column, names))

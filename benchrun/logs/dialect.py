@@ -373,7 +373,7 @@ class Dialect(Traits):
         form. Lines with several numbers of planned steps are read one by one, because
         each says if its training ends.
         """
-        if any(self._plans_change(table) for table in tables):
+        if any(map(self._plans_change, tables)):
             return False
         for table in tables:
             self.complete(table.columns)

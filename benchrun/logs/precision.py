@@ -92,6 +92,6 @@ def _float(on: Mapping[str, str], off: set[str]) -> str | None:
         for name, text in on.items()
     ]
     for name, pattern in _FLOATS:
-        if any(pattern.search(text) for text in texts):
+        if any(map(pattern.search, texts)):
             return name
     return "fp32" if off >= {"bf16", "fp16"} else None

@@ -341,7 +341,7 @@ def _ends(problems: Sequence[Problem]) -> list[Problem]:
 
 def strongest(problems: Sequence[Problem]) -> Problem:
     """The first of the problems with the strongest evidence."""
-    roles = [role_of(problem) for problem in problems]
+    roles = list(map(role_of, problems))
     remote = "peer" if "fault" in roles else "failure"
     strengths = [ROLES.index(remote if role == "remote" else role) for role in roles]
     return problems[strengths.index(min(strengths))]

@@ -178,7 +178,7 @@ def _other_mfu(
     """
     implied = inside.mfu / inside.tokens_per_s_per_gpu
     peaks = {setting.peak_tflops(precision) for precision in (setting.precision or "bf16", "bf16")}
-    listed = [peak for peak in peaks if peak]
+    listed = list(filter(None, peaks))
     if not listed or np.isnan(implied).all() or np.nanmedian(inside.mfu) > 1:
         return
     if log.fallback_peak_tflops:

@@ -24,7 +24,7 @@ def fatal_problem(
     """
     done = log.done(planned_steps)
     fatal = [each for each in problems if _is_fatal(each, done)]
-    if any(_is_from_scheduler(each) for each in fatal):
+    if any(map(_is_from_scheduler, fatal)):
         fatal = [
             each for each in fatal if each.then != "steps"
         ]  # the job went on until its scheduler ended it
@@ -64,7 +64,7 @@ def job_ended(log: Log) -> bool:
     """Whether a growing log shows that its job was ended, or ended itself, before the
     last planned step.
     """
-    return any(_ends_job(problem) for problem in log.problems)
+    return any(map(_ends_job, log.problems))
 
 
 def _ends_job(problem: Problem) -> bool:

@@ -62,4 +62,4 @@ def features(model: ModelShape) -> list[str]:
             or moe.balance not in ("aux_loss", "sinkhorn")
             or not (moe.num_groups is moe.scaling_factor is None),
         }
-    return [name for name in FEATURES if present.get(name)]
+    return list(filter(present.get, FEATURES))

@@ -194,7 +194,7 @@ def _is_cause(problems: Sequence[Any], problem: Any) -> bool:
 
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
-    key = ".".join(str(part) for part in loc).removesuffix(".[key]") or "the file"
+    key = ".".join(map(str, loc)).removesuffix(".[key]") or "the file"
     kind = problem["type"]
     value = problem.get("input")
     if "secrets" in loc:

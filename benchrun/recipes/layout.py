@@ -62,8 +62,8 @@ SEARCHED = 100_000
 
 def _nearest(value: int, legal: Legal) -> str:
     """The closest legal numbers below and above ``value``."""
-    below = next((n for n in range(value, max(0, value - SEARCHED), -1) if legal(n)), None)
-    above = next((n for n in range(value, min(64 * value, value + SEARCHED) + 1) if legal(n)), None)
+    below = next(filter(legal, range(value, max(0, value - SEARCHED), -1)), None)
+    above = next(filter(legal, range(value, min(64 * value, value + SEARCHED) + 1)), None)
     return " or ".join(str(n) for n in dict.fromkeys((below, above)) if n is not None) or "none"
 
 

@@ -62,7 +62,7 @@ def check(study: Study, document: Document, request: Request) -> None:
     has.
     """
     for index, group in enumerate(study.zip):
-        if len({len(values) for values in group.values()}) > 1:
+        if len(set(map(len, group.values()))) > 1:
             lengths = ", ".join(f"{key} has {len(values)}" for key, values in group.items())
             where = document.where(("zip", index))
             raise UserError(
@@ -83,7 +83,7 @@ def check(study: Study, document: Document, request: Request) -> None:
 
 def _check_size(study: Study, document: Document) -> None:
     """UserError for more points than can be planned, before they are made."""
-    sizes = [len(choice) for choice in alternatives(study)]
+    sizes = list(map(len, alternatives(study)))
     size = math.prod(sizes) * len(study.runs)
     if size > MOST_POINTS:
         factors = " x ".join(map(str, [len(study.runs), *sizes]))
@@ -125,7 +125,7 @@ def _check_factor(study: Study, key: str, document: Document, loc: Loc, request:
     values = study.matrix[key] if loc[0] == "matrix" else study.zip[int(loc[1])][key]
     if [name for name, _ in _factors(study)].count(key) > 1:
         raise UserError(f"factor '{key}' is given twice", where=where)
-    means = [_meaning(value) for value in values]
+    means = list(map(_meaning, values))
     if loc[0] == "matrix" and (
         twice := [values[n] for n, each in enumerate(means) if each in means[:n]]
     ):

@@ -73,7 +73,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "cluster": spec.cluster,
         "container": spec.cluster.container,
         "image": image_for(spec),
-        "mounts": [mount_of(text) for text in spec.cluster.container.mounts],
+        "mounts": list(map(mount_of, spec.cluster.container.mounts)),
         "inside_env": inside_env(spec),
         "framework": launched,
         "source": launched.source(spec.cluster),

@@ -260,7 +260,7 @@ class Cluster(Frozen):
     def time_limit_s(self) -> int:
         """``time_limit`` in seconds."""
         days, _, clock = self.time_limit.rpartition("-")
-        hours, minutes, seconds = (int(part) for part in clock.split(":"))
+        hours, minutes, seconds = map(int, clock.split(":"))
         return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
     @field_validator("container")

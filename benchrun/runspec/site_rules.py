@@ -119,7 +119,7 @@ def _set_by(words: list[str]) -> Iterator[str]:
     while words and words[0] in _OPENS:
         words = words[1:]
     declares = bool(words) and words[0] in _DECLARES
-    named = [_NAME.fullmatch(word) for word in words[declares:]]
+    named = list(map(_NAME.fullmatch, words[declares:]))
     if declares or all(match and "=" in match[0] for match in named):
         for match in named:
             if match:

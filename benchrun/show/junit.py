@@ -19,7 +19,7 @@ def junit(results: Sequence[RunResult]) -> str:
 
     What passed or was as expected is well; any other run was skipped.
     """
-    kinds = [_kind(result) for result in results]
+    kinds = list(map(_kind, results))
     suite = Element("testsuite", name="benchrun", tests=str(len(results)))
     for name, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(kinds.count(element)))

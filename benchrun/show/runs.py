@@ -196,7 +196,7 @@ def short_layout(spec: RunSpec) -> str:
 
 def _distinct(words: Iterable[str]) -> str:
     """The different words, in order."""
-    return ", ".join(dict.fromkeys(word for word in words if word))
+    return ", ".join(dict.fromkeys(filter(None, words)))
 
 
 def reference_line(entry: Reference) -> str:

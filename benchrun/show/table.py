@@ -118,7 +118,7 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
     """Cells padded to the width of their columns, except the last one: terminals and
     pipes want lines unwrapped.
     """
-    listed = [tuple(line) for line in lines]
+    listed = list(map(tuple, lines))
     widths = [max(map(len, cells)) for cells in zip(*listed, strict=True)][:-1]
     found = []
     for line in listed:

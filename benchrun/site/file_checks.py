@@ -229,7 +229,7 @@ def _nodes(site: Cluster, slurm: Survey, partition: Partition) -> Iterator[Check
         yield fault("partition", f"partition {partition.name} has no nodes")
         return
     for key, keeps, wrong, right in filters(site, partition.name):
-        fitting = [node for node in left if keeps(node)]
+        fitting = list(filter(keeps, left))
         if not fitting:
             yield fault(key, wrong(left), right(left))
             return

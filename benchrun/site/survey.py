@@ -216,7 +216,7 @@ def _loads(plugin: str) -> bool:
 def _words(text: str) -> tuple[str, ...]:
     if text in ("(null)", "N/A"):
         return ()
-    return tuple(word for word in re.split(r"[,\s]+", text) if word)
+    return tuple(filter(None, re.split(r"[,\s]+", text)))
 
 
 def _allowed(text: str) -> tuple[str, ...] | None:

@@ -74,7 +74,7 @@ def _users(recipes: Sequence[str], gpu: str | None) -> dict[tuple[str, str, str 
     that is for ``gpu``.
     """
     users: dict[tuple[str, str, str | None], None] = {}
-    suites = [name for name in recipes if is_suite(name)]
+    suites = list(filter(is_suite, recipes))
     for suite in suites:
         for spec in resolve(Request(suite)):
             users[spec.recipe, spec.framework, spec.image] = None

@@ -162,7 +162,7 @@ def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
             text,
         )
     if words:
-        any_word = "|".join(re.escape(word) for word in words)
+        any_word = "|".join(map(re.escape, words))
         text = re.sub(rf"(?<![A-Za-z0-9])(?:{any_word})[0-9]*(?![A-Za-z0-9])", HIDDEN, text)
     return ADDRESS.sub("ADDRESS", text)
 
@@ -258,7 +258,7 @@ def public_env(document: dict[str, Any]) -> dict[str, Any]:
         **_only(document, PUBLIC["env"]),
         "image": public_image(image) if isinstance(image, str) else None,
         "worker": _versions(document.get("worker")),
-        "nodes": [_node(node) for node in objects(document.get("nodes"))],
+        "nodes": list(map(_node, objects(document.get("nodes")))),
     }
 
 

@@ -90,7 +90,7 @@ def _unmounted(spec: RunSpec) -> str | None:
     folders = (Path(text) for text in stated if text and text.startswith("/"))
     lost = []
     for path in folders:
-        if not any(path.is_relative_to(folder) for folder in inside):
+        if not any(map(path.is_relative_to, inside)):
             lost.append(str(path))
     if not lost:
         return None

@@ -75,7 +75,7 @@ def place(ranks_per_node: int) -> tuple[int, int, int]:
         # Not SLURM_NTASKS: a batch script has it too, without being a rank.
         ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
     ):
-        rank, size, local = (os.environ.get(name) for name in names)
+        rank, size, local = map(os.environ.get, names)
         if rank and size:
             return int(rank), int(size), int(local or int(rank) % ranks_per_node)
     return 0, 1, 0

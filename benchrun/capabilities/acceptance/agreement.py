@@ -24,7 +24,7 @@ def _documents(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return [json.loads(line) for line in text.splitlines()]
+        return list(map(json.loads, text.splitlines()))
 
 
 def differences(

@@ -86,7 +86,7 @@ def _body(
     only = ONLY.get(by)
     explained = []
     if only is None:
-        explained = [evidence_of(run) for run in report.results]
+        explained = list(map(evidence_of, report.results))
     parts = (*added, *sections(report, explained, history=history))
     shown = [part for part in parts if only in (None, part.identity)]
     yield _tally(report)

@@ -33,7 +33,7 @@ def sections(
     """Every section on several runs that has something to show; ``explained``: what is
     known about each run.
     """
-    yield from _beside([each for each in explained if each])
+    yield from _beside(list(filter(None, explained)))
     each = tuple(overview.frameworks_plots(report.frameworks))
     together = None
     if len(each) > 1:
@@ -73,7 +73,7 @@ def sections(
 
 def _known(*plots: Plot | None) -> tuple[Plot, ...]:
     """The plots that have something to show."""
-    return tuple(plot for plot in plots if plot)
+    return tuple(filter(None, plots))
 
 
 def _beside(explained: Sequence[Evidence]) -> Iterator[Section]:

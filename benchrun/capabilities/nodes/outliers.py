@@ -76,7 +76,7 @@ def beside_each_other(
     if len(rates) < MIN_UNITS:
         return []
     logs = [np.log(np.asarray(values, dtype=np.float64)) for values in rates]
-    middles = np.array([np.median(values) for values in logs])
+    middles = np.array(list(map(np.median, logs)))
     noise = repeat_noise(logs)
     sources = range(len(middles)) if sources is None else sources
     others = [_others(index, middles, sources) for index in range(len(middles))]
@@ -123,7 +123,7 @@ def slower_group(rates: Sequence[Sequence[float]]) -> list[int]:
     if len(rates) < FEWEST_OF_TWO:
         return []
     logs = [np.log(np.asarray(values, dtype=np.float64)) for values in rates]
-    middles = np.array([np.median(values) for values in logs])
+    middles = np.array(list(map(np.median, logs)))
     order = np.argsort(middles)
     sorted_middles = middles[order]
     least = max(math.ceil(LEAST_PART * len(middles)), 2)

@@ -18,7 +18,7 @@ def fleet_view(fleet: Fleet, reason: str | None = None) -> str:
         lines.append(f"{reason}\n")
     lines.append(f"{_counted(len(fleet.nodes), 'node')} measured\n\n")
     if fleet.tests:
-        lines += [plain(Table(COLUMNS, [_row(row) for row in fleet.tests])), "\n"]
+        lines += [plain(Table(COLUMNS, list(map(_row, fleet.tests)))), "\n"]
     for model in fleet.other_models:
         lines.append(f"OTHER GPU  {', '.join(model.nodes)}: {model.gpu}, not compared\n")
     found = {"OUTLIER": fleet.outliers, "SLOW PAIR": fleet.slow_pairs, "FASTER": fleet.faster}

@@ -15,7 +15,7 @@ def tuned_page(result: Tuned) -> str:
         result.layouts,
         key=lambda each: (each.measured_s is None, each.measured_s or each.expected_s),
     )
-    return f"{plain(Table(TITLES, [_row(each) for each in ordered], missing='-'))}\n{_sentence(result)}\n"
+    return f"{plain(Table(TITLES, list(map(_row, ordered)), missing='-'))}\n{_sentence(result)}\n"
 
 
 def _row(each: TunedLayout) -> list[object]:

@@ -44,7 +44,7 @@ class Tuning:
 
     def planned(self, jobs: Sequence[Job]) -> ResolvedStudy:
         """The study of ``jobs``."""
-        points = tuple(self._point(job) for job in jobs)
+        points = tuple(map(self._point, jobs))
         study = Study(
             description=f"layouts of {self.request.recipe}",
             runs=(SuiteRun(recipe=self.request.recipe),),

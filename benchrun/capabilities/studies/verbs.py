@@ -225,7 +225,7 @@ def _values(text: str) -> tuple[str, list[int]]:
     """``tp=1,2`` as a name and its values."""
     name, _, values = text.partition("=")
     try:
-        numbers = [int(value) for value in values.split(",")]
+        numbers = list(map(int, values.split(",")))
     except ValueError:
         numbers = [0]
     if any(number < 1 for number in numbers):

@@ -189,7 +189,7 @@ class Torchtitan(Dialect):
             facts.num_gpus = gpus if 0 < gpus < 10**7 else None
         elif mesh := _DIMENSIONS.search(text):
             self._active_dimensions(
-                re.findall(r"\w+", mesh[1]), [int(size) for size in mesh[2].split(", ")]
+                re.findall(r"\w+", mesh[1]), list(map(int, mesh[2].split(", ")))
             )
 
     def _active_dimensions(self, names: list[str], sizes: list[int]) -> None:

@@ -177,7 +177,7 @@ def table(text: str) -> Served | None:
     """
     served, columns = Served(GenaiPerf.name), ["avg"]
     try:
-        rows = [row for row in csv.reader(text.splitlines()) if row]
+        rows = list(filter(None, csv.reader(text.splitlines())))
     except csv.Error:  # a cell of megabytes: this is no table
         return None
     for label, *cells in rows:

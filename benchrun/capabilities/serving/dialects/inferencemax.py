@@ -67,6 +67,6 @@ def _place(entry: Document, facts: Facts) -> None:
         facts.precision = entry["precision"]
     split = [entry.get(name) for name in ("num_prefill_gpu", "num_decode_gpu")]
     if entry.get("disagg") is True and all(isinstance(each, int) for each in split):
-        facts.num_gpus = sum(each for each in split if each)
+        facts.num_gpus = sum(filter(None, split))
     elif not entry.get("disagg") and facts.tp:
         facts.num_gpus = facts.tp * (facts.pp or 1)
