@@ -256,11 +256,9 @@ class Framework:
         ones; None if it has none.
         """
         beside = self.profilers.get(profile.tool)
-        return (
-            None
-            if beside is None
-            else (measured + beside.before + 1, measured + beside.before + profile.steps)
-        )
+        if beside is None:
+            return None
+        return (measured + beside.before + 1, measured + beside.before + profile.steps)
 
     def all_steps(self, spec: Any) -> int | None:
         """Steps that a job of ``spec`` makes: those that are measured, and those of the
@@ -272,7 +270,9 @@ class Framework:
 
     def data_format(self, task: Task) -> DataFormat:
         """The form of its synthetic data."""
-        return "tokens" if task == "pretrain" else self.conversations or "tokens"
+        if task == "pretrain":
+            return "tokens"
+        return self.conversations or "tokens"
 
     def release(self, versions: Mapping[str, str]) -> str | None:
         """Its version among those of packages; None if it is not one of them."""
@@ -285,7 +285,9 @@ class Framework:
     def source(self, cluster: Cluster) -> str | None:
         """Folder of its scripts, as the ranks see it; None if it starts as a module."""
         path = self.installed(cluster).path
-        return path.split(":")[0] if self.scripts and path else self.scripts
+        if self.scripts and path:
+            return path.split(":")[0]
+        return self.scripts
 
     def python_path(self, cluster: Cluster) -> str | None:
         """PYTHONPATH of its ranks as the site states it; None: unchanged. An image has

@@ -87,4 +87,6 @@ def _unlisted(name: str) -> Option:
     effects = {
         option.effect for word, option in options("word").items() if word in name.lower().split("_")
     }
-    return Option("inert", frozenset()) if effects == {"inert"} else UNLISTED
+    if effects == {"inert"}:
+        return Option("inert", frozenset())
+    return UNLISTED

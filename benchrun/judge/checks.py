@@ -117,7 +117,9 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
 
 def _even(verdict: Name, metrics: Sequence[Metrics]) -> Name:
     """``verdict``, or none if slow steps, which the median hides, may undo a pass."""
-    return "inconclusive" if verdict == "pass" and too_uneven(metrics) else verdict
+    if verdict == "pass" and too_uneven(metrics):
+        return "inconclusive"
+    return verdict
 
 
 def _in_band(low: float, middle: float, high: float, band: tuple[float, float | None]) -> Name:
@@ -129,7 +131,9 @@ def _in_band(low: float, middle: float, high: float, band: tuple[float, float | 
         return "inconclusive"
     if middle < slowest:
         return "slow"
-    return "faster_than_expected" if middle > fastest else "pass"
+    if middle > fastest:
+        return "faster_than_expected"
+    return "pass"
 
 
 def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, float, float]:
@@ -213,7 +217,9 @@ def unreliable(summary: Summary) -> str | None:
         return f"the last of {summary.planned_steps} planned steps was not reached"
     cut = _first([summary], "truncated_file") if summary.complete is None else None
     reason = cut or beyond_peak([summary])
-    return reason.detail if reason else None
+    if reason:
+        return reason.detail
+    return None
 
 
 def _broken(run: Metrics) -> str | None:
@@ -290,7 +296,9 @@ def labels(
     own_limits = tuple(Label(code=code, text=text) for code, text in texts.items() if text)
     # A verdict on a loss alone has no limits of step times.
     is_of_speed = any(check.metric not in LEARNED for check in checks)
-    return (*own_limits, *labels_of_times(metrics)) if is_of_speed else own_limits
+    if is_of_speed:
+        return (*own_limits, *labels_of_times(metrics))
+    return own_limits
 
 
 def labels_of_times(metrics: Sequence[Metrics]) -> tuple[Label, ...]:
@@ -313,4 +321,6 @@ def labels_of_times(metrics: Sequence[Metrics]) -> tuple[Label, ...]:
     }
     found = tuple(Label(code=code, text=text) for code, text in texts.items() if text)
     uneven = slow_steps(metrics)
-    return (*found, uneven) if uneven else found
+    if uneven:
+        return (*found, uneven)
+    return found

@@ -112,9 +112,9 @@ class Difference(Frozen):
             for each in self.differs
             if each.name in ("seq_length", "global_batch_size", "num_gpus")
         )
-        return (
-            [] if self.same_tokens else [each for each in sizes if "None" not in (each.a, each.b)]
-        )
+        if self.same_tokens:
+            return []
+        return [each for each in sizes if "None" not in (each.a, each.b)]
 
     @property
     def uneven(self) -> bool:
@@ -145,7 +145,9 @@ class Difference(Frozen):
             return Exit.INCONCLUSIVE
         if self.ratio < 1 + self.noticeable:
             return Exit.OK
-        return Exit.SLOW if self.interval.low > 1 else Exit.INCONCLUSIVE
+        if self.interval.low > 1:
+            return Exit.SLOW
+        return Exit.INCONCLUSIVE
 
 
 @dataclass(frozen=True)

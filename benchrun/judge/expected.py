@@ -61,4 +61,6 @@ def _named(step_time_s: float, expected: Expectation, *, is_even: bool) -> Name:
         return "slower_than_expected"
     if step_time_s < expected.low:
         return "faster_than_expected"
-    return "as_expected" if is_even else "inconclusive"
+    if is_even:
+        return "as_expected"
+    return "inconclusive"

@@ -40,11 +40,15 @@ class Nearest:
     @property
     def unit(self) -> str:
         """Unit of both numbers."""
-        return "TFLOPS/GPU" if self.whole_tflops is not None else "tokens/s/GPU"
+        if self.whole_tflops is not None:
+            return "TFLOPS/GPU"
+        return "tokens/s/GPU"
 
     def measured(self, tokens_per_s: float | None, tflops: float | None) -> float | None:
         """The run's value in `unit`, given its tokens/s/GPU and causal TFLOPS/GPU."""
-        return tokens_per_s if self.whole_tflops is None else tflops
+        if self.whole_tflops is None:
+            return tokens_per_s
+        return tflops
 
 
 def nearest(spec: TrainingSpec, published: Sequence[Reference]) -> Nearest | None:
@@ -93,15 +97,15 @@ def _arch(where: Conditions) -> str | None:
 def _one_node(where: Conditions) -> bool | None:
     """Whether the GPUs are those of one node; None if that is unknown."""
     gpu = hardware.gpu(where.gpu)
-    return where.num_gpus <= gpu.gpus_per_node if gpu and where.num_gpus else None
+    if gpu and where.num_gpus:
+        return where.num_gpus <= gpu.gpus_per_node
+    return None
 
 
 def _differs(entry: Reference, own: Conditions) -> tuple[str, ...]:
     """Every differing condition, published -> ours."""
     differing = [*hard_differences(entry.key, own), *differences(entry.key, own, SOFT)]
     named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in differing]
-    return (
-        (*named, f"image {entry.key.image} -> none")
-        if entry.key.image and not own.image
-        else tuple(named)
-    )
+    if entry.key.image and not own.image:
+        return (*named, f"image {entry.key.image} -> none")
+    return tuple(named)

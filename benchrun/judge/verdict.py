@@ -67,19 +67,17 @@ class Verdict(Frozen):
         look first.
         """
         fast, slow = ("pass", "as_expected"), ("slow", "slower_than_expected")
-        return (
-            Exit.OK
-            if self.verdict in fast
-            else Exit.SLOW
-            if self.verdict in slow
-            else Exit.INCONCLUSIVE
-        )
+        if self.verdict in fast:
+            return Exit.OK
+        return Exit.SLOW if self.verdict in slow else Exit.INCONCLUSIVE
 
     @property
     def headline(self) -> str:
         """The verdict with what limits it, e.g. ``PASS (proxy: num_layers 4 of 96)``."""
         limits = "; ".join(label.text for label in self.labels)
-        return f"{self.verdict.upper()} ({limits})" if limits else self.verdict.upper()
+        if limits:
+            return f"{self.verdict.upper()} ({limits})"
+        return self.verdict.upper()
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,9 @@ class RunResult:
         measurement.
         """
         invalid = self.verdict is not None and self.verdict.verdict == "invalid_run"
-        return None if invalid or self.broken else self.metrics
+        if invalid or self.broken:
+            return None
+        return self.metrics
 
     @property
     def broken(self) -> str | None:
@@ -130,7 +130,9 @@ class RunResult:
         """The verdict, else the ending of a run that failed, else "not judged"."""
         if self.verdict:
             return self.verdict.verdict
-        return self.ending if self.ending not in (None, "completed") else "not judged"
+        if self.ending not in (None, "completed"):
+            return self.ending
+        return "not judged"
 
 
 def judge(
@@ -234,7 +236,9 @@ def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fie
 
 
 def _stated(value: object) -> str:
-    return "not stated" if value in (None, "") else str(value)
+    if value in (None, ""):
+        return "not stated"
+    return str(value)
 
 
 def _speed_reason(check: Check, metrics: Sequence[Metrics]) -> str:

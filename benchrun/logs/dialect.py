@@ -57,7 +57,9 @@ def number(text: str | None) -> float | None:
     if match is None:
         return None
     if word := match[1]:  # a column without a value has -inf
-        return inf if "inf" in word.lower() and word[0] != "-" else nan
+        if "inf" in word.lower() and word[0] != "-":
+            return inf
+        return nan
     return float(match[0])
 
 
@@ -65,7 +67,9 @@ def stated_loss(text: str | None) -> float | None:
     """A loss as JSON or Python states it: ``null`` and ``None`` are what a program
     writes for NaN.
     """
-    return nan if text in ("null", "None") else number(text)
+    if text in ("null", "None"):
+        return nan
+    return number(text)
 
 
 def positive(text: str | None) -> float | None:
@@ -87,7 +91,9 @@ def credible(column: str, value: float | None) -> Any:
     low, high, whole = LIMITS[column]
     if not low <= value <= high or (whole and value != int(value)):
         return None
-    return int(value) if whole else value
+    if whole:
+        return int(value)
+    return value
 
 
 def significant(text: str) -> int:
@@ -100,7 +106,9 @@ def fact_of(name: str, value: int | None) -> int | None:
     most = {"num_gpus": MOST_GPUS, "num_layers": MOST_LAYERS, "planned_steps": LARGEST}.get(
         name, LARGEST_SIZE
     )
-    return value if value and 0 < value <= most else None
+    if value and 0 < value <= most:
+        return value
+    return None
 
 
 class Reading(NamedTuple):
@@ -404,7 +412,9 @@ class Dialect(Traits):
     def last_planned(self) -> int | None:
         """The number of the last planned step."""
         planned = self.facts.planned_steps
-        return None if planned is None else planned - 1 + self.first_number
+        if planned is None:
+            return None
+        return planned - 1 + self.first_number
 
     @property
     def seen(self) -> bool:

@@ -113,7 +113,9 @@ def _of_json(line: str) -> _Text | None:
     """The text inside an object; None if it holds none."""
     if member := _MEMBER.fullmatch(line):
         text = _string(member[1])
-        return None if text is None else _Text(_closed(text))
+        if text is None:
+            return None
+        return _Text(_closed(text))
     if not line.lstrip().startswith("{"):
         return None
     try:

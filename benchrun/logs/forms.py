@@ -190,7 +190,9 @@ def _matches(forms: list[_Form], lines: list[str]) -> list[tuple[str, ...]]:
     """Groups of all forms for each line, and what matches none, column by column."""
     pattern = "|".join([*(form.pattern for form in forms), "(.*)"])
     rows = re.compile(f"^(?:{pattern})$", re.MULTILINE | re.ASCII).findall("\n".join(lines))
-    return list(zip(*rows, strict=True)) if forms else [tuple(rows)]
+    if forms:
+        return list(zip(*rows, strict=True))
+    return [tuple(rows)]
 
 
 def _split(text: str, number: int) -> tuple[str, Column]:

@@ -148,7 +148,9 @@ def _owner(part: Part, runs: Sequence[_Run]) -> _Run | None:
     for folder in part.file.parents:
         if any(folder in run.folders for run in runs):
             inside = [run for run in fitting if folder in run.folders]
-            return inside[0] if len(inside) == 1 else None
+            if len(inside) == 1:
+                return inside[0]
+            return None
     return None
 
 
@@ -212,4 +214,6 @@ def _variation(values: Column) -> float:
     """Median deviation from the median, relative; 0 without a value."""
     values = values[values != NO_VALUE]
     middle = float(np.median(values)) if len(values) else 0.0
-    return float(np.median(np.abs(values - middle))) / middle if middle > 0 else 0.0
+    if middle > 0:
+        return float(np.median(np.abs(values - middle))) / middle
+    return 0.0

@@ -113,7 +113,9 @@ def logs_in(paths: Sequence[Path]) -> list[LogFile]:
 
 def unpacked_name(file: Path) -> str:
     """The name of a log without the suffix of a compression: its lines are the same."""
-    return file.stem if file.suffix in COMPRESSED_SUFFIXES else file.name
+    if file.suffix in COMPRESSED_SUFFIXES:
+        return file.stem
+    return file.name
 
 
 def _is_log(file: Path, folder: Path) -> bool:

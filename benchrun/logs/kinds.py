@@ -58,7 +58,9 @@ class Kind:
         """Events that make up for it, values of ``Problem.then``; None if it is never
         fatal to a log.
         """
-        return None if self.fatal in ("", "verdict") else MADE_UP_BY[self.fatal]
+        if self.fatal in ("", "verdict"):
+            return None
+        return MADE_UP_BY[self.fatal]
 
 
 NOTE = Kind()

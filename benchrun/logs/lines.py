@@ -204,13 +204,17 @@ def clean(raw: bytes) -> str:
     text = raw.decode("utf-8", errors="replace")
     if "\x00" in text:
         text = text.replace("\x00", "")
-    return _ANSI.sub("", text) if "\x1b" in text else text
+    if "\x1b" in text:
+        return _ANSI.sub("", text)
+    return text
 
 
 def date_of(text: str) -> float | None:
     """The first date on a line, in s since 1970 if it is in UTC."""
     match = _DATE.search(text)
     try:
-        return datetime.fromisoformat(f"{match[1]} {match[2]}+00:00").timestamp() if match else None
+        if match:
+            return datetime.fromisoformat(f"{match[1]} {match[2]}+00:00").timestamp()
+        return None
     except ValueError:
         return None

@@ -63,7 +63,9 @@ def number_of(stated: Mapping[str, str]) -> str | None:
     """
     precision = precision_of(stated)
     blocks = any("mxfp8" in _text(value) for name, value in stated.items() if is_used(value))
-    return "mxfp8" if precision == "fp8" and blocks else precision
+    if precision == "fp8" and blocks:
+        return "mxfp8"
+    return precision
 
 
 def is_used(value: str) -> bool:
@@ -82,7 +84,9 @@ def _fp4(used: Mapping[str, str]) -> str:
     texts = " ".join([*used, *used.values()])
     if "mxfp4" in texts:
         return "mxfp4"
-    return "fp4" if used.get("fp4_recipe", "nvfp4") != "nvfp4" else "nvfp4"
+    if used.get("fp4_recipe", "nvfp4") != "nvfp4":
+        return "fp4"
+    return "nvfp4"
 
 
 def _float(on: Mapping[str, str], off: set[str]) -> str | None:
@@ -94,4 +98,6 @@ def _float(on: Mapping[str, str], off: set[str]) -> str | None:
     for name, pattern in _FLOATS:
         if any(map(pattern.search, texts)):
             return name
-    return "fp32" if off >= {"bf16", "fp16"} else None
+    if off >= {"bf16", "fp16"}:
+        return "fp32"
+    return None

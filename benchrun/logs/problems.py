@@ -162,7 +162,9 @@ _RANK = re.compile(
 def rank_of(text: str) -> int | None:
     """The rank that printed a line; None if the line has none."""
     match = _RANK.search(text)
-    return int(match[match.lastindex or 0]) if match else None
+    if match:
+        return int(match[match.lastindex or 0])
+    return None
 
 
 def _sign_of(text: str, *, in_exception: bool) -> _Sign | None:
@@ -184,11 +186,15 @@ def recognise(text: str, line: int) -> Problem | None:
     in_exception = uncaught or any(_EXCEPTION.match(text, at) for at in starts(text))
     sign = _sign_of(text, in_exception=in_exception)
     if _SOURCE.search(text):
-        return described(sign.kind, text, line, text, "last") if sign else None
+        if sign:
+            return described(sign.kind, text, line, text, "last")
+        return None
     if sign is None:
         if in_exception:
             return described(GENERIC, text, line, text, "said")
-        return described(GENERIC, text, line, text, "word") if _is_error_line(text) else None
+        if _is_error_line(text):
+            return described(GENERIC, text, line, text, "word")
+        return None
     # No program goes on after an error of CUDA or NCCL, or without memory: its
     # exception says so wherever it stands.
     sure = uncaught or (sign.role == "failure" and kind_of(sign.kind).fatal != "steps")
@@ -419,4 +425,6 @@ def _gaps(rows: Rows) -> list[Problem]:
 def _usual(gaps: Column) -> int:
     """Distance between most rows; of equally many the smallest."""
     values, counts = np.unique(gaps[gaps > 0], return_counts=True)
-    return int(values[np.argmax(counts)]) if len(values) else 0
+    if len(values):
+        return int(values[np.argmax(counts)])
+    return 0

@@ -18,7 +18,9 @@ def measured_steps(text: str) -> int | None:
     others; None for another line.
     """
     match = _LINE.search(text)
-    return int(match[1]) if match else None
+    if match:
+        return int(match[1])
+    return None
 
 
 def without_profiled(log: Log, steps: int) -> Log:

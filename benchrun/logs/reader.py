@@ -259,7 +259,9 @@ class Reader:
             return None
         if dialect.contradicts(self._restarted.facts):
             return "with other arguments"
-        return "after the end of the one before" if self._restarted.begins_anew(dialect) else None
+        if self._restarted.begins_anew(dialect):
+            return "after the end of the one before"
+        return None
 
     def _second_training(self, line: int, how: str) -> Problem:
         detail = f"another training begins {how}; what this file holds before it is not measured"
@@ -317,11 +319,9 @@ class Reader:
     def rows(self) -> Rows:
         """The measured steps read so far of this file."""
         log = self._file_log("")
-        return (
-            log.steps
-            if self._measured is None
-            else profiled.without_profiled(log, self._measured).steps
-        )
+        if self._measured is None:
+            return log.steps
+        return profiled.without_profiled(log, self._measured).steps
 
     def log(self, name: str) -> Log:
         """Everything read so far, of all files."""

@@ -139,7 +139,9 @@ class Facts:
         does.
         """
         source, line = self.lines.get(name, (None, None))
-        return f"{source or file}:{line}" if line else file
+        if line:
+            return f"{source or file}:{line}"
+        return file
 
     def derive(self, name: str, value: int | None, reason: str, *, refuted: bool = False) -> None:
         """Guess a fact that no line states, or that the log ``refuted``. The last guess
@@ -299,7 +301,9 @@ class Log(Traits):
         Of served requests, whether it has all results.
         """
         if not len(self.steps):
-            return self.served[-1].whole is not False if self.served else self.ended
+            if self.served:
+                return self.served[-1].whole is not False
+            return self.ended
         return self.ended or (planned_steps is not None and self.steps_made >= planned_steps)
 
     @property
@@ -315,7 +319,9 @@ class Log(Traits):
         last = self.steps.last_step
         if last is not None and self.ended and self.planned_steps:
             return self.planned_steps
-        return 0 if last is None else max(last, self.reached or 0) + 1 - self.first_number
+        if last is None:
+            return 0
+        return max(last, self.reached or 0) + 1 - self.first_number
 
     @property
     def segments(self) -> int:

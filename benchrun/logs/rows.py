@@ -72,7 +72,9 @@ def _apart(earlier: Step, row: Step) -> float | None:
     neither.
     """
     new, old = row.clock, earlier.clock
-    return abs(new / old - 1) if new and old else None
+    if new and old:
+        return abs(new / old - 1)
+    return None
 
 
 class Rows(Columns):
@@ -214,7 +216,9 @@ class Rows(Columns):
         if earlier.step != row.step or earlier.loss != row.loss:
             return None
         apart = _apart(earlier, row)
-        return index if apart is not None and apart < SAME_STEP else None
+        if apart is not None and apart < SAME_STEP:
+            return index
+        return None
 
     def __getitem__(self, index: int) -> Step:
         return Step(*self.row(index))
@@ -262,4 +266,6 @@ class Rows(Columns):
     @property
     def last_step(self) -> int | None:
         """The largest step number; None without a row."""
-        return int(self.column("step").max()) if len(self) else None
+        if len(self):
+            return int(self.column("step").max())
+        return None

@@ -179,7 +179,9 @@ def _decoded(line: str) -> Any:
 def part(document: Document, key: str) -> Document:
     """The object at ``key``; an empty one if there is anything else."""
     value = document.get(key)
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def plain(text: str) -> float | None:
@@ -188,7 +190,9 @@ def plain(text: str) -> float | None:
     """
     text = text.strip()
     number = re.fullmatch(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d*)?([eE][-+]?\d+)?", text)
-    return float(text.replace(",", "")) if number else None
+    if number:
+        return float(text.replace(",", ""))
+    return None
 
 
 class Console(Dialect):
@@ -269,4 +273,6 @@ _LABELS = {"E2E Latency": "e2el"}
 def latency(label: str) -> str | None:
     """``Mean TTFT (ms)`` -> ``mean_ttft_ms``; None for any other label."""
     match = _LATENCY.fullmatch(label)
-    return f"{match[1].lower()}_{_LABELS.get(match[2], match[2].lower())}_ms" if match else None
+    if match:
+        return f"{match[1].lower()}_{_LABELS.get(match[2], match[2].lower())}_ms"
+    return None

@@ -219,7 +219,9 @@ class Tracebacks:
 def _prefix(before: str) -> str:
     """The prefix of a header or frame, without the margin of a traceback."""
     before = before.removesuffix(_ORIGINAL)
-    return before.strip(_BOX) if before.strip(_MARGIN) else ""
+    if before.strip(_MARGIN):
+        return before.strip(_BOX)
+    return ""
 
 
 def _blanks(before: str, prefix: str) -> str:
@@ -227,7 +229,9 @@ def _blanks(before: str, prefix: str) -> str:
     that ends a prefix.
     """
     blanks = before[len(before.rstrip(" ")) :]
-    return blanks.removeprefix(" ") if prefix else blanks
+    if prefix:
+        return blanks.removeprefix(" ")
+    return blanks
 
 
 def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | None:
@@ -254,7 +258,9 @@ def _in_frames(block: _Block, content: str, text: str, line: int) -> Taken | Non
     block.problem = exception
     if before is not None and before.detail != UNFINISHED:
         block.problem = _better(before, exception)
-    return Taken(block.problem, before) if block.problem is not before else Taken()
+    if block.problem is not before:
+        return Taken(block.problem, before)
+    return Taken()
 
 
 def _in_message(block: _Block, content: str, text: str, line: int) -> Taken | None:

@@ -39,7 +39,9 @@ def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> fl
     median = spread(spans / steps, steps).median
     rounded = bool(np.all(np.abs(spans - mean * steps) < 1))
     error = NORMAL_95 * float(np.std(spans / steps)) / float(np.sqrt(len(spans)))
-    return mean if coarse or rounded or abs(mean - median) > error else median
+    if coarse or rounded or abs(mean - median) > error:
+        return mean
+    return median
 
 
 def _slope(spans: Floats, steps: NDArray[np.integer], kept: NDArray[np.integer]) -> float:
@@ -63,7 +65,9 @@ def _near(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
     """
     median = spread(spans / steps, steps).median * steps
     near: NDArray[np.bool_] = np.abs(spans - median) <= NEAR_S + NEAR * median
-    return near if near.any() else ~near
+    if near.any():
+        return near
+    return ~near
 
 
 def _steady(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -80,4 +84,6 @@ def _steady(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
         )
         for start in np.flatnonzero(took - due > NEAR_S + NEAR * due):
             steady[start : start + length] = False
-    return steady if steady.any() else near
+    if steady.any():
+        return steady
+    return near

@@ -67,4 +67,6 @@ class Metric:
 
     def text(self, value: float | None, missing: str = "-") -> str:
         """A value for a reader."""
-        return missing if value is None else f"{value:{self.format}}{self.suffix}"
+        if value is None:
+            return missing
+        return f"{value:{self.format}}{self.suffix}"

@@ -134,7 +134,9 @@ def _is_off(value: str) -> bool:
 
 def _number(value: str | None) -> int | None:
     text = (value or "").strip()
-    return int(text) if text.isdecimal() and len(text) < 10 else None
+    if text.isdecimal() and len(text) < 10:
+        return int(text)
+    return None
 
 
 def _mla(value: str, options: Mapping[str, str]) -> Mla | None:
@@ -190,11 +192,9 @@ def _layers(value: str, num_layers: int | None) -> dict[str, int | None] | None:
     every = _number(value)
     if every:
         whole = num_layers is not None and num_layers % every == 0
-        return (
-            {"every": None if every == 1 else every, "leading_dense_layers": 0}
-            if whole or every == 1
-            else None
-        )
+        if whole or every == 1:
+            return {"every": None if every == 1 else every, "leading_dense_layers": 0}
+        return None
     pattern = re.fullmatch(r"\[(0(?:, 0)*(?:, 1)+|1(?:, 1)*)\]", value.strip())
     layers = value.count("0") + value.count("1")
     if pattern is None or num_layers not in (None, layers):

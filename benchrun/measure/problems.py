@@ -31,7 +31,9 @@ def fatal_problem(
     if fatal:
         cause = strongest(fatal)
         effects = (each for each in fatal if each.kind in EFFECTS)
-        return next(effects, cause) if cause.kind == GENERIC else cause
+        if cause.kind == GENERIC:
+            return next(effects, cause)
+        return cause
     if skipped_share > MOST_LOST:
         return Problem(
             "skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update"

@@ -59,7 +59,9 @@ def entry(
 @entry("step_time_s", "s", "lower", "step time s")
 def _step_time(run: "Measurement", _: Basis) -> float | None:
     """Median time of a step over the window, without the warm-up."""
-    return run.step_time_s.median if run.step_time_s else None
+    if run.step_time_s:
+        return run.step_time_s.median
+    return None
 
 
 @entry("tokens_per_s_per_gpu", "tokens/s/GPU", "higher", "tokens/s/GPU", ",.0f")
@@ -71,7 +73,9 @@ def _rate(run: "Measurement", _: Basis) -> float | None:
 @entry("samples_per_s", "sequences/s", "higher", tabled=False)
 def _samples(run: "Measurement", basis: Basis) -> float | None:
     """Sequences per step / median step time, over all GPUs."""
-    return basis.gbs / run.step_time_s.median if run.step_time_s and basis.gbs else None
+    if run.step_time_s and basis.gbs:
+        return basis.gbs / run.step_time_s.median
+    return None
 
 
 @entry(
@@ -98,15 +102,21 @@ def _mfu_percent(run: "Measurement", basis: Basis) -> float | None:
     in the table.
     """
     if basis.peak_tflops is None:
-        return 100 * float(getattr(run.mfu[0], basis.convention)) if run.mfu else None
+        if run.mfu:
+            return 100 * float(getattr(run.mfu[0], basis.convention))
+        return None
     tflops = _tflops(run, basis)
-    return None if tflops is None else tflops / (basis.peak_tflops / 100)
+    if tflops is None:
+        return None
+    return tflops / (basis.peak_tflops / 100)
 
 
 @entry("tokens_per_joule", "tokens/J", "higher", "tokens/J", ".3g", comparable=False)
 def _energy(run: "Measurement", _: Basis) -> float | None:
     """Tokens per second and GPU / mean power of a GPU over the measured steps."""
-    return run.telemetry.tokens_per_joule if run.telemetry else None
+    if run.telemetry:
+        return run.telemetry.tokens_per_joule
+    return None
 
 
 @entry("rank_spread_percent", "% of step", "lower", "slowest rank", ".1f", " %", comparable=False)
@@ -114,7 +124,9 @@ def _rank_spread(run: "Measurement", _: Basis) -> float | None:
     """Time that the slowest rank computes longer than the median of the others of its
     stage / step time.
     """
-    return run.ranks.slowest.behind_percent if run.ranks and run.ranks.slowest else None
+    if run.ranks and run.ranks.slowest:
+        return run.ranks.slowest.behind_percent
+    return None
 
 
 @entry("peak_memory_gib", "GiB", "lower", "memory", ".3g", " GiB", tabled=False, comparable=False)
@@ -160,7 +172,9 @@ def _quantity(name: str, how: str) -> Read:
     """The function that reads the median of a quantity of the steps."""
 
     def read(run: "Measurement", _: Basis) -> float | None:
-        return run.quantities[name].median if name in run.quantities else None
+        if name in run.quantities:
+            return run.quantities[name].median
+        return None
 
     read.__doc__ = f"Median over the window of {how}."
     return read
@@ -211,7 +225,9 @@ def _served(
     """
 
     def read(run: "Measurement", _: Basis) -> float | None:
-        return None if run.fatal else run.results.get(result or name)
+        if run.fatal:
+            return None
+        return run.results.get(result or name)
 
     statistic, _, what = name.partition("_")
     read.__doc__ = f"{title}, as the client of the benchmark computes it" + (
@@ -252,7 +268,9 @@ def _per_gpu(run: "Measurement", name: str) -> float | None:
     rate, num_gpus = run.results.get(name), run.num_gpus
     if run.fatal:
         return None
-    return rate / num_gpus if rate is not None and num_gpus else run.results.get(f"{name}_per_gpu")
+    if rate is not None and num_gpus:
+        return rate / num_gpus
+    return run.results.get(f"{name}_per_gpu")
 
 
 _served(

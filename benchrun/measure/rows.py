@@ -166,7 +166,9 @@ def lowest_rate(log: Log, rate: Floats, span: Floats) -> Floats:
     """The ``rate`` of rows of ``span`` seconds, which a clock of whole seconds may show
     a second too short.
     """
-    return rate * span / (span + 1) if log.whole_seconds else rate
+    if log.whole_seconds:
+        return rate * span / (span + 1)
+    return rate
 
 
 def too_fast(rate: Floats, setting: Setting) -> float | None:
@@ -174,7 +176,9 @@ def too_fast(rate: Floats, setting: Setting) -> float | None:
     which are mistakes.
     """
     share = float(np.mean(rate > _peak_rate(setting))) if len(rate) else 0.0
-    return share if share > MOST_TOO_FAST else None
+    if share > MOST_TOO_FAST:
+        return share
+    return None
 
 
 def _quantity(log: Log, name: str, step: Any) -> Floats:
@@ -189,7 +193,9 @@ def _peak_rate(setting: Setting) -> float:
     """
     fastest, flops = setting.fastest_precision, setting.flops_per_token()
     peak = setting.peak_tflops(fastest) if fastest else None
-    return peak * 1e12 / flops.causal if peak and flops else inf
+    if peak and flops:
+        return peak * 1e12 / flops.causal
+    return inf
 
 
 def _far_above_median(speed: Floats, batch: Floats) -> Flags:

@@ -90,7 +90,9 @@ def _header(cells: Sequence[str]) -> list[str] | None:
     no header.
     """
     names = [_KNOWN.get(_UNIT.sub("", cell).lower(), "") for cell in cells]
-    return names if "time" in names and "gpu" in names else None
+    if "time" in names and "gpu" in names:
+        return names
+    return None
 
 
 def _sample(row: Mapping[str, str]) -> tuple[float, ...]:
@@ -104,18 +106,18 @@ def _sample(row: Mapping[str, str]) -> tuple[float, ...]:
 
 def _number(cell: str) -> float:
     """The value without its unit; NaN if the GPU reports none."""
-    return float("nan") if _missing(cell) else float(cell.split()[0])
+    if _missing(cell):
+        return float("nan")
+    return float(cell.split()[0])
 
 
 def _bits(cell: str) -> int:
     """Bits of a cell of REASONS: nvidia-smi writes a hexadecimal number, DCGM a decimal
     one.
     """
-    return (
-        0
-        if _missing(cell)
-        else int(cell, 16 if cell.lower().startswith("0x") else 10) % (1 << len(REASONS))
-    )
+    if _missing(cell):
+        return 0
+    return int(cell, 16 if cell.lower().startswith("0x") else 10) % (1 << len(REASONS))
 
 
 def _missing(cell: str) -> bool:

@@ -90,7 +90,9 @@ def answered(log: Log, problems: Iterable[Problem]) -> bool | None:
     kinds = {problem.kind for problem in problems}
     if FAILED in kinds or not log.served[-1].closed:
         return False
-    return None if UNKNOWN in kinds or "completed" not in log.results else True
+    if UNKNOWN in kinds or "completed" not in log.results:
+        return None
+    return True
 
 
 def counts(log: Log) -> dict[str, float]:
@@ -109,7 +111,9 @@ def stated_settings(log: Log) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if not isinstance(value, float):
         return value
-    return "inf" if not math.isfinite(value) else int(value) if value.is_integer() else value
+    if not math.isfinite(value):
+        return "inf"
+    return int(value) if value.is_integer() else value
 
 
 def _contradictions(served: Served) -> Iterator[Problem]:

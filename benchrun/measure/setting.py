@@ -77,7 +77,9 @@ class Setting:
         if self.peak is not None and precision == (self.precision or precision):
             return self.peak
         gpu = self._device
-        return gpu.peak_tflops(precision) if gpu else None
+        if gpu:
+            return gpu.peak_tflops(precision)
+        return None
 
     @property
     def fastest_precision(self) -> str | None:
@@ -89,7 +91,9 @@ class Setting:
         possible = POSSIBLE.get(self.precision, PEAKED)
         peaks = {each: self.peak_tflops(each) or 0.0 for each in possible}
         fastest = max(peaks, key=lambda each: peaks[each])
-        return fastest if peaks[fastest] else None
+        if peaks[fastest]:
+            return fastest
+        return None
 
     @property
     def _device(self) -> Device | None:
@@ -160,7 +164,9 @@ def stated_setting(log: Log, given: Setting) -> Setting:
     completed = replace(
         completed, unknown_options=tuple(f"{name} {value}" for name, value in unknown)
     )
-    return replace(completed, model=None) if log.post_training or unknown else completed
+    if log.post_training or unknown:
+        return replace(completed, model=None)
+    return completed
 
 
 def _varies(log: Log, given: Setting) -> bool:
@@ -190,7 +196,9 @@ def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:
     same = abs(logged.params_active / given.model.params_active - 1) < SAME_MODEL
     named = ("num_layers", "mla", "window", "mtp_layers")
     same = same and all(getattr(logged, name) == getattr(given.model, name) for name in named)
-    return given.model if same else logged
+    if same:
+        return given.model
+    return logged
 
 
 def logged_dimensions(log: Log) -> Facts:
@@ -308,4 +316,6 @@ def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
 
 
 def _text(part: object) -> str:
-    return "none" if part in (None, 0) else str(part)
+    if part in (None, 0):
+        return "none"
+    return str(part)

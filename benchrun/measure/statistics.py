@@ -204,7 +204,9 @@ def _log_choose(size: int, rows: int) -> float:
 
 def spread_percent(values: Sequence[float]) -> float | None:
     """The range of several values, in percent of their median; None of a single one."""
-    return 100 * (max(values) - min(values)) / median(values) if len(values) > 1 else None
+    if len(values) > 1:
+        return 100 * (max(values) - min(values)) / median(values)
+    return None
 
 
 def student_95(freedom: float) -> float:
@@ -231,4 +233,6 @@ def _within(half: float, degrees: int) -> float:
     for number in range(2 + odd, degrees - 1, 2):
         term *= cosine**2 * (number - 1) / number
         total += term
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+    if odd:
+        return 2 / math.pi * (angle + sine * total)
+    return sine * total

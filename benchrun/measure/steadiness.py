@@ -236,7 +236,9 @@ def _level(times: Floats) -> Floats:
         + np.median(times)
     )
     scatter, of_line = (float(np.abs(each - np.median(each)).mean()) for each in (jump, line))
-    return jump if scatter < (1 - JUMP_FIT / math.sqrt(times.size)) * of_line else line
+    if scatter < (1 - JUMP_FIT / math.sqrt(times.size)) * of_line:
+        return jump
+    return line
 
 
 def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:
@@ -262,7 +264,9 @@ def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:
             best = [*(best if explained == most else []), _Comb(period * grain, rows, excess)]
             most = explained
     # The middle one of the periods that hit the same rows is nearest.
-    return best[len(best) // 2] if best else None
+    if best:
+        return best[len(best) // 2]
+    return None
 
 
 def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[int, int]]:

@@ -380,7 +380,9 @@ def _mean_rate(timed: CompletedRows, tokens: MeanMedian) -> float | None:
     usable = timed.chosen(~np.isnan(timed.tokens_per_s_per_gpu))
     spans = usable.step_time_s * usable.interval
     spent = float(np.sum(spans))
-    return float(np.sum(usable.tokens_per_s_per_gpu * spans)) / spent if spent else tokens.median
+    if spent:
+        return float(np.sum(usable.tokens_per_s_per_gpu * spans)) / spent
+    return tokens.median
 
 
 def _other_windows(values: CompletedRows) -> OtherWindows:

@@ -32,7 +32,9 @@ GAP_S = 10.0
 
 def percent(share: float) -> str:
     """Whole percent, ``under 1 %`` in place of 0."""
-    return f"{100 * share:.0f} %" if share > 0.005 else "under 1 %"
+    if share > 0.005:
+        return f"{100 * share:.0f} %"
+    return "under 1 %"
 
 
 class Over(NamedTuple):
@@ -96,7 +98,9 @@ class Telemetry(Readings):
             for name in THROTTLES
             if self.reasons.get(name)
         ]
-        return f"throttled: {', '.join(faults)} of the samples" if faults else None
+        if faults:
+            return f"throttled: {', '.join(faults)} of the samples"
+        return None
 
 
 class Sampled(Frozen):
@@ -204,11 +208,9 @@ def _load_end(gpus: Iterable[Samples]) -> float | None:
     """The time of the last sample under load, over all GPUs."""
     samples = np.concatenate([np.empty(0, SAMPLE), *gpus])
     largest = np.nanmax(samples["power_w"], initial=0)
-    return (
-        float(samples["time"][samples["power_w"] >= UNDER_LOAD * largest].max())
-        if largest
-        else None
-    )
+    if largest:
+        return float(samples["time"][samples["power_w"] >= UNDER_LOAD * largest].max())
+    return None
 
 
 def _utc(seconds: float) -> str:

@@ -329,7 +329,9 @@ class HuggingFace(Dialect):
         if not self.facts.run_time_s or own <= 0:
             return None
         spent = self.facts.run_time_s - float(self._pauses.column("seconds").sum())
-        return spent / own if spent > 0 else None
+        if spent > 0:
+            return spent / own
+        return None
 
     def _dictionary_rows(
         self, drawn: trainer_rows.Drawn, pauses: Pauses, average_s: float | None, by_bars: Rows
@@ -391,7 +393,9 @@ class HuggingFace(Dialect):
     @property
     def _stated_steps(self) -> int | None:
         """The planned steps, if they are not a guess."""
-        return None if self.facts.planned_steps == self._guess else self.facts.planned_steps
+        if self.facts.planned_steps == self._guess:
+            return None
+        return self.facts.planned_steps
 
     def _steps_passed(self) -> float:
         """Planned steps times the part of the epochs that has passed; 0 if it is

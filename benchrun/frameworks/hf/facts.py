@@ -202,4 +202,6 @@ def _sharing_ranks(facts: Facts, ranks: int) -> int | None:
         }
         if facts.planned_steps in steps:
             fitting.append(share)
-    return fitting[0] if len(fitting) == 1 else None
+    if len(fitting) == 1:
+        return fitting[0]
+    return None

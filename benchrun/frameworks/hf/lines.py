@@ -70,9 +70,13 @@ def _duration(text: str) -> float | None:
     """``1m 60s`` or ``1 day, 0:01:02`` -> seconds."""
     if ":" in text:
         clock = _CLOCK_TIME.fullmatch(text)
-        return int(clock[1] or 0) * _UNIT["d"] + float(seconds(clock[2])) if clock else None
+        if clock:
+            return int(clock[1] or 0) * _UNIT["d"] + float(seconds(clock[2]))
+        return None
     values = [int(part[1][:9]) * _UNIT[part[2]] for part in _DURATION.finditer(text)]
-    return float(sum(values)) if values else None
+    if values:
+        return float(sum(values))
+    return None
 
 
 _BAR_CLOCK = Reading(seconds, r"\d[\d:]*", plain=False)
@@ -151,4 +155,6 @@ def same_record(one: dict[str, str], other: dict[str, str]) -> bool:
 def _digits(text: str) -> str:
     """Three digits of a number; any other text as it is."""
     value = number(text)
-    return text if value is None else f"{value:.2e}"
+    if value is None:
+        return text
+    return f"{value:.2e}"

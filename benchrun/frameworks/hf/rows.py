@@ -252,7 +252,9 @@ def numbers(
         if cut and len(steps) > 1:
             steps[-1] = max(steps[-1], steps[-2] + usual_distance(steps[:-1]))
         return steps
-    return before if numbered or by_before else _counted(runs(dictionaries), every, resumed)
+    if numbered or by_before:
+        return before
+    return _counted(runs(dictionaries), every, resumed)
 
 
 def _counted(run: Column, every: int, resumed: int) -> Column:
@@ -272,7 +274,9 @@ def finer(clock: Column, mean_s: Column, step: Column) -> Column:
     if not (mean_s > 0).all() or (np.abs(told - clock) > 1).any() or len(step) < 2:
         return clock
     error_s = 5e-4 * 10 ** np.floor(np.log10(mean_s)) * step
-    return told if error_s.max() <= FINE * float(np.median(np.diff(told))) else clock
+    if error_s.max() <= FINE * float(np.median(np.diff(told))):
+        return told
+    return clock
 
 
 def clocks(step: Column, drawn: Drawn) -> Column:
@@ -320,4 +324,6 @@ def usual_distance(steps: Column) -> float:
     """Usual number of steps from one row to the next; the number of a single row."""
     gaps = np.diff(steps)
     gaps = gaps[gaps > 0]
-    return float(np.median(gaps)) if len(gaps) else float(steps[0])
+    if len(gaps):
+        return float(np.median(gaps))
+    return float(steps[0])

@@ -67,4 +67,6 @@ class Spread:
     def micro_batch(self, gbs: int | None) -> int | None:
         """The micro-batch of a global batch; None if it does not follow."""
         sequences = self.degrees.get("dp", 0) * (self.microbatches or 0)
-        return gbs // sequences if gbs and sequences and gbs % sequences == 0 else None
+        if gbs and sequences and gbs % sequences == 0:
+            return gbs // sequences
+        return None

@@ -247,7 +247,9 @@ def _with_experts(model: ModelShape) -> list[int] | None:
     hybrid, by its pattern.
     """
     layers = [int(has_experts(model, layer)) for layer in range(model.num_layers)]
-    return None if model.mamba or all(layers) else layers
+    if model.mamba or all(layers):
+        return None
+    return layers
 
 
 def _parallel(spec: TrainingSpec) -> Values:

@@ -260,7 +260,9 @@ class Megatron(CountsSamples):
     def _both(self, numbered: Rows, timed: Rows) -> Rows:
         """The numbered rows if there are any: they have milliseconds and the loss."""
         if len(numbered) != len(timed):
-            return numbered if len(numbered) else timed
+            if len(numbered):
+                return numbered
+            return timed
         # Equal numbers of both: they belong together in order.
         own, other = numbered.column("step_time_s"), timed.column("step_time_s")
         rounding = LAST_DIGIT_S / np.median(own) if len(own) else 0

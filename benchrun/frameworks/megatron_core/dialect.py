@@ -86,8 +86,12 @@ def _take(facts: Facts, config: dict[str, Any]) -> None:
 def _peak(stated: dict[str, Any]) -> float | None:
     """GiB that the process had at most: on its GPU, or on a CPU in all."""
     peak = stated.get("peak_memory_gib", stated.get("peak_rss_gib"))
-    return float(peak) if isinstance(peak, (int, float)) and 0 < peak <= LARGEST else None
+    if isinstance(peak, (int, float)) and 0 < peak <= LARGEST:
+        return float(peak)
+    return None
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}

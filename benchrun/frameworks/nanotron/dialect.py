@@ -20,7 +20,9 @@ def abbreviated(text: str) -> float | None:
     """``8.79K`` -> 8790."""
     factor = _SUFFIX.get(text[-1:])
     value = number(text[:-1] if factor else text)
-    return value * (factor or 1) if value is not None else None
+    if value is not None:
+        return value * (factor or 1)
+    return None
 
 
 _ABBREVIATED = Reading(abbreviated, r"\d+\.?\d*[KMBGT]?", plain=False)

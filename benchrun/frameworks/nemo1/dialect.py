@@ -288,7 +288,9 @@ class Nemo1(Dialect):
 def _clocked(event: dict[str, Any], metadata: dict[str, Any]) -> tuple[int, float] | None:
     """The step and the time in s of a JSON line that has both."""
     step, time_ms = _credible("step", metadata.get("step")), event.get("time_ms")
-    return (step, time_ms / 1000) if step is not None and type(time_ms) is int else None
+    if step is not None and type(time_ms) is int:
+        return (step, time_ms / 1000)
+    return None
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -297,7 +299,9 @@ def _json(text: str) -> dict[str, Any]:
         event = _DECODER.raw_decode(text)[0]
     except (ValueError, RecursionError):
         return {}
-    return event if isinstance(event, dict) else {}
+    if isinstance(event, dict):
+        return event
+    return {}
 
 
 def _first(values: dict[str, Any], names: Sequence[str], column: str) -> Any:
@@ -309,4 +313,6 @@ def _credible(column: str, value: Any) -> Any:
     """A number, of JSON or as text, as a row may hold it in this column; None for
     booleans.
     """
-    return credible(column, number(str(value))) if type(value) in (int, float, str) else None
+    if type(value) in (int, float, str):
+        return credible(column, number(str(value)))
+    return None
