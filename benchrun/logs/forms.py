@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from .columns import NO_COUNT, Column
-from .dialect import LIMITS, Dialect, Record, Table
+from .dialect import Dialect, Record, Table
 from .lines import windows
+from .numbers import LIMITS
 from .stamps import MOST_OF_A_BLOCK
 
 LONGEST = 2048

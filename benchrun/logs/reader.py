@@ -6,35 +6,24 @@ give no number together: the last one counts, and the problem ``second_training`
 the line where it begins.
 """
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-import numpy as np
-
 from benchrun.errors import UserError
 from benchrun.runspec.launched import Launched
 
-from . import configuration, launched, problems, profiled, stamps, tracebacks
+from . import configuration, launched, problems, profiled, tracebacks
 from .dialect import DIALECTS, Dialect
 from .envelope import Envelope
 from .forms import Forms
-from .lines import (
-    LONGEST_LINE,
-    Grams,
-    Hit,
-    Line,
-    clean,
-    date_of,
-    lines_around,
-    newlines,
-)
+from .lines import LONGEST_LINE, Hit, Line, clean, date_of, lines_around, newlines
+from .merging import followed, merged
+from .needles import CONFIGURATION, LAUNCH, PAUSE, PROBLEM, PROFILE, search_for
 from .records import Facts, Log, Problem, Traits
-from .rows import TYPES, Rows
+from .rows import Rows
 from .serving import Served
-from .skipped import NEEDLE as COUNT_OF_SKIPPED
 from .skipped import Skipped
 from .turns import another_training, two_jobs
 
@@ -45,10 +34,6 @@ CERTAIN_FACTS = 3
 DENSE = 1 << 12
 """Bytes per step line below which the next block is read at once."""
 _COLOUR = re.compile(rb"\x1b\[[\d;]*[mK]")
-_PROBLEM, _PROFILE, _LAUNCH, _CONFIGURATION, _PAUSE = -1, -2, -3, -4, -5
-"""Owners of the words that mean a problem, of those that announce profiled steps, of a
-job's own statement, of what any program states, and of those that tell of a pause.
-"""
 
 
 class Reader:
@@ -67,9 +52,9 @@ class Reader:
                 hint=f"legal: {', '.join(sorted(DIALECTS))}",
             )
         self._forced = framework
-        self._classes = tuple(
-            dialect for name, dialect in DIALECTS.items() if framework in (None, name)
-        )
+        self._classes = tuple(DIALECTS.values())
+        if framework is not None:
+            self._classes = (DIALECTS[framework],)
         self._all = tuple(range(len(self._classes)))
         self._dialects = [dialect() for dialect in self._classes]
         self._problems: list[Problem] = []
@@ -107,7 +92,7 @@ class Reader:
         """Reads the facts that are printed again, after steps."""
         self._dense = False
         self._forms: Forms | None = None
-        self._wanted = _search(self._classes, self._all, self._all)
+        self._wanted = search_for(self._classes, self._all, self._all)
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes of the file. They are read in blocks of whole lines; LF and CR
@@ -155,59 +140,68 @@ class Reader:
         # After facts that were printed again, the next step line shows whether another
         # training begins.
         at_once = self._dense and terminated and self._restarted is None
-        steps, hits = self._read_at_once(block) if at_once else (0, [])
+        steps, hits = 0, list[Hit]()
+        if at_once:
+            steps, hits = self._read_at_once(block)
         if not steps:
             hits = self._wanted.find(block)
-            steps = sum(hit.owner not in (_PROBLEM, _PAUSE) for hit in hits)
+            steps = len(_of_a_dialect(hits))
         self._dense = steps * DENSE > len(block)
         for line, owners in lines_around(
             block, hits, self._number, terminated=terminated, follow=lambda: self._tracebacks.open
         ):
-            for owner in sorted(owner for owner in owners if owner >= 0):
-                self._read_as(owner, line)
+            for owner in sorted(owners):
+                if owner >= 0:
+                    self._read_as(owner, line)
             self._note_words(owners, line)
-            if _PROBLEM in owners or self._tracebacks.open:
+            if PROBLEM in owners or self._tracebacks.open:
                 self._problem(line.text, line.number)
         if self._winner is not None:
-            self._wanted = _search(self._classes, (self._winner,), (self._winner,))
+            self._wanted = search_for(self._classes, (self._winner,), (self._winner,))
 
     def _note_words(self, owners: set[int], line: Line) -> None:
         """Take what a line says that belongs to no dialect."""
-        if _PAUSE in owners:
+        if PAUSE in owners:
             self._pauses.append(line.number)
-        if _PROFILE in owners:
+        if PROFILE in owners:
             self._measured = profiled.measured_steps(line.text) or self._measured
-        if _CONFIGURATION in owners:
+        if CONFIGURATION in owners:
             self._state(line)
-        if _LAUNCH in owners and (stated := launched.launched(line.text)):
+        if LAUNCH in owners and (stated := launched.launched(line.text)):
             self._launched.append(stated)
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
         """The number of steps read, and where problems stand; 0 if the block must be
         read line by line.
         """
-        weak = (
-            number
-            for number in self._all
-            if not self._classes[number].strong and self._dialects[number].seen
-        )
-        strong = self._winner is not None
-        owner = self._winner if strong else next(weak, None)
-        if owner is None:
-            return 0, []
-        others = () if strong else tuple(number for number in self._all if number != owner)
-        hits = _search(self._classes, others, (owner,) if strong else self._all).find(block)
-        if any(hit.owner not in (_PROBLEM, _PAUSE) for hit in hits):
+        owner = self._winner
+        others: tuple[int, ...] = ()
+        facts = self._all
+        if owner is not None:
+            facts = (owner,)
+        else:
+            owner = self._first_weak()
+            if owner is None:
+                return 0, []
+            others = self._all[:owner] + self._all[owner + 1 :]
+        hits = search_for(self._classes, others, facts).find(block)
+        if _of_a_dialect(hits):
             return 0, []  # another dialect may find steps of its own, or another training begins
         text = clean(block)
-        needles = self._classes[owner].step_needles
-        if (b"\x1b" in block or b"\x00" in block) and any(
-            block.count(n) != text.count(n.decode()) for n in needles
-        ):
-            return 0, []  # line by line, needles are searched in raw bytes
+        if b"\x1b" in block or b"\x00" in block:
+            for needle in self._classes[owner].step_needles:
+                if block.count(needle) != text.count(needle.decode()):
+                    return 0, []  # line by line, needles are searched in raw bytes
         if self._forms is None or self._forms.dialect is not self._dialects[owner]:
             self._forms = Forms(self._dialects[owner])
         return self._forms.read(text, self._number), hits
+
+    def _first_weak(self) -> int | None:
+        """The first dialect with steps that other frameworks print as well."""
+        for number, dialect in enumerate(self._dialects):
+            if dialect.seen and not dialect.strong:
+                return number
+        return None
 
     def _read_as(self, owner: int, line: Line) -> None:
         """Pass a line to the dialect with a needle in it; a fact after the first step
@@ -305,11 +299,10 @@ class Reader:
         if problem.kind == "skipped_steps" and not problem.rank:
             self._skip_messages += 1  # rank 0 said it, or the only rank that prints
         if self._counts[group] > problems.MOST:
-            same = [
-                index
-                for index, each in enumerate(self._problems)
-                if (each.kind, each.role) == group
-            ]
+            same = []
+            for index, each in enumerate(self._problems):
+                if (each.kind, each.role) == group:
+                    same.append(index)
             if len(same) < problems.MOST:
                 return  # the line is of an earlier file
             del self._problems[same[problems.MOST // 2]]
@@ -325,7 +318,7 @@ class Reader:
 
     def log(self, name: str) -> Log:
         """Everything read so far, of all files."""
-        log = self._as_launched(_merged(name, self._finished or [self._file_log(name)]))
+        log = self._as_launched(merged(name, self._finished or [self._file_log(name)]))
         if self._measured is not None:
             log = profiled.without_profiled(log, self._measured)
         left = [each for each in log.problems if each.kind != problems.FINISHED]
@@ -346,26 +339,24 @@ class Reader:
         return replace(log, facts=facts, launched=self._launched[-1])
 
     def _file_log(self, name: str) -> Log:
-        winner = [] if self._winner is None else [self._dialects[self._winner]]
-        seen = [dialect for dialect in (*winner, *self._dialects) if dialect.seen]
+        ordered = [*self._dialects]
+        if self._winner is not None:
+            ordered.insert(0, self._dialects[self._winner])
+        seen = [dialect for dialect in ordered if dialect.seen]
         if not seen:
-            most = max(
-                (dialect.facts for dialect in self._dialects), key=lambda each: len(each.lines)
-            )
-            known = most if len(most.lines) >= CERTAIN_FACTS else Facts()
-            return Log(name, self._forced or UNKNOWN, facts=known, problems=tuple(self._problems))
+            most = max(self._dialects, key=lambda dialect: len(dialect.facts.lines)).facts
+            if len(most.lines) < CERTAIN_FACTS:
+                most = Facts()
+            return Log(name, self._forced or UNKNOWN, facts=most, problems=tuple(self._problems))
         chosen = seen[0]
         rows = chosen.finish()
-        file_problems = self._problems
+        file_problems = [*self._problems]
         if two_jobs(rows):
             detail = "steps of two jobs are mixed: equal numbers have other losses or times"
-            file_problems = [*file_problems, Problem("two_jobs", None, detail, source=self._source)]
+            file_problems.append(Problem("two_jobs", None, detail, source=self._source))
         if began := rows.began or another_training(rows, chosen.last_planned):
-            line = rows[began].line
-            file_problems = [
-                *file_problems,
-                self._second_training(line, "after the last planned step"),
-            ]
+            how = "after the last planned step"
+            file_problems.append(self._second_training(rows[began].line, how))
             rows = rows.last_training(began)
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
         facts = chosen.facts  # the same object: the run's next file may state more
@@ -377,7 +368,7 @@ class Reader:
             chosen.name,
             rows,
             facts,
-            _followed(file_problems, rows),
+            followed(file_problems, rows),
             began=self._began,
             dated_s=chosen.stamps.step_times(rows, self._pauses),
             **traits,
@@ -388,81 +379,6 @@ class Reader:
         return {dialect.name: dialect.facts for dialect in self._dialects}
 
 
-@functools.cache
-def _search(
-    classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]
-) -> Grams:
-    """The search for step lines and facts of these dialects, and for problems. Owner: 2
-    x dialect, + 1 for a fact.
-    """
-    unknown = len(facts) == len(classes)
-    losses = problems.LOSSES if unknown else ()
-    words = (*problems.NEEDLES, *losses, tracebacks.HEADER.encode(), tracebacks.FRAME.encode())
-    wanted = [(each, _PROBLEM) for each in (*words, COUNT_OF_SKIPPED)]
-    wanted += [(each, _CONFIGURATION) for each in configuration.NEEDLES if unknown]
-    wanted += [(profiled.NEEDLE, _PROFILE), (launched.NEEDLE, _LAUNCH)]
-    wanted += [(each, _PAUSE) for each in stamps.PAUSES]
-    wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
-    wanted += [
-        (needle, 2 * number + 1) for number in facts for needle in classes[number].fact_needles
-    ]
-    return Grams(wanted)
-
-
-def _followed(found: Sequence[Problem], rows: Rows) -> tuple[Problem, ...]:
-    """The problems of one file, each with what its rows show after it."""
-    segments, lines = rows.columns("segment", "line")
-    firsts = lines[np.unique(segments, return_index=True)[1]]
-    restarted, ends = firsts[1:].max(initial=0), lines.max(initial=0)
-    followed = []
-    for problem in found:
-        line = problem.line or 0
-        then = "restart" if 0 < line < restarted else "steps" if 0 < line < ends else problem.then
-        followed.append(problem._replace(then=then))
-    return tuple(problems.handled_again(followed))
-
-
-def _merged(name: str, logs: Sequence[Log]) -> Log:
-    """One log. A step that several files have is one row: the later file's, filled up
-    from the earlier ones'.
-    """
-    last = max(log.steps.last_step or 0 for log in logs)
-    problems = tuple(
-        problem._replace(then="restart")
-        if len(log.steps) and (log.steps.last_step or 0) < last
-        else problem
-        for log in logs
-        for problem in log.problems
-    )
-    seen = [log for log in logs if len(log.steps) or log.results or log.served]
-    if not seen:
-        return replace(logs[0], file=name, facts=logs[-1].facts, problems=problems)
-    longest = max(seen, key=lambda log: len(log.steps))
-    same = [log for log in seen if log.framework == longest.framework]
-    results = {name: result for log in same for name, result in log.results.items()}
-    served, ended = [each for log in same for each in log.served], any(log.ended for log in same)
-    facts = Facts()
-    for log in reversed(same):
-        facts.fill(log.facts)
-    rows = (
-        functools.reduce(_filled, (log.steps for log in same))
-        if len(longest.steps)
-        else longest.steps
-    )
-    merged = {"problems": problems, "results": results, "served": served, "ended": ended}
-    return replace(longest, file=name, steps=rows, facts=facts, **merged)  # type: ignore[arg-type]
-
-
-def _filled(earlier: Rows, later: Rows) -> Rows:
-    """The rows of two files in the order of segment and step; one that both have is the
-    later's, filled up.
-    """
-    both = {name: np.concatenate([earlier.column(name), later.column(name)]) for name in TYPES}
-    order = np.lexsort((both["step"], both["segment"]))
-    doubled = (np.diff(both["step"][order]) == 0) & (np.diff(both["segment"][order]) == 0)
-    for name, column in both.items():
-        missing = np.flatnonzero(doubled & (column[order][1:] == later.none[name]))
-        column[order[missing + 1]] = column[order[missing]]
-    chosen = order[np.append(~doubled, True)]
-    segments = max(earlier.segments, later.segments)
-    return Rows.of({name: column[chosen] for name, column in both.items()}, segments)
+def _of_a_dialect(hits: Sequence[Hit]) -> list[Hit]:
+    """The places of step lines and of what is stated, not of problems and pauses."""
+    return [hit for hit in hits if hit.owner not in (PROBLEM, PAUSE)]

@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 
 from benchrun import extensions
 
-from .dialect import LARGEST, Dialect
+from .dialect import Dialect
 from .lines import Line
+from .numbers import LARGEST
 from .records import Facts
 
 LATENCIES = ("ttft", "tpot", "itl", "e2el")

@@ -84,6 +84,4 @@ def _steady(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
         )
         for start in np.flatnonzero(took - due > NEAR_S + NEAR * due):
             steady[start : start + length] = False
-    if steady.any():
-        return steady
-    return near
+    return steady if steady.any() else near

@@ -236,9 +236,7 @@ def _level(times: Floats) -> Floats:
         + np.median(times)
     )
     scatter, of_line = (float(np.abs(each - np.median(each)).mean()) for each in (jump, line))
-    if scatter < (1 - JUMP_FIT / math.sqrt(times.size)) * of_line:
-        return jump
-    return line
+    return jump if scatter < (1 - JUMP_FIT / math.sqrt(times.size)) * of_line else line
 
 
 def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:

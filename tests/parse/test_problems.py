@@ -9,8 +9,8 @@ import pytest
 from benchrun.frameworks.logs import parse_log
 from benchrun.jobs.endings import AGAIN, Ending
 from benchrun.logs import problems as problems_module
-from benchrun.logs.dialect import number
 from benchrun.logs.kinds import KINDS, ROLES
+from benchrun.logs.numbers import number
 from benchrun.paths import table
 
 SIGNS = [

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.logs.dialect import DECIMAL, Dialect, Record, Table, groups, positive
+from benchrun.logs.dialect import DECIMAL, Dialect, Record, Table, groups
+from benchrun.logs.numbers import positive
 from benchrun.logs.rows import Rows
 
 _PIPE = re.compile(

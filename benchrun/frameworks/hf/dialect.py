@@ -26,8 +26,9 @@ import numpy as np
 
 from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
 from benchrun.logs.columns import NO_VALUE, Column, Columns
-from benchrun.logs.dialect import Dialect, Record, Table, Value, positive
+from benchrun.logs.dialect import Dialect, Record, Table, Value
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import positive
 from benchrun.logs.records import Facts
 from benchrun.logs.rows import Rows, Step
 

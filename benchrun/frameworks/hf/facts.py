@@ -8,7 +8,7 @@ ms-swift, PEFT and accelerate.
 import re
 
 from benchrun.frameworks.deepspeed.dialect import LAUNCHED
-from benchrun.logs.dialect import fact_of, number
+from benchrun.logs.numbers import fact_of, number
 from benchrun.logs.records import FROZEN, Facts
 
 NAMES = {

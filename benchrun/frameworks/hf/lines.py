@@ -8,18 +8,8 @@ may follow each other.
 import re
 from collections.abc import Iterator
 
-from benchrun.logs.dialect import (
-    COUNT,
-    NUMBER,
-    STATED_LOSS,
-    Reading,
-    Record,
-    Value,
-    groups,
-    number,
-    positive,
-    seconds,
-)
+from benchrun.logs.dialect import COUNT, NUMBER, STATED_LOSS, Reading, Record, Value, groups
+from benchrun.logs.numbers import number, positive, seconds
 
 DICTIONARY = re.compile(
     r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime|eval_(?:\w{1,80}_)?(?:loss|runtime))['\"]\s*:[^{}]*\}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchrun.logs.columns import NO_COUNT, NO_VALUE, Column, Columns
-from benchrun.logs.dialect import LARGEST
+from benchrun.logs.numbers import LARGEST
 from benchrun.logs.rows import LONGEST_INTERVAL, Rows, Step
 
 QUANTITIES = ("reward", "response_tokens")

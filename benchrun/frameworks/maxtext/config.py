@@ -8,7 +8,7 @@ AI-Hypercomputer/maxtext configs/base.yml, configs/types.py and layers of 2024 t
 from collections.abc import Mapping
 
 from benchrun.frameworks.options import is_off, take_option
-from benchrun.logs.dialect import count, fact_of
+from benchrun.logs.numbers import count, fact_of
 from benchrun.logs.records import Facts
 
 FAMILY = "maxtext"

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 
 from benchrun.logs.dialect import (
-    NOT_FINITE,
     NUMBER,
     Dialect,
     Reading,
@@ -23,6 +22,7 @@ from benchrun.logs.dialect import (
     groups,
     headed,
 )
+from benchrun.logs.numbers import NOT_FINITE
 
 from .config import take_parameter
 

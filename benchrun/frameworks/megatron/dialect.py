@@ -23,21 +23,17 @@ from benchrun.logs.columns import NO_VALUE
 from benchrun.logs.dialect import (
     COUNT,
     DECIMAL,
-    FEW,
     NUMBER,
-    PAYLOAD,
     THOUSANDTHS,
     Dialect,
     Reading,
     Record,
     Value,
     columns,
-    count,
-    fact_of,
     groups,
-    number,
 )
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import FEW, PAYLOAD, count, fact_of, number
 from benchrun.logs.precision import SWITCHES
 from benchrun.logs.rows import Rows
 

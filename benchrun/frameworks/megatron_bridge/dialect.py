@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from benchrun.frameworks.lightning.facts import MICROBATCHES
 from benchrun.frameworks.megatron.dialect import FAMILY, LAYOUT, STEP_TIME, Megatron
 from benchrun.frameworks.options import BELOW, is_off, names
-from benchrun.logs.dialect import Record, fact_of
+from benchrun.logs.dialect import Record
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import fact_of
 
 _NAME = r"(?:^|[\s:\]]) {2}([A-Za-z_]\w{0,79}):"
 _KEY = f"{_NAME} "

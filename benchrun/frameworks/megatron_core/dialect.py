@@ -14,8 +14,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchrun.frameworks.megatron.dialect import Megatron
-from benchrun.logs.dialect import LARGEST, Dialect, fact_of
+from benchrun.logs.dialect import Dialect
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import LARGEST, fact_of
 from benchrun.logs.records import TEXTS, Facts
 from benchrun.model import ModelShape
 

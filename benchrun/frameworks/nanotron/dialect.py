@@ -11,7 +11,8 @@ huggingface/nanotron src/nanotron/trainer.py; until 2024 the time is
 import re
 from typing import ClassVar
 
-from benchrun.logs.dialect import NUMBER, THOUSANDTHS, Dialect, Reading, number
+from benchrun.logs.dialect import NUMBER, THOUSANDTHS, Dialect, Reading
+from benchrun.logs.numbers import number
 
 _SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 

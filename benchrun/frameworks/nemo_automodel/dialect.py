@@ -23,7 +23,6 @@ import numpy as np
 
 from benchrun.logs.dialect import (
     COUNT,
-    NOT_FINITE,
     NUMBER,
     PERCENT,
     STATED_LOSS,
@@ -31,9 +30,9 @@ from benchrun.logs.dialect import (
     Reading,
     Record,
     Value,
-    fact_of,
 )
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import NOT_FINITE, fact_of
 from benchrun.logs.records import TOKENS_PER_S
 from benchrun.logs.rows import Rows
 

@@ -13,18 +13,8 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from benchrun.logs.dialect import (
-    NUMBER,
-    PERCENT,
-    Dialect,
-    Reading,
-    Record,
-    Value,
-    columns,
-    fact_of,
-    groups,
-    number,
-)
+from benchrun.logs.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Value, columns, groups
+from benchrun.logs.numbers import fact_of, number
 from benchrun.logs.rows import Rows
 
 from .model import NEEDLES, read_model

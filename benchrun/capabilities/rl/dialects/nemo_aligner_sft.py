@@ -15,8 +15,9 @@ of alex-ht/nemo_cp_debug.
 import re
 
 from benchrun.frameworks.lightning import facts as lightning
-from benchrun.logs.dialect import Dialect, count, fact_of, number, positive
+from benchrun.logs.dialect import Dialect
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import count, fact_of, number, positive
 from benchrun.logs.rows import Step
 
 from .nemo_aligner import bar_of, pairs_of

@@ -13,8 +13,8 @@ jiosephlee/OpenRLHF-Tools.
 import re
 from datetime import datetime
 
-from benchrun.logs.dialect import count, credible, number, positive, stated_loss
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import count, credible, number, positive, stated_loss
 from benchrun.logs.rows import Step
 
 from .rollouts import Rollouts, first

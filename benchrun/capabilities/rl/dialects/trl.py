@@ -9,8 +9,8 @@ benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, ..., "versions": {
 import json
 
 from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
-from benchrun.logs.dialect import count, number, positive, stated_loss
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import count, number, positive, stated_loss
 from benchrun.logs.rows import Step
 
 from .rollouts import Rollouts

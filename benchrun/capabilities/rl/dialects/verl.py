@@ -15,8 +15,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from benchrun.logs.dialect import count, number, positive, stated_loss
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import count, number, positive, stated_loss
 from benchrun.logs.rows import Step
 
 from .rollouts import Rollouts, first, total

@@ -11,8 +11,9 @@ verl/trainer/fsdp_sft_trainer.py and sft_trainer.py; logs of eric-haibin-lin/ver
 
 import re
 
-from benchrun.logs.dialect import Dialect, count, number, positive
+from benchrun.logs.dialect import Dialect
 from benchrun.logs.lines import Line
+from benchrun.logs.numbers import count, number, positive
 from benchrun.logs.rows import Step
 
 from .verl import values_of
