@@ -173,10 +173,9 @@ def compare(
     UserError for runs of several points, for a run that has not ended, and for a log
     without a recipe.
     """
-    given = []
+    given: list[Any] = []
     for each in runs:
-        for run in [each] if isinstance(each, (Run, str, Path)) else each:
-            given.append(run)
+        given += [each] if isinstance(each, (Run, str, Path)) else each
     chosen = [run if isinstance(run, Run) else load(run, **stated) for run in given]
     if not chosen:
         raise UserError("no run was given")

@@ -34,7 +34,9 @@ def recipe_names(context: click.Context, parameter: click.Parameter) -> Iterable
     """Recipes; for a verb that takes one also suites and studies."""
     one = parameter.nargs == 1 and isinstance(parameter, click.Argument)
     folders = (paths.SUITES, paths.STUDIES) if one else ()
-    suites = [name for folder in folders for name in paths.shipped(folder)]
+    suites = []
+    for folder in folders:
+        suites += paths.shipped(folder)
     return [*paths.shipped(paths.RECIPES), *suites]
 
 

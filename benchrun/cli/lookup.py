@@ -75,7 +75,9 @@ def _print_inventories(names: Sequence[str], as_json: bool) -> None:
 
     if len(names) > 1 and not as_json:
         raise UserError("one inventory at a time", hint=f"benchrun list --{names[0]}")
-    rows = [row for name in names for row in api.INVENTORIES[name]()]
+    rows = []
+    for name in names:
+        rows += api.INVENTORIES[name]()
     if as_json:
         print_json(rows)
     else:

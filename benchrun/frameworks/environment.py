@@ -39,11 +39,11 @@ class Variable(NamedTuple):
 def variables(framework: str, spec: Any) -> dict[str, Variable]:
     """The variables of ``framework`` by name, in the order of the table."""
     rows = [row for row in table(__file__) if framework in row["frameworks"].split()]
-    return {
-        row["name"]: Variable(row["value"], row["why"])
-        for row in rows
-        if _applies(row["when"], spec)
-    }
+    found = {}
+    for row in rows:
+        if _applies(row["when"], spec):
+            found[row["name"]] = Variable(row["value"], row["why"])
+    return found
 
 
 def _applies(when: str, spec: Any) -> bool:

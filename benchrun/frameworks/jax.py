@@ -17,13 +17,14 @@ def policies(framework: str) -> dict[str, tuple[str, ...] | None]:
     """Read `MemoryFacts.policies` from jax.csv: products that a layer stores,
     "nothing", or empty if not known.
     """
-    rows = {
-        row["policy"]: row["stored"] for row in table(__file__) if row["framework"] == framework
-    }
-    return {
-        name: tuple(stored.replace("nothing", "").split()) if stored else None
-        for name, stored in rows.items()
-    }
+    rows = {}
+    for row in table(__file__):
+        if row["framework"] == framework:
+            rows[row["policy"]] = row["stored"]
+    found = {}
+    for name, stored in rows.items():
+        found[name] = tuple(stored.replace("nothing", "").split()) if stored else None
+    return found
 
 
 class Jax(Framework):

@@ -40,10 +40,10 @@ UNLISTED = Option("work", frozenset())
 def options(family: str) -> dict[str, Option]:
     """The arguments of one family of frameworks, by name."""
     rows = (row for row in table(__file__) if row["family"] == family)
-    return {
-        row["option"]: Option(row["effect"], frozenset(row["usual"].lower().split("|")))
-        for row in rows
-    }
+    found = {}
+    for row in rows:
+        found[row["option"]] = Option(row["effect"], frozenset(row["usual"].lower().split("|")))
+    return found
 
 
 def names(family: str, *effects: str) -> tuple[str, ...]:
@@ -84,9 +84,10 @@ def _unlisted(name: str) -> Option:
     """The option of a name that no source has, by its words: inert if one says so and
     none is of a model.
     """
-    effects = {
-        option.effect for word, option in options("word").items() if word in name.lower().split("_")
-    }
+    effects = set()
+    for word, option in options("word").items():
+        if word in name.lower().split("_"):
+            effects.add(option.effect)
     if effects == {"inert"}:
         return Option("inert", frozenset())
     return UNLISTED

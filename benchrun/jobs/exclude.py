@@ -64,8 +64,7 @@ def _is_node(name: str) -> bool:
     """Whether ``name`` has the form of a node's name, or of several with rising ranges."""
     ranges = []
     for part in re.findall(r"\[(.*?)\]", name):
-        for pair in re.findall(r"(\d+)-(\d+)", part):
-            ranges.append(pair)
+        ranges += re.findall(r"(\d+)-(\d+)", part)
     rising = all(int(first) <= int(last) for first, last in ranges)
     return bool(_NODES.fullmatch(name)) and not _FILE.fullmatch(name) and rising
 

@@ -77,11 +77,11 @@ def countable(
     metrics: Sequence[Metrics], references: Sequence[Reference], own: Conditions
 ) -> list[Reference]:
     """The usable references in whose metric every run has a value."""
-    return [
-        entry
-        for entry in references
-        if usable(entry) and all(measured_in(run, entry, own) for run in metrics)
-    ]
+    chosen = []
+    for entry in references:
+        if usable(entry) and all(measured_in(run, entry, own) for run in metrics):
+            chosen.append(entry)
+    return chosen
 
 
 def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) -> Check:
@@ -169,15 +169,15 @@ def loss_check(
     """
     if own.seed is None or own.lr is None:
         return None  # a bare log: another seed gives another loss
-    entries = [
-        e for e in references if e.metric in LEARNED and not differences(e.key, own, (*LOSS, *SOFT))
-    ]
+    entries = []
+    for e in references:
+        if e.metric in LEARNED and not differences(e.key, own, (*LOSS, *SOFT)):
+            entries.append(e)
     best = max(entries, key=lambda entry: entry.source.date, default=None)
-    reached = [
-        value
-        for run in metrics
-        if best and (value := METRICS[best.metric].read(run, OURS)) is not None
-    ]
+    reached = []
+    for run in metrics:
+        if best and (value := METRICS[best.metric].read(run, OURS)) is not None:
+            reached.append(value)
     if best is None or not reached:
         return None
     ratios = [value / best.value for value in reached]
@@ -273,9 +273,10 @@ def labels(
     steps.
     """
     others = {check.reference.key.recipe for check in checks} - {own.recipe}
-    baselines = [
-        check.reference.source.who for check in checks if "baseline" in check.reference.flags
-    ]
+    baselines = []
+    for check in checks:
+        if "baseline" in check.reference.flags:
+            baselines.append(check.reference.source.who)
     skipping = max(metrics, key=lambda run: run.skipped_updates, default=None)
     skipped = skipping and skipping.skipped_updates
     texts: dict[str, Any] = {
@@ -309,9 +310,10 @@ def labels_of_times(metrics: Sequence[Metrics]) -> tuple[Label, ...]:
         (run.window.rows for run in metrics if run.window and not run.only_average),
         default=MIN_INTERVAL_ROWS,
     )
-    drifts = [
-        run.steadiness.drift_pct for run in metrics if run.steadiness and run.steadiness.drifted
-    ]
+    drifts = []
+    for run in metrics:
+        if run.steadiness and run.steadiness.drifted:
+            drifts.append(run.steadiness.drift_pct)
     texts: dict[str, Any] = {
         "few_steps": rows < MIN_INTERVAL_ROWS and f"{rows} row{'s' if rows > 1 else ''} timed",
         "drifting": drifts and f"the step time drifts by {max(drifts, key=abs):+.1f} %",

@@ -162,11 +162,10 @@ def choice(
 def _fit(entry: Reference, own: Conditions) -> _Fit:
     published = entry.key
     pairs = {key: (getattr(published, key), getattr(own, key)) for key in SOFT}
-    same = {
-        key
-        for key, (published_value, value) in pairs.items()
-        if value is not None and value == published_value
-    }
+    same = set()
+    for key, (published_value, value) in pairs.items():
+        if value is not None and value == published_value:
+            same.add(key)
     stated = {key: pairs[key][0] for key in ("mbs", *DEGREES) if None not in pairs[key]}
     family, relatives = (families().get(each.framework or "") for each in (published, own))
     one, other = (

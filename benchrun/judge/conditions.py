@@ -209,11 +209,10 @@ def _options(spec: TrainingSpec) -> tuple[str, ...]:
     """Training options that affect the speed, differ from the default and have no key
     of their own.
     """
-    unused = {
-        name
-        for name, used in (("fp8", spec.precision == "fp8"), ("lora", spec.task == "lora"))
-        if not used
-    }
+    unused = set()
+    for name, used in (("fp8", spec.precision == "fp8"), ("lora", spec.task == "lora")):
+        if not used:
+            unused.add(name)
     return tuple(
         f"{name}={'+'.join(value) if isinstance(value, tuple) else value}".lower()
         for name, value in by_path(spec.training.model_dump(exclude_defaults=True))
@@ -232,10 +231,9 @@ def settings_distance(one: str, other: str) -> float:
     """Distance between two `Conditions.settings`: the logarithm of the ratio of each
     number, 1 for any other part.
     """
-    parts = [
-        dict(part.rpartition(" ")[::2] for part in text.split(", ") if part)
-        for text in (one, other)
-    ]
+    parts = []
+    for text in (one, other):
+        parts.append(dict(part.rpartition(" ")[::2] for part in text.split(", ") if part))
     distance = 0.0
     for name in parts[0].keys() | parts[1].keys():
         texts = [each.get(name, "") for each in parts]

@@ -19,9 +19,11 @@ def times_of(log: Log) -> dict[int, float]:
     """Number of a step -> its time in s, or the rate that the log has in its place."""
     names = ("step", "step_time_s", "tokens_per_s_per_gpu")
     rows = zip(*(column.tolist() for column in log.distinct.columns(*names)), strict=True)
-    return {
-        step: time_s if time_s > 0 else rate for step, time_s, rate in rows if max(time_s, rate) > 0
-    }
+    found = {}
+    for step, time_s, rate in rows:
+        if max(time_s, rate) > 0:
+            found[step] = time_s if time_s > 0 else rate
+    return found
 
 
 def is_copy(one: Mapping[int, float], other: Mapping[int, float]) -> bool:

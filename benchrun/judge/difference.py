@@ -210,19 +210,20 @@ def _differing(a: Side, b: Side) -> list[Condition]:
     if not all(any(name.startswith(MODEL) for name in side.conditions) for side in (a, b)):
         names = dict.fromkeys(name for name in names if not name.startswith(MODEL))
     pairs = ((name, a.conditions.get(name), b.conditions.get(name)) for name in names)
-    return [
-        Condition(name=name, a=str(first), b=str(second))
-        for name, first, second in pairs
-        if first != second
-    ]
+    chosen = []
+    for name, first, second in pairs:
+        if first != second:
+            chosen.append(Condition(name=name, a=str(first), b=str(second)))
+    return chosen
 
 
 def _parts(a: Side, b: Side, scale: float) -> list[PartDifference]:
     names = dict.fromkeys([*a.parts, *b.parts])
-    parts = [
-        PartDifference(part=name, a=a.parts.get(name, 0.0), b=scale * b.parts.get(name, 0.0))
-        for name in names
-    ]
+    parts = []
+    for name in names:
+        parts.append(
+            PartDifference(part=name, a=a.parts.get(name, 0.0), b=scale * b.parts.get(name, 0.0))
+        )
     shown = [part for part in parts if abs(part.seconds) > SHOWN_SHARE * float(np.mean(a.times))]
     return sorted(shown, key=lambda part: -abs(part.seconds))
 

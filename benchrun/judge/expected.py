@@ -36,9 +36,10 @@ def against(expected: Expectation, verdict: Verdict, metrics: Sequence[Metrics])
     """``verdict`` replaced by one against ``expected``: as expected are even steps
     within its whole interval.
     """
-    measured = [
-        run.step_time_s.median for run in metrics if run.step_time_s and run.step_time_s.median
-    ]
+    measured = []
+    for run in metrics:
+        if run.step_time_s and run.step_time_s.median:
+            measured.append(run.step_time_s.median)
     if verdict.verdict not in UNJUDGED or not measured or not_understood(metrics):
         return verdict
     step = statistics.median(measured)

@@ -184,11 +184,11 @@ def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], own: Conditions) ->
     judged = [_rows(log.distinct) for log in logs] if same else []
     pairs = ((run, rows) for run in same for rows in judged)
     # More than half of the shorter one's rows: times and losses never agree by chance.
-    return {
-        run.name
-        for run, rows in pairs
-        if 2 * len(rows & run.steps) > min(len(rows), len(run.steps))
-    }
+    chosen = set()
+    for run, rows in pairs:
+        if 2 * len(rows & run.steps) > min(len(rows), len(run.steps)):
+            chosen.add(run.name)
+    return chosen
 
 
 def _rows(steps: Iterable[Step]) -> frozenset[Step]:

@@ -183,12 +183,13 @@ def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference
     """
     wanted = besides_recipe(own)
     same = (entry for entry in references if besides_recipe(entry.key) == wanted)
-    return [
-        e
-        for e in same
-        if e.key.recipe == own.recipe
-        or (not e.metric.startswith("final_") and same_work(e.key, own))
-    ]
+    chosen = []
+    for e in same:
+        if e.key.recipe == own.recipe or (
+            not e.metric.startswith("final_") and same_work(e.key, own)
+        ):
+            chosen.append(e)
+    return chosen
 
 
 def same_work(a: Conditions, b: Conditions) -> bool:
@@ -203,10 +204,9 @@ def same_work(a: Conditions, b: Conditions) -> bool:
         return True
     recipes = shipped_recipes()
     of_both = [recipes.get(each.recipe) for each in (a, b)]
-    shapes = {
-        each.shape or (recipe and shape_of(recipe.model))
-        for each, recipe in zip((a, b), of_both, strict=True)
-    }
+    shapes = set()
+    for each, recipe in zip((a, b), of_both, strict=True):
+        shapes.add(each.shape or (recipe and shape_of(recipe.model)))
     tasks = {a.task, b.task, *(recipe.task for recipe in of_both if recipe)}
     return len(tasks) == 1 and "lora" not in tasks and len(shapes) == 1 and None not in shapes
 

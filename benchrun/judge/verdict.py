@@ -204,9 +204,10 @@ def _outcome(
 
 def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fields:
     """Verdict without a reference that agrees: what differs from the nearest one."""
-    same = [
-        e for e in references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)
-    ]
+    same = []
+    for e in references:
+        if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e):
+            same.append(e)
     if not same:
         return {
             "verdict": "no_reference",
@@ -267,11 +268,10 @@ def _as_fast_as(
     """The release or variant that a slow run is as fast as, as a clause; empty if there
     is none.
     """
-    passing = [
-        e
-        for e in fitting
-        if speed.verdict == "slow" and speed_check(e, own, metrics).verdict == "pass"
-    ]
+    passing = []
+    for e in fitting:
+        if speed.verdict == "slow" and speed_check(e, own, metrics).verdict == "pass":
+            passing.append(e)
     same = choose(passing, own)
     if same is None:
         return ""
@@ -289,9 +289,8 @@ def _remarks(metrics: Sequence[Metrics]) -> str:
     throttled = [run.telemetry.fault for run in metrics if run.telemetry and run.telemetry.fault]
     rose = [run.loss_rose for run in metrics if run.loss_rose]
     several = f" of {len(metrics)} runs" if len(metrics) > 1 else ""
-    remarks = [
-        f"; {each[0]}" + (f", in {len(each)}{several}" if several else "")
-        for each in (throttled, rose)
-        if each
-    ]
+    remarks = []
+    for each in (throttled, rose):
+        if each:
+            remarks.append(f"; {each[0]}" + (f", in {len(each)}{several}" if several else ""))
     return "".join(remarks)

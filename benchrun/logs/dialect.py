@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from .columns import Column
 from .lines import Line
-from .numbers import count, credible, fact_of, number, significant, stated_loss
+from .numerals import count, credible, fact_of, number, significant, stated_loss
 from .records import TEXTS, Facts, Traits
 from .rows import Rows, Step
 from .stamps import Stamps
@@ -122,16 +122,12 @@ def groups(match: re.Match[str], **readings: Reading) -> list[Value]:
     """The named groups of a regex, which are names of columns. ``readings``: of what is
     no plain number or count.
     """
-    return [
-        Value(
-            name,
-            text,
-            match.start(name),
-            readings.get(name) or (COUNT if name in _COUNTS else NUMBER),
-        )
-        for name, text in match.groupdict().items()
-        if text is not None
-    ]
+    readings = {**dict.fromkeys(_COUNTS, COUNT), **readings}
+    values = []
+    for name, text in match.groupdict().items():
+        if text is not None:
+            values.append(Value(name, text, match.start(name), readings.get(name, NUMBER)))
+    return values
 
 
 class Dialect(Traits):
@@ -217,21 +213,21 @@ class Dialect(Traits):
 
     def read_facts(self, text: str) -> None:
         """Take what a line without a step states of the run."""
-        matches = (match for regex in self.fact_groups for match in regex.finditer(text))
-        stated = [pair for match in matches for pair in match.groupdict("").items()]
+        stated: list[tuple[str, str]] = []
+        for regex in self.fact_groups:
+            for match in regex.finditer(text):
+                stated += match.groupdict("").items()
         pairs = self.fact_pairs.findall(text) if self.fact_pairs else ()
-        stated += [
-            (self.fact_names[name], value) for name, value in pairs if name in self.fact_names
-        ]
+        for printed, value in pairs:
+            if printed in self.fact_names:
+                stated.append((self.fact_names[printed], value))
         for name, value in stated:
             digits = value.replace(",", "")
-            fact = (
-                value
-                if name in TEXTS
-                else fact_of(name, count(digits))
-                if digits.isdigit()
-                else None
-            )
+            fact: str | int | None = None
+            if name in TEXTS:
+                fact = value
+            elif digits.isdigit():
+                fact = fact_of(name, count(digits))
             if fact:
                 setattr(self.facts, name, fact)
 
@@ -250,9 +246,9 @@ class Dialect(Traits):
             value = parse(text)
             if column == "loss":
                 self.loss_of(text)
-            values[column] = credible(
-                column, value if scale is None or value is None else scale(value)
-            )
+            if scale is not None and value is not None:
+                value = scale(value)
+            values[column] = credible(column, value)
         self.complete(values)
         if record.needs is not None and values.get(record.needs) is None:
             return
@@ -272,12 +268,8 @@ class Dialect(Traits):
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """Add one row."""
-        row = Step(
-            **{
-                "step_time_s": None,
-                **{name: value for name, value in values.items() if value is not None},
-            }
-        )
+        stated = {name: value for name, value in values.items() if value is not None}
+        row = Step(**{"step_time_s": None, **stated})
         getattr(self, sink).add(row, averages=sink in self.averages, end=self.last_planned)
 
     def take(self, tables: Sequence[Table]) -> bool:

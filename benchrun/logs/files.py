@@ -88,10 +88,8 @@ def _grouped(paths: Sequence[Path], framework: str | None) -> tuple[list[Log], l
     groups, left_out = grouped(parts)
     alone = len(groups) + len(runs) + len(results) == 1
     logs = [_log_of(group, _name(paths) if alone else None, framework) for group in groups]
-    logs += [
-        _read(files, framework).log(_name(paths) if alone else str(run))
-        for run, files in runs.items()
-    ]
+    for run, files in runs.items():
+        logs.append(_read(files, framework).log(_name(paths) if alone else str(run)))
     logs += [part.log for part in results]
     return logs, [part.source.file for part in left_out]
 

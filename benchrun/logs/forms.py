@@ -17,7 +17,7 @@ import numpy as np
 from .columns import NO_COUNT, Column
 from .dialect import Dialect, Record, Table
 from .lines import windows
-from .numbers import LIMITS
+from .numerals import LIMITS
 from .stamps import MOST_OF_A_BLOCK
 
 LONGEST = 2048
@@ -224,10 +224,9 @@ def _joined(tables: list[Table], none: Mapping[str, float]) -> Table:
     order = np.argsort(at)
     columns = {}
     for name in dict.fromkeys(name for table in tables for name in table.columns):
-        each = [
-            table.columns.get(name, np.full(len(table.at), none.get(name, NO_COUNT)))
-            for table in tables
-        ]
+        each = []
+        for table in tables:
+            each.append(table.columns.get(name, np.full(len(table.at), none.get(name, NO_COUNT))))
         columns[name] = np.concatenate(each)[order]
     return Table(tables[0].sink, at[order], columns, tables[0].texts, len(tables) == 1)
 

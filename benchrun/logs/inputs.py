@@ -104,10 +104,8 @@ def logs_in(paths: Sequence[Path]) -> list[LogFile]:
             hint = f"logs are files that end in {' '.join(sorted(SUFFIXES))}, compressed or not"
             raise UserError("no log in this directory", where=str(path), hint=hint)
         runs = {spec.parent for spec in path.rglob(SPEC)}
-        logs += [
-            LogFile(file, False, next((up for up in file.parents if up in runs), None))
-            for file in inside
-        ]
+        for file in inside:
+            logs.append(LogFile(file, False, next((up for up in file.parents if up in runs), None)))
     return logs
 
 

@@ -127,10 +127,9 @@ def _rarest(word: bytes) -> int:
     """Begin of the rarest piece of ``word``: capitals and signs are rarer than small
     letters; digits are everywhere.
     """
-    common = [
-        letter.islower() or letter.isspace() or letter.isdigit()
-        for letter in word.decode("latin-1")
-    ]
+    common = []
+    for letter in word.decode("latin-1"):
+        common.append(letter.islower() or letter.isspace() or letter.isdigit())
     starts = range(len(word) - SHORTEST + 1)
     return min(reversed(starts), key=lambda at: sum(common[at : at + SHORTEST]))
 
@@ -195,7 +194,9 @@ def windows(piece: str, number: int, needles: Sequence[str]) -> Sequence[Line]:
     if len(piece) <= LONGEST_WHOLE:
         return (Line(number, piece, terminated=True),)
     block = piece.encode()
-    hits = [hit for needle in needles for hit in find_all(block, needle.encode(), 0)]
+    hits: list[Hit] = []
+    for needle in needles:
+        hits += find_all(block, needle.encode(), 0)
     return [line for line, _ in lines_around(block, hits, number, terminated=True)]
 
 

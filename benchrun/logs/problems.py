@@ -270,11 +270,11 @@ def without_refused(problems: list[Problem], line: int) -> list[Problem]:
     in ``line``.
     """
     first = line - LINES_OF_A_REFUSAL
-    return [
-        each
-        for each in problems
-        if not (_may_be_handled(each) and first <= (each.line or 0) < line)
-    ]
+    chosen = []
+    for each in problems:
+        if not (_may_be_handled(each) and first <= (each.line or 0) < line):
+            chosen.append(each)
+    return chosen
 
 
 def handled_again(problems: Sequence[Problem]) -> Iterator[Problem]:
@@ -338,11 +338,11 @@ def _ends(problems: Sequence[Problem]) -> list[Problem]:
     """The problems that may have ended the job; what rows show, and what a file is, has
     no role.
     """
-    return [
-        each
-        for each in problems
-        if each.role and not each.then and kind_of(each.kind).made_up_by is not None
-    ]
+    chosen = []
+    for each in problems:
+        if each.role and not each.then and kind_of(each.kind).made_up_by is not None:
+            chosen.append(each)
+    return chosen
 
 
 def strongest(problems: Sequence[Problem]) -> Problem:

@@ -18,7 +18,7 @@ from benchrun import extensions
 
 from .dialect import Dialect
 from .lines import Line
-from .numbers import LARGEST
+from .numerals import LARGEST
 from .records import Facts
 
 LATENCIES = ("ttft", "tpot", "itl", "e2el")

@@ -176,9 +176,10 @@ class Tracebacks:
                 return
 
     def _measure(self) -> None:
-        shapes = {
-            block.shape.pattern: block.shape for label, block in self._blocks.items() if label
-        }
+        shapes = {}
+        for label, block in self._blocks.items():
+            if label:
+                shapes[block.shape.pattern] = block.shape
         self._shapes = [shapes[pattern] for pattern in sorted(shapes, key=len, reverse=True)]
 
     def _cut(self, text: str, call: re.Match[str] | None) -> Taken | None:

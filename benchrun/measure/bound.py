@@ -59,15 +59,14 @@ def bound(ceilings: Ceilings | None, spec: RunSpec, step_time_s: Spread | None) 
         return None
     fp8, training = spec.precision == "fp8", spec.training
     high: Precision = "fp32" if spec.precision == "fp32" else "bf16"
-    numbers: list[Precision] = [
-        "fp8" if fp8 and gemm.low_precision else high for gemm in ceilings.gemms
-    ]
+    numbers: list[Precision] = []
+    for gemm in ceilings.gemms:
+        numbers.append("fp8" if fp8 and gemm.low_precision else high)
     of_attention = "fp8" if fp8 and training.fp8.dot_product_attention else high
-    forward = [
-        gemm.tflops[of_attention]["forward"]
-        for gemm in ceilings.gemms
-        if of_attention in gemm.tflops
-    ]
+    forward = []
+    for gemm in ceilings.gemms:
+        if of_attention in gemm.tflops:
+            forward.append(gemm.tflops[of_attention]["forward"])
     products = list(zip(ceilings.gemms, numbers, strict=True))
     if not forward or any(number not in gemm.tflops for gemm, number in products):
         return None

@@ -128,9 +128,10 @@ def identify(
         return None
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
     counts = {name: (CONVENTIONS | PRINTED)[name](model, seq_length) for name in conventions}
-    fitting = {
-        name: count for name, count in counts.items() if abs(implied / count - 1) <= tolerance
-    }
+    fitting = {}
+    for name, count in counts.items():
+        if abs(implied / count - 1) <= tolerance:
+            fitting[name] = count
     nearest = min(fitting.values(), key=lambda count: abs(implied / count - 1), default=None)
     return next(
         (

@@ -175,11 +175,11 @@ class Measurement(Frozen):
         plotted.
         """
         values = {entry.key: (entry, entry.read(self, OURS)) for entry in tabled(served=True)}
-        return {
-            key: value
-            for key, (entry, value) in values.items()
-            if value is not None or not entry.served
-        }
+        found = {}
+        for key, (entry, value) in values.items():
+            if value is not None or not entry.served:
+                found[key] = value
+        return found
 
     @model_validator(mode="before")
     @classmethod

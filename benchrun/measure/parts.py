@@ -91,11 +91,11 @@ def unknown_options(facts: Facts, model: ModelShape | None) -> dict[str, str]:
     stated ``model`` describes.
     """
     unknown = parts_of(facts).unknown
-    return {
-        name: value
-        for name, value in unknown.items()
-        if not getattr(model, FIELDS.get(name, ""), None)
-    }
+    found = {}
+    for name, value in unknown.items():
+        if not getattr(model, FIELDS.get(name, ""), None):
+            found[name] = value
+    return found
 
 
 def untrained(facts: Facts, model: ModelShape | None, num_gpus: int | None) -> dict[str, str]:

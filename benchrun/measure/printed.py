@@ -205,9 +205,8 @@ def _half_digit(values: Floats) -> float:
     if not len(known):
         return 0.0
     scales = 10.0 ** np.arange(FINEST + 1)
-    exact = [
-        bool(np.allclose(known * scale, np.rint(known * scale), rtol=1e-9, atol=1e-6))
-        for scale in scales
-    ]
+    exact = []
+    for scale in scales:
+        exact.append(bool(np.allclose(known * scale, np.rint(known * scale), rtol=1e-9, atol=1e-6)))
     decimals = exact.index(True) if any(exact) else FINEST
     return float(0.5 / scales[decimals] / np.median(known))

@@ -81,16 +81,17 @@ def rank_spread(times: RankTimes | None, window: tuple[int, int]) -> RankSpread 
         return None
     compute = np.array([rank.compute_time_s for rank in times.ranks])[:, inside]
     collective = np.array([rank.collective_time_s for rank in times.ranks])[:, inside]
-    ranks = [
-        RankCompute(
-            rank=rank.rank,
-            host=rank.host,
-            stage=rank.stage,
-            compute_time_s=float(np.median(compute[index])),
-            collective_time_s=float(np.median(collective[index])),
+    ranks = []
+    for index, rank in enumerate(times.ranks):
+        ranks.append(
+            RankCompute(
+                rank=rank.rank,
+                host=rank.host,
+                stage=rank.stage,
+                compute_time_s=float(np.median(compute[index])),
+                collective_time_s=float(np.median(collective[index])),
+            )
         )
-        for index, rank in enumerate(times.ranks)
-    ]
     step_s = float(np.median(compute + collective))
     return RankSpread(
         steps=len(inside), ranks=tuple(ranks), slowest=_slowest(ranks, compute, step_s)

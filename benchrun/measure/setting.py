@@ -118,11 +118,10 @@ def setting_of_log(log: Log, given: Setting) -> Setting:
     other facts of the log.
     """
     setting = stated_setting(log, given)
-    guesses = {
-        name: guess
-        for name, guess in log.facts.derived.items()
-        if guess.value is not None and (getattr(setting, name) is None or name in given.derived)
-    }
+    guesses = {}
+    for name, guess in log.facts.derived.items():
+        if guess.value is not None and (getattr(setting, name) is None or name in given.derived):
+            guesses[name] = guess
     values = {name: guess.value for name, guess in guesses.items()}
     reasons = {name: guess.reason for name, guess in guesses.items()}
     return replace(setting, **values, derived=reasons)  # type: ignore[arg-type]
@@ -152,9 +151,10 @@ def stated_setting(log: Log, given: Setting) -> Setting:
         "fixed_length": False if log.post_training or _varies(log, given) else None,
     }
     refuted = {name for name, guess in facts.derived.items() if guess.refuted}
-    stated = {
-        name: value for name, value in values.items() if value is not None and name not in refuted
-    }
+    stated = {}
+    for name, value in values.items():
+        if value is not None and name not in refuted:
+            stated[name] = value
     completed = replace(given, **stated)  # type: ignore[arg-type]
     ranks = completed.num_gpus or (
         facts.derived["num_gpus"].value if "num_gpus" in facts.derived else None

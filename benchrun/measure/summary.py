@@ -349,11 +349,10 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
 
 def _rewards(log: Log) -> dict[str, Any]:
     """Mean reward of the first and the last tenth of the steps; empty without rewards."""
-    rewards = [
-        reward
-        for _, reward in sorted(log.quantities.get("reward", {}).items())
-        if math.isfinite(reward)
-    ]
+    rewards = []
+    for _, reward in sorted(log.quantities.get("reward", {}).items()):
+        if math.isfinite(reward):
+            rewards.append(reward)
     if not rewards:
         return {}
     tenth = math.ceil(len(rewards) / 10)
@@ -368,10 +367,9 @@ def _quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
     step, samples = log.distinct.columns("step", "samples_per_s")
     rates = dict(zip(step[samples > 0].tolist(), samples[samples > 0].tolist(), strict=True))
     stated = {**log.quantities, SAMPLES: rates}
-    inside = {
-        name: [by_step[step] for step in steps.tolist() if step in by_step]
-        for name, by_step in stated.items()
-    }
+    inside = {}
+    for name, by_step in stated.items():
+        inside[name] = [by_step[step] for step in steps.tolist() if step in by_step]
     return {name: spread(each) for name, each in inside.items() if each}
 
 

@@ -93,11 +93,10 @@ class Telemetry(Readings):
     @property
     def fault(self) -> str | None:
         """The faults that lowered clocks, in words."""
-        faults = [
-            f"{name} in {percent(self.reasons[name])}"
-            for name in THROTTLES
-            if self.reasons.get(name)
-        ]
+        faults = []
+        for name in THROTTLES:
+            if self.reasons.get(name):
+                faults.append(f"{name} in {percent(self.reasons[name])}")
         if faults:
             return f"throttled: {', '.join(faults)} of the samples"
         return None
@@ -127,23 +126,21 @@ def sampled(
     trained in it. Where more GPUs were sampled than the run had, those under load in it
     are the run's; None if these are too many as well.
     """
-    gpus = {
-        (host, index): samples
-        for host, text in sorted(files.items())
-        for index, samples in read(text).items()
-    }
+    gpus = {}
+    for host, text in sorted(files.items()):
+        for index, samples in read(text).items():
+            gpus[(host, index)] = samples
     end = until if until is not None else _load_end(gpus.values())
     if end is None or seconds <= 0:
         return None
     start = end - seconds
-    inside = {
-        gpu: each[(each["time"] >= start) & (each["time"] <= end)] for gpu, each in gpus.items()
-    }
+    inside = {}
+    for gpu, each in gpus.items():
+        inside[gpu] = each[(each["time"] >= start) & (each["time"] <= end)]
     if len(inside) > num_gpus:
-        power = {
-            gpu: float(np.nansum(each["power_w"])) / max(len(each), 1)
-            for gpu, each in inside.items()
-        }
+        power = {}
+        for gpu, each in inside.items():
+            power[gpu] = float(np.nansum(each["power_w"])) / max(len(each), 1)
         inside = {
             gpu: each
             for gpu, each in inside.items()
@@ -162,11 +159,14 @@ def sampled(
         tokens_per_joule=tokens / total if total else None,
         **_readings(list(inside.values())),
     )
-    each_gpu = [
-        GpuReadings(host=host, gpu=index, energy_j=energies[host, index], **_readings([samples]))
-        for (host, index), samples in inside.items()
-        if len(samples)
-    ]
+    each_gpu = []
+    for (host, index), samples in inside.items():
+        if len(samples):
+            each_gpu.append(
+                GpuReadings(
+                    host=host, gpu=index, energy_j=energies[host, index], **_readings([samples])
+                )
+            )
     return Sampled(over_all=over_all, gpus=tuple(each_gpu))
 
 

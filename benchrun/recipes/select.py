@@ -92,14 +92,15 @@ def borrowed(listed: list[Point], request: Request) -> list[Point]:
     gpu = wanted_gpu(request.gpu, request.cluster)
     if gpu is None or not gpu.launched:
         return []
-    lent = [
-        [
-            replace(p, gpu=gpu.name, borrowed_from=name)
-            for p in listed
-            if p.gpu == name and gpu.peak_tflops(p.precision)
-        ]
-        for name in lenders([point.gpu for point in listed], gpu)
-    ]
+    lent = []
+    for name in lenders([point.gpu for point in listed], gpu):
+        lent.append(
+            [
+                replace(p, gpu=gpu.name, borrowed_from=name)
+                for p in listed
+                if p.gpu == name and gpu.peak_tflops(p.precision)
+            ]
+        )
     return next((each for each in lent if _answers(each, request)), lent[0] if lent else [])
 
 

@@ -260,7 +260,9 @@ def machine(environment: Mapping[str, Any]) -> dict[str, str]:
     joined.
     """
     nodes = objects(environment.get("nodes"))
-    gpus = [gpu for node in nodes for gpu in objects(node.get("gpus"))]
+    gpus = []
+    for node in nodes:
+        gpus += objects(node.get("gpus"))
     values = {
         "driver": {str(node["driver"]) for node in nodes if node.get("driver")},
         "power limit (W)": {str(gpu["power_limit_w"]) for gpu in gpus if gpu.get("power_limit_w")},

@@ -29,7 +29,9 @@ def point_view(spec: RunSpec, document: Mapping[str, Any], request: Request) -> 
     for a reader.
     """
     title = f"{spec.recipe}, {spec.task}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}\n"
-    rows = [row for part in PARTS for row in part(spec, document)]
+    rows: list[Any] = []
+    for part in PARTS:
+        rows += part(spec, document)
     rows.append(("launch", launch_line(spec, request)))
     lines = (Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows))
     return Text.assemble((title, "bold")).append_text(Text("\n").join(lines))
@@ -207,10 +209,9 @@ def launch_line(spec: RunSpec, request: Request) -> str:
     it was given.
     """
     point = f"{quote(request.recipe)} --gpu {spec.gpu} --precision {spec.precision} --num-gpus {spec.num_gpus}"
-    given = []
+    given: list[str] = []
     for override in request.overrides:
-        for part in ("--set", quote(override)):
-            given.append(part)
+        given += ("--set", quote(override))
     if request.framework:  # a framework that is named runs its newest release
         point += f" --framework {spec.framework}"
     where = "FILE"

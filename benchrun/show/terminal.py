@@ -47,7 +47,9 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
 
 def basis_rows(verdict: Verdict) -> Rows:
     """The references and the choice behind the verdict."""
-    rows = [row for check in verdict.checks for row in check_rows(check)]
+    rows = []
+    for check in verdict.checks:
+        rows += check_rows(check)
     if verdict.chosen_because is not None:
         rows.append(("  because", verdict.chosen_because.sentence))
     if verdict.nearest is not None:

@@ -200,7 +200,12 @@ def _mpi() -> list[str]:
         for line in lines:
             if ":" in line or len(line.split()) == 1:
                 words.append(_words(line.rpartition(":")[2]))
-        return [name for each in words for name in each if _loads(name)]
+        chosen = []
+        for each in words:
+            for name in each:
+                if _loads(name):
+                    chosen.append(name)
+        return chosen
     except MachineError:
         return []
 

@@ -64,10 +64,15 @@ def point_rows(recipes: Sequence[str], gpu: str | None, cluster: str | None = No
     by_recipe = []
     for name in recipes or paths.shipped(paths.RECIPES):
         by_recipe.append(_rows(name, cluster))
-    rows = [row | {"derived": None} for each in by_recipe for row in each]
+    rows = []
+    for each in by_recipe:
+        for row in each:
+            rows.append(row | {"derived": None})
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if gpu is not None and (recipes or not chosen):
-        chosen = [row for each in by_recipe for row in _of_gpu(each, gpu, cluster)]
+        chosen = []
+        for each in by_recipe:
+            chosen += _of_gpu(each, gpu, cluster)
     if not chosen:
         raise UserError(f"no point is for --gpu {gpu}", hint=_advice(rows, str(gpu), cluster))
     return chosen

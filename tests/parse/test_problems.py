@@ -10,7 +10,7 @@ from benchrun.frameworks.logs import parse_log
 from benchrun.jobs.endings import AGAIN, Ending
 from benchrun.logs import problems as problems_module
 from benchrun.logs.kinds import KINDS, ROLES
-from benchrun.logs.numbers import number
+from benchrun.logs.numerals import number
 from benchrun.paths import table
 
 SIGNS = [

@@ -147,10 +147,9 @@ def report_page(root: Path, acceptance: Acceptance) -> str:
     """The report as one HTML file, the verdict with every criterion first; the runs of
     the pack are as they state.
     """
-    names = []
+    names: list[str] = []
     for point in acceptance.points:
-        for run in (*point.runs, *point.other_runs):
-            names.append(run)
+        names += (*point.runs, *point.other_runs)
     data = []
     for name in names:
         data.append(run_data(RunDir(root / pack.RUNS / name, read_only=True)))

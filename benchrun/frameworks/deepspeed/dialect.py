@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchrun.logs.dialect import DECIMAL, Dialect, Record, Table, groups
-from benchrun.logs.numbers import positive
+from benchrun.logs.numerals import positive
 from benchrun.logs.rows import Rows
 
 _PIPE = re.compile(

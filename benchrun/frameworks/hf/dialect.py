@@ -28,7 +28,7 @@ from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
 from benchrun.logs.columns import NO_VALUE, Column, Columns
 from benchrun.logs.dialect import Dialect, Record, Table, Value
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import positive
+from benchrun.logs.numerals import positive
 from benchrun.logs.records import Facts
 from benchrun.logs.rows import Rows, Step
 
@@ -230,9 +230,9 @@ class HuggingFace(Dialect):
     def _are_records(self, printed: Table) -> bool:
         """Whether no dictionary can be the one before it, printed again."""
         values = [column for name, column in printed.columns.items() if name != "line"]
-        repeated = [
-            np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True) for column in values
-        ]
+        repeated = []
+        for column in values:
+            repeated.append(np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True))
         first = texts_of(printed.texts[printed.at[0]])
         return (
             printed.alike
@@ -364,9 +364,9 @@ class HuggingFace(Dialect):
         if pure < FINE_ROWS and timed >= MANY_MORE * len(rows):
             self.whole_seconds, rows = True, trainer_rows.with_losses(by_bars, rows)
             pauses, at = before_bars(self._pauses, self._bars, drawn), drawn.step
-            spread = {
-                name: trainer_rows.spread_over(each, rows) for name, each in self.quantities.items()
-            }
+            spread = {}
+            for name, each in self.quantities.items():
+                spread[name] = trainer_rows.spread_over(each, rows)
             self.quantities = spread
         self.rows = rows
         return pauses, at

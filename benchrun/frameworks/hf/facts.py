@@ -8,7 +8,7 @@ ms-swift, PEFT and accelerate.
 import re
 
 from benchrun.frameworks.deepspeed.dialect import LAUNCHED
-from benchrun.logs.numbers import fact_of, number
+from benchrun.logs.numerals import fact_of, number
 from benchrun.logs.records import FROZEN, Facts
 
 NAMES = {
@@ -196,10 +196,9 @@ def _sharing_ranks(facts: Facts, ranks: int) -> int | None:
         if ranks % share or not (facts.gbs and facts.num_examples and facts.num_epochs):
             continue
         batch = facts.gbs // share
-        steps = {
-            facts.num_epochs * count
-            for count in (facts.num_examples // batch, -(-facts.num_examples // batch))
-        }
+        steps = set()
+        for count in (facts.num_examples // batch, -(-facts.num_examples // batch)):
+            steps.add(facts.num_epochs * count)
         if facts.planned_steps in steps:
             fitting.append(share)
     if len(fitting) == 1:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from benchrun.logs.dialect import COUNT, NUMBER, STATED_LOSS, Reading, Record, Value, groups
-from benchrun.logs.numbers import number, positive, seconds
+from benchrun.logs.numerals import number, positive, seconds
 
 DICTIONARY = re.compile(
     r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime|eval_(?:\w{1,80}_)?(?:loss|runtime))['\"]\s*:[^{}]*\}"
@@ -103,9 +103,10 @@ def record_of(pairs: dict[str, Value]) -> Record:
     """A dictionary of a step."""
     # No row holds the learning rate; it tells two dictionaries apart.
     names = ("loss", "grad_norm", "step_time_s", "epoch", "learning_rate", "reward")
-    values = [
-        pairs[name]._replace(reading=_READINGS.get(name, NUMBER)) for name in names if name in pairs
-    ]
+    values = []
+    for name in names:
+        if name in pairs:
+            values.append(pairs[name]._replace(reading=_READINGS.get(name, NUMBER)))
     stated = {COLUMNS[name]: pairs[name] for name in reversed(COLUMNS) if name in pairs}
     values += [value._replace(column=column) for column, value in stated.items()]
     if "train_runtime" in pairs and positive(pairs["train_runtime"].text):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchrun.logs.columns import NO_COUNT, NO_VALUE, Column, Columns
-from benchrun.logs.numbers import LARGEST
+from benchrun.logs.numerals import LARGEST
 from benchrun.logs.rows import LONGEST_INTERVAL, Rows, Step
 
 QUANTITIES = ("reward", "response_tokens")
@@ -75,9 +75,9 @@ def longest_total(drawn: dict[int, Drawn], at_least: int) -> int:
     """The total of the bars that ran longest: the training's, whose time includes
     evaluation. 0 if none is so large.
     """
-    length = {
-        total: (bars.clock_s.max(initial=-1), len(bars.step)) for total, bars in drawn.items()
-    }
+    length = {}
+    for total, bars in drawn.items():
+        length[total] = (bars.clock_s.max(initial=-1), len(bars.step))
     return max((total for total in length if total >= at_least), key=length.__getitem__, default=0)
 
 
@@ -130,11 +130,13 @@ def runs(dictionaries: Columns) -> Column:
 def quantities(dictionaries: Columns, step: Column) -> dict[str, dict[int, float]]:
     """Quantity -> number of the step -> value, of those that the dictionaries have."""
     stated = {name: dictionaries.column(name) for name in (*QUANTITIES, *RATES)}
-    return {
-        name: {int(step[at]): float(values[at]) for at in np.flatnonzero(values != NO_VALUE)}
-        for name, values in stated.items()
-        if (values != NO_VALUE).any()
-    }
+    found = {}
+    for name, values in stated.items():
+        if (values != NO_VALUE).any():
+            found[name] = {
+                int(step[at]): float(values[at]) for at in np.flatnonzero(values != NO_VALUE)
+            }
+    return found
 
 
 def tokens(dictionaries: Columns, step: Column, clock: Column) -> dict[int, float]:
@@ -314,10 +316,10 @@ def spread_over(by_step: dict[int, float], rows: Rows) -> dict[int, float]:
     stated, step = np.array(sorted(by_step)), np.unique(rows.column("step"))
     at = np.searchsorted(stated, step)
     inside = at < len(stated)
-    return {
-        int(number): by_step[int(stated[index])]
-        for number, index in zip(step[inside], at[inside], strict=True)
-    }
+    found = {}
+    for number, index in zip(step[inside], at[inside], strict=True):
+        found[int(number)] = by_step[int(stated[index])]
+    return found
 
 
 def usual_distance(steps: Column) -> float:

@@ -8,7 +8,7 @@ AI-Hypercomputer/maxtext configs/base.yml, configs/types.py and layers of 2024 t
 from collections.abc import Mapping
 
 from benchrun.frameworks.options import is_off, take_option
-from benchrun.logs.numbers import count, fact_of
+from benchrun.logs.numerals import count, fact_of
 from benchrun.logs.records import Facts
 
 FAMILY = "maxtext"
@@ -70,9 +70,10 @@ def take_parameter(config: dict[str, str], name: str, value: str, facts: Facts) 
     elif name not in _RELATED:
         take_option(FAMILY, name, value, facts)
     if name in _RELATED:
-        others = {
-            each: text for each, text in (facts.options or {}).items() if each not in _REPLACED
-        }
+        others = {}
+        for each, text in (facts.options or {}).items():
+            if each not in _REPLACED:
+                others[each] = text
         facts.options = others
         _experts(config, facts)
         _attention(config, facts)
@@ -103,11 +104,10 @@ def _experts(config: Mapping[str, str], facts: Facts) -> None:
 
 def _attention(config: Mapping[str, str], facts: Facts) -> None:
     kind = config.get("attention_type", "global")
-    stated = {
-        name: config[printed]
-        for printed, name in _LATENT.items()
-        if printed in config and kind == "mla"
-    }
+    stated = {}
+    for printed, name in _LATENT.items():
+        if printed in config and kind == "mla":
+            stated[name] = config[printed]
     if "attention_type" in config:
         stated["multi_latent_attention"] = str(kind == "mla")
     if kind == "local_sliding" and (size := count(config.get("sliding_window_size"))):

@@ -22,7 +22,7 @@ from benchrun.logs.dialect import (
     groups,
     headed,
 )
-from benchrun.logs.numbers import NOT_FINITE
+from benchrun.logs.numerals import NOT_FINITE
 
 from .config import take_parameter
 

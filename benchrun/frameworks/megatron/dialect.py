@@ -33,7 +33,7 @@ from benchrun.logs.dialect import (
     groups,
 )
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import FEW, PAYLOAD, count, fact_of, number
+from benchrun.logs.numerals import FEW, PAYLOAD, count, fact_of, number
 from benchrun.logs.precision import SWITCHES
 from benchrun.logs.rows import Rows
 
@@ -305,11 +305,10 @@ class Megatron(CountsSamples):
         self._core |= _CORE in pieces
         values = columns(pieces, self.names)
         stated = {value.column for value in values}
-        rates = {
-            rate: piece
-            for name, piece in pieces.items()
-            if (rate := _rate(name)) and rate not in stated
-        }
+        rates = {}
+        for name, piece in pieces.items():
+            if (rate := _rate(name)) and rate not in stated:
+                rates[rate] = piece
         return values + [
             piece._replace(column=rate, reading=NUMBER) for rate, piece in rates.items()
         ]

@@ -21,7 +21,7 @@ from benchrun.frameworks.megatron.dialect import FAMILY, LAYOUT, STEP_TIME, Mega
 from benchrun.frameworks.options import BELOW, is_off, names
 from benchrun.logs.dialect import Record
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import fact_of
+from benchrun.logs.numerals import fact_of
 
 _NAME = r"(?:^|[\s:\]]) {2}([A-Za-z_]\w{0,79}):"
 _KEY = f"{_NAME} "

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from benchrun.frameworks.megatron.dialect import Megatron
 from benchrun.logs.dialect import Dialect
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import LARGEST, fact_of
+from benchrun.logs.numerals import LARGEST, fact_of
 from benchrun.logs.records import TEXTS, Facts
 from benchrun.model import ModelShape
 

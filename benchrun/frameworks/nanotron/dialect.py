@@ -12,7 +12,7 @@ import re
 from typing import ClassVar
 
 from benchrun.logs.dialect import NUMBER, THOUSANDTHS, Dialect, Reading
-from benchrun.logs.numbers import number
+from benchrun.logs.numerals import number
 
 _SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 

@@ -10,7 +10,7 @@ import re
 
 from benchrun.frameworks.megatron.dialect import FAMILY, LAYOUT
 from benchrun.frameworks.options import BELOW, names, take_option
-from benchrun.logs.numbers import fact_of
+from benchrun.logs.numerals import fact_of
 from benchrun.logs.precision import SWITCHES
 from benchrun.logs.records import Facts
 

@@ -24,7 +24,7 @@ from benchrun.frameworks.lightning import facts as lightning
 from benchrun.frameworks.lightning import micro_batches
 from benchrun.logs.dialect import Dialect
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import credible, number, seconds
+from benchrun.logs.numerals import credible, number, seconds
 from benchrun.logs.rows import Rows, Step
 
 from .config import NEEDLES, read_config

@@ -16,7 +16,7 @@ from typing import Any
 from benchrun.frameworks.lightning import facts as lightning
 from benchrun.frameworks.lightning.consumed import SAMPLES, CountsSamples
 from benchrun.logs.dialect import COUNT, NUMBER, Reading, Record, columns, fields, groups, headed
-from benchrun.logs.numbers import count
+from benchrun.logs.numerals import count
 from benchrun.logs.rows import Rows
 
 _HEAD = re.compile(

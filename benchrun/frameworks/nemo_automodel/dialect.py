@@ -32,7 +32,7 @@ from benchrun.logs.dialect import (
     Value,
 )
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import NOT_FINITE, fact_of
+from benchrun.logs.numerals import NOT_FINITE, fact_of
 from benchrun.logs.records import TOKENS_PER_S
 from benchrun.logs.rows import Rows
 
@@ -100,10 +100,9 @@ class NemoAutomodel(Dialect):
         """The steps of a line that have a rate."""
         if '"tps_per_gpu": ' in text:
             pairs = (pair for pair in _PAIR.finditer(text) if pair[1] in _JSON)
-            values = [
-                Value(_JSON[pair[1]][0], pair[2], pair.start(2), _JSON[pair[1]][1])
-                for pair in pairs
-            ]
+            values = []
+            for pair in pairs:
+                values.append(Value(_JSON[pair[1]][0], pair[2], pair.start(2), _JSON[pair[1]][1]))
             yield Record(values, needs="tokens_per_s_per_gpu")
             return
         yield from (

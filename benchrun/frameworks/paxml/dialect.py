@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from benchrun.logs.dialect import Dialect, Reading, Record, Value, groups
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import fact_of, positive
+from benchrun.logs.numerals import fact_of, positive
 
 # Six decimals, so that a number which is cut at the end of its line is still right, or
 # none.

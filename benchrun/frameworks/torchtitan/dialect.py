@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from math import prod
 
 from benchrun.logs.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Value, columns, groups
-from benchrun.logs.numbers import fact_of, number
+from benchrun.logs.numerals import fact_of, number
 from benchrun.logs.rows import Rows
 
 from .model import NEEDLES, read_model

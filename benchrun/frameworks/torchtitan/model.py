@@ -9,7 +9,7 @@ Source: pytorch/torchtitan torchtitan/train.py and torchtitan/models/*/model/arg
 import re
 from collections.abc import Mapping
 
-from benchrun.logs.numbers import count, fact_of, number
+from benchrun.logs.numerals import count, fact_of, number
 from benchrun.logs.records import Facts
 
 NEEDLES = (b" with TransformerModelArgs(", b" with ModelArgs(", b"V3ModelArgs(")

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import count, number, positive, seconds
+from benchrun.logs.numerals import count, number, positive, seconds
 from benchrun.logs.rows import Rows, Step
 
 from .rollouts import Rollouts, first

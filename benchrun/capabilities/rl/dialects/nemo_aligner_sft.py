@@ -17,7 +17,7 @@ import re
 from benchrun.frameworks.lightning import facts as lightning
 from benchrun.logs.dialect import Dialect
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import count, fact_of, number, positive
+from benchrun.logs.numerals import count, fact_of, number, positive
 from benchrun.logs.rows import Step
 
 from .nemo_aligner import bar_of, pairs_of

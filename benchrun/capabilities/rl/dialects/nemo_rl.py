@@ -17,7 +17,7 @@ nemo_rl/algorithms/grpo.py, utils.py; tests/json_dump_tb_logs.py.
 import re
 
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import count, credible, number, positive
+from benchrun.logs.numerals import count, credible, number, positive
 from benchrun.logs.rows import Rows, Step
 
 from .rollouts import Rollouts, first

@@ -14,7 +14,7 @@ import re
 from datetime import datetime
 
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import count, credible, number, positive, stated_loss
+from benchrun.logs.numerals import count, credible, number, positive, stated_loss
 from benchrun.logs.rows import Step
 
 from .rollouts import Rollouts, first

@@ -9,7 +9,7 @@ responses, over the stage's seconds and the GPUs that work in it.
 from collections.abc import Mapping
 
 from benchrun.logs.dialect import Dialect
-from benchrun.logs.numbers import positive
+from benchrun.logs.numerals import positive
 from benchrun.logs.rows import Step
 
 

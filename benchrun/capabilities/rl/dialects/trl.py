@@ -10,7 +10,7 @@ import json
 
 from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import count, number, positive, stated_loss
+from benchrun.logs.numerals import count, number, positive, stated_loss
 from benchrun.logs.rows import Step
 
 from .rollouts import Rollouts

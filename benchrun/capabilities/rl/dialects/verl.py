@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import count, number, positive, stated_loss
+from benchrun.logs.numerals import count, number, positive, stated_loss
 from benchrun.logs.rows import Step
 
 from .rollouts import Rollouts, first, total

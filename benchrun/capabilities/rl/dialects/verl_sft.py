@@ -13,7 +13,7 @@ import re
 
 from benchrun.logs.dialect import Dialect
 from benchrun.logs.lines import Line
-from benchrun.logs.numbers import count, number, positive
+from benchrun.logs.numerals import count, number, positive
 from benchrun.logs.rows import Step
 
 from .verl import values_of
