@@ -31,7 +31,7 @@ from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
 from benchrun.model.parts import Mamba, Mla, RopeScaling, Window
 from benchrun.recipes.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
-from benchrun.rundir import artifacts
+from benchrun.rundir import artifacts, rank_times
 from benchrun.rundir.nodes import RankRates, Rate
 from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.runspec.documentation import field_docs
@@ -200,7 +200,7 @@ def run_directory_page() -> str:
     )
     models = (artifacts.Done, artifacts.Progress, artifacts.EndingRecord, artifacts.Environment)
     models += (artifacts.Ceilings, artifacts.Gemm, artifacts.CollectiveRate, artifacts.Breakdown)
-    models += (artifacts.RankTimes, artifacts.RankTime, RankRates, Rate, Fleet, TestRow, Finding)
+    models += (rank_times.RankTimes, rank_times.RankTime, RankRates, Rate, Fleet, TestRow, Finding)
     return "\n".join([head, files, *map(model_section, models)])
 
 

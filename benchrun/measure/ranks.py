@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchrun.model import Frozen
-from benchrun.rundir.artifacts import RankTimes
+from benchrun.rundir.rank_times import RankTimes
 
 from .statistics import Floats
 

@@ -17,7 +17,7 @@ import yaml
 
 from benchrun.frameworks import registry
 from benchrun.render import render
-from benchrun.rundir import artifacts
+from benchrun.rundir import artifacts, rank_times
 from benchrun.rundir.artifacts import ENV, SPEC, TELEMETRY, XZ, objects, trained_with
 from benchrun.rundir.folder import RunDir, unpacked
 from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
@@ -184,7 +184,7 @@ def _hosts(run: RunDir) -> list[str]:
     env = run.read_json(ENV) or {}
     done = run.done()
     hosts = [node.get("host") for node in objects(env.get("nodes"))]
-    times = run.read(artifacts.RANKS, artifacts.RankTimes)
+    times = run.read(artifacts.RANKS, rank_times.RankTimes)
     if times:
         for rank in times.ranks:
             hosts.append(rank.host)

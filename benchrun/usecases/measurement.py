@@ -26,7 +26,7 @@ from benchrun.measure.run import RunMeasurement
 from benchrun.measure.setting import Setting, setting_of, setting_of_log
 from benchrun.measure.summary import measure, summarise
 from benchrun.measure.telemetry import Sampled, sampled
-from benchrun.rundir import artifacts
+from benchrun.rundir import artifacts, rank_times
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir
 from benchrun.show.table import step_lines
@@ -121,7 +121,7 @@ def ranks_of(run: RunDir, numbers: Measurement) -> RankSpread | None:
     if (window := numbers.window) is None:
         return None
     return rank_spread(
-        run.document(artifacts.RANKS, artifacts.RankTimes), (window.first_step, window.last_step)
+        run.document(artifacts.RANKS, rank_times.RankTimes), (window.first_step, window.last_step)
     )
 
 

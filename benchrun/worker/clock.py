@@ -19,7 +19,8 @@ from typing import Any
 import torch
 import torch.distributed._functional_collectives as functional
 
-from benchrun.rundir.artifacts import KEPT_STEPS, RANKS, RankTime, RankTimes
+from benchrun.rundir.artifacts import RANKS
+from benchrun.rundir.rank_times import KEPT_STEPS, RankTime, RankTimes
 from benchrun.runspec.spec import TrainingSpec
 
 from .ranks import at_first_rank

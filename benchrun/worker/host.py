@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchrun.rundir.artifacts import HOST, KEPT_STEPS, HostTime, HostTimes
+from benchrun.rundir.artifacts import HOST
+from benchrun.rundir.rank_times import KEPT_STEPS, HostTime, HostTimes
 from benchrun.runspec.spec import TrainingSpec
 
 from .ranks import at_first_rank

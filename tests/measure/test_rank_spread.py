@@ -3,7 +3,7 @@
 import pytest
 
 from benchrun.measure.ranks import RankSpread, rank_spread
-from benchrun.rundir.artifacts import RankTime, RankTimes
+from benchrun.rundir.rank_times import RankTime, RankTimes
 
 STEP_S = 1.0
 WINDOW = (1, 10)

@@ -16,8 +16,9 @@ from benchrun.measure.bound import Bound
 from benchrun.measure.statistics import Floats
 from benchrun.measure.steadiness import Steadiness
 from benchrun.measure.telemetry import Sampled
-from benchrun.rundir.artifacts import Breakdown, Ceilings, HostTimes, RankTimes
+from benchrun.rundir.artifacts import Breakdown, Ceilings
 from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.rundir.rank_times import HostTimes, RankTimes
 from benchrun.runspec.spec import TrainingSpec
 
 FEWEST_SAMPLES = 10

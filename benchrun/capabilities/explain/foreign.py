@@ -10,17 +10,9 @@ from typing import Any
 
 from benchrun import hardware
 from benchrun.model.operators import MULTIPLY_ADD
-from benchrun.rundir.artifacts import (
-    BREAKDOWN,
-    CEILINGS,
-    HOST,
-    RANKS,
-    Breakdown,
-    Ceilings,
-    HostTimes,
-    RankTimes,
-)
+from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, HOST, RANKS, Breakdown, Ceilings
 from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.rundir.rank_times import HostTimes, RankTimes
 
 from .evidence import Evidence
 from .work import products_flops

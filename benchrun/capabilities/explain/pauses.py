@@ -15,7 +15,7 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.model import FAULT_SHARE, Cause, Saving
 from benchrun.capabilities.explain.saving import saving
 from benchrun.measure.statistics import Floats, robust_deviation
-from benchrun.rundir.artifacts import HostTime, RankTime
+from benchrun.rundir.rank_times import HostTime, RankTime
 
 HALF = 0.5
 OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05

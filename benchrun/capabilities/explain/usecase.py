@@ -22,7 +22,7 @@ from benchrun.measure.registry import METRICS
 from benchrun.measure.run import RunMeasurement
 from benchrun.measure.setting import setting_of
 from benchrun.measure.statistics import Floats
-from benchrun.rundir import artifacts
+from benchrun.rundir import artifacts, rank_times
 from benchrun.rundir.find import KEPT, open_run
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir, TolerantRun
@@ -196,8 +196,8 @@ def evidence(
         ceilings=run.document(artifacts.CEILINGS, artifacts.Ceilings),
         bound=measurement.metrics.bound,
         breakdown=measurement.metrics.breakdown,
-        ranks=run.document(artifacts.RANKS, artifacts.RankTimes),
-        hosts=run.document(artifacts.HOST, artifacts.HostTimes),
+        ranks=run.document(artifacts.RANKS, rank_times.RankTimes),
+        hosts=run.document(artifacts.HOST, rank_times.HostTimes),
         fingerprint=fingerprint,
         env={**spec.env, **spec.cluster.env},
         machine=artifacts.machine(run.read_json(artifacts.ENV) or {}),

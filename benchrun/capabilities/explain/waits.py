@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchrun.measure.statistics import Floats, robust_deviation
-from benchrun.rundir.artifacts import BREAKDOWN, HOST, RANKS, RankTime
+from benchrun.rundir.artifacts import BREAKDOWN, HOST, RANKS
 from benchrun.rundir.fingerprint import IdleByCause
+from benchrun.rundir.rank_times import RankTime
 
 from .evidence import Evidence
 from .model import FAULT_SHARE, Saving

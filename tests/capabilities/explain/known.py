@@ -11,7 +11,7 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.explanation import explain
 from benchrun.capabilities.explain.model import Cause, Explanation
 from benchrun.capabilities.explain.waterfall import waterfall
-from benchrun.rundir.artifacts import HostTime, HostTimes, RankTime, RankTimes
+from benchrun.rundir.rank_times import HostTime, HostTimes, RankTime, RankTimes
 
 DENSE = "llama3.1-8b-e65e456c-20261122T061909Z-6880"
 """Llama 3.1 8B on four H200, data-parallel; a step of 4.28 s."""

@@ -9,7 +9,8 @@ from known import explained, hosts, kept, known, spread
 from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.model import FAULT_SHARE
 from benchrun.measure.steadiness import steadiness
-from benchrun.rundir.artifacts import Breakdown, HostTimes, RankTimes
+from benchrun.rundir.artifacts import Breakdown
+from benchrun.rundir.rank_times import HostTimes, RankTimes
 
 CPU = kept().spec.model_copy(update={"gpu": "CPU"})
 NUMBERS = np.arange(6, 46)

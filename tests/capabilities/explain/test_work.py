@@ -9,7 +9,8 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.sides import sides_of
 from benchrun.capabilities.explain.work import work
 from benchrun.judge.difference import difference
-from benchrun.rundir.artifacts import Breakdown, RankTimes
+from benchrun.rundir.artifacts import Breakdown
+from benchrun.rundir.rank_times import RankTimes
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Recompute
 
