@@ -13,7 +13,8 @@ from benchrun.model.features import TRANSFORMER
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.runspec.training import Optimizer
 
-from .config import YARN_POSITIONS, megatron_config
+from .architecture import YARN_POSITIONS
+from .config import megatron_config
 
 
 class Megatron(Framework):
