@@ -224,7 +224,10 @@ def _parts(a: Side, b: Side, scale: float) -> list[PartDifference]:
         parts.append(
             PartDifference(part=name, a=a.parts.get(name, 0.0), b=scale * b.parts.get(name, 0.0))
         )
-    shown = [part for part in parts if abs(part.seconds) > SHOWN_SHARE * float(np.mean(a.times))]
+    shown = []
+    for part in parts:
+        if abs(part.seconds) > SHOWN_SHARE * float(np.mean(a.times)):
+            shown.append(part)
     return sorted(shown, key=lambda part: -abs(part.seconds))
 
 

@@ -91,7 +91,11 @@ class MeasuredRun:
     def losses(self) -> list[float]:
         """The loss of each step that its log gives one for, in order."""
         lines = _needed(self.folder / STEPS, bytes.splitlines)
-        return [loss for line in lines if (loss := json.loads(line)["loss"]) is not None]
+        chosen = []
+        for line in lines:
+            if (loss := json.loads(line)["loss"]) is not None:
+                chosen.append(loss)
+        return chosen
 
     @property
     def machine(self) -> str:
@@ -204,14 +208,20 @@ def measured_references(
 
     ``baseline`` is what the user named; None for the runs that benchrun keeps.
     """
-    counted = [run for run in runs if run.name not in without and run.spec.profiler == "none"]
+    counted = []
+    for run in runs:
+        if run.name not in without and run.spec.profiler == "none":
+            counted.append(run)
     timed = [run for run in counted if run.metrics.step_time_s]
     return tuple(_reference(group, baseline) for group in repeats(timed))
 
 
 def _reference(group: Sequence[MeasuredRun], baseline: str | None) -> Reference:
     newest = max(group, key=lambda run: run.date)
-    times = [run.metrics.step_time_s.median for run in group if run.metrics.step_time_s]
+    times = []
+    for run in group:
+        if run.metrics.step_time_s:
+            times.append(run.metrics.step_time_s.median)
     version = framework(newest.spec.framework).release(trained_with(newest.env))
     count = f"{len(group)} run{'s' if len(group) > 1 else ''}"
     source, place = ("benchrun, measured", f"results/measured/{newest.name}")

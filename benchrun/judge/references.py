@@ -215,7 +215,11 @@ def same_work(a: Conditions, b: Conditions) -> bool:
 def shipped_recipes() -> dict[str, TrainingRecipe]:
     """Each shipped recipe of a training by name."""
     recipes = {name: catalogue.recipe_file(name).recipe for name in paths.shipped(paths.RECIPES)}
-    return {name: recipe for name, recipe in recipes.items() if isinstance(recipe, TrainingRecipe)}
+    found = {}
+    for name, recipe in recipes.items():
+        if isinstance(recipe, TrainingRecipe):
+            found[name] = recipe
+    return found
 
 
 @functools.cache

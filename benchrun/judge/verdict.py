@@ -286,7 +286,10 @@ def _as_fast_as(
 
 def _remarks(metrics: Sequence[Metrics]) -> str:
     """Remarks on a throttled GPU or a loss that rose: the number stays comparable."""
-    throttled = [run.telemetry.fault for run in metrics if run.telemetry and run.telemetry.fault]
+    throttled = []
+    for run in metrics:
+        if run.telemetry and run.telemetry.fault:
+            throttled.append(run.telemetry.fault)
     rose = [run.loss_rose for run in metrics if run.loss_rose]
     several = f" of {len(metrics)} runs" if len(metrics) > 1 else ""
     remarks = []

@@ -134,7 +134,10 @@ def _feed(reader: Reader, file: Path, framework: str | None) -> None:
     head = head.removeprefix(_BOM)
     if _DOCUMENT.match(head):
         head, stream = begun(stream, LARGEST_DOCUMENT, head)
-        served = [each for each in documents(head) if framework in (None, each.framework)]
+        served = []
+        for each in documents(head):
+            if framework in (None, each.framework):
+                served.append(each)
         if cut_off(head):
             reader.note("truncated_file", "a JSON document ends in the middle, and is left out")
         if served:

@@ -119,7 +119,10 @@ def unpacked_name(file: Path) -> str:
 def _is_log(file: Path, folder: Path) -> bool:
     if any(part.startswith(".") for part in file.relative_to(folder).parts):
         return False
-    suffixes = [suffix for suffix in file.suffixes if suffix not in COMPRESSED_SUFFIXES]
+    suffixes = []
+    for suffix in file.suffixes:
+        if suffix not in COMPRESSED_SUFFIXES:
+            suffixes.append(suffix)
     if not suffixes or suffixes[-1] not in SUFFIXES:
         return False
     with reading(file):

@@ -44,7 +44,10 @@ def precision_of(stated: Mapping[str, str]) -> str | None:
 
     ``mxfp4``, ``fp4`` and integers are names without a known peak.
     """
-    used = {name: _text(value) for name, value in stated.items() if is_used(value)}
+    used = {}
+    for name, value in stated.items():
+        if is_used(value):
+            used[name] = _text(value)
     details = _DETAILS | _FORMATS if "fp8" in stated else _DETAILS
     on = {name: text for name, text in used.items() if name not in details}
     if any("fp4" in name or "fp4" in text for name, text in on.items()):

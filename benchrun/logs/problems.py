@@ -322,7 +322,10 @@ def with_last_word(problems: Sequence[Problem], log: Log) -> list[Problem]:
     until = min((each.line or 0 for each in ends), default=math.inf)
     words = [each for each in problems if each.role == "word" and not each.then]
     named = [each for each in words if each.kind != GENERIC]
-    plain = [each for each in words if each.kind == GENERIC and (each.line or 0) < until]
+    plain = []
+    for each in words:
+        if each.kind == GENERIC and (each.line or 0) < until:
+            plain.append(each)
     seen_from_outside = all(role_of(each) in ("exit", "after", "last") for each in ends)
     unnamed = all(each.kind == GENERIC for each in ends)
     if named and seen_from_outside:

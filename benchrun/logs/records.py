@@ -131,7 +131,10 @@ class Facts:
 
     def note_line(self, before: Mapping[str, Any], source: str | None, number: int) -> None:
         """Note the line that states each fact which is another one than ``before``."""
-        changed = [name for name, value in vars(self).items() if value is not before[name]]
+        changed = []
+        for name, value in vars(self).items():
+            if value is not before[name]:
+                changed.append(name)
         self.lines |= dict.fromkeys(changed, (source, number))
 
     def place(self, name: str, file: str | None) -> str | None:
@@ -164,7 +167,11 @@ class Facts:
     @property
     def used(self) -> set[str]:
         """Names of the options that are in use."""
-        return {name for name, value in (self.options or {}).items() if is_used(value)}
+        chosen = set()
+        for name, value in (self.options or {}).items():
+            if is_used(value):
+                chosen.add(name)
+        return chosen
 
     def switch(self, name: str, value: str) -> None:
         """Take a statement about the precision; one that turns it on outweighs one that

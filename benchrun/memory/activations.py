@@ -208,7 +208,11 @@ def _unread_inputs(spec: TrainingSpec) -> set[str]:
             return candidates
     if not lora.target_modules:
         return set()
-    return {name for name in candidates if not {*lora.target_modules} & {*names[name]}}
+    chosen = set()
+    for name in candidates:
+        if not {*lora.target_modules} & {*names[name]}:
+            chosen.add(name)
+    return chosen
 
 
 def _unfused_gate_bytes(spec: TrainingSpec) -> float:

@@ -117,7 +117,11 @@ _checked: dict[str, tuple[Document, Recipe]] = {}
 def trainings() -> list[str]:
     """The shipped recipes of trainings."""
     documents = {name: recipe_document(name)[1] for name in paths.shipped(paths.RECIPES)}
-    return [name for name, document in documents.items() if _is_training(document)]
+    chosen = []
+    for name, document in documents.items():
+        if _is_training(document):
+            chosen.append(name)
+    return chosen
 
 
 def _is_training(document: Document) -> bool:

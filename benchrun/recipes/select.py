@@ -44,13 +44,9 @@ def select(file: RecipeFile, request: Request) -> Point:
     listed = points(file.recipe)
     if request.gpu and not _answers(listed, request):
         listed = [*listed, *borrowed(listed, request)]
-    suitable = {point.framework for point in listed if _agree(point, request, KEYS[1:])}
-    scales = (
-        name for name in file.recipe.frameworks if _scaled(listed, replace(request, framework=name))
+    wanted = replace(
+        request, framework=request.framework or _first_framework(file, listed, request)
     )
-    suitable = suitable or {*scales}
-    first = min(file.recipe.frameworks, key=lambda name: name not in suitable)
-    wanted = replace(request, framework=request.framework or first)
     if scaled := _scaled(listed, wanted):
         return scaled
     left = [point for point in listed if _same(point.framework, wanted.framework)]
@@ -62,24 +58,41 @@ def select(file: RecipeFile, request: Request) -> Point:
                 file.name, left, key, wanted
             )
     _complete(file.name, left, wanted)
-    values = dict(override.split("=", 1) for override in request.overrides if "=" in override)
-    sizes = [point.group.sizes(point.num_gpus, file.recipe) for point in left]
-    stated = {
-        key: value.strip("\"'").lower()
-        for key, value in values.items()
-        if any(key in size for size in sizes)
-    }
-    named = (
-        size
-        for size in sizes
-        if all(str(size.get(key)).lower() == value for key, value in stated.items())
-    )
-    wanted_sizes = next(named, sizes[0])
-    same = [point for point, size in zip(left, sizes, strict=True) if size == wanted_sizes]
+    same = _of_stated_sizes(file, left, request.overrides)
     if len(same) > 1:
         common = f"{left[0].gpu}, {left[0].precision}, {left[0].num_gpus} GPUs, {left[0].framework}"
         raise UserError(f"several points have {common} and different layouts", where=file.name)
     return same[0]
+
+
+def _first_framework(file: RecipeFile, listed: list[Point], request: Request) -> str:
+    """The first framework of the recipe with the wanted point, else with one that scales to it."""
+    suitable = {point.framework for point in listed if _agree(point, request, KEYS[1:])}
+    for name in file.recipe.frameworks:
+        if name in suitable:
+            return name
+    for name in file.recipe.frameworks:
+        if _scaled(listed, replace(request, framework=name)):
+            return name
+    return next(iter(file.recipe.frameworks))
+
+
+def _of_stated_sizes(
+    file: RecipeFile, left: list[Point], overrides: tuple[str, ...]
+) -> list[Point]:
+    """The points with the batch and the sequence length that ``--set`` names, else with those
+    of the first point.
+    """
+    values = dict(override.split("=", 1) for override in overrides if "=" in override)
+    sizes = [point.group.sizes(point.num_gpus, file.recipe) for point in left]
+    stated = []
+    for key in set[str]().union(*sizes) & values.keys():
+        stated.append((key, values[key].strip("\"'").lower()))
+    wanted = sizes[0]
+    for size in reversed(sizes):
+        if all(str(size.get(key)).lower() == value for key, value in stated):
+            wanted = size
+    return [point for point, size in zip(left, sizes, strict=True) if size == wanted]
 
 
 def borrowed(listed: list[Point], request: Request) -> list[Point]:
@@ -92,16 +105,17 @@ def borrowed(listed: list[Point], request: Request) -> list[Point]:
     gpu = wanted_gpu(request.gpu, request.cluster)
     if gpu is None or not gpu.launched:
         return []
-    lent = []
+    closest_points = None
     for name in lenders([point.gpu for point in listed], gpu):
-        lent.append(
-            [
-                replace(p, gpu=gpu.name, borrowed_from=name)
-                for p in listed
-                if p.gpu == name and gpu.peak_tflops(p.precision)
-            ]
-        )
-    return next((each for each in lent if _answers(each, request)), lent[0] if lent else [])
+        lent = []
+        for point in listed:
+            if point.gpu == name and gpu.peak_tflops(point.precision):
+                lent.append(replace(point, gpu=gpu.name, borrowed_from=name))
+        if _answers(lent, request):
+            return lent
+        if closest_points is None:
+            closest_points = lent
+    return closest_points or []
 
 
 def _answers(listed: list[Point], request: Request) -> bool:
@@ -119,11 +133,12 @@ def lenders(listed: Iterable[str], gpu: hardware.Device) -> list[str]:
     """The other ``listed`` GPUs that have not more memory than ``gpu``, the closest
     first.
     """
-    memory_gib = {name: device.memory_gib for name in listed if (device := hardware.gpu(name))}
-    others = (
-        name for name, size in memory_gib.items() if size <= gpu.memory_gib and name != gpu.name
-    )
-    return sorted(others, key=memory_gib.__getitem__, reverse=True)
+    memory_gib = {}
+    for name in listed:
+        device = hardware.gpu(name)
+        if device and name != gpu.name and device.memory_gib <= gpu.memory_gib:
+            memory_gib[name] = device.memory_gib
+    return sorted(memory_gib, key=memory_gib.__getitem__, reverse=True)
 
 
 def wanted_gpu(name: str | None, cluster: str | None) -> hardware.Device | None:
@@ -132,8 +147,10 @@ def wanted_gpu(name: str | None, cluster: str | None) -> hardware.Device | None:
         site = cluster_document(cluster)
         if site.get("hardware") and _same(site.get("gpu"), name):
             return hardware.site_gpu(checked(Cluster, site))
-    named = (listed for listed in hardware.names() if _same(listed, name))
-    return hardware.gpu(next(named, ""))
+    for listed in hardware.names():
+        if _same(listed, name):
+            return hardware.gpu(listed)
+    return None
 
 
 def listed_counts(file: RecipeFile, point: Point) -> str:
@@ -151,7 +168,10 @@ def _scaled(listed: list[Point], wanted: Request) -> Point | None:
     if wanted.num_gpus is None or any(_agree(p, wanted, KEYS) for p in listed):
         return None
     num_gpus = wanted.num_gpus
-    near = [p for p in listed if _agree(p, wanted, KEYS[:3]) and p.group.scales_to(num_gpus)]
+    near = []
+    for point in listed:
+        if _agree(point, wanted, KEYS[:3]) and point.group.scales_to(num_gpus):
+            near.append(point)
     if len({(p.gpu, p.precision) for p in near}) != 1:
         return None
     nearest = min(near, key=lambda p: (abs(p.num_gpus - num_gpus), p.num_gpus))
@@ -159,9 +179,11 @@ def _scaled(listed: list[Point], wanted: Request) -> Point | None:
 
 
 def _agree(point: Point, wanted: Point | Request, keys: tuple[str, ...]) -> bool:
-    return all(
-        (value := getattr(wanted, key)) is None or _same(getattr(point, key), value) for key in keys
-    )
+    for key in keys:
+        value = getattr(wanted, key)
+        if value is not None and not _same(getattr(point, key), value):
+            return False
+    return True
 
 
 def _none(recipe: str, left: list[Point], key: str, request: Request) -> NoReturn:
@@ -182,8 +204,11 @@ def cannot_borrow(gpu: hardware.Device) -> str:
 
 def _complete(recipe: str, left: list[Point], request: Request) -> None:
     """UserError that names every option that is missing, with the values that are left."""
-    choices = {key: _offered(left, key) for key in KEYS[1:] if getattr(request, key) is None}
-    missing = {key: values for key, values in choices.items() if len(values) > 1}
+    missing = {}
+    for key in KEYS[1:]:
+        offered = _offered(left, key)
+        if getattr(request, key) is None and len(offered) > 1:
+            missing[key] = offered
     if not missing:
         return
     example = " ".join(f"{_option(key)} {getattr(left[0], key)}" for key in missing)

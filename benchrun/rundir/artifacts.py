@@ -267,7 +267,10 @@ def machine(environment: Mapping[str, Any]) -> dict[str, str]:
         "driver": {str(node["driver"]) for node in nodes if node.get("driver")},
         "power limit (W)": {str(gpu["power_limit_w"]) for gpu in gpus if gpu.get("power_limit_w")},
     }
-    stated = {name: ", ".join(sorted(each)) for name, each in values.items() if each}
+    stated = {}
+    for name, each in values.items():
+        if each:
+            stated[name] = ", ".join(sorted(each))
     return stated | {
         f"version of {name}": version for name, version in trained_with(environment).items()
     }

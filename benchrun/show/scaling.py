@@ -47,7 +47,10 @@ def curves(groups: Sequence[Sequence[CurveRun]]) -> list[Curve]:
     """Every curve among ``groups`` of repeats."""
     points = []
     for group in groups:
-        rates = [rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)]
+        rates = []
+        for run in group:
+            if rate := run.metrics.tokens_per_s_per_gpu.median:
+                rates.append(rate)
         if rates:
             points.append((group[0].spec, median(rates)))
     return curves_of(points)

@@ -98,7 +98,10 @@ def _conditions(summary: Summary) -> str:
         "micro batch": summary.micro_batch_size,
         **summary.layout,
     }
-    sizes = [f"{name} {value}" for name, value in named.items() if value is not None]
+    sizes = []
+    for name, value in named.items():
+        if value is not None:
+            sizes.append(f"{name} {value}")
     gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
     model = summary.model
     shape = None

@@ -143,7 +143,11 @@ def survey() -> Survey:
 
 def rows(text: str) -> list[dict[str, str]]:
     """The objects in the output of ``scontrol -o``, one a line."""
-    return [dict(_PAIR.findall(line)) for line in text.splitlines() if "=" in line]
+    chosen = []
+    for line in text.splitlines():
+        if "=" in line:
+            chosen.append(dict(_PAIR.findall(line)))
+    return chosen
 
 
 def _partition(row: Mapping[str, str]) -> Partition:

@@ -193,7 +193,10 @@ def _hosts(run: RunDir) -> list[str]:
         if isinstance(rank, dict):
             hosts.append(rank.get("host"))
     named = [*hosts, *run.telemetry(), done.host if done else None, env.get("submit_host")]
-    known = [host for host in named if isinstance(host, str) and host not in ("", "localhost")]
+    known = []
+    for host in named:
+        if isinstance(host, str) and host not in ("", "localhost"):
+            known.append(host)
     return list(dict.fromkeys(known))
 
 

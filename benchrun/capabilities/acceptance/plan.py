@@ -144,11 +144,10 @@ class ResolvedPlan:
     def fewest(self, number: int) -> int:
         """Position, from 1, of the point with the fewest GPUs of the same run."""
         points = self.study.points
-        own = [
-            other
-            for other, each in enumerate(points, 1)
-            if each.point.run == points[number - 1].point.run
-        ]
+        own = []
+        for other, each in enumerate(points, 1):
+            if each.point.run == points[number - 1].point.run:
+                own.append(other)
         return min(own, key=lambda other: points[other - 1].spec.num_gpus)  # type: ignore[union-attr]
 
 

@@ -36,7 +36,10 @@ class Attempt:
 
 def state_of(attempts: Sequence[Attempt], retries: int) -> PointState:
     """The state of a slot. Launches that no scheduler accepted do not count."""
-    counted = [attempt for attempt in attempts if attempt.state is not PointState.WAITING]
+    counted = []
+    for attempt in attempts:
+        if attempt.state is not PointState.WAITING:
+            counted.append(attempt)
     for wanted in (PointState.COMPLETED, PointState.GOING):
         if any(attempt.state is wanted for attempt in counted):
             return wanted

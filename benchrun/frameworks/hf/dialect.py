@@ -186,7 +186,10 @@ class HuggingFace(Dialect):
             )
             self._summaries.append(ClosingRates(run_time, steps, samples))
         else:
-            spent = [positive(text) for name, text in texts.items() if EVALUATED.fullmatch(name)]
+            spent = []
+            for name, text in texts.items():
+                if EVALUATED.fullmatch(name):
+                    spent.append(positive(text))
             self._pause(EVALUATION, sum(filter(None, spent)))
 
     def complete(self, values: dict[str, Any]) -> None:

@@ -75,7 +75,10 @@ def _width(stated: Mapping[str, str]) -> int | None:
 
 def _parts(stated: Mapping[str, str], facts: Facts) -> dict[str, str]:
     """DeepSeek's latent attention and experts, by Megatron-core's names."""
-    parts = {name: stated[printed] for printed, name in _LATENT.items() if printed in stated}
+    parts = {}
+    for printed, name in _LATENT.items():
+        if printed in stated:
+            parts[name] = stated[printed]
     parts["multi_latent_attention"] = "True"
     shared = (count(stated.get("num_shared_experts")) or 0) * (facts.moe_ffn_hidden_size or 0)
     dense = count(stated.get("n_dense_layers")) or 0

@@ -86,11 +86,10 @@ class NemoAlignerSft(Dialect):
         """The step whose postfix a bar with this number has; None if its samples fit
         neither it nor the next.
         """
-        sizes = {
-            step: samples // step
-            for step in (finished, finished + 1)
-            if step and samples % step == 0
-        }
+        sizes = {}
+        for step in (finished, finished + 1):
+            if step and samples % step == 0:
+                sizes[step] = samples // step
         if len(sizes) == 1:
             self.facts.gbs = fact_of("gbs", *sizes.values())
         return next((step for step, size in sizes.items() if size == self.facts.gbs), None)

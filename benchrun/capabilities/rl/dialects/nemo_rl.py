@@ -157,12 +157,14 @@ class NemoRL(Rollouts):
             return self.rows
         self.rows = Rows()
         for step in sorted(times):
-            at = {name: by_step[step] for name, by_step in self._logged.items() if step in by_step}
-            stages = {
-                name[len(_TIMING) :]: str(value)
-                for name, value in at.items()
-                if name.startswith(_TIMING)
-            }
+            at = {}
+            for name, by_step in self._logged.items():
+                if step in by_step:
+                    at[name] = by_step[step]
+            stages = {}
+            for name, value in at.items():
+                if name.startswith(_TIMING):
+                    stages[name[len(_TIMING) :]] = str(value)
             rate, loss = (
                 credible("tokens_per_s_per_gpu", at.get(f"{_RATE_OF}tokens_per_sec_per_gpu")),
                 at.get("train/loss"),

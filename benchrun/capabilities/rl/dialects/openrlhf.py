@@ -41,9 +41,10 @@ class OpenRLHF(Rollouts):
         """A step."""
         for clock, text, pairs in _STEP.findall(line.text):
             values, step = dict(_PAIR.findall(pairs)), count(text)
-            times = {
-                name[7:]: value for name, value in values.items() if name.startswith("timing/")
-            }
+            times = {}
+            for name, value in values.items():
+                if name.startswith("timing/"):
+                    times[name[7:]] = value
             if step is None or not (times or _LOSSES & values.keys()):
                 continue
             time_s, interval = first(times, "step_total"), 1

@@ -42,7 +42,10 @@ def total(values: Mapping[str, str], *names: str) -> float | None:
     """The sum of those of ``names`` that are times above zero; None if none is. For
     stages that do not overlap.
     """
-    times = [time for name in names if (time := positive(values.get(name))) is not None]
+    times = []
+    for name in names:
+        if (time := positive(values.get(name))) is not None:
+            times.append(time)
     return sum(times) if times else None
 
 

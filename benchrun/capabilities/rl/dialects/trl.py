@@ -36,11 +36,10 @@ class Trl(Rollouts):
             stated = json.JSONDecoder().raw_decode(line.text.partition(STEP)[2])[0]
         except (ValueError, RecursionError):
             return
-        values = {
-            name: str(value)
-            for name, value in stated.items()
-            if type(value) in (int, float, type(None))
-        }
+        values = {}
+        for name, value in stated.items():
+            if type(value) in (int, float, type(None)):
+                values[name] = str(value)
         step, time_s = count(values.get("step")), positive(values.get("step_time_s"))
         if step is None or time_s is None or self.facts.framework_version is None:
             return

@@ -80,9 +80,10 @@ class Verl(Rollouts):
     def _step(self, line: Line, head: re.Match[str]) -> None:
         values = values_of(line.text[head.start() :])
         prefix = "timing_s/" if any(name.startswith("timing_s/") for name in values) else "timing/"
-        times = {
-            name[len(prefix) :]: value for name, value in values.items() if name.startswith(prefix)
-        }
+        times = {}
+        for name, value in values.items():
+            if name.startswith(prefix):
+                times[name[len(prefix) :]] = value
         step, time_s = (
             count(head[1]),
             first(times, "step") or positive(values.get("perf/time_per_step")),
@@ -142,9 +143,8 @@ def _stages(
         "logprob_s": total(times, "old_log_prob", "ref"),
         "weight_sync_s": first(times, "update_weights", "sync_rollout_weights", "reshard"),
     }
-    rates = {
-        f"{name[:-2]}_tokens_per_s_per_gpu": tokens / time / num_gpus
-        for name, time in stages.items()
-        if time and tokens and num_gpus and name != "weight_sync_s"
-    }
+    rates = {}
+    for name, time in stages.items():
+        if time and tokens and num_gpus and name != "weight_sync_s":
+            rates[f"{name[:-2]}_tokens_per_s_per_gpu"] = tokens / time / num_gpus
     return stages | rates

@@ -47,11 +47,10 @@ class Trl(PostTrainer):
             yield "vLLM takes no new weights on a CPU: generation.engine must be transformers"
         if spec.gbs % spec.mbs:
             yield f"gbs ({spec.gbs}) must be a multiple of mbs ({spec.mbs})"
-        wrong = [
-            f"{name} must be {value}"
-            for name, value in LLAMA.items()
-            if getattr(spec.model, name) != value
-        ]
+        wrong = []
+        for name, value in LLAMA.items():
+            if getattr(spec.model, name) != value:
+                wrong.append(f"{name} must be {value}")
         wrong += [f"it has {FEATURES[name]}" for name in features(spec.model)]
         if spec.model.moe:
             wrong.append("it has experts")

@@ -90,7 +90,10 @@ def _in_ms(unit: re.Match[str] | None, usual: str) -> float | None:
     text = unit[1].lower() if unit else usual
     if unit is None or unit[2] is None:
         return IN_MS.get(text)
-    short = {name: scale for name, scale in IN_MS.items() if len(name) <= len("sec")}
+    short = {}
+    for name, scale in IN_MS.items():
+        if len(name) <= len("sec"):
+            short[name] = scale
     scales = {scale for name, scale in short.items() if name.startswith(text)}
     return scales.pop() if len(scales) == 1 else None
 
@@ -210,9 +213,10 @@ def _failures(entry: Document, served: Served) -> None:
     """Requests that failed, if no metric counts them; a benchmark that was cancelled
     has no end.
     """
-    counted = [
-        each.get("count") for each in entry.get("error_summary") or () if isinstance(each, dict)
-    ]
+    counted = []
+    for each in entry.get("error_summary") or ():
+        if isinstance(each, dict):
+            counted.append(each.get("count"))
     if "failed" not in served.values and counted:
         served.put("failed", sum(count for count in counted if type(count) is int))
     served.closed = entry.get("was_cancelled") is not True

@@ -80,7 +80,10 @@ def one_batch(entry: Document) -> Served | None:
         "input_tokens": "input_len",
         "output_tokens": "output_len",
     }
-    stated = {name: entry[key] for name, key in places.items() if entry.get(key) is not None}
+    stated = {}
+    for name, key in places.items():
+        if entry.get(key) is not None:
+            stated[name] = entry[key]
     served = Served(Sglang.name, settings=stated | {"backend": "one batch"})
     served.put("mean_ttft_ms", entry["prefill_latency"], 1000)
     served.put("median_tpot_ms", entry["median_decode_latency"], 1000)

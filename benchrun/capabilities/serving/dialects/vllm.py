@@ -150,7 +150,10 @@ def settings_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the requests that a result file states; ``inf`` is a text in some
     files, and a number in others.
     """
-    stated = {name: document[key] for key, name in STATED.items() if document.get(key) is not None}
+    stated = {}
+    for key, name in STATED.items():
+        if document.get(key) is not None:
+            stated[name] = document[key]
     rate = document.get("request_rate")
     if rate is not None:
         stated["request_rate"] = math.inf if str(rate).lower() in ("inf", "infinity") else rate
