@@ -211,7 +211,7 @@ def _is_entry(entry: object) -> bool:
     """
     if not isinstance(entry, dict):
         return False
-    run_id, archive, files = (entry.get(key) for key in ("id", "archive", "files"))
+    run_id, archive, files = entry.get("id"), entry.get("archive"), entry.get("files")
     if not (isinstance(run_id, str) and isinstance(archive, str) and isinstance(files, list)):
         return False
     named = all(isinstance(file, str) and _FILE.fullmatch(file) for file in files)

@@ -78,7 +78,7 @@ class Index(NamedTuple):
 def read_index(prefix: Path) -> Index:
     """The index of ``prefix``. UserError if it is not an index, not complete, or does
     not agree with its ``.bin``."""
-    path, data = (prefix.with_name(prefix.name + suffix) for suffix in (".idx", ".bin"))
+    path, data = prefix.with_name(prefix.name + ".idx"), prefix.with_name(prefix.name + ".bin")
     try:
         size = path.stat().st_size
         data_bytes = data.stat().st_size

@@ -167,7 +167,8 @@ def _fit(entry: Reference, own: Conditions) -> _Fit:
         if value is not None and value == published_value:
             same.add(key)
     stated = {key: pairs[key][0] for key in ("mbs", *DEGREES) if None not in pairs[key]}
-    family, relatives = (families().get(each.framework or "") for each in (published, own))
+    family = families().get(published.framework or "")
+    relatives = families().get(own.framework or "")
     one, other = (
         nemo_release(each.image) or nemo_release(each.framework_version)
         for each in (published, own)

@@ -252,5 +252,6 @@ def differences(
     differing = [key for key, a, b in pairs if a != b and (unstated or None not in (a, b))]
     if not differing:
         return ()
-    a, b = (each.model_dump(mode="json", include={*differing}) for each in (published, own))
+    a = published.model_dump(mode="json", include={*differing})
+    b = own.model_dump(mode="json", include={*differing})
     return tuple(Difference(key=key, theirs=a[key], ours=b[key]) for key in differing)

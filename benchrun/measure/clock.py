@@ -29,9 +29,8 @@ def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> fl
     steady = np.flatnonzero(_steady(spans, intervals))
     count = min(max(int(spans[steady].sum() / JOINED_S), 1), len(steady))
     blocks = np.array_split(steady, count)
-    joined, steps = (
-        np.array([values[block].sum() for block in blocks]) for values in (spans, intervals)
-    )
+    joined = np.array([spans[block].sum() for block in blocks])
+    steps = np.array([intervals[block].sum() for block in blocks])
     usual = _near(joined, steps)
     kept = [block for block, near in zip(blocks, usual, strict=True) if near]
     mean = _slope(spans, intervals, np.concatenate(kept))
@@ -79,9 +78,8 @@ def _steady(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
     steady = near.copy()
     for length in range(2, min(STRETCH, len(spans)) + 1):
         # A row that is slow already makes none beside it slow.
-        took, due = (
-            np.convolve(values * steady, np.ones(length), "valid") for values in (spans, usual)
-        )
+        took = np.convolve(spans * steady, np.ones(length), "valid")
+        due = np.convolve(usual * steady, np.ones(length), "valid")
         for start in np.flatnonzero(took - due > NEAR_S + NEAR * due):
             steady[start : start + length] = False
     return steady if steady.any() else near

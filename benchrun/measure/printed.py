@@ -161,7 +161,7 @@ def _other_tflops(inside: CompletedRows, counts: _Counts) -> Iterator[Problem]:
     if counts.explain(middle, rounding):
         return
     printed = float(np.nanmedian(inside.tflops_per_gpu))
-    low, high = (printed * count / middle for count in (min(counts.values), max(counts.values)))
+    low, high = printed * min(counts.values) / middle, printed * max(counts.values) / middle
     detail = f"the log prints {printed:.4g} TFLOPS, the model gives {low:.4g} to {high:.4g}"
     yield Problem(
         "unexplained_tflops",

@@ -78,9 +78,9 @@ def spread(
         counts = np.ones(array.size, dtype=np.int64)
     order = np.argsort(array)
     ordered, counts = array[order], counts[order]
-    p5, median, p95 = (
-        _quantile(ordered, np.cumsum(counts), fraction) for fraction in (0.05, 0.5, 0.95)
-    )
+    p5 = _quantile(ordered, np.cumsum(counts), 0.05)
+    median = _quantile(ordered, np.cumsum(counts), 0.5)
+    p95 = _quantile(ordered, np.cumsum(counts), 0.95)
     # Moments about the median: equal values then give exactly their value and a
     # deviation of exactly 0.
     deviations = ordered - median

@@ -235,7 +235,8 @@ def _level(times: Floats) -> Floats:
         - np.repeat([np.median(times[:at]), np.median(times[at:])], [at, times.size - at])
         + np.median(times)
     )
-    scatter, of_line = (float(np.abs(each - np.median(each)).mean()) for each in (jump, line))
+    scatter = float(np.abs(jump - np.median(jump)).mean())
+    of_line = float(np.abs(line - np.median(line)).mean())
     return jump if scatter < (1 - JUMP_FIT / math.sqrt(times.size)) * of_line else line
 
 

@@ -218,9 +218,8 @@ def _rates(
     flops, tflops = setting.flops_per_token(), None
     if flops and rate is not None:
         tflops = Conventions(full=rate * flops.full / 1e12, causal=rate * flops.causal / 1e12)
-    mfu, bf16 = (
-        _mfu(setting, tflops, precision) for precision in (setting.precision or "bf16", "bf16")
-    )
+    mfu = _mfu(setting, tflops, setting.precision or "bf16")
+    bf16 = _mfu(setting, tflops, "bf16")
     rates: dict[str, Any] = {"tflops_per_gpu": tflops, "mfu": (mfu,) if mfu else ()}
     if bf16 and (mfu is None or mfu.divisor != bf16.divisor):
         rates["bf16_peak_ratio"] = Conventions(full=bf16.full, causal=bf16.causal)

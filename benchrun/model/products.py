@@ -75,7 +75,7 @@ class Product:
     @property
     def sizes(self) -> dict[Pass, tuple[int, int, int]]:
         """(m, n, k) of the product in each pass, in whole numbers."""
-        m, n, k = (max(int(size), 1) for size in (self.m, self.n, self.k))
+        m, n, k = max(int(self.m), 1), max(int(self.n), 1), max(int(self.k), 1)
         return dict(zip(self.passes, ((m, n, k), (m, k, n), (n, k, m)), strict=False))
 
     @property

@@ -131,7 +131,8 @@ def _training(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
             yield f"{name} does not support training.{option}: leave it out, or use {takers}"
     for field, reason in framework.fixed.items():
         if _changed(spec, field):
-            default, value = (str(value_of(root, field)).lower() for root in (DEFAULTS, spec))
+            default = str(value_of(DEFAULTS, field)).lower()
+            value = str(value_of(spec, field)).lower()
             yield f"{name} {reason}: {field} must be {default}, not {value}"
 
 

@@ -166,9 +166,8 @@ class Done(BaseModel, frozen=True, strict=True):
     def elapsed_s(self) -> float | None:
         """Seconds from start to end; None if a time is missing or no time."""
         try:
-            began, end = (
-                datetime.strptime(each, "%Y-%m-%dT%H:%M:%SZ") for each in (self.started, self.ended)
-            )
+            began = datetime.strptime(self.started, "%Y-%m-%dT%H:%M:%SZ")
+            end = datetime.strptime(self.ended, "%Y-%m-%dT%H:%M:%SZ")
         except ValueError:
             return None
         return max((end - began).total_seconds(), 0.0)

@@ -56,7 +56,9 @@ def _from_1(document: dict[str, Any]) -> dict[str, Any]:
     Their order shows it: a replaced variable kept its position, and the cluster's other
     variables came last.
     """
-    env, cluster, training = (_mapping(document.get(key)) for key in ("env", "cluster", "training"))
+    env = _mapping(document.get("env"))
+    cluster = _mapping(document.get("cluster"))
+    training = _mapping(document.get("training"))
     of_site = _mapping(cluster.get("env"))
     names = list(env)
     while names and names[-1] in of_site:

@@ -283,7 +283,10 @@ class TrainingSpec(TrainingInputs, RunSpec):
     @classmethod
     def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
         """Complete the specification with what follows from model, batch and layout."""
-        model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
+        model = stated["model"]
+        layout = stated["layout"]
+        mbs = stated["mbs"]
+        gbs = stated["gbs"]
         cut = reductions(model, recipe.model)
         # The last label is one more token.
         read = stated["training"].steps * gbs * stated["seq_length"] + 1

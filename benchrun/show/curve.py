@@ -127,9 +127,9 @@ def _curves(view: CurveView) -> Iterator[Series]:
     if view.measured:
         yield Series("measured", view.rates(view.measured), places)
     if view.predicted:
-        rates, low, high = (
-            view.rates(view.predicted, end) for end in ("step_s", "high_s", "low_s")
-        )
+        rates = view.rates(view.predicted, "step_s")
+        low = view.rates(view.predicted, "high_s")
+        high = view.rates(view.predicted, "low_s")
         name = "predicted"
         if view.measured:
             name = "predicted, with its interval"

@@ -68,9 +68,8 @@ def _empty_trace(spec: TrainingSpec) -> str | None:
 
 def _loading(spec: RunSpec) -> str | None:
     """A server that may load for longer than its job may take; None for any other run."""
-    checkpoint, timeout_s = (
-        getattr(spec, name, None) for name in ("checkpoint", "ready_timeout_s")
-    )
+    checkpoint = getattr(spec, "checkpoint", None)
+    timeout_s = getattr(spec, "ready_timeout_s", None)
     if checkpoint is None or timeout_s is None or spec.cluster.time_limit_s > timeout_s:
         return None
     limit = spec.cluster.time_limit

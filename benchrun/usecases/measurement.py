@@ -259,7 +259,8 @@ def same_numbers(one: RunMeasurement | None, other: RunMeasurement | None) -> bo
     metrics, or both none.
     """
     hosts: Any = {"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}}
-    a, b = (each and each.metrics.model_dump(exclude=hosts) for each in (one, other))
+    a = one and one.metrics.model_dump(exclude=hosts)
+    b = other and other.metrics.model_dump(exclude=hosts)
     return a == b
 
 

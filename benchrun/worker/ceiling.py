@@ -137,7 +137,8 @@ def _product(
     if number == "fp8":
         # Like transformer-engine: both matrices contiguous along k, and fast
         # accumulation in the forward pass.
-        left, right = (bench.random(rows, k).to(torch.float8_e4m3fn) for rows in (m, n))
+        left = bench.random(m, k).to(torch.float8_e4m3fn)
+        right = bench.random(n, k).to(torch.float8_e4m3fn)
         one = torch.ones((), device=bench.device)
         fast = name == "forward"
         return lambda: torch._scaled_mm(

@@ -82,7 +82,7 @@ class Attention(torch.nn.Module):
             # Keys stay in the order of the ranks: a mask by position needs no other.
             back = of_queries[:, None] - of_keys[None, :]
             mask = ((back >= 0) & (back < (self.window or back.numel()))).to(query.device)
-        q, k, v = (x.permute(1, 2, 0, 3) for x in (query, key, value))
+        q, k, v = query.permute(1, 2, 0, 3), key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3)
         if self.softmax_offset is not None:
             assert mask is not None
             k, v, mask = self._with_sink(k, v, mask)

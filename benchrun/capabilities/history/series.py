@@ -290,7 +290,8 @@ def _change(cut: Cut, before: Sequence[HistoryRun], after: Sequence[HistoryRun])
 def _changed(before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -> Iterator[Changed]:
     """The columns with values that most runs of one side have and few of the other."""
     for column in before[0].facts:
-        one, other = (_shares(run.facts[column] for run in side) for side in (before, after))
+        one = _shares(run.facts[column] for run in before)
+        other = _shares(run.facts[column] for run in after)
         gone = tuple(value for value in one if one[value] - other.get(value, 0) >= MOST)
         new = tuple(value for value in other if other[value] - one.get(value, 0) >= MOST)
         if gone or new:

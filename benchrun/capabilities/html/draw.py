@@ -135,7 +135,7 @@ def _with_texts(axes: "Axes", plot: Plot, box: Box) -> Box:
     axes.annotate(title, (0, 1), (-box.left, box.top + 4), va="bottom", weight="bold", **place)
     below: Look = {"va": "top", "color": LIGHT["soft"]}
     axes.annotate(note, (0, 0), (-box.left, -box.bottom - 4), **below, **place)
-    top, bottom = (LINE * len(text.splitlines()) + 4 for text in (title, note))
+    top, bottom = LINE * len(title.splitlines()) + 4, LINE * len(note.splitlines()) + 4
     return box._replace(top=box.top + top, bottom=box.bottom + bottom)
 
 

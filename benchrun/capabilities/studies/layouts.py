@@ -117,7 +117,7 @@ def _spread(spec: TrainingSpec, chosen: Mapping[str, int]) -> TrainingSpec | Non
     """``spec`` in another layout; None if it does not divide the GPUs or the batch, or
     only repeats another.
     """
-    tp, pp, vp, cp, mbs = (chosen[name] for name in ("tp", "pp", "vp", "cp", "mbs"))
+    tp, pp, vp, cp, mbs = chosen["tp"], chosen["pp"], chosen["vp"], chosen["cp"], chosen["mbs"]
     dp = data_parallel(spec.num_gpus, tp * pp * cp)
     if spec.num_gpus % (tp * pp * cp) or spec.gbs % (mbs * dp) or (vp > 1 and pp == 1):
         return None

@@ -72,7 +72,7 @@ class StudyDir:
         runs = defaultdict(list)
         root = paths.given(self.root)
         for event in RunDir(self.path).events():
-            point, repeat, name = (event.get(key) for key in ("point", "repeat", "run"))
+            point, repeat, name = event.get("point"), event.get("repeat"), event.get("run")
             if (
                 event["event"] != "prepared"
                 or not isinstance(name, str)

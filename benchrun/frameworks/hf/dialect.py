@@ -181,9 +181,8 @@ class HuggingFace(Dialect):
             if not same_record(before, texts):
                 self.add(record_of(pairs), line)
         elif (run_time := positive(texts.get("train_runtime"))) is not None:
-            steps, samples = (
-                positive(texts.get(f"train_{name}_per_second")) for name in ("steps", "samples")
-            )
+            steps = positive(texts.get("train_steps_per_second"))
+            samples = positive(texts.get("train_samples_per_second"))
             self._summaries.append(ClosingRates(run_time, steps, samples))
         else:
             spent = []

@@ -115,7 +115,8 @@ def take_trained_part(facts: Facts, text: str) -> None:
     for frozen in _FROZEN.intersection(methods):
         facts.options = {**(facts.options or {}), FROZEN: frozen}
     for stated in filter(None, (share.search(text) for share in _SHARES)):
-        own, whole = (number(stated[name].replace(",", "")) or 0.0 for name in ("own", "all"))
+        own = number(stated["own"].replace(",", "")) or 0.0
+        whole = number(stated["all"].replace(",", "")) or 0.0
         if 0 < own < NEARLY_ALL * whole and FROZEN not in (facts.options or {}):
             facts.task = "lora"
 

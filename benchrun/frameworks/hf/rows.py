@@ -243,9 +243,8 @@ def numbers(
 
     numbered = bool((step != NO_COUNT).all())
     cut = after[-1] == 0  # a log may end with a dictionary
-    stuck_before, stuck_after = (
-        int((np.diff(steps, prepend=-1) == 0).sum()) for steps in (before, after)
-    )
+    stuck_before = int((np.diff(before, prepend=-1) == 0).sum())
+    stuck_after = int((np.diff(after, prepend=-1) == 0).sum())
     most = MOST_STUCK * len(step)
     by_before = not (before <= 0).any() and stuck_before <= most
     by_after = int((after <= 0).sum()) == cut and stuck_after <= most

@@ -59,7 +59,10 @@ class Spread:
             self.microbatches = int(match[1])
         if len(self.degrees) < len(_DEGREES):
             return
-        tp, pp, cp, dp = (self.degrees[name] for name in ("tp", "pp", "cp", "dp"))
+        tp = self.degrees["tp"]
+        pp = self.degrees["pp"]
+        cp = self.degrees["cp"]
+        dp = self.degrees["dp"]
         facts.num_gpus = facts.num_gpus or tp * pp * cp * dp
         if pp == 1:
             facts.tp, facts.pp, facts.cp = tp, pp, cp

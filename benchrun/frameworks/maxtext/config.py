@@ -92,9 +92,8 @@ def _experts(config: Mapping[str, str], facts: Facts) -> None:
     facts.topk = count(config.get("num_experts_per_tok")) or None
     if not separate:
         return
-    shared, dense = (
-        count(config.get(name)) or 0 for name in ("shared_experts", "first_num_dense_layers")
-    )
+    shared = count(config.get("shared_experts")) or 0
+    dense = count(config.get("first_num_dense_layers")) or 0
     layers = (count(config.get("num_decoder_layers")) or 0) - dense
     stated = {"moe_shared_expert_intermediate_size": str(shared * (width or 0))}
     if layers > 0:

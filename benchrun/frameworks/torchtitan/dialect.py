@@ -171,9 +171,10 @@ class Torchtitan(Dialect):
         facts = self.facts
         if "with parallelism: " in text:
             sizes = {name: int(size) for name, size in _MESH.findall(text)}
-            facts.tp, facts.pp, facts.cp, facts.ep = (
-                sizes.get(name) for name in ("tp", "pp", "cp", "ep")
-            )
+            facts.tp = sizes.get("tp")
+            facts.pp = sizes.get("pp")
+            facts.cp = sizes.get("cp")
+            facts.ep = sizes.get("ep")
             # Expert parallelism uses the ranks of the other dimensions.
             gpus = prod(size for name, size in sizes.items() if name != "ep")
             facts.num_gpus = gpus if 0 < gpus < 10**7 else None
@@ -187,7 +188,9 @@ class Torchtitan(Dialect):
         facts, degrees, gpus = self.facts, dict(zip(names, sizes, strict=False)), prod(sizes)
         if len(names) == len(sizes) and 0 < gpus < 10**7 and facts.num_gpus is None:
             facts.num_gpus = gpus
-            facts.tp, facts.pp, facts.cp = (degrees.get(name, 1) for name in ("tp", "pp", "cp"))
+            facts.tp = degrees.get("tp", 1)
+            facts.pp = degrees.get("pp", 1)
+            facts.cp = degrees.get("cp", 1)
             # Expert parallelism divides the data-parallel ranks, and may take those of
             # cp and tp too.
             facts.ep = None if "dp_shard_in_ep" in degrees else 1

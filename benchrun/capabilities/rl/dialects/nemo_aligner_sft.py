@@ -69,7 +69,8 @@ class NemoAlignerSft(Dialect):
         self.facts.planned_steps = (
             fact_of("planned_steps", count(bar[2])) or self.facts.planned_steps
         )
-        loss, grad_norm = (number(values.get(f"train_{name}")) for name in ("loss", "grad_norm"))
+        loss = number(values.get("train_loss"))
+        grad_norm = number(values.get("train_grad_norm"))
         return Step(
             step, time_s, line, loss=loss, grad_norm=grad_norm, global_batch_size=self.facts.gbs
         )
