@@ -22,6 +22,7 @@ from .lines import LONGEST_LINE, Hit, Line, clean, date_of, lines_around, newlin
 from .merging import followed, merged
 from .needles import CONFIGURATION, LAUNCH, PAUSE, PROBLEM, PROFILE, search_for
 from .records import Facts, Log, Problem, Traits
+from .row_problems import step_problems
 from .rows import Rows
 from .serving import Served
 from .skipped import Skipped
@@ -325,7 +326,7 @@ class Reader:
         if {each.then for each in log.problems if each not in left} - {"restart"}:
             log = replace(log, ended=True)
         causes = problems.without_consequences(problems.with_last_word(left, log))
-        every = (*causes, *problems.step_problems(log))
+        every = (*causes, *step_problems(log))
         without_update = max(self._skip_messages, self._skipped.steps)
         return replace(log, problems=every, skip_messages=without_update)
 

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterable, Iterator
 
 from benchrun.logs.kinds import GENERIC, kind_of
-from benchrun.logs.problems import MOST_LOST, role_of, strongest
+from benchrun.logs.problems import role_of, strongest
 from benchrun.logs.records import Facts, Log, Problem
+from benchrun.logs.row_problems import MOST_LOST
 
 from .model import ProblemEntry
 from .setting import Setting, same_chip, stated_setting

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchrun.logs.columns import NO_VALUE
-from benchrun.logs.problems import MOST_LOST
 from benchrun.logs.records import Log, Problem
+from benchrun.logs.row_problems import MOST_LOST
 
 from .statistics import Floats
 

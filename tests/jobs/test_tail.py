@@ -16,7 +16,7 @@ from benchrun.frameworks.logs import Tail, last_step
 from benchrun.jobs.create import create
 from benchrun.jobs.launcher import Observation, backoff
 from benchrun.jobs.scheduler import Job, Phase
-from benchrun.logs import files, problems
+from benchrun.logs import files, reader
 from benchrun.render import render
 from benchrun.rundir.artifacts import Progress
 from benchrun.rundir.folder import RunDir
@@ -113,7 +113,7 @@ def test_waiting_makes_no_log_before_the_end(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(jobs, "observe", seen)
     monkeypatch.setattr(jobs, "backoff", lambda _: 0.0)
-    monkeypatch.setattr(problems, "step_problems", lambda *_, **__: pytest.fail("a whole log was made"))
+    monkeypatch.setattr(reader, "step_problems", lambda *_, **__: pytest.fail("a whole log was made"))
     api.wait(run, lambda *_: None)
 
 
