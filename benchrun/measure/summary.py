@@ -2,27 +2,21 @@
 (`summarise`).
 """
 
-import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchrun.logs.columns import NO_VALUE
 from benchrun.logs.records import Log, Problem
 from benchrun.model import ModelShape
 from benchrun.vocabulary import DEGREES
 
 from . import clock
-from .convention import CONVENTIONS, identify
 from .model import (
-    SAMPLES,
     Conventions,
     MeanMedian,
     Measurement,
     Metrics,
     Mfu,
-    OtherWindows,
     ProblemEntry,
     Summary,
     Window,
@@ -32,10 +26,9 @@ from .problems import contradictions, contradictory_layout, fatal_problem
 from .rows import CompletedRows, completed_rows, lowest_rate, too_fast
 from .serving import answered, counts, result_problems, stated_settings
 from .setting import Setting, setting_of_log
+from .stated import losses, middles, other_windows, quantities, reported, rewards
 from .statistics import (
     MIN_INTERVAL_ROWS,
-    Floats,
-    Spread,
     confidence_interval,
     spread,
     warmup_rows,
@@ -136,8 +129,8 @@ def _measurement(
     if any(problem.kind in NO_SPEED for problem in log.problems):
         values = inside = values.chosen(np.zeros(count, bool))
     speeds, rate, notes = _speeds(log, setting, values, inside)
-    reported = speeds.get("step_time_s")
-    notes += contradictory_dates(log, inside, reported.median if reported else None)
+    step_time = speeds.get("step_time_s")
+    notes += contradictory_dates(log, inside, step_time and step_time.median)
     served = [*result_problems(log, setting.num_prompts)]
     notes += [
         *_printed_mfu(inside),
@@ -163,9 +156,9 @@ def _measurement(
         skipped_share=skipped_share,
         warmup_rows_dropped=dropped,
         peak_memory_gib=log.facts.peak_memory_gib,
-        **_reported(log, setting, inside, rate),
-        **_rewards(log),
-        **_losses(log),
+        **reported(log, setting, inside, rate),
+        **rewards(log),
+        **losses(log),
         problems=tuple(map(_entry, problems)),
         fatal=_entry(fatal) if fatal else None,
         **speeds,
@@ -193,8 +186,8 @@ def _speeds(
         "window": Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps))
         if len(steps)
         else None,
-        "quantities": _quantities(log, steps),
-        "other_windows": _other_windows(values),
+        "quantities": quantities(log, steps),
+        "other_windows": other_windows(values),
         "tokens_per_s_per_gpu": tokens,
         **rates,
     }
@@ -240,7 +233,7 @@ def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> li
     """A problem if the model is unknown, and the printed TFLOPS would need more than
     the GPU's peak.
     """
-    printed = _middles(inside.tflops_per_gpu, inside.interval).median
+    printed = middles(inside.tflops_per_gpu, inside.interval).median
     fastest = setting.fastest_precision
     peak = setting.peak_tflops(fastest) if fastest else None
     other = not set(log.printed_conventions) <= AT_MOST_FULL
@@ -256,7 +249,7 @@ def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> li
 
 def _printed_mfu(inside: CompletedRows) -> list[Problem]:
     """A note if the framework divides by the peak of a slower GPU than it runs on."""
-    printed = _middles(inside.mfu, inside.interval).median
+    printed = middles(inside.mfu, inside.interval).median
     if printed is None or printed <= 1:
         return []
     detail = f"{100 * printed:.4g} % are printed, and no MFU is above 100 %: the framework took another GPU's peak"
@@ -267,7 +260,7 @@ def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bo
     """Tokens/s/GPU; the mean over the time in place of the median if a single row is
     too uncertain.
     """
-    tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
+    tokens = middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average:
         return MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
     rate = _mean_rate(timed, tokens) if log.whole_seconds and len(timed.step) else None
@@ -276,35 +269,6 @@ def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bo
     mean_s = spread(timed.step_time_s, timed.interval).mean
     usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=coarse)
     return MeanMedian(mean=tokens.mean, median=rate * mean_s / usual_s)
-
-
-def _reported(
-    log: Log, setting: Setting, inside: CompletedRows, rate: float | None
-) -> dict[str, Any]:
-    """Values that the log itself reports, by field; ``rate``: tokens/s/GPU, by which
-    its convention is known.
-    """
-    reported = _middles(inside.tflops_per_gpu, inside.interval)
-    return {
-        "tflops_per_gpu_reported": reported,
-        "reported_convention": identify(
-            reported.median,
-            rate,
-            setting.model,
-            setting.seq_length,
-            log.printed_conventions or tuple(CONVENTIONS),
-        ),
-        "mfu_reported": _middles(inside.mfu, inside.interval),
-    }
-
-
-def _losses(log: Log) -> dict[str, Any]:
-    """The first and the last loss; None for one that is not finite."""
-    losses = log.distinct.column("loss")
-    stated = losses[losses != NO_VALUE]
-    ends = stated[[0, -1]].tolist() if len(stated) else [math.nan, math.nan]
-    first, final = (loss if math.isfinite(loss) else None for loss in ends)
-    return {"first_loss": first, "final_loss": final}
 
 
 def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, Any], list[Problem]]:
@@ -346,32 +310,6 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
     }, []
 
 
-def _rewards(log: Log) -> dict[str, Any]:
-    """Mean reward of the first and the last tenth of the steps; empty without rewards."""
-    rewards = []
-    for _, reward in sorted(log.quantities.get("reward", {}).items()):
-        if math.isfinite(reward):
-            rewards.append(reward)
-    if not rewards:
-        return {}
-    tenth = math.ceil(len(rewards) / 10)
-    return {
-        "first_reward": math.fsum(rewards[:tenth]) / tenth,
-        "final_reward": math.fsum(rewards[-tenth:]) / tenth,
-    }
-
-
-def _quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
-    """The spread of each quantity over these steps."""
-    step, samples = log.distinct.columns("step", "samples_per_s")
-    rates = dict(zip(step[samples > 0].tolist(), samples[samples > 0].tolist(), strict=True))
-    stated = {**log.quantities, SAMPLES: rates}
-    inside = {}
-    for name, by_step in stated.items():
-        inside[name] = [by_step[step] for step in steps.tolist() if step in by_step]
-    return {name: spread(each) for name, each in inside.items() if each}
-
-
 def _mean_rate(timed: CompletedRows, tokens: MeanMedian) -> float | None:
     """Tokens over time, if single rows are too uncertain for a median."""
     usable = timed.chosen(~np.isnan(timed.tokens_per_s_per_gpu))
@@ -380,26 +318,6 @@ def _mean_rate(timed: CompletedRows, tokens: MeanMedian) -> float | None:
     if spent:
         return float(np.sum(usable.tokens_per_s_per_gpu * spans)) / spent
     return tokens.median
-
-
-def _other_windows(values: CompletedRows) -> OtherWindows:
-    """Mean step times, in s, of windows that publications use in place of this one."""
-    times, step, count = values.step_time_s, values.step, len(values.step)
-    # The mean of several steps may be of others too.
-    early = (values.interval == 1) & (step >= 35) & (step <= 44) & (count > 0 and step[-1] >= 44)
-    last = (np.arange(count) >= count - 10) & (count >= 10)
-    windows = {"last_10_rows": times[last], "steps_35_to_44": times[early]}
-    timed = {name: each[~np.isnan(each)] for name, each in windows.items()}
-    return OtherWindows(**{name: float(each.mean()) for name, each in timed.items() if len(each)})
-
-
-def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:
-    """Weighted mean and median of ``values`` without NaN; empty if none is left."""
-    usable = ~np.isnan(values)
-    if not usable.any():
-        return MeanMedian()
-    both = spread(values[usable], weights[usable])
-    return MeanMedian(mean=both.mean, median=both.median)
 
 
 def _mfu(setting: Setting, tflops: Conventions | None, precision: str) -> Mfu | None:
