@@ -36,23 +36,8 @@ from . import facts as trainer_facts
 from . import jobs as trainer_jobs
 from . import rows as trainer_rows
 from .closing import ClosingRates, contradictions
-from .lines import (
-    DICTIONARY,
-    EVALUATED,
-    bars_on,
-    pairs_of,
-    record_of,
-    same_record,
-    texts_of,
-)
-from .pauses import (
-    CHECKPOINT,
-    EVALUATION,
-    PAUSE_TYPES,
-    Pauses,
-    before_bars,
-    before_dictionaries,
-)
+from .lines import DICTIONARY, EVALUATED, bars_on, pairs_of, record_of, same_record, texts_of
+from .pauses import CHECKPOINT, EVALUATION, PAUSE_TYPES, Pauses, before_bars, before_dictionaries
 
 _SAVING = re.compile(
     r"Saving model checkpoint to|\bcheckpoint \S+ is about to be saved", re.IGNORECASE
@@ -78,19 +63,9 @@ class HuggingFace(Dialect):
 
     name = "hf"
     step_needles = (
-        *(
-            b"'loss':",
-            b'"loss":',
-            b"_runtime'",
-            b'_runtime"',
-            b"_loss'",
-            b'_loss"',
-            b"%|",
-            b"/it]",
-            b"it/s]",
-            DONE,
-        ),
-        *(b"Continuing training from global step", b'"percentage": 100.0'),
+        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"_loss'", b'_loss"'),
+        *(b"%|", b"/it]", b"it/s]", DONE, b'"percentage": 100.0'),
+        b"Continuing training from global step",
         *(b"Saving model checkpoint to", b" is about to be saved"),
     )
     fact_needles = (*trainer_facts.NEEDLES, CONFIG)
@@ -141,22 +116,18 @@ class HuggingFace(Dialect):
             self._closed = int(last["step"])
         if _SAVING.search(line.text):
             self._pause(CHECKPOINT)
-        dictionaries = (
-            list(DICTIONARY.finditer(line.text)) if "{" in line.text and self.whole(line) else []
-        )
-        for match in dictionaries:
-            self._dictionary(pairs_of(line.text, match), line.number)
+        dictionaries = _dictionaries(line.text) if self.whole(line) else []
+        for pairs in dictionaries:
+            self._dictionary(pairs, line.number)
         if not dictionaries and _may_be_fact(line.text):
             self.read_facts(line.text)
 
     def records(self, text: str) -> Iterator[Record]:
         """The bars of a line, and the dictionary of a step."""
-        dictionaries = (
-            [pairs_of(text, match) for match in DICTIONARY.finditer(text)] if "{" in text else []
-        )
-        if all("loss" in pairs for pairs in dictionaries) and (
-            dictionaries or not _may_be_fact(text)
-        ):
+        dictionaries = _dictionaries(text)
+        if not dictionaries and _may_be_fact(text):
+            return
+        if all("loss" in pairs for pairs in dictionaries):
             yield from bars_on(text)
             yield from map(record_of, dictionaries)
 
@@ -172,10 +143,8 @@ class HuggingFace(Dialect):
     def _dictionary(self, pairs: dict[str, Value], line: int) -> None:
         texts = {name: value.text for name, value in pairs.items()}
         if "rewards/chosen" in texts:
-            self.facts.options = {
-                **(self.facts.options or {}),
-                "preferences": "pairs of answers, as DPO has them",
-            }
+            stated = {"preferences": "pairs of answers, as DPO has them"}
+            self.facts.options = {**(self.facts.options or {}), **stated}
         if "loss" in texts:
             before, self._last = self._last, texts
             if not same_record(before, texts):
@@ -311,9 +280,8 @@ class HuggingFace(Dialect):
         """
         bars, stated = trainer_rows.bars_by_total(self._bars), self._stated_steps
         total = stated or self._steps_of_summary()
-        total = (
-            trainer_rows.longest_total(bars, len(self._dictionaries)) if total is None else total
-        )
+        if total is None:
+            total = trainer_rows.longest_total(bars, len(self._dictionaries))
         drawn = bars.get(total, trainer_rows.NOT_DRAWN)
         if self.seen and len(drawn.step) and stated is None:
             self.facts.planned_steps = self._guess = total
@@ -377,11 +345,9 @@ class HuggingFace(Dialect):
         """The step of each dictionary."""
         printed, passed = len(self._dictionaries), self._steps_passed()
         made = passed or int(drawn.step.max(initial=0))
-        every = (
-            round((made - self._resumed) / printed)
-            if passed
-            else (int(made) - self._resumed) // printed
-        )
+        every = (int(made) - self._resumed) // printed
+        if passed:
+            every = round((made - self._resumed) / printed)
         return trainer_rows.numbers(
             self._dictionaries, self._bars, self._stated_steps, max(every, 1), self._resumed
         )
@@ -419,6 +385,13 @@ class HuggingFace(Dialect):
                 if low == high and low > 0:
                     return low
         return None
+
+
+def _dictionaries(text: str) -> list[dict[str, Value]]:
+    """The dictionaries of a line."""
+    if "{" not in text:
+        return []
+    return [pairs_of(text, match) for match in DICTIONARY.finditer(text)]
 
 
 def _may_be_fact(text: str) -> bool:
