@@ -63,7 +63,7 @@ def take_option(family: str, name: str, value: str, facts: Facts) -> None:
         return  # another line has the value itself
     used = not is_off(value, option.usual)
     if used or (option.effect == "part" and name not in stated):
-        facts.options = {**stated, name: value}
+        facts.add_options({name: value})
 
 
 def is_off(value: str, usual: frozenset[str] = frozenset()) -> bool:

@@ -29,6 +29,6 @@ def take(text: str, facts: Facts) -> None:
         facts.device = facts.device or card[1]
     for name, value in _SWITCH.findall(text):
         if name.startswith("load_in"):
-            facts.options = {**(facts.options or {}), name: value}
+            facts.add_options({name: value})
         else:
             facts.switch(name, value)

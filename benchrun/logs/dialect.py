@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from .columns import Column
 from .lines import Line
-from .numerals import count, credible, fact_of, number, significant, stated_loss
+from .numerals import count, credible, number, significant, stated_loss
 from .records import TEXTS, Facts, Traits
 from .rows import Rows, Step
 from .stamps import Stamps
@@ -223,13 +223,10 @@ class Dialect(Traits):
                 stated.append((self.fact_names[printed], value))
         for name, value in stated:
             digits = value.replace(",", "")
-            fact: str | int | None = None
-            if name in TEXTS:
-                fact = value
-            elif digits.isdigit():
-                fact = fact_of(name, count(digits))
-            if fact:
-                setattr(self.facts, name, fact)
+            if digits.isdigit() and name not in TEXTS:
+                self.facts.take(name, count(digits))
+            elif value and name in TEXTS:
+                setattr(self.facts, name, value)
 
     def read_results(self, text: str) -> None:
         """Take the results of a line, and whether it is the last one."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from .numerals import fact_of
 from .precision import is_used, precision_of
 from .rows import Rows
 
@@ -128,6 +129,14 @@ class Facts:
                 if name in other.lines:
                     self.lines = {**self.lines, name: other.lines[name]}
         self.derived = {**other.derived, **self.derived}
+
+    def take(self, name: str, value: int | None) -> None:
+        """Take a whole number; a fact stays where ``value`` is beyond what any run has."""
+        setattr(self, name, fact_of(name, value) or getattr(self, name))
+
+    def add_options(self, stated: Mapping[str, str]) -> None:
+        """Take arguments that change the work; the last value of a name counts."""
+        self.options = {**(self.options or {}), **stated}
 
     def note_line(self, before: Mapping[str, Any], source: str | None, number: int) -> None:
         """Note the line that states each fact which is another one than ``before``."""

@@ -144,7 +144,7 @@ class HuggingFace(Dialect):
         texts = {name: value.text for name, value in pairs.items()}
         if "rewards/chosen" in texts:
             stated = {"preferences": "pairs of answers, as DPO has them"}
-            self.facts.options = {**(self.facts.options or {}), **stated}
+            self.facts.add_options(stated)
         if "loss" in texts:
             before, self._last = self._last, texts
             if not same_record(before, texts):

@@ -113,7 +113,7 @@ def take_trained_part(facts: Facts, text: str) -> None:
     if _ADAPTERS.intersection(methods):
         facts.task = "lora"
     for frozen in _FROZEN.intersection(methods):
-        facts.options = {**(facts.options or {}), FROZEN: frozen}
+        facts.add_options({FROZEN: frozen})
     for stated in filter(None, (share.search(text) for share in _SHARES)):
         own = number(stated["own"].replace(",", "")) or 0.0
         whole = number(stated["all"].replace(",", "")) or 0.0

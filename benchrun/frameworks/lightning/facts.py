@@ -31,9 +31,9 @@ WORK_NEEDLES = (b" Non-trainable params", b"number of trainable parameters: ")
 def read_work(text: str, facts: Facts) -> None:
     """Take the parameters that are not trained."""
     if (frozen := _FROZEN.search(text)) and float(frozen[1].split()[0]):
-        facts.options = {**(facts.options or {}), FROZEN: frozen[1]}
+        facts.add_options({FROZEN: frozen[1]})
     if (trained := _TRAINED.search(text)) and float(trained[1]) < _ALL:
-        facts.options = {**(facts.options or {}), FROZEN: f"all but {trained[1]} %"}
+        facts.add_options({FROZEN: f"all but {trained[1]} %"})
 
 
 SPREAD_NEEDLES = (b"Rank 0 has ", b"batches to constant ")

@@ -7,8 +7,9 @@ AI-Hypercomputer/maxtext configs/base.yml, configs/types.py and layers of 2024 t
 
 from collections.abc import Mapping
 
+from benchrun.frameworks.latent import LATENT, experts_beside, latent_attention
 from benchrun.frameworks.options import is_off, take_option
-from benchrun.logs.numerals import count, fact_of
+from benchrun.logs.numerals import count
 from benchrun.logs.records import Facts
 
 FAMILY = "maxtext"
@@ -24,14 +25,6 @@ _SIZES = {
     "head_dim": "kv_channels",
     "vocab_size": "vocab_size",
 }
-_LATENT = {
-    "q_lora_rank": "q_lora_rank",
-    "kv_lora_rank": "kv_lora_rank",
-    "qk_nope_head_dim": "qk_head_dim",
-    "qk_rope_head_dim": "qk_pos_emb_head_dim",
-    "v_head_dim": "v_head_dim",
-}
-"""MaxText's names of latent attention -> Megatron-core's."""
 OWN_EXPERTS = frozenset({"deepseek", "qwen3_moe"})
 """Blocks whose experts have a width of their own; those of others have that of the MLP.
 """
@@ -52,7 +45,7 @@ _RELATED = frozenset(
         "interleave_moe_layer_step",
         "sliding_window_size",
     }
-    | {"num_decoder_layers", "mtp_num_layers", *_LATENT}
+    | {"num_decoder_layers", "mtp_num_layers", *LATENT}
 )
 """Parameters that mean something together."""
 
@@ -60,9 +53,8 @@ _RELATED = frozenset(
 def take_parameter(config: dict[str, str], name: str, value: str, facts: Facts) -> None:
     """Add one parameter to ``config``, and what now follows from it to ``facts``."""
     config[name] = value
-    if name in _SIZES:
-        size = fact_of(_SIZES[name], count(value)) if value.isdigit() else None
-        setattr(facts, _SIZES[name], size or getattr(facts, _SIZES[name]))
+    if name in _SIZES and value.isdigit():
+        facts.take(_SIZES[name], count(value))
     if name in ("dtype", "quantization"):
         facts.switch(name, value)
     elif name == "mlp_activations":
@@ -87,26 +79,23 @@ def _experts(config: Mapping[str, str], facts: Facts) -> None:
     widths = {name: count(config.get(name)) for name in ("moe_mlp_dim", "mlp_dim")}
     width = widths["moe_mlp_dim" if separate else "mlp_dim"]
     if not separate and widths["moe_mlp_dim"] not in (None, UNSET, width):
-        facts.options = {**(facts.options or {}), "moe_mlp_dim": config["moe_mlp_dim"]}
+        facts.add_options({"moe_mlp_dim": config["moe_mlp_dim"]})
     facts.num_experts, facts.moe_ffn_hidden_size = experts, width or None
     facts.topk = count(config.get("num_experts_per_tok")) or None
     if not separate:
         return
     shared = count(config.get("shared_experts")) or 0
     dense = count(config.get("first_num_dense_layers")) or 0
-    layers = (count(config.get("num_decoder_layers")) or 0) - dense
-    stated = {"moe_shared_expert_intermediate_size": str(shared * (width or 0))}
-    if layers > 0:
-        stated["moe_layer_freq"] = str([0] * dense + [1] * layers)
-    facts.options = {**(facts.options or {}), **stated}
+    layers = count(config.get("num_decoder_layers")) or 0
+    stated = experts_beside(shared * (width or 0), dense, layers)
+    if layers <= dense:
+        del stated["moe_layer_freq"]
+    facts.add_options(stated)
 
 
 def _attention(config: Mapping[str, str], facts: Facts) -> None:
     kind = config.get("attention_type", "global")
-    stated = {}
-    for printed, name in _LATENT.items():
-        if printed in config and kind == "mla":
-            stated[name] = config[printed]
+    stated = latent_attention(config) if kind == "mla" else {}
     if "attention_type" in config:
         stated["multi_latent_attention"] = str(kind == "mla")
     if kind == "local_sliding" and (size := count(config.get("sliding_window_size"))):
@@ -122,7 +111,7 @@ def _attention(config: Mapping[str, str], facts: Facts) -> None:
     take_option(FAMILY, "decoder_block", block, facts)
     if stated.get("q_lora_rank") and is_off(stated["q_lora_rank"]):
         stated["q_lora_rank"] = "None"
-    facts.options = {**(facts.options or {}), **stated}
+    facts.add_options(stated)
 
 
 _REPLACED = frozenset({"attention_type", "window_size", "interleave_moe_layer_step", "moe_mlp_dim"})

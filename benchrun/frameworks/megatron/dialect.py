@@ -274,7 +274,7 @@ class Megatron(CountsSamples):
         """A step, or a fact; the ranks of Primus stand before both."""
         super().read(line)
         if self.facts.num_gpus is None and (ranks := _PRIMUS.search(line.text)):
-            self.facts.num_gpus = fact_of("num_gpus", int(ranks["num_gpus"]))
+            self.facts.take("num_gpus", int(ranks["num_gpus"]))
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a step line; two ranks may have shared one."""

@@ -122,8 +122,7 @@ class MegatronBridge(Megatron):
         elif (option := _OPTION.search(text)) and option[1] in _OPTIONS:
             self.argument(option[1], option[2] or BELOW)
         elif (size := _SIZE.search(text)) and size[1] in _SIZES:
-            value = fact_of(_SIZES[size[1]], int(size[2]))
-            setattr(facts, _SIZES[size[1]], value or getattr(facts, _SIZES[size[1]]))
+            facts.take(_SIZES[size[1]], int(size[2]))
         elif size and size[1] in LAYOUT:
             # A configuration printed whole, as YAML: the tokenizer's values follow the
             # model's.

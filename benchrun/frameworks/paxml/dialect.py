@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from benchrun.logs.dialect import Dialect, Reading, Record, Value, groups
 from benchrun.logs.lines import Line
-from benchrun.logs.numerals import fact_of, positive
+from benchrun.logs.numerals import positive
 
 # Six decimals, so that a number which is cut at the end of its line is still right, or
 # none.
@@ -78,16 +78,11 @@ class Paxml(Dialect):
             return
         settings = self._settings
         settings[setting[1]] = int(setting[2])
-        self.facts.num_gpus = fact_of("num_gpus", settings.get(_DEVICES)) or self.facts.num_gpus
-        self.facts.seq_length = (
-            fact_of("seq_length", settings.get(_LENGTH)) or self.facts.seq_length
-        )
+        self.facts.take("num_gpus", settings.get(_DEVICES))
+        self.facts.take("seq_length", settings.get(_LENGTH))
         # Each process reads its own part of the batch.
-        batch = settings.get(_BATCH, 0) * settings.get(_PROCESSES, 0)
-        self.facts.gbs = fact_of("gbs", batch) or self.facts.gbs
+        self.facts.take("gbs", settings.get(_BATCH, 0) * settings.get(_PROCESSES, 0))
         # A step has a status if both a summary and a rate are due.
         steps, every = settings.get(_STEPS, 0), lcm(RATE_STEPS, settings.get(_INTERVAL, 0))
         if every:
-            self.facts.planned_steps = (
-                fact_of("planned_steps", steps - steps % every) or self.facts.planned_steps
-            )
+            self.facts.take("planned_steps", steps - steps % every)

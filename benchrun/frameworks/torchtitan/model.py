@@ -9,7 +9,8 @@ Source: pytorch/torchtitan torchtitan/train.py and torchtitan/models/*/model/arg
 import re
 from collections.abc import Mapping
 
-from benchrun.logs.numerals import count, fact_of, number
+from benchrun.frameworks.latent import experts_beside, latent_attention
+from benchrun.logs.numerals import count, number
 from benchrun.logs.records import Facts
 
 NEEDLES = (b" with TransformerModelArgs(", b" with ModelArgs(", b"V3ModelArgs(")
@@ -24,14 +25,6 @@ _SIZES = {
     "n_kv_heads": "num_query_groups",
     "vocab_size": "vocab_size",
 }
-_LATENT = {
-    "q_lora_rank": "q_lora_rank",
-    "kv_lora_rank": "kv_lora_rank",
-    "qk_nope_head_dim": "qk_head_dim",
-    "qk_rope_head_dim": "qk_pos_emb_head_dim",
-    "v_head_dim": "v_head_dim",
-}
-"""torchtitan's names of latent attention -> Megatron-core's."""
 _EXPERTS = {"num_experts": "num_experts", "top_k": "topk", "moe_inter_dim": "moe_ffn_hidden_size"}
 
 
@@ -48,16 +41,12 @@ def read_model(text: str, facts: Facts) -> None:
         _take({"inter_dim": "ffn_hidden_size", **_EXPERTS}, stated, facts)
         facts.gated, facts.options = True, _parts(stated, facts)
     if stated.get("attn_mask_type", "'causal'").strip("'") != "causal":
-        facts.options = {
-            **(facts.options or {}),
-            "attn_mask_type": stated["attn_mask_type"].strip("'"),
-        }
+        facts.add_options({"attn_mask_type": stated["attn_mask_type"].strip("'")})
 
 
 def _take(names: Mapping[str, str], stated: Mapping[str, str], facts: Facts) -> None:
     for name, field in names.items():
-        size = fact_of(field, count(stated.get(name)))
-        setattr(facts, field, size or getattr(facts, field))
+        facts.take(field, count(stated.get(name)))
 
 
 def _width(stated: Mapping[str, str]) -> int | None:
@@ -75,14 +64,7 @@ def _width(stated: Mapping[str, str]) -> int | None:
 
 def _parts(stated: Mapping[str, str], facts: Facts) -> dict[str, str]:
     """DeepSeek's latent attention and experts, by Megatron-core's names."""
-    parts = {}
-    for printed, name in _LATENT.items():
-        if printed in stated:
-            parts[name] = stated[printed]
-    parts["multi_latent_attention"] = "True"
     shared = (count(stated.get("num_shared_experts")) or 0) * (facts.moe_ffn_hidden_size or 0)
     dense = count(stated.get("n_dense_layers")) or 0
-    layers = (facts.num_layers or 0) - dense
-    parts["moe_shared_expert_intermediate_size"] = str(shared)
-    parts["moe_layer_freq"] = str([0] * dense + [1] * max(layers, 0))
-    return parts
+    experts = experts_beside(shared, dense, facts.num_layers or 0)
+    return {**latent_attention(stated), "multi_latent_attention": "True", **experts}

@@ -66,9 +66,7 @@ class NemoAlignerSft(Dialect):
         step = self._step(int(bar[1]), samples) if samples else None
         if step is None or time_s is None:
             return None
-        self.facts.planned_steps = (
-            fact_of("planned_steps", count(bar[2])) or self.facts.planned_steps
-        )
+        self.facts.take("planned_steps", count(bar[2]))
         loss = number(values.get("train_loss"))
         grad_norm = number(values.get("train_grad_norm"))
         return Step(
