@@ -25,13 +25,15 @@ class BenchrunError(Exception):
         message: str,
         *,
         hint: str | None = None,
-        where: str | None = None,
+        where: object = None,
         others: "Sequence[BenchrunError]" = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.where = where
+        self.where = None
+        if where is not None:
+            self.where = str(where)
         self.others = tuple(others)
 
     def __str__(self) -> str:
@@ -107,7 +109,7 @@ def reading(place: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=str(place)) from error
+        raise UserError(f"cannot be read: {error.strerror}", where=place) from error
 
 
 @contextlib.contextmanager
@@ -118,4 +120,4 @@ def writing(path: object) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        raise UserError(f"cannot be written: {error.strerror}", where=path) from error

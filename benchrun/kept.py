@@ -238,7 +238,7 @@ class _Archive:
         while name not in self._found:
             if not self._next():
                 raise UserError(
-                    f"holds no {name}, which {INDEX} names", where=str(self._file), hint=HINT
+                    f"holds no {name}, which {INDEX} names", where=self._file, hint=HINT
                 )
         return self._found[name]
 
@@ -257,11 +257,11 @@ class _Archive:
             name, content = next(self._rest, (None, b""))
         except OSError as error:
             raise UserError(
-                f"cannot be read: {error.strerror}", where=str(self._file), hint=HINT
+                f"cannot be read: {error.strerror}", where=self._file, hint=HINT
             ) from error
         except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as error:
             raise UserError(
-                f"not an archive of kept runs: {error}", where=str(self._file), hint=HINT
+                f"not an archive of kept runs: {error}", where=self._file, hint=HINT
             ) from error
         if name is not None:
             self._found[name] = content

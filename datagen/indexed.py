@@ -85,12 +85,12 @@ def read_index(prefix: Path) -> Index:
         with path.open("rb") as file:
             head = file.read(HEAD.size)
     except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", where=str(error.filename)) from error
+        raise UserError(f"cannot read: {error.strerror}", where=error.filename) from error
     if len(head) < HEAD.size or not head.startswith(MAGIC):
-        raise UserError("not the index of a Megatron data set", where=str(path))
+        raise UserError("not the index of a Megatron data set", where=path)
     _, version, code, sequences, bounds = HEAD.unpack(head)
     if version != 1 or code not in CODES or bounds < 1:
-        raise UserError(f"unknown index: version {version}, dtype {code}", where=str(path))
+        raise UserError(f"unknown index: version {version}, dtype {code}", where=path)
     expected = HEAD.size + 12 * sequences + 8 * bounds
     if size != expected:
         message = (
@@ -98,7 +98,7 @@ def read_index(prefix: Path) -> Index:
         )
         raise UserError(
             message,
-            where=str(path),
+            where=path,
             hint="the file is truncated, or belongs to a multimodal data set",
         )
     # The bounds of the documents, at least one number, follow, so that the map is never
@@ -112,10 +112,10 @@ def read_index(prefix: Path) -> Index:
     if data_bytes != index.tokens * dtype.itemsize:
         raise UserError(
             f"{data_bytes} bytes, but its index lists {index.tokens} tokens of {dtype}",
-            where=str(data),
+            where=data,
         )
     ends = index.offsets + index.lengths.astype(numpy.int64) * dtype.itemsize
     wrong = numpy.flatnonzero((index.lengths < 0) | (index.offsets < 0) | (ends > data_bytes))
     if len(wrong):
-        raise UserError(f"sequence {wrong[0]} lies outside of {data.name}", where=str(path))
+        raise UserError(f"sequence {wrong[0]} lies outside of {data.name}", where=path)
     return index

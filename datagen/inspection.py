@@ -85,7 +85,7 @@ def _inspect_tokens(prefix: Path, document: int) -> dict[str, Any]:
                 digest.update(data)
                 tokens = numpy.frombuffer(data, dtype)
                 if dtype.kind == "f" or tokens.min() < 0 or tokens.max() > LARGEST_TOKEN:
-                    raise UserError("contains numbers that are not tokens", where=str(path))
+                    raise UserError("contains numbers that are not tokens", where=path)
                 block = numpy.bincount(tokens, minlength=len(counts))
                 block[: len(counts)] += counts
                 counts = block
@@ -116,7 +116,7 @@ def _shards(prefix: Path) -> list[Path]:
     hint = "give PREFIX of PREFIX.bin and PREFIX.idx"
     if unfinished:
         hint = "unfinished: repeat the command that makes it"
-    raise UserError("no data set", where=str(prefix), hint=hint)
+    raise UserError("no data set", where=prefix, hint=hint)
 
 
 def _inspect_lines(prefix: Path, document: int) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _report(
         hint = "the data set is empty"
         if len(lengths):
             hint = f"the last document is {len(lengths) - 1}"
-        raise UserError(f"no document {number}", where=str(prefix), hint=hint)
+        raise UserError(f"no document {number}", where=prefix, hint=hint)
     share = counts[counts > 0] / max(counts.sum(), 1)
     report: dict[str, Any] = {
         "schema_version": 1,

@@ -79,13 +79,13 @@ def load(path: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise UserError(f"no manifest: {error.strerror}", where=str(path)) from error
+        raise UserError(f"no manifest: {error.strerror}", where=path) from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
         hint = "datagen writes its manifest under this name: give another PREFIX, or move this file away"
         raise UserError(
-            f"not a manifest of datagen: {place}: {first['msg']}", where=str(path), hint=hint
+            f"not a manifest of datagen: {place}: {first['msg']}", where=path, hint=hint
         ) from error
 
 
@@ -220,10 +220,10 @@ def _complete(path: Path, identity: dict[str, Any]) -> Manifest:
     hint = f"choose another --output, or remove {path} and its files"
     if differences:
         fault = f"another data set: {', '.join(differences)}"
-        raise UserError(fault, where=str(path), hint=hint)
+        raise UserError(fault, where=path, hint=hint)
     difference = damage(manifest, path.parent, read=False)
     if difference:
-        raise UserError(f"damaged: {difference}", where=str(path), hint=hint)
+        raise UserError(f"damaged: {difference}", where=path, hint=hint)
     return manifest
 
 
@@ -248,7 +248,7 @@ class Journal:
         if lines and lines[0] != head.encode():
             hint = "choose another --output, repeat the parameters in this file, or remove it to start again"
             raise UserError(
-                "an unfinished data set with other parameters", where=str(self._path), hint=hint
+                "an unfinished data set with other parameters", where=self._path, hint=hint
             )
         manifest = beside(prefix, ".json")
         # The last process may have ended between its renames: then a file with its
@@ -258,7 +258,7 @@ class Journal:
             # lexists: a link to a place that is not mounted counts, too.
             if os.path.lexists(path) and (not renamed or partial(path).exists()):
                 hint = "choose another --output, or move it away"
-                raise UserError("exists already, without a manifest", where=str(path), hint=hint)
+                raise UserError("exists already, without a manifest", where=path, hint=hint)
         for path in outputs:
             if not lines:  # left by a process without a journal: the size may differ
                 partial(path).unlink(missing_ok=True)
@@ -275,7 +275,7 @@ class Journal:
                 message = f"{size / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
                 raise MachineError(
                     message,
-                    where=str(prefix.parent),
+                    where=prefix.parent,
                     hint="make less data, or choose another --output",
                 )
             self._path.write_text(f"{head}\n", encoding="utf-8")

@@ -154,7 +154,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         data = path.read_bytes()
     except OSError as error:
         hint = "make one with datagen tokenizer"
-        raise UserError(f"no tokenizer: {error.strerror}", where=str(path), hint=hint) from error
+        raise UserError(f"no tokenizer: {error.strerror}", where=path, hint=hint) from error
     try:
         import tokenizers
     except ImportError as error:
@@ -167,20 +167,18 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     try:
         opened = tokenizers.Tokenizer.from_buffer(data)
     except Exception as error:  # the library raises nothing narrower
-        raise UserError(f"not a tokenizer: {error}", where=str(path)) from error
+        raise UserError(f"not a tokenizer: {error}", where=path) from error
     if opened.truncation or opened.padding:
         hint = "copy the folder, and set truncation and padding to null in the copy"
-        raise UserError("truncates or pads texts", where=str(path), hint=hint)
+        raise UserError("truncates or pads texts", where=path, hint=hint)
     try:
         # A string, or an object that contains the string.
         token = json.loads(config.read_text(encoding="utf-8"))["eos_token"]
         eos = opened.token_to_id(token if isinstance(token, str) else token["content"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError("has no eos_token", where=str(config)) from error
+        raise UserError("has no eos_token", where=config) from error
     if eos is None:
-        raise UserError(
-            f"has no token {token}, the eos_token of tokenizer_config.json", where=str(path)
-        )
+        raise UserError(f"has no token {token}, the eos_token of tokenizer_config.json", where=path)
 
     def encode(texts: list[str]) -> list[list[int]]:
         found = []

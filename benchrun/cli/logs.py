@@ -108,7 +108,7 @@ def parse(
 def _print_summaries(summaries: "Sequence[Summary]", as_json: bool) -> None:
     """Print what was measured in each log; as JSON one object, or an array of several."""
     if as_json:
-        documents = [summary.model_dump(mode="json") for summary in summaries]
+        documents = [summary.document() for summary in summaries]
         print_json(documents if len(documents) > 1 else documents[0])
     else:
         from benchrun.show.terminal import summary_view
@@ -309,7 +309,7 @@ def print_results(results: "Sequence[Result]", as_json: bool, *, several: bool =
         names = [{"file": file} if file and several else {} for _, _, file in results]
         documents = []
         for name, result in zip(names, results, strict=True):
-            documents.append(name | result[0].model_dump(mode="json"))
+            documents.append(name | result[0].document())
         print_json(documents if several else documents[0])
     elif results:
         from rich.text import Text

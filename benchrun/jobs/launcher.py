@@ -339,7 +339,7 @@ def write_env(run: RunDir) -> None:
         ),
         network=run.network(),
     )
-    run.write_json(ENV, environment.model_dump(mode="json"))
+    run.write_json(ENV, environment.document())
 
 
 def described(run: RunDir) -> bool:

@@ -138,7 +138,7 @@ def _read(folder: Path) -> MeasuredRun | None:
 def _needed(file: Path, read: Callable[[bytes], T]) -> T:
     document = _document(file, read)
     if document is None:
-        raise UserError("cannot be read: No such file or directory", where=str(file))
+        raise UserError("cannot be read: No such file or directory", where=file)
     return document
 
 
@@ -151,11 +151,11 @@ def _document(file: Path, read: Callable[[bytes], T]) -> T | None:
     try:
         return read(content)
     except UserError as error:
-        raise UserError(error.message, hint=error.hint, where=str(file)) from None
+        raise UserError(error.message, hint=error.hint, where=file) from None
     except ValueError as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         hint = "benchrun compare on the directory measures it anew"
-        raise UserError(f"not what benchrun writes: {first}", where=str(file), hint=hint) from None
+        raise UserError(f"not what benchrun writes: {first}", where=file, hint=hint) from None
 
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:

@@ -102,7 +102,7 @@ def logs_in(paths: Sequence[Path]) -> list[LogFile]:
         inside = sorted(file for file in path.rglob("*") if _is_log(file, path))
         if not inside:
             hint = f"logs are files that end in {' '.join(sorted(SUFFIXES))}, compressed or not"
-            raise UserError("no log in this directory", where=str(path), hint=hint)
+            raise UserError("no log in this directory", where=path, hint=hint)
         runs = {spec.parent for spec in path.rglob(SPEC)}
         for file in inside:
             logs.append(LogFile(file, False, next((up for up in file.parents if up in runs), None)))
@@ -197,9 +197,9 @@ def _unpacked(path: Path) -> Iterator[bytes]:
                 yield magic
                 yield from _read(file)
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+        raise UserError(f"cannot be read: {error.strerror or error}", where=path) from error
     except (EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
-        raise Truncated(f"cannot be unpacked to its end: {error}", where=str(path)) from error
+        raise Truncated(f"cannot be unpacked to its end: {error}", where=path) from error
 
 
 def _read(file: Any) -> Iterator[bytes]:

@@ -20,6 +20,10 @@ class Frozen(BaseModel):
     # needs.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
+    def document(self) -> dict[str, Any]:
+        """The model as a JSON document."""
+        return self.model_dump(mode="json")
+
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:

@@ -89,7 +89,7 @@ def _check_hardware(site: Document, path: Path) -> None:
             what = f"hardware.{name} is {value}, but {site['gpu']} is listed with {size}"
             raise UserError(
                 what,
-                where=str(path),
+                where=path,
                 hint="leave hardware: out, or give your GPU a name of its own",
             )
 

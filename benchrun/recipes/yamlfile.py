@@ -119,7 +119,7 @@ def load(path: Path) -> Document:
     try:
         return _load(path, path.stat().st_mtime_ns)
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", where=str(path)) from error
+        raise UserError(f"cannot be read: {error}", where=path) from error
 
 
 @functools.cache

@@ -322,4 +322,4 @@ def unpacked(file: Path) -> bytes:
             return lzma.decompress(file.read_bytes())
         return file.read_bytes()
     except lzma.LZMAError as error:
-        raise UserError(f"cannot be unpacked: {error}", where=str(file)) from error
+        raise UserError(f"cannot be unpacked: {error}", where=file) from error

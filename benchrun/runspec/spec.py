@@ -227,7 +227,7 @@ class RunSpec(Inputs):
             )
         except (OSError, ValueError, RecursionError) as error:
             message = f"cannot be read: {error}"
-        raise UserError(message, hint=hint, where=str(path))
+        raise UserError(message, hint=hint, where=path)
 
 
 class TrainingInputs(Inputs):
@@ -384,10 +384,10 @@ class TrainingSpec(TrainingInputs, RunSpec):
     @property
     def data_set(self) -> str:
         """Name of the synthetic data set, which depends on all its parameters."""
-        part = self.data.synthetic.model_dump(mode="json")
+        part = self.data.synthetic.document()
         size = f"tokens{self.data.synthetic.tokens}"
         if self.instructed:
-            part = self.data.instructions.model_dump(mode="json")
+            part = self.data.instructions.document()
             size = f"samples{self.data.instructions.samples}"
         if self.packed:
             part = {**part, "seq_length": self.seq_length}

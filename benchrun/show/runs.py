@@ -115,7 +115,7 @@ def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     """
     if len(specs) < 2:
         return [""] * len(specs)
-    stated = [dict(by_path(spec.model_dump(mode="json"))) for spec in specs]
+    stated = [dict(by_path(spec.document())) for spec in specs]
     names: dict[str, None] = {}
     for each in stated:
         names |= dict.fromkeys(name for name in each if name.partition(".")[0] not in NOT_COMPARED)

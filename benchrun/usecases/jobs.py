@@ -290,8 +290,6 @@ def record_end(observation: Observation) -> End:
     end = end_of(observation)
     if end.final and observation.job is not None and recorded(run) is None:
         with contextlib.suppress(OSError):
-            run.write_json(
-                ENDING, end.model_dump(mode="json"), first=not os.path.lexists(run.path / ENDING)
-            )
+            run.write_json(ENDING, end.document(), first=not os.path.lexists(run.path / ENDING))
             run.append_event("ended", ending=end.ending.value)
     return end

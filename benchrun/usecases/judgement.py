@@ -146,7 +146,7 @@ def store_judgement(judgement: Judgement, *, what_if: bool = False) -> None:
     for observation in judgement.observations:
         record_end(observation)
         if observation.run.writable and not is_stored(observation.run):
-            observation.run.write_json(VERDICT, judgement.verdict.model_dump(mode="json"))
+            observation.run.write_json(VERDICT, judgement.verdict.document())
 
 
 def verdict_on(

@@ -62,7 +62,7 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
     for name in DOCUMENTS:
         if (document := run.read_json(name)) is not None:
             documents[name] = document
-    documents[SPEC] = public_spec(run.spec).model_dump(mode="json")
+    documents[SPEC] = public_spec(run.spec).document()
     documents[ENV] = public_env(run.read_json(ENV) or {})
     conditions = documents.get(artifacts.VERDICT, {}).get("conditions") or {}
     if "software" in conditions:

@@ -86,8 +86,8 @@ def store_measurement(measurement: RunMeasurement) -> None:
         return
     run.write_text(artifacts.STEPS, steps_text(measurement.log))
     if measurement.samples:
-        run.write_json(artifacts.TELEMETRY_SUMMARY, measurement.samples.model_dump(mode="json"))
-    run.write_json(artifacts.METRICS, measurement.metrics.model_dump(mode="json"))
+        run.write_json(artifacts.TELEMETRY_SUMMARY, measurement.samples.document())
+    run.write_json(artifacts.METRICS, measurement.metrics.document())
 
 
 def steps_text(log: Log) -> str:
@@ -277,7 +277,7 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
         if len(runs) > 1:
             raise UserError(
                 f"holds {len(runs)} runs",
-                where=str(path),
+                where=path,
                 hint=f"name one of them, e.g. {runs[-1]}",
             )
     logs, left_out = parse_logs(*map(kept.place, files), framework=framework)
@@ -288,7 +288,7 @@ def read_log(path: Path, framework: str | None = None) -> Log:
     """The log in a file or in a run's directory. UserError if it holds several."""
     logs, _ = read_logs([path], framework)
     if len(logs) != 1:
-        raise UserError(f"holds {len(logs)} logs", where=str(path), hint="name one file per run")
+        raise UserError(f"holds {len(logs)} logs", where=path, hint="name one file per run")
     return logs[0]
 
 

@@ -134,7 +134,7 @@ def describe(spec: RunSpec) -> dict[str, Any]:
     """spec.json with what follows from it: parameters, FLOPs per token, arithmetic,
     memory in GiB, references.
     """
-    document = spec.model_dump(mode="json")
+    document = spec.document()
     if isinstance(spec, TrainingSpec):
         flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
         document["model"] |= {
@@ -157,7 +157,7 @@ def describe(spec: RunSpec) -> dict[str, Any]:
             "high": expected.high,
         }
     references = matching(conditions(spec), load_references())
-    return document | {"references": [entry.model_dump(mode="json") for entry in references]}
+    return document | {"references": [entry.document() for entry in references]}
 
 
 def write_files(folder: Path, spec: RunSpec) -> list[str]:

@@ -136,11 +136,11 @@ def _prefix(spec: TrainingSpec) -> Path:
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            f"no data set: {error}", where=str(manifest), hint="datagen tokens makes it"
+            f"no data set: {error}", where=manifest, hint="datagen tokens makes it"
         ) from error
     vocab_size = content.get("parameters", content).get("vocab_size")
     if vocab_size != spec.model.vocab_size:
         raise UserError(
-            f"vocab_size {vocab_size}, the model has {spec.model.vocab_size}", where=str(manifest)
+            f"vocab_size {vocab_size}, the model has {spec.model.vocab_size}", where=manifest
         )
     return prefix

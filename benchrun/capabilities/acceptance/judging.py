@@ -65,7 +65,7 @@ def runs_of(plan: ResolvedPlan) -> dict[int, list[RunDir]]:
     for slot in sorted(launched, key=lambda slot: slot[1]):
         for run in filter(unreadable_ending, launched[slot]):
             hint = "move it away, and the same command determines it again or launches another run"
-            raise UserError("not what benchrun writes", where=str(run.path / ENDING), hint=hint)
+            raise UserError("not what benchrun writes", where=run.path / ENDING, hint=hint)
         ended = [run for run in launched[slot] if recorded(run) and not refusal(run)]
         runs.setdefault(plan.study.number(slot[0]), []).extend(ended)
     return runs
@@ -115,7 +115,7 @@ def store_appraisal(appraisal: Appraisal) -> None:
         store_measurement(measurement)
     for run, result in appraisal.results.items():
         if result.verdict and run.writable:
-            run.write_json(VERDICT, result.verdict.model_dump(mode="json"))
+            run.write_json(VERDICT, result.verdict.document())
 
 
 def _verdict(

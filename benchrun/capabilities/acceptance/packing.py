@@ -76,7 +76,7 @@ def plan_in(
     for name, number in sorted(manifest.runs.items(), reverse=True):
         profile = clusters / f"{name}.yaml"
         profile.write_text(
-            json.dumps(RunDir(root / pack.RUNS / name).spec.cluster.model_dump(mode="json")),
+            json.dumps(RunDir(root / pack.RUNS / name).spec.cluster.document()),
             encoding="utf-8",
         )
         changes[number] = changes[0] = {"cluster": str(profile)}
@@ -129,7 +129,7 @@ def derived(root: Path, manifest: pack.Manifest, plan: ResolvedPlan) -> Recomput
 
 def _json(model: Any) -> str:
     """The text of the file that holds ``model``."""
-    return json.dumps(model.model_dump(mode="json"), indent=2) + "\n"
+    return json.dumps(model.document(), indent=2) + "\n"
 
 
 def _references(appraisal: Appraisal) -> str:
@@ -138,9 +138,7 @@ def _references(appraisal: Appraisal) -> str:
     for verdict in appraisal.verdicts:
         for check in verdict.checks:
             used[check.reference.id] = check.reference
-    return (
-        json.dumps([used[name].model_dump(mode="json") for name in sorted(used)], indent=2) + "\n"
-    )
+    return json.dumps([used[name].document() for name in sorted(used)], indent=2) + "\n"
 
 
 def report_page(root: Path, acceptance: Acceptance) -> str:

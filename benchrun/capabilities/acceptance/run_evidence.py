@@ -114,6 +114,6 @@ def other_ending(content: Content, name: str) -> Iterator[Reason]:
         end = end.model_copy(update={"last_step": log.steps.last_step})
     if log and stated.step_time_s is not None and end.ending is Ending.COMPLETED:
         end = end.model_copy(update={"step_time_s": recent_time(log.steps, planned)})
-    pair = (stated.model_dump(mode="json"), end.model_dump(mode="json"))
+    pair = (stated.document(), end.document())
     for detail in islice(differences(*pair), SHOWN):
         yield Reason("ending", f"{pack.RUNS}/{name}/{artifacts.ENDING}", detail)

@@ -94,11 +94,8 @@ def plan(
 def _announce(planned: "ResolvedPlan", as_json: bool) -> int:
     """Print what will be launched."""
     if as_json:
-        study = api.study_result(planned.study).model_dump(mode="json")
-        print_json(
-            api.appraise(planned, {}).acceptance.model_dump(mode="json")
-            | {"study": study, "pack": None}
-        )
+        study = api.study_result(planned.study).document()
+        print_json(api.appraise(planned, {}).acceptance.document() | {"study": study, "pack": None})
     else:
         click.echo(_planned_page(planned), nl=False)
     return Exit.OK
@@ -124,8 +121,8 @@ def _show(
     """Print the verdict on every criterion; returns the exit code."""
     acceptance = appraisal.acceptance
     if as_json:
-        study = api.study_result(planned.study).model_dump(mode="json")
-        print_json(acceptance.model_dump(mode="json") | {"study": study, "pack": written})
+        study = api.study_result(planned.study).document()
+        print_json(acceptance.document() | {"study": study, "pack": written})
     else:
         from .view import acceptance_page
 

@@ -74,7 +74,7 @@ class Verification:
             "refused": bool(self.reasons),
             "reasons": [reason.model_dump() for reason in self.reasons],
             "warnings": [warning.model_dump() for warning in self.warnings],
-            "acceptance": self.acceptance.model_dump(mode="json") if self.acceptance else None,
+            "acceptance": self.acceptance.document() if self.acceptance else None,
         }
 
 

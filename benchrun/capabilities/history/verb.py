@@ -31,7 +31,7 @@ def show_history(
         plot_history(history, plot)
     is_json = form == "json"
     write_text(
-        json_text(history.model_dump(mode="json")) if is_json else history_page(history, form),
+        json_text(history.document()) if is_json else history_page(history, form),
         output,
     )
     return worst((code, Exit.SLOW if history.slower else Exit.OK))

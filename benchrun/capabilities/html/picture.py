@@ -52,7 +52,7 @@ def save(plots: Sequence[Plot], path: Path) -> None:
     try:
         drawn = _drawn(plots, path.suffix[1:] or "png", titled=True)
     except ValueError as error:
-        raise UserError(f"the plot cannot be written: {error}", where=str(path)) from error
+        raise UserError(f"the plot cannot be written: {error}", where=path) from error
     write_new(path, drawn)
 
 

@@ -62,7 +62,7 @@ def store_fleet(run: RunDir, checked: Fleet) -> None:
     allowed.
     """
     if run.writable:
-        run.write_json(FLEET, checked.model_dump(mode="json"))
+        run.write_json(FLEET, checked.document())
         run.write_text(EXCLUDE, "".join(f"{name}\n" for name in checked.exclude))
 
 
@@ -72,7 +72,7 @@ def _rates(file: Path) -> RankRates:
         return RankRates.model_validate_json(read_text(file) or "")
     except ValidationError as error:
         raise UserError(
-            f"not what the job writes: {error.errors()[0]['msg']}", where=str(file)
+            f"not what the job writes: {error.errors()[0]['msg']}", where=file
         ) from None
 
 
@@ -96,7 +96,7 @@ def _check_together(files: Mapping[Path, RankRates]) -> None:
         elif other := next((rate for rate in each.rates if rate.work != usual[rate.test]), None):
             wrong = f"{other.test} measured {other.work!r}, the others {usual[other.test]!r}: not the same work"
         if wrong:
-            raise UserError(wrong, where=str(file), hint=hint)
+            raise UserError(wrong, where=file, hint=hint)
 
 
 def _job_nodes(run: RunDir) -> Sequence[str]:

@@ -104,7 +104,7 @@ def _print_script(spec: "NodesSpec", as_json: bool) -> Exit:
 
     script = api.render(spec)[JOB]
     if as_json:
-        print_json({"spec": spec.model_dump(mode="json"), "script": script})
+        print_json({"spec": spec.document(), "script": script})
     else:
         click.echo(script, nl=False)
     return Exit.OK
@@ -122,7 +122,7 @@ def _print(run: "RunDir", reason: str | None, as_json: bool, *, store: bool = Tr
     if store:
         api.store_fleet(run, fleet)
     if as_json:
-        print_json({"run_id": run.run_id, "reason": reason, **fleet.model_dump(mode="json")})
+        print_json({"run_id": run.run_id, "reason": reason, **fleet.document()})
     else:
         click.echo(fleet_view(fleet, reason), nl=False)
         say(f"files in {run.path}")

@@ -164,7 +164,7 @@ def _print(planned: "ResolvedStudy", result: "StudyResult", form: str, plot: Pat
 
         plot_study(result, plot)
     if form == "json":
-        print_json(result.model_dump(mode="json"))
+        print_json(result.document())
     else:
         from .view import missing, study_page
 
@@ -211,7 +211,7 @@ def _tune(
             return interrupted("search")
     result = api.tuning_result(tuning)
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        print_json(result.document())
     else:
         from .tuned_view import tuned_page
 

@@ -65,9 +65,7 @@ class Packed(Dataset):
         self._trained = numpy.flatnonzero((self._rows[1, :, 1:] != IGNORED).any(axis=1))
         if not len(self._trained):
             message = f"{len(tokens)} tokens hold no sequence of {length} with an answer in it"
-            raise UserError(
-                message, where=str(file), hint="make more conversations, or shorter ones"
-            )
+            raise UserError(message, where=file, hint="make more conversations, or shorter ones")
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         return _sample(*self._rows[:, self._trained[index % len(self._trained)]])
@@ -86,15 +84,15 @@ def _tokenizer(folder: Path, vocab_size: int) -> Any:
 
     hint = "datagen tokenizer makes it"
     if not folder.is_dir():
-        raise UserError("no tokenizer", where=str(folder), hint=hint)
+        raise UserError("no tokenizer", where=folder, hint=hint)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"not a tokenizer: {error}", where=str(folder), hint=hint) from error
+        raise UserError(f"not a tokenizer: {error}", where=folder, hint=hint) from error
     if len(tokenizer) > vocab_size:
         raise UserError(
             f"it has {len(tokenizer)} tokens, the model's vocabulary {vocab_size}",
-            where=str(folder),
+            where=folder,
         )
     return tokenizer
 
@@ -125,7 +123,7 @@ def _conversations(file: Path) -> Iterator[Messages]:
                 yield _messages(line, f"{file}:{number}")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"no conversations: {error}", where=str(file), hint="datagen sft makes it"
+            f"no conversations: {error}", where=file, hint="datagen sft makes it"
         ) from None
 
 
