@@ -77,6 +77,8 @@ class Gpu(Device, frozen=True):
     """The usual network adapter of one GPU, one direction."""
     nvlink_domain: int
     """GPUs that NVLink joins."""
+    power_w: float | None = None
+    """Nominal power limit; None if the site chooses it."""
 
 
 class Clock(BaseModel, frozen=True):
@@ -185,6 +187,7 @@ EQUAL = (
     "nvlink_gb_per_s",
     "nic_gb_per_s",
     "nvlink_domain",
+    "power_w",
 )
 """Columns that two GPUs share if they differ in their memory alone."""
 

@@ -102,6 +102,9 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
     if any(run.only_average for run in metrics):
         high = math.inf  # however often it is repeated
     band = best.band
+    verdict: Name = "inconclusive" if unsure else _even(_in_band(low, middle, high, band), metrics)
+    if verdict == "slow" and "warned" in best.flags:
+        verdict = "inconclusive"
     return Check(
         metric=best.metric,
         value=best.value / middle if best.better == "lower" else best.value * middle,
@@ -111,7 +114,7 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
         ratio=middle,
         band=band,
         differs=differences(best.key, own, ("recipe", *SOFT, *MACHINE)),
-        verdict="inconclusive" if unsure else _even(_in_band(low, middle, high, band), metrics),
+        verdict=verdict,
     )
 
 

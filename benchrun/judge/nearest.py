@@ -85,13 +85,18 @@ def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | Non
     alike = (
         entry for entry in published if same(entry.key) == same(own) and entry.tokens_per_s_per_gpu
     )
-    candidates = [entry for entry in alike if usable(entry) and _arch(entry.key) == _arch(own)]
+    candidates = [entry for entry in alike if usable(entry) and _alike(entry.key, own)]
     return min(candidates, key=rank, default=None)
 
 
-def _arch(where: Conditions) -> str | None:
-    """The generation of the GPU, e.g. Hopper; None if it is not listed."""
-    return getattr(hardware.gpu(where.gpu), "arch", None)
+def _alike(one: Conditions, other: Conditions) -> bool:
+    """Whether two GPUs are of one generation, and not of different power limits; or
+    neither is listed.
+    """
+    gpus = [hardware.gpu(each.gpu) for each in (one, other)]
+    archs = {gpu and gpu.arch for gpu in gpus}
+    powers = {gpu.power_w for gpu in gpus if gpu and gpu.power_w}
+    return len(archs) == 1 and len(powers) <= 1
 
 
 def _one_node(where: Conditions) -> bool | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
 from benchrun.errors import UserError
@@ -31,6 +31,7 @@ Flag = Literal[
     "inferred",
     "third_party",
     "known_regression",
+    "warned",
     "measured",
     "baseline",
 ]
@@ -88,6 +89,8 @@ class Reference(Frozen):
     flags: tuple[Flag, ...] = ()
     """Reason why to read it with care; see results/reference/README.md."""
     notes: str | None = None
+    fit: bool = Field(default=True, exclude=True)
+    """Whether the prediction may be fitted to it; column ``fit``, ``no`` or empty."""
 
     @property
     def band(self) -> tuple[float, float | None]:

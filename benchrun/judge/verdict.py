@@ -246,6 +246,8 @@ def _speed_reason(check: Check, metrics: Sequence[Metrics]) -> str:
     percent = 100 * (check.ratio - 1)
     relation = f"{abs(percent):.1f} % {'faster' if percent >= 0 else 'slower'} than the reference"
     if check.verdict == "inconclusive":
+        if "warned" in check.reference.flags and check.ratio < check.band[0]:
+            return f"{relation}, whose source warns of it: {check.reference.notes}"
         if check.high is None:
             return f"{relation}, or faster: the log has only the mean step time, which includes the start-up"
         if check.low == check.high:

@@ -51,17 +51,22 @@ class TestList:
     def test_a_gpu_without_points_borrows_those_of_another(self, tmp_path: Path) -> None:
         site = tmp_path / "a100.yaml"
         site.write_text(
-            "{description: mine, scheduler: local, gpu: A100, gpus_per_node: 8, container: {runtime: none}}\n"
+            "{description: mine, scheduler: local, gpu: A100-PCIe, gpus_per_node: 8, container: {runtime: none}}\n"
         )
         rows = document("list", "--cluster", site, "--json")
-        assert {row["gpu"] for row in rows} == {"A100"}
-        assert {row["derived"] for row in rows} == {"H100"}
+        assert {row["gpu"] for row in rows} == {"A100-PCIe"}
+        assert {row["derived"] for row in rows} == {"A100", "H100"}
         assert {row["precision"] for row in rows} == {"bf16"}  # it has no FP8
         for words in ((), ("llama3.1-8b",), ("llama3.1-8b", "--all")):
             heading, *lines = call("list", *words, "--cluster", site).stdout.splitlines()
             assert heading.split()[-1].upper() == "DERIVED"
-            assert lines and all(line.endswith("H100") for line in lines)
+            assert lines and all(line.endswith("00") for line in lines)
         assert all(row["derived"] is None for row in document("list", "llama3.1-8b", "--json"))
+
+    def test_an_a100_has_points_with_published_numbers(self) -> None:
+        rows = document("list", "--gpu", "A100", "--json")
+        assert {row["derived"] for row in rows} == {None}
+        assert {row["recipe"] for row in rows if row["reference"]} >= {"gpt3-5b", "gpt3-175b", "llama2-70b"}
 
     def test_an_unknown_gpu_is_refused(self) -> None:
         refused = call("list", "llama3.1-8b", "--gpu", "H2000")
@@ -246,7 +251,7 @@ class TestCompletion:
         return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
 
     def test_of_recipes_and_suites(self) -> None:
-        assert self.complete("benchrun show llama3.1-8") == ["llama3.1-8b", "llama3.1-8b-grpo"]
+        assert self.complete("benchrun show llama3.1-8") == ["llama3.1-8b", "llama3.1-8b-grpo", "llama3.1-8b-offline"]
         assert "smoke" in self.complete("benchrun launch sm")
         assert self.complete("benchrun list sm") == []
 

@@ -138,8 +138,7 @@ def test_a_revised_number_has_its_revision() -> None:
 def test_keys_hold_names_that_exist() -> None:
     for entry in SPEEDS:
         key = entry.key
-        # H100 of 96 GB runs at another clock: its numbers are nobody else's, and it has no listed peak.
-        assert hardware.gpu(key.gpu) or key.gpu == "H100-96GB", entry.id
+        assert hardware.gpu(key.gpu), entry.id
         assert key.precision in ("bf16", "fp8", "fp16", "nvfp4", None), entry.id
         assert key.fp8_recipe is None or key.precision == "fp8", entry.id
         assert key.task == ("sft" if "-sft" in key.recipe else "lora" if lora(key.recipe) else "pretrain"), entry.id
@@ -253,3 +252,39 @@ def test_a_revised_number_cites_the_page_before_its_revision() -> None:
     for old in (entry for entry in ENTRIES if "revised" in entry.flags and "Megatron-Bridge" in entry.source.where):
         new = [e for e in ENTRIES if e.key == old.key and "revised" not in e.flags]
         assert new and all(e.source.where != old.source.where and e.source.date > old.source.date for e in new), old.id
+
+
+PROMPTS = {"llama3.1-8b-grpo": 130}
+"""Tokens of a prompt by the model's tokenizer; of the others about 108."""
+
+
+def test_rate_and_time_of_nemo_rl_mean_the_printed_length() -> None:
+    """Tokens/s times GPUs times step time are the answers and their prompts, within 5 %; other rows are misprints."""
+    rows = [entry for entry in ENTRIES if entry.key.framework == "nemo-rl"]
+    assert len(rows) > 70
+    for rate, time in zip(rows[::2], rows[1::2], strict=True):
+        assert (rate.metric, time.metric) == ("tokens_per_s_per_gpu", "step_time_s")
+        assert rate.key == time.key, rate.id
+        prompts, answers = map(int, re.findall(r"(?:per_step|per_prompt) (\d+)", rate.key.settings))
+        answer = int(re.search(r"([\d,]+) tokens a sequence", rate.notes)[1].replace(",", ""))
+        expected = prompts * answers * (answer + PROMPTS.get(rate.key.recipe, 108))
+        ratio = rate.value * rate.key.num_gpus * time.value / expected
+        assert ("misprint" in rate.flags) == ("misprint" in time.flags) == (abs(ratio - 1) > 0.05), (rate.id, ratio)
+
+
+def test_an_overview_of_tensorrt_llm_states_all_gpus_or_one() -> None:
+    rows = [entry for entry in ENTRIES if entry.key.framework == "trtllm" and "verview" in entry.source.where]
+    assert len(rows) > 600
+    for entry in rows:
+        key = entry.key
+        assert key.num_gpus == key.tp * key.pp * (key.ep or 1), entry.id
+        total = entry.printed.tokens_per_s
+        assert (total is None) == (key.framework_version != "1.0"), entry.id
+        assert total is None or entry.value == pytest.approx(total / key.num_gpus, rel=2e-4), entry.id
+        beta = key.framework_version == "1.2" and key.gpu in ("B300", "GB300")
+        assert ("warned" in entry.flags) == beta, entry.id
+
+
+def test_a_warning_is_the_publishers() -> None:
+    warned = [entry for entry in ENTRIES if "warned" in entry.flags]
+    assert warned and all(entry.notes.startswith(f"{entry.source.who}: ") for entry in warned)

@@ -95,6 +95,20 @@ class TestEveryPublishedPoint:
         assert [(d.key, d.theirs, d.ours) for d in found.differs] == [("seq_length", 8192, 2048)]
 
 
+@pytest.mark.parametrize(("times", "slow"), [((1.1,), True), ((2.0,), True), ((1.1, 1.12), True), ((1.01,), False)])
+def test_a_number_of_which_its_publisher_warns_fails_no_run(times: tuple[float, ...], slow: bool) -> None:
+    spec = llama()
+    number = published(spec)
+    (entry,) = {check.reference for check in verdict(spec, run(spec, number)).checks}
+    warned = entry.model_copy(update={"flags": ("warned",), "notes": "NVIDIA: not final"})
+    runs = [run(spec, share * number) for share in times]
+    found = judge(conditions(spec), runs, [warned])
+    assert judge(conditions(spec), runs, [entry]).verdict == ("slow" if slow else "pass")
+    assert found.verdict == ("inconclusive" if slow else "pass")
+    assert ("NVIDIA: not final" in found.reason) == slow
+    assert found.checks[0].reference.flags == ("warned",)
+
+
 def test_fewer_layers_are_never_compared_with_the_whole_model() -> None:
     spec = llama(64, "fp8", "model.num_layers=4")
     found = verdict(spec, run(spec, 2.0))

@@ -12,12 +12,19 @@ def test_memory_is_what_the_driver_reports(name: str, driver_mib: int) -> None:
     assert f"{driver_mib} MiB" in gpu.source
 
 
+def test_another_power_limit_is_no_slower_memory_alone() -> None:
+    assert hardware.slower_twin(hardware.gpu("H100")) is None
+    assert hardware.slower_twin(hardware.gpu("H200")).name == "H100"
+
+
 @pytest.mark.parametrize(
     ("device", "name"),
     [
         ("NVIDIA H20", "H20"),
         ("NVIDIA H800", "H800"),
         ("NVIDIA A100 80GB PCIe", "A100-PCIe"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 96GB HBM2e", "H100-96GB"),
         ("NVIDIA A100-SXM4-80GB", "A100"),
         ("NVIDIA L40S", "L40S"),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000"),

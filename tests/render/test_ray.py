@@ -43,7 +43,7 @@ def node(tmp_path: Path) -> Iterator[Any]:
         folder.mkdir()
     (programs / "ray").write_text(RAY)
     (programs / "ray").chmod(0o755)
-    request = Request("llama3.1-8b-grpo", gpu="H100", num_gpus=16)
+    request = Request("llama3.1-8b-grpo", "H100", "bf16", 16)
     script = render(resolve(request))["ray.sh"]
     assert "sleep 2\n" in script and "cd /opt/nemo-rl\n" in script
     (tmp_path / "ray.sh").write_text(script.replace("sleep 2\n", "sleep 0.2\n").replace("/opt/nemo-rl", str(source)))

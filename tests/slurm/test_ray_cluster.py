@@ -44,8 +44,8 @@ def test_every_node_joins_and_nothing_is_left(user: Any, tmp_path: Path) -> None
     (folder / "examples" / "run_grpo.py").write_text(DRIVER)
     site = tmp_path / "site.yaml"
     site.write_text(SITE.format(folder=folder))
-    point = ["llama3.1-8b-grpo", "--gpu=H100", "--num-gpus=16", f"--cluster={site}", "--set=steps=2"]
-    run = user.call("launch", *point).stdout.strip()
+    point = ["llama3.1-8b-grpo", "--gpu=H100", "--precision=bf16", "--num-gpus=16", f"--cluster={site}"]
+    run = user.call("launch", *point, "--set=steps=2").stdout.strip()
     assert user.wait(run, 180)["state"] == "completed", (user.runs / run / "stderr.log").read_text()
     assert "nodes n1 n2\n" in user.log(run)
     assert not user.left(run)

@@ -129,6 +129,8 @@ def _reference_step_s(row: Row) -> float:
     by its throughput."""
     file, _, line = (row["reference"] or "").partition(":")
     entry = paths.table(str(paths.REFERENCE / file), f"{file}.csv")[int(line) - 2]
+    if entry.get("fit") == "no":
+        raise ValueError(f"{PUBLISHED} names {row['reference']}, to which nothing may be fitted")
     value = float(entry["value"])
     if entry["metric"] == "step_time_s":
         return value

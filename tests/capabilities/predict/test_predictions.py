@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchrun import api
+from benchrun import api, paths
 from benchrun.capabilities.predict.kinship import Kinship, covariance, scales, shared
 from benchrun.capabilities.predict.physics import PARTS
 from benchrun.capabilities.predict.prediction import predict, predicted_rows, usual
 from benchrun.capabilities.predict.residuals import solved, stored_rows
-from benchrun.capabilities.predict.rows import published
+from benchrun.capabilities.predict.rows import PUBLISHED, published
 from benchrun.capabilities.predict.runs import profiled_parts, read
 from benchrun.cli import group
 from benchrun.judge.references import load_references
@@ -129,6 +129,17 @@ def test_a_published_row_names_the_reference_number_of_its_own_conditions() -> N
         assert (entry.key.num_gpus, entry.key.gbs) == (int(row["num_gpus"]), int(row["gbs"])), row
         assert entry.key.gpu in (row["gpu"], {"A100-80": "A100", "H100": "H100-96GB"}.get(row["gpu"])), row
         assert entry.metric in ("step_time_s", "tokens_per_s_per_gpu"), row
+
+
+def test_no_fit_reads_a_number_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = [entry for entry in load_references() if not entry.fit]
+    assert len(closed) > 700
+    assert not {entry.id for entry in closed} & {row["reference"] for row in published()}
+    row = {**published()[0], "reference": closed[0].id}
+    shipped = paths.table
+    monkeypatch.setattr(paths, "table", lambda module, name: (row,) if name == PUBLISHED else shipped(module, name))
+    with pytest.raises(ValueError, match=closed[0].id):
+        published.__wrapped__()
 
 
 def test_a_sites_slow_runs_raise_its_predictions(tmp_path: Path) -> None:
