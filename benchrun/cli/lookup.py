@@ -5,12 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun import api
+from benchrun import api, extensions
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
 from .complete import recipe_names
-from .options import all_of, json_option, point_options, print_json, print_views
+from .options import (
+    all_of,
+    check_published,
+    json_option,
+    point_options,
+    print_json,
+    print_views,
+    published_options,
+)
 
 if TYPE_CHECKING:
     from benchrun.api import Request
@@ -31,6 +39,7 @@ inventory_options = all_of(
 @click.option("--gpu", help="Only points for this GPU.")
 @click.option("--cluster", metavar="NAME|FILE", help="Only points for the GPU of this cluster.")
 @click.option("--all", "every", is_flag=True, help="Every point in a line of its own.")
+@published_options
 @inventory_options
 @json_option
 def list(
@@ -38,9 +47,11 @@ def list(
     gpu: str | None,
     cluster: str | None,
     every: bool,
+    published: bool,
+    max_gpus: int | None,
     as_json: bool,
     **inventories: bool,
-) -> None:
+) -> int:
     """List recipes, one a line; if RECIPES are named, their layouts. --json lists every
     point.
 
@@ -51,14 +62,19 @@ def list(
     from benchrun.show import listing
     from benchrun.show.table import plain
 
+    alone = {f"--{name}": wanted for name, wanted in inventories.items()}
+    if check_published(published, max_gpus, alone | {"--all": every}):
+        show = extensions.capability("studies.published", "list_published")
+        request = api.Request("", gpu=gpu, cluster=cluster)
+        return int(show(request, max_gpus, recipes, as_json=as_json))
     if chosen := [name for name, wanted in inventories.items() if wanted]:
         _print_inventories(chosen, as_json)
-        return
+        return Exit.OK
     if cluster and not gpu:
         gpu = api.gpu_of(cluster)
     if as_json:
         print_json(api.list_points(recipes, gpu, cluster))
-        return
+        return Exit.OK
     if every:
         table = listing.points_table(api.list_points(recipes, gpu, cluster))
     elif recipes:
@@ -66,6 +82,7 @@ def list(
     else:
         table = listing.recipes_table(api.list_recipes((), gpu, cluster))
     click.echo(plain(table), nl=False)
+    return Exit.OK
 
 
 def _print_inventories(names: Sequence[str], as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import api, kept, paths
-from benchrun.errors import BenchrunError, exit_code_of
+from benchrun.errors import BenchrunError, UserError, exit_code_of
 from benchrun.files import write_new
 from benchrun.vocabulary import LARGEST_SIZE, MOST_GPUS, Exit, worst
 
@@ -104,6 +104,18 @@ choice_options = all_of(
     ),
 )
 """The options that choose a point of a recipe: the fields of `api.Request`."""
+published_options = all_of(
+    click.option(
+        "--published",
+        is_flag=True,
+        help="Every point with a published number, as one suite with its GPU-hours.",
+    ),
+    click.option(
+        "--max-gpus",
+        type=click.IntRange(1, MOST_GPUS),
+        help="With --published: only points of at most so many GPUs.",
+    ),
+)
 point_options = all_of(click.argument("recipe", shell_complete=recipe_names), choice_options)
 
 _SETTING = (
@@ -202,6 +214,19 @@ def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
             f"left out, neither a step nor part of a run: {', '.join(map(str, left_out[:SHOWN]))}{more}"
         )
     return logs
+
+
+def check_published(published: bool, max_gpus: int | None, others: dict[str, Any]) -> bool:
+    """Return ``published``. UserError if it stands without the number of GPUs, or with
+    one of ``others``, or the number without it.
+    """
+    hint = "for example: --published --gpu H100 --max-gpus 64"
+    if published is (max_gpus is None):
+        raise UserError("--published and --max-gpus go together", hint=hint)
+    for name, value in others.items():
+        if published and value:
+            raise UserError(f"--published goes without {name}", hint=hint)
+    return published
 
 
 def flags(names: Iterable[str]) -> str:

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun import api, paths
-from benchrun.errors import MachineError
+from benchrun import api, extensions, paths
+from benchrun.errors import MachineError, UserError
 from benchrun.vocabulary import MOST_REPEATS, Exit, worst
 
-from .options import FILE, PROFILERS, all_of, point_options, say
+from .complete import recipe_names
+from .options import (
+    FILE,
+    PROFILERS,
+    all_of,
+    check_published,
+    choice_options,
+    point_options,
+    published_options,
+    say,
+)
 
 if TYPE_CHECKING:
     from benchrun.api import RunDir, RunSpec
@@ -91,12 +101,37 @@ _options = all_of(
 
 
 @click.command("launch")
-@point_options
+@click.argument("recipe", required=False, shell_complete=recipe_names)
+@choice_options
+@published_options
 @click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones.")
 @launch_options
-def launch(profile: str | None, how: Launching, **point: Any) -> int:
-    """Run RECIPE (a recipe or a suite) and print the run ids."""
-    request = api.Request(**point)
+def launch(
+    recipe: str | None,
+    published: bool,
+    max_gpus: int | None,
+    profile: str | None,
+    how: Launching,
+    **point: Any,
+) -> int:
+    """Run RECIPE (a recipe or a suite) and print the run ids.
+
+    With --published, run every point with a published number (of RECIPE, or of all
+    recipes) on at most --max-gpus as one suite: it says the GPU-hours first, waits, and
+    ends with a table. The same command goes on after an interruption.
+    """
+    alone = {"--num-gpus": point["num_gpus"], "--profile": profile, "--exclude": how.exclude}
+    if check_published(published, max_gpus, alone):
+        recipes = [recipe] if recipe else []
+        request = api.Request("", **point)
+        if how.dry_run:
+            show = extensions.capability("studies.published", "list_published")
+            return int(show(request, max_gpus, recipes))
+        run = extensions.capability("studies.published", "launch_published")
+        return int(run(request, max_gpus, recipes, how.repeats, how.retries or 0))
+    if recipe is None:
+        raise UserError("name a RECIPE, or --published", hint="benchrun list has the recipes")
+    request = api.Request(recipe, **point)
     return _launch(api.resolve_profiled(request, profile) if profile else api.resolve(request), how)
 
 

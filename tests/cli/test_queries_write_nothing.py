@@ -107,8 +107,11 @@ VALUES: dict[str, list[str]] = {
     "--last": ["2"],
     "--state": ["completed"],
     "--exclude": ["node1"],
+    "--max-gpus": ["8"],
 }
 """Option -> values that are tried; a flag needs none."""
+TOGETHER = {"--published": ["--max-gpus", "1", "--gpu", "CPU"]}
+"""Flag -> the options that it needs."""
 SLOW = {"--follow", "--watch"}
 """Flags that wait for more to come."""
 
@@ -144,7 +147,7 @@ def options(command: click.Command) -> Iterator[list[str]]:
         if name not in SLOW and not (option.is_flag or option.count):
             yield from ([name, value] for value in VALUES[name])
         elif name not in SLOW:
-            yield [name]
+            yield [name, *TOGETHER.get(name, [])]
 
 
 def tree(folder: Path) -> dict[str, tuple[int, str]]:
