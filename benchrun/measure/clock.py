@@ -2,6 +2,8 @@
 rounded, their mean is not.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +19,11 @@ STRETCH = 5
 """Rows that may be slow together: each alone is late by less than its rounding."""
 
 
-def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> float:
-    """The usual step time, in s, of rows that are the means over ``intervals`` steps.
+def middle(
+    times: Floats, intervals: NDArray[np.integer], last: NDArray[np.integer], *, coarse: bool
+) -> float:
+    """The usual step time, in s, of rows that are the means over ``intervals`` steps, of
+    which ``last`` has the number of the last.
 
     Rows of one duration show two neighbouring numbers, and only their mean tells where
     between them it lies. So the mean counts if rows are too short (``coarse``), if they
@@ -26,31 +31,44 @@ def middle(times: Floats, intervals: NDArray[np.integer], *, coarse: bool) -> fl
     rounded.
     """
     spans = times * intervals
-    steady = np.flatnonzero(_steady(spans, intervals))
+    begins = after_gap(intervals, last)
+    place = np.arange(len(spans)) + np.cumsum(begins)
+    steady = np.flatnonzero(_steady(spans, intervals, begins))
     count = min(max(int(spans[steady].sum() / JOINED_S), 1), len(steady))
     blocks = np.array_split(steady, count)
+    stretches = np.array([np.count_nonzero(np.diff(place[block]) > 1) + 1 for block in blocks])
     joined = np.array([spans[block].sum() for block in blocks])
     steps = np.array([intervals[block].sum() for block in blocks])
-    usual = _near(joined, steps)
-    kept = [block for block, near in zip(blocks, usual, strict=True) if near]
-    mean = _slope(spans, intervals, np.concatenate(kept))
+    usual = _near(joined, steps, stretches)
+    kept = np.concatenate([block for block, near in zip(blocks, usual, strict=True) if near])
+    mean = _slope(spans, intervals, np.split(kept, np.flatnonzero(np.diff(place[kept]) > 1) + 1))
     spans, steps = joined[usual], steps[usual]
     median = spread(spans / steps, steps).median
-    rounded = bool(np.all(np.abs(spans - mean * steps) < 1))
+    rounded = bool(np.all(np.abs(spans - mean * steps) < stretches[usual]))
     error = NORMAL_95 * float(np.std(spans / steps)) / float(np.sqrt(len(spans)))
     if coarse or rounded or abs(mean - median) > error:
         return mean
     return median
 
 
-def _slope(spans: Floats, steps: NDArray[np.integer], kept: NDArray[np.integer]) -> float:
-    """Seconds a step by the line through clock and steps of the rows ``kept``; each
-    stretch without a gap has a start of its own.
+def after_gap(intervals: NDArray[np.integer], last: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Flags of the rows that follow left-out steps; each begins a stretch, in which the
+    clock may be a second off.
+    """
+    gaps: NDArray[np.bool_] = np.diff(last, prepend=last[0] - intervals[0]) != intervals
+    return gaps
+
+
+def _slope(
+    spans: Floats, steps: NDArray[np.integer], stretches: Sequence[NDArray[np.integer]]
+) -> float:
+    """Seconds a step by the line through clock and steps of the rows in ``stretches``,
+    each of which has a start of its own.
 
     The ends of a stretch, which alone decide a mean, are a second too early or late.
     """
     product = square = 0.0
-    for stretch in np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1):
+    for stretch in stretches:
         made = np.append(0.0, np.cumsum(steps[stretch]))
         made -= made.mean()
         product += float(made @ np.append(0.0, np.cumsum(spans[stretch])))
@@ -58,18 +76,29 @@ def _slope(spans: Floats, steps: NDArray[np.integer], kept: NDArray[np.integer])
     return product / square
 
 
-def _near(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Flags of the spans, in s over so many ``steps``, that are near to the median; all
-    if none is.
+def _near(
+    spans: Floats, steps: NDArray[np.integer], stretches: NDArray[np.integer] | int = 1
+) -> NDArray[np.bool_]:
+    """Flags of the spans, in s over so many ``steps`` in so many ``stretches``, that are
+    near to the usual one; all if none is.
+
+    A span and the median may each be a second off, in opposite directions; the mean of
+    the spans around the median is not.
     """
     median = spread(spans / steps, steps).median * steps
-    near: NDArray[np.bool_] = np.abs(spans - median) <= NEAR_S + NEAR * median
+    around = np.abs(spans - median) <= NEAR_S * (stretches + 1) + NEAR * median
+    if not around.any():
+        return ~around
+    usual = spans[around].sum() / steps[around].sum() * steps
+    near: NDArray[np.bool_] = np.abs(spans - usual) <= NEAR_S * stretches + NEAR * usual
     if near.any():
         return near
-    return ~near
+    return around
 
 
-def _steady(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
+def _steady(
+    spans: Floats, steps: NDArray[np.integer], begins: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
     """Flags of the rows that are in no slow stretch of up to `STRETCH` rows; all if
     every row is in one.
     """
@@ -80,6 +109,7 @@ def _steady(spans: Floats, steps: NDArray[np.integer]) -> NDArray[np.bool_]:
         # A row that is slow already makes none beside it slow.
         took = np.convolve(spans * steady, np.ones(length), "valid")
         due = np.convolve(usual * steady, np.ones(length), "valid")
-        for start in np.flatnonzero(took - due > NEAR_S + NEAR * due):
+        stretches = 1 + np.convolve(begins[1:], np.ones(length - 1), "valid")
+        for start in np.flatnonzero(took - due > NEAR_S * stretches + NEAR * due):
             steady[start : start + length] = False
     return steady if steady.any() else near

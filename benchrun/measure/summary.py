@@ -267,7 +267,7 @@ def _tokens(log: Log, inside: CompletedRows, timed: CompletedRows, *, coarse: bo
     if rate is None:
         return tokens
     mean_s = spread(timed.step_time_s, timed.interval).mean
-    usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=coarse)
+    usual_s = clock.middle(timed.step_time_s, timed.interval, timed.step, coarse=coarse)
     return MeanMedian(mean=tokens.mean, median=rate * mean_s / usual_s)
 
 
@@ -283,15 +283,16 @@ def _times(log: Log, timed: CompletedRows, *, coarse: bool) -> tuple[dict[str, A
         detail = f"only the mean over the whole run is printed ({mean}), with start-up and evaluation in it"
         return {"step_time_s": step_time}, [Problem("only_average", None, detail)]
     if coarse:
-        error = 100 / float(np.sum(timed.step_time_s * timed.interval))
+        stretches = 1 + np.count_nonzero(clock.after_gap(timed.interval, timed.step))
+        error = 100 * stretches / float(np.sum(timed.step_time_s * timed.interval))
         detail = f"the log prints whole seconds, which tell the step time to about {error:.0f} %"
-        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=True)
+        usual_s = clock.middle(timed.step_time_s, timed.interval, timed.step, coarse=True)
         step_time = step_time.model_copy(update={"median": usual_s})
         return {"step_time_s": step_time}, [Problem("coarse_clock", None, detail)]
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     resolution_s, smooth = 0.0, last
     if log.whole_seconds:
-        usual_s = clock.middle(timed.step_time_s, timed.interval, coarse=False)
+        usual_s = clock.middle(timed.step_time_s, timed.interval, timed.step, coarse=False)
         step_time = step_time.model_copy(update={"median": usual_s})
         # Differences of whole seconds jump by one; their means over a few rows do not.
         resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0

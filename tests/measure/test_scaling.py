@@ -76,16 +76,19 @@ class TestPredicted:
 
     def test_numbers_of_gpus_hold_every_rank_of_the_experts(self) -> None:
         experts = ("predict", "mixtral-8x7b", "--gpu", "H200", "--precision", "bf16", "--num-gpus")
-        with pytest.raises(UserError, match="ep"):
-            ran(*experts, "8,64")
-        assert len(json.loads(ran(*experts, "64,128", "--json"))["points"]) == 2
+        document = json.loads(ran(*experts, "8,64,128", "--json"))
+        assert [point["num_gpus"] for point in document["points"]] == [64, 128]
+        assert [(each["num_gpus"], "ep" in each["reason"]) for each in document["left_out"]] == [(8, True)]
 
     def test_a_proxy_is_named_in_every_form(self) -> None:
         proxy = ("llama3.1-405b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "8")
         document = json.loads(ran("predict", *proxy, "--json"))
         assert (document["framework"], document["reduced"]) == ("megatron-lm", ["num_layers 7 of 126"])
-        pages = ran("predict", *proxy), ran("predict", *proxy, "--scaling", "weak")
+        asked = "--set", "model.num_layers=7", "--scaling", "weak"
+        pages = ran("predict", *proxy), ran("predict", *proxy, *asked)
         assert [page.count("proxy: num_layers 7 of 126") for page in pages] == [1, 2]
+        with pytest.raises(UserError, match="no point of the whole model"):
+            ran("predict", *proxy, "--scaling", "weak")
         assert json.loads(ran("predict", *POINT, "--num-gpus", "8", "--json"))["reduced"] == []
 
     def test_a_page_says_where_it_breaks(self) -> None:
